@@ -4,12 +4,14 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from seqloom.search.build import Step, build_index
+from seqloom.events import finished
+from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
 from seqloom.search.index import Index
 from seqloom.search.store import Built, Settings, TextDocument
@@ -71,11 +73,9 @@ def built(folder: Path, documents: Sequence[TextDocument], name: str = "index") 
     return Index(folder / name)
 
 
-def last(steps: Iterable[Step]) -> Built:
+def last(work: Generator[Any, None, Built]) -> Built:
     """What a build ends with."""
-    *_, end = steps
-    assert isinstance(end, Built)
-    return end
+    return finished(work)
 
 
 def bytes_of(folder: Path) -> dict[str, str]:

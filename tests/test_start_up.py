@@ -34,9 +34,9 @@ def test_nothing_heavy_is_imported(code: str) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        "search search.bm25 search.build search.documents search.duplicates search.embedders search.evaluation "
+        "search search.bm25 search.build search.documents search.duplicates search.evaluation "
         "search.index search.labeling search.postgres search.search search.vectors",
-        "experiments.compare experiments.compare.results experiments.compare.statistics experiments.compare.document",
+        "experiments.compare experiments.compare.results experiments.compare.statistics",
         "experiments.doctor.findings experiments.tune.results report report.figures",
     ],
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import NamedTuple, TypeVar
 
+Event = TypeVar("Event")
 Result = TypeVar("Result")
 
 
@@ -47,14 +48,14 @@ Show = Callable[[Progress], object]
 Work = Generator[Progress, None, Result]
 
 
-def finished(work: Work[Result], show: Show | None = None) -> Result:
+def finished(work: Generator[Event, None, Result], show: Callable[[Event], object] | None = None) -> Result:
     """What comes of work that is done now, to its end; every event is shown to whoever wants to see it."""
     with closing(work):  # where showing fails, the work ends at once
         while True:
             try:
-                progress = next(work)
+                event = next(work)
             except StopIteration as end:
                 result: Result = end.value
                 return result
             if show is not None:
-                show(progress)
+                show(event)

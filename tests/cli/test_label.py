@@ -13,6 +13,7 @@ from seqloom.cli import app
 from seqloom.cli.label import Chosen, Unknown, _answered, _show, answer_of
 from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError, DurableError
+from seqloom.events import finished
 from seqloom.search.decisions import WritableDecisions
 from seqloom.search.documents import FileRows
 from seqloom.search.labeling import Labelling, opening
@@ -95,7 +96,7 @@ def test_a_person_is_told_which_answer_means_nothing(
 ) -> None:
     given = FileRows(file).read()
     log = WritableDecisions(tmp_path / "log", given.by_name)
-    *_, session = opening(given, log, labels=["good", "s"])
+    session = finished(opening(given, log, labels=["good", "s"]))
     assert isinstance(session, Labelling)
     question = session.next()
     assert question is not None

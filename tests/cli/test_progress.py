@@ -7,8 +7,8 @@ import pytest
 from seqloom.cli.data_warnings import warnings_said
 from seqloom.cli.progress import RunFacts, sample_lines, validation_lines
 from seqloom.data.check import load_data
-from seqloom.data.report.findings import DataFinding
-from seqloom.data.report.findings import FindingSample as Case
+from seqloom.data.checks.check import DataFinding
+from seqloom.data.checks.check import FindingSample as Case
 from seqloom.training.events import Pace, Sample, Validated
 
 RIGHT, WRONG = Sample("a fine film", "good", "good", True), Sample("a film", "good", "bad", False)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import seqloom
-from seqloom.data.synthetic.homographs import HOMOGRAPHS
+from seqloom.data.synthetic.sentences import HOMOGRAPHS
 from seqloom.inference.model import LoadedModel
 from seqloom.nn.types import Padded
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
-from seqloom.data.checks import characters as module
-from seqloom.data.checks.check import Checks
+from seqloom.data.checks import texts as module
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
+from seqloom.data.survey import Checks
 
 
 def checked(*texts: str) -> Ledger:

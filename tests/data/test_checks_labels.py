@@ -224,7 +224,7 @@ def test_counting_ends_at_a_number_that_no_set_of_classes_has(
     kind: TargetKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from seqloom.data.checks import labels
-    from seqloom.data.checks.check import Checks
+    from seqloom.data.survey import Checks
 
     monkeypatch.setattr(labels, "MOST_LABELS", 30)
     checks, everything = Checks(Schema("text", kind)), examples("train", [(f"name{row}",) for row in range(100)])
@@ -248,7 +248,7 @@ def test_no_flood_of_samples() -> None:
 
 @given(st.lists(st.text(max_size=4), min_size=2, max_size=8), st.integers(1, 9))
 def test_findings_do_not_depend_on_how_the_rows_are_cut_into_blocks(labels: list[str], rows: int) -> None:
-    from seqloom.data.checks.check import Checks
+    from seqloom.data.survey import Checks
 
     def run(size: int) -> Mapping[str, object]:
         ledger, checks = Ledger(), Checks(Schema("text", "labels"))

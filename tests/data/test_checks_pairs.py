@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checks_common import check_parts
-from seqloom.data.checks.pairs import Break, find_break
+from seqloom.data.checks.texts import Break, find_break
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
 

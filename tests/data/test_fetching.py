@@ -24,9 +24,8 @@ from typer.testing import CliRunner
 from seqloom.cli import data as data_sources
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import ReadingConfig
-from seqloom.data.sources.download import CHUNK, Event, Opener, Shelves, get_source, open_https
-from seqloom.data.sources.registry import SOURCES
-from seqloom.data.sources.source import NamedSource, SourceFile
+from seqloom.data.download import CHUNK, Event, NamedSource, Opener, Shelves, SourceFile, get_source, open_https
+from seqloom.data.sources import SOURCES
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DataError
 

@@ -12,12 +12,12 @@ import pytest
 
 from seqloom.config.data import DataConfig, Part
 from seqloom.data.dataset import open_data
+from seqloom.data.download import unpacked, usual_shelves
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Example
-from seqloom.data.sources.download import unpacked, usual_shelves
-from seqloom.data.sources.registry import SOURCES, read_source
+from seqloom.data.sources import SOURCES, read_source
 
 pytestmark = pytest.mark.skipif("SEQLOOM_DATA" not in os.environ, reason="SEQLOOM_DATA names no folder of sets")
 

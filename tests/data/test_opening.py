@@ -14,7 +14,7 @@ from reading_common import read, refused, write
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import fingerprint, require_writable
-from seqloom.data.readers.passages import CHUNK, TextBlock, blocks_of, lines_of, text_of
+from seqloom.data.readers.passages import CHUNK, lines_in, lines_of, open_passages, text_of
 from seqloom.errors import RejectedError
 
 UTF8 = ReadingConfig()
@@ -154,20 +154,20 @@ def test_lines_come_back_as_they_were_written(
         assert list(lines_of(write(path, text), UTF8, Ledger())) == list(enumerate(lines, 1))
 
 
-def test_blocks_follow_each_other_without_a_gap(tmp_path: Path) -> None:
+def test_passages_follow_each_other_without_a_gap(tmp_path: Path) -> None:
     lines = [f"line {number} é" for number in range(300_000)]
     path = write(tmp_path / "x.txt", "\n".join(lines))
-    blocks = list(blocks_of(path, UTF8, Ledger()))
-    assert len(blocks) > 3
-    assert [line for block in blocks for line in block.lines] == lines
-    numbers = [1, *(block.first_line + len(block.lines) for block in blocks)]
-    assert [block.first_line for block in blocks] == numbers[:-1]
-    assert max(sum(map(len, block.lines)) for block in blocks) <= 2 * CHUNK
+    passages = list(open_passages(path, UTF8, Ledger()))
+    assert len(passages) > 3
+    assert [line for passage in passages for line in lines_in(passage.text)] == lines
+    numbers = [1, *(passage.first_line + len(lines_in(passage.text)) for passage in passages)]
+    assert [passage.first_line for passage in passages] == numbers[:-1]
+    assert max(len(passage.text) for passage in passages) <= 2 * CHUNK
 
 
-def test_an_empty_file_has_no_blocks(tmp_path: Path) -> None:
-    assert list(blocks_of(write(tmp_path / "x.txt", b""), UTF8, Ledger())) == []
-    assert list(blocks_of(write(tmp_path / "x.txt", b"\n"), UTF8, Ledger())) == [TextBlock(1, [""])]
+def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
+    assert list(lines_of(write(tmp_path / "x.txt", b""), UTF8, Ledger())) == []
+    assert list(lines_of(write(tmp_path / "x.txt", b"\n"), UTF8, Ledger())) == [(1, "")]
 
 
 def test_a_line_of_a_megabyte_is_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from data_settings import BY_NAME, ROWS, table
 from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit, ReadingConfig
 from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
 from seqloom.data.check import load_data
-from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS
+from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS
 from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words

@@ -14,7 +14,7 @@ from PIL import Image
 
 from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.pictures import FORMATS, PIXELS, read_picture
+from seqloom.data.readers.folders import FORMATS, PIXELS, read_picture
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), np.uint8)

@@ -14,8 +14,7 @@ from seqloom.data.kinds.kind import InputKind, TargetKind
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.report.document import bin_names
-from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
+from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter, bin_names
 from seqloom.data.schema import Example, Input, Schema, Target
 from seqloom.errors import DataError
 from seqloom.report.excerpts import excerpt, excerpt_from

@@ -14,10 +14,9 @@ import pytest
 from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, ReadingConfig
 from seqloom.config.reading import from_toml
 from seqloom.data.dataset import open_data
+from seqloom.data.download import NamedSource, Shelves, SourceFile, usual_shelves
 from seqloom.data.problems import Ledger
-from seqloom.data.sources.download import Shelves, usual_shelves
-from seqloom.data.sources.registry import SOURCES, find_source, read_source, resolve, source_config, source_named
-from seqloom.data.sources.source import NamedSource, SourceFile
+from seqloom.data.sources import SOURCES, find_source, read_source, resolve, source_config, source_named
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DataError, RejectedError
 

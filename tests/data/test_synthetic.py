@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Example
-from seqloom.data.synthetic import reviews
-from seqloom.data.synthetic.random_draws import PARTS, RandomDraws
+from seqloom.data.synthetic import sentences
 from seqloom.data.synthetic.registry import NAMES, named
+from seqloom.data.synthetic.set import PARTS, RandomDraws
 from seqloom.errors import ConfigError, DataError
 
 ALL = pytest.mark.parametrize("name", NAMES)
@@ -131,7 +131,7 @@ def test_no_input_stands_twice_in_a_part(name: str) -> None:
 KEYS = {  # of the sets that draw two rows together
     "questions": lambda text: " ".join(sorted(text.split())),
     "brackets": lambda text: re.sub(r"[)\]}]", ".", text.replace(" ", "")),
-    "reviews": lambda text: re.sub(rf"\b({'|'.join(reviews.KIND + reviews.UNKIND)})\b", "_", text),
+    "reviews": lambda text: re.sub(rf"\b({'|'.join(sentences.KIND + sentences.UNKIND)})\b", "_", text),
 }
 
 

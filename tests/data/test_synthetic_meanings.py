@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.schema import Example
-from seqloom.data.synthetic import copy as copy_set
-from seqloom.data.synthetic import grammar, movies, reviews
-from seqloom.data.synthetic.random_draws import PARTS
+from seqloom.data.synthetic import grammar, phrases, sentences
+from seqloom.data.synthetic import memory as copy_set
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.data.synthetic.set import SyntheticSet
+from seqloom.data.synthetic.set import PARTS, SyntheticSet
 
 FIGURES = {"copy": {"distance": 12}, "copy_memory": {"delay": 3}, "adding": {"length": 9}}  # small ones are as telling
 
@@ -80,7 +79,7 @@ def test_reviews_mean_the_product_of_three_signs() -> None:
     for row in some("reviews", count=3_000):
         *clauses, last = row.input.split(" , ")
         mine = next(clause for clause in clauses if re.match(r"i |to me|nobody|it would be", clause))
-        sign = 1 if mine.split()[-1] in reviews.KIND else -1
+        sign = 1 if mine.split()[-1] in sentences.KIND else -1
         sign *= -1 if re.search(r"\b(not|nobody|hardly|wrong)\b", mine) else 1
         sign *= -1 if re.search(r"none of that|all of this|or so|opposite", last) else 1
         assert row.target == ("positive" if sign > 0 else "negative"), row.input
@@ -140,7 +139,7 @@ def test_words_of_titles_stand_outside_of_titles_too() -> None:
     for row in some("movies", count=3_000):
         for word, tag in zip(row.input.words(), row.target, strict=True):
             (outside if tag == "O" else inside).add(word)
-    assert {*movies.THINGS, *movies.LIKENESSES, "the", "a"} <= outside & inside
+    assert {*phrases.THINGS, *phrases.LIKENESSES, "the", "a"} <= outside & inside
 
 
 @given(st.integers(4, 60), st.integers(0, 50))

@@ -13,7 +13,7 @@ import pytest
 from search_common import WordTable
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
-from seqloom.events import Progress
+from seqloom.events import Progress, finished
 from seqloom.search.duplicates import Duplicates, dedupe, finding
 from seqloom.search.similarity import ByMeaning, ByText, Histogram, Measure, Pairs, features, joined
 from seqloom.search.vectors import unit
@@ -42,7 +42,7 @@ class Table:
 
 
 def found_pairs(measure: Measure, least: float) -> Pairs:
-    return joined([step for step in measure.pairs(least) if isinstance(step, Pairs)])
+    return finished(measure.pairs(least))
 
 
 def partition(found: Duplicates) -> set[frozenset[int]]:
@@ -147,7 +147,7 @@ def test_a_cluster_of_more_texts_than_neighbours_are_kept_is_one(graph_from: int
     measure = ByMeaning([str(row) for row in range(60)], Table(vectors), graph_from)
     near = found_pairs(measure, 0.85)
     assert len(set(clusters(60, near.ones, near.others).tolist())) > 2  # the nearest of each are not enough
-    near = joined([near, *(step for step in measure.bridges(near, 0.85) if isinstance(step, Pairs))])
+    near = joined([near, finished(measure.bridges(near, 0.85))])
     assert (near.similarities >= 0.85 - 1e-6).all()
     wanted = clusters(60, *np.nonzero(vectors @ vectors.T >= 0.85))
     assert clusters(60, near.ones, near.others).tolist() == wanted.tolist() and len(set(wanted.tolist())) == 2

@@ -10,6 +10,7 @@ import pytest
 
 from search_common import SETTINGS, WordTable, built, bytes_of, last, some_documents, some_text, write_documents
 from seqloom.errors import ConfigError, DamagedError, HeldError
+from seqloom.events import finished
 from seqloom.files.lock import hold
 from seqloom.search import bm25, lots
 from seqloom.search import index as folder_index
@@ -46,7 +47,7 @@ def same_answers(one: Index, other: Index) -> None:
 
 
 def lot_of(documents: list[TextDocument], removed: tuple[str, ...] = ()) -> Lot:
-    *_, (_, lot) = embedded(documents, WordTable(), SETTINGS)
+    lot = finished(embedded(documents, WordTable(), SETTINGS, 0, len(documents)))
     return lot._replace(removed=removed)
 
 

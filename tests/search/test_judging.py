@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.events import Progress
+from seqloom.events import Progress, finished
 from seqloom.search.evaluation import JudgedQuery, judged, ndcg, read_judgements, recall, reciprocal_rank
 
 GAINS = st.lists(st.integers(0, 3), min_size=2, max_size=30).filter(any)
@@ -39,10 +39,10 @@ def test_the_best_order_has_an_ndcg_of_one_and_none_has_more() -> None:
 
 def test_figures_are_means_over_questions_that_have_an_answer() -> None:
     judgements = {"1": {"a": 1}, "2": {"b": 1}, "3": {"c": 0}}
-    steps = list(judged(lambda _: ["a", "x"], {"1": "one", "2": "two", "3": "three"}, judgements))
-    assert [(step.done, step.total) for step in steps[:-1] if isinstance(step, Progress)] == [(1, 2), (2, 2)]
-    found = steps[-1]
-    assert isinstance(found, JudgedQuery) and found.rows == 2
+    steps = list[Progress]()
+    found = finished(judged(lambda _: ["a", "x"], {"1": "one", "2": "two", "3": "three"}, judgements), steps.append)
+    assert [(step.done, step.total) for step in steps] == [(1, 2), (2, 2)]
+    assert found.rows == 2
     assert found.metrics == {"ndcg@10": 0.5, "recall@100": 0.5, "mrr@10": 0.5}
     low, high = found.intervals["ndcg@10"]
     assert low <= 0.5 <= high
@@ -76,6 +76,6 @@ def test_intervals_hold_the_figures() -> None:
     draws = np.random.default_rng(0)
     names = [str(number) for number in range(40)]
     judgements = {name: {draws.choice(names): 1} for name in names}
-    *_, found = judged(lambda _: names[:20], {name: name for name in names}, judgements)
+    found = finished(judged(lambda _: names[:20], {name: name for name in names}, judgements))
     assert isinstance(found, JudgedQuery)
     assert all(low <= found.metrics[name] <= high for name, (low, high) in found.intervals.items())

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from seqloom.errors import ConfigError
+from seqloom.events import finished
 from seqloom.search import labeling
 from seqloom.search.decisions import MODEL, PERSON, WritableDecisions
 from seqloom.search.documents import FileRows, GivenRows
-from seqloom.search.embedders import HashedWords
 from seqloom.search.labeling import (
     NONE,
     STRENGTH,
@@ -27,7 +27,7 @@ from seqloom.search.labeling import (
     random_order,
     read_examples,
 )
-from seqloom.search.vectors import unit
+from seqloom.search.vectors import HashedWords, unit
 
 
 def ground(rows: int, seed: int = 0, width: int = 16, apart: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
@@ -172,7 +172,7 @@ def test_every_row_is_asked_about_once_and_then_there_is_no_question(tmp_path: P
 def test_texts_of_examples_and_rows_without_text_are_not_asked_about(tmp_path: Path) -> None:
     given = GivenRows(["good film", "", "bad film", "so so"], list("abcd"), "")
     examples = Examples(["GOOD film", "bad  film"], ["good", "bad"], NONE.vectors)
-    *_, work = opening(given, WritableDecisions(tmp_path / "log", given.by_name), examples=examples)
+    work = finished(opening(given, WritableDecisions(tmp_path / "log", given.by_name), examples=examples))
     assert isinstance(work, Labelling)
     assert work.free.tolist() == [3] and work.labels == ["bad", "good"]
     question = work.next()

@@ -10,6 +10,7 @@ import pytest
 
 from seqloom.config.data import ReadingConfig
 from seqloom.errors import ConfigError, RejectedError
+from seqloom.events import finished
 from seqloom.search.documents import FileRows
 from seqloom.search.duplicates import COLUMNS, Duplicates, mark_duplicates
 
@@ -17,7 +18,7 @@ TEXTS = ["The cat sat on the mat.", '"No" or go', "the cat sat on teh mat", "", 
 
 
 def marked(rows: FileRows, out: Path) -> Duplicates:
-    *_, found = mark_duplicates(rows, out, threshold=0.6)
+    found = finished(mark_duplicates(rows, out, threshold=0.6))
     assert isinstance(found, Duplicates)
     return found
 

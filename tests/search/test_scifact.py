@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from search_common import WordTable, last
+from seqloom.events import finished
 from seqloom.importing.models import import_model
 from seqloom.inference.model import load
 from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
-from seqloom.search.embedders import Embeds, ModelEmbeds
 from seqloom.search.evaluation import DEEP, JudgedQuery, judged, read_judgements, read_questions
 from seqloom.search.index import open_index
 from seqloom.search.search import RANKINGS, Searcher
+from seqloom.search.vectors import Embeds, ModelEmbeds
 
 DATA, CHECKPOINT = os.environ.get("SEQLOOM_DATA", ""), os.environ.get("SEQLOOM_MINILM", "")
 FOLDER = Path(DATA) / "scifact"
@@ -29,7 +30,7 @@ def ndcg_by(name: str, index: Path, model: Embeds | None) -> float:
     asked = Searcher(open_index(index), model, RANKINGS[name])
     questions = read_questions(Collection(FOLDER / "queries.jsonl"))
     judgements = read_judgements(FOLDER / "qrels_test.tsv")
-    *_, found = judged(lambda text: [one.id for one in asked.ranked(text, count=DEEP)], questions, judgements)
+    found = finished(judged(lambda text: [one.id for one in asked.ranked(text, count=DEEP)], questions, judgements))
     assert isinstance(found, JudgedQuery) and found.rows == 300
     return found.metrics["ndcg@10"]
 

@@ -12,11 +12,10 @@ from seqloom.errors import ConfigError, DamagedError
 from seqloom.search import lots
 from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
-from seqloom.search.embedders import require_same
 from seqloom.search.index import Index, open_index
 from seqloom.search.search import RANKINGS, ByWords, Searcher, SearchQuestion, highest
 from seqloom.search.store import Settings, TextDocument
-from seqloom.search.vectors import unit
+from seqloom.search.vectors import require_same, unit
 
 LONG = f"Kaba {'nugu ' * 10}. " + " ".join(f"Number {number} of {'mifi ' * 5}." for number in range(20))
 ORDERS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True), min_size=1, max_size=3)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import DataError
+from seqloom.events import finished
 from seqloom.search import vectors as vectors_module
 from seqloom.search.vectors import Exact, Graph, grown, opened, saved, unit
 
@@ -42,7 +43,7 @@ def vectors() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def walk(vectors: np.ndarray) -> bytes:
-    *_, (_, made) = grown(None, vectors[:2_400])
+    made = finished(grown(None, vectors[:2_400], "passages"))
     return saved(made)
 
 
@@ -71,12 +72,12 @@ def test_a_graph_over_the_same_vectors_has_the_same_bytes_in_steps_of_any_size(
     vectors: np.ndarray, walk: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors_module, "STEP", 333)
-    *_, (_, made) = grown(None, vectors[:2_400])
+    made = finished(grown(None, vectors[:2_400], "passages"))
     assert saved(made) == walk
 
 
 def test_a_graph_grows_on_from_its_bytes(vectors: np.ndarray, walk: bytes) -> None:
-    assert [done for done, _ in grown(walk, vectors)] == [2_500]
+    assert [one.done for one in grown(walk, vectors, "passages")] == [2_500]
 
 
 @given(SEEDS, st.integers(1, 40))

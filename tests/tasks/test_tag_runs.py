@@ -58,7 +58,7 @@ def test_titles_and_people_are_found_by_the_usual_tagger_with_a_chain_of_tags(ta
 
 def document(sentences: int) -> tuple[list[str], list[str]]:
     """The words and tags of that many sentences of the dev part in one."""
-    from seqloom.data.synthetic.movies import MOVIES
+    from seqloom.data.synthetic.phrases import MOVIES
 
     examples = list(MOVIES.examples("dev", count=sentences))
     words = [word for example in examples for word in example.input.words()]  # type: ignore[union-attr]

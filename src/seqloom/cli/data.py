@@ -16,16 +16,13 @@ from seqloom.config.data import DataConfig, EncodingConfig, Task
 from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
-from seqloom.data.sources.download import Shelves, usual_shelves
-from seqloom.data.sources.registry import SOURCES
-from seqloom.data.sources.source import NamedSource
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.report.numbers import counted
 
 # `seqloom data list` and `seqloom data get NAME`: the data sets that are known by name.
 
 if TYPE_CHECKING:
-    from seqloom.data.sources.download import Event
+    from seqloom.data.download import Event, NamedSource
 
 SEARCH = "search"  # sets of tables, without a task of their own
 TASKS = (*get_args(Task), SEARCH)
@@ -50,7 +47,7 @@ def list_sources(
     """List the known data sets: what each is, how many rows it has, its licence, and whether it is here."""
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
-    sets = [one for one in (*_known(usual_shelves()), *_embedded()) if task in (None, one.task)]
+    sets = [one for one in (*_known(), *_embedded()) if task in (None, one.task)]
     console = Screen()
     if json:
         console.say_json([one._asdict() for one in sets])
@@ -82,7 +79,11 @@ def _columns(one: Listed) -> tuple[str, str, str]:
     return one.name, one.task, f"{sum(one.rows.values()):,}"
 
 
-def _known(shelves: Shelves) -> Iterator[Listed]:
+def _known() -> Iterator[Listed]:
+    from seqloom.data.download import usual_shelves
+    from seqloom.data.sources import SOURCES
+
+    shelves = usual_shelves()
     for source in SOURCES.values():
         here = all(shelves.find(file) for file in source.every_file())
         state = "yes" if here else "no" if source.has_addresses() else "by hand"
@@ -101,6 +102,8 @@ def get_source(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a set; `seqloom data list` shows them.")],
 ) -> None:
     """Bring a known data set here: copied from SEQLOOM_DATA or downloaded, and verified."""
+    from seqloom.data.sources import SOURCES
+
     console = Screen()
     if name in SOURCES:
         _get(SOURCES[name], console)
@@ -108,8 +111,9 @@ def get_source(
         _explain(name, console)
 
 
-def _get(source: NamedSource, console: Screen) -> None:
-    from seqloom.data.sources.download import get_source as fetch  # needs an http client, and `--help` does not
+def _get(source: "NamedSource", console: Screen) -> None:
+    from seqloom.data.download import get_source as fetch
+    from seqloom.data.download import usual_shelves
 
     shelves = usual_shelves()
     console.say(*_about(source))
@@ -118,6 +122,7 @@ def _get(source: NamedSource, console: Screen) -> None:
 
 
 def _explain(name: str, console: Screen) -> None:
+    from seqloom.data.sources import SOURCES
     from seqloom.data.synthetic.registry import NAMES
 
     if name not in NAMES:
@@ -125,7 +130,7 @@ def _explain(name: str, console: Screen) -> None:
     console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
 
 
-def _about(source: NamedSource) -> Iterator[str]:
+def _about(source: "NamedSource") -> Iterator[str]:
     yield f"{source.name}: {source.description}"
     yield "rows:     " + ", ".join(f"{part} {rows:,}" for part, rows in source.rows().items())
     yield f"licence:  {source.licence}"
@@ -152,7 +157,7 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
     return written
 
 
-def _summary(source: NamedSource, written: int) -> str:
+def _summary(source: "NamedSource", written: int) -> str:
     count = sum(1 for _ in source.every_file())
     if not written and count == 1:
         return f"nothing to do, the file of '{source.name}' was here and is verified"
@@ -162,7 +167,7 @@ def _summary(source: NamedSource, written: int) -> str:
 
 
 if TYPE_CHECKING:
-    from seqloom.data.report.report import DataReport
+    from seqloom.data.report import DataReport
 
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)

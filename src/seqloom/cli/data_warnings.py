@@ -7,8 +7,8 @@ The findings are those of the checks that preparing data runs. `seqloom data che
 
 from collections.abc import Iterable
 
+from seqloom.data.checks.check import DataFinding, FindingSample
 from seqloom.data.problems import escaped
-from seqloom.data.report.findings import DataFinding, FindingSample
 from seqloom.report.numbers import counted
 
 

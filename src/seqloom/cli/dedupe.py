@@ -12,11 +12,11 @@ from seqloom.cli.terminal import Screen, work_bar
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
 from seqloom.errors import ConfigError
-from seqloom.events import Progress
+from seqloom.events import Progress, finished
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator
 
     from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
@@ -69,7 +69,7 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
     """Refuse, before any work, a name that no picture can have, or that another file of the command has."""
     if picture is None:
         return
-    from seqloom.search.copies import is_same
+    from seqloom.search.documents import is_same
 
     if any(is_same(picture, other) for other in others):
         raise ConfigError(f"--picture {picture} would replace another file of this command", fix="give another name")
@@ -79,22 +79,18 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
 
 
-def _followed(steps: "Iterable[GivenRows | Progress | Duplicates]") -> tuple["Duplicates", list[str]]:
+def _followed(work: "Generator[GivenRows | Progress, None, Duplicates]") -> tuple["Duplicates", list[str]]:
     """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
-    from seqloom.search.documents import GivenRows
-    from seqloom.search.duplicates import Duplicates
-
-    found, gaps = None, list[str]()
+    gaps = list[str]()
     with work_bar() as show:
-        for step in steps:
-            if isinstance(step, Duplicates):
-                found = step
-            elif isinstance(step, GivenRows):
-                gaps = step.gaps
-            else:
+
+        def seen(step: "GivenRows | Progress") -> None:
+            if isinstance(step, Progress):
                 show(step)
-    assert found is not None, "finding ends with what was found"
-    return found, gaps
+            else:
+                gaps.extend(step.gaps)
+
+        return finished(work, seen), gaps
 
 
 def _save(found: "Duplicates", picture: Path) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,11 +15,12 @@ from seqloom.cli.terminal import SOME_BAD, work_bar
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
 from seqloom.errors import needing
-from seqloom.events import Progress
+from seqloom.events import Progress, finished
 from seqloom.report.numbers import counted, number, share
 
 if TYPE_CHECKING:
-    from seqloom.search.embedding.bulk import Engine, Finished, Step
+    from seqloom.search.embedding.bulk import Embedding, Engine, Finished
+    from seqloom.search.embedding.windows import CheckedSource
 
 CHUNK = 1 << 20  # bytes
 SHOWN = 3  # rows without a vector
@@ -59,9 +60,9 @@ def embed(
     with _file(source) as (path, stream):
         rows = InputSource(path, InputColumns(asked.named, loaded.columns), asked.reading, asked.skip, stream)
         steps = embedding(loaded, rows, out, kept_as=as_, precision=precision, budget=budget, engine=where)
-        finished = _follow(steps, out)
-    _tell(finished)
-    if finished.bad:
+        written = _follow(steps, out)
+    _tell(written)
+    if written.bad:
         raise typer.Exit(SOME_BAD)
 
 
@@ -93,11 +94,11 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
         yield copy, NAMED
 
 
-def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
+def _follow(steps: "Embedding", out: Path) -> "Finished":
     """What was written; what is kept is told to whoever stops it, and that there was nothing to do."""
     last: deque[Progress] = deque(maxlen=1)
     try:
-        finished = _shown(steps, last)
+        written = _shown(steps, last)
     except KeyboardInterrupt:
         for step in last:
             kept = f"{step.done:,} of {counted(step.total, 'row')} are kept in {out.name}.work"
@@ -105,47 +106,39 @@ def _follow(steps: "Iterable[Step]", out: Path) -> "Finished":
         raise
     if not last:
         typer.echo("nothing to do: this very command has been done before", err=True)
-    return finished
+    return written
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[Progress]") -> "Finished":
+def _shown(work: "Embedding", last: "deque[Progress]") -> "Finished":
     """What was written; people at a terminal see how far it is, and when it will be done."""
-    from seqloom.search.embedding.bulk import Finished
-    from seqloom.search.embedding.windows import CheckedSource
-
-    finished = None
     with work_bar() as show:
-        for step in steps:
-            match step:
-                case CheckedSource(notes=notes):
-                    for note in notes:
-                        typer.echo(note, err=True)
-                case Progress(done=done, total=total):
-                    if done and not last:
-                        typer.echo(f"going on: {done:,} of {counted(total, 'row')} are done", err=True)
-                    last.append(step)
-                    show(step)
-                case Finished():
-                    finished = step
-    assert finished is not None, "it ends with what was written"
-    return finished
+
+        def seen(step: "CheckedSource | Progress") -> None:
+            if isinstance(step, Progress):
+                if step.done and not last:
+                    typer.echo(f"going on: {step.done:,} of {counted(step.total, 'row')} are done", err=True)
+                last.append(step)
+                show(step)
+            else:
+                for note in step.notes:
+                    typer.echo(note, err=True)
+
+        return finished(work, seen)
 
 
-def _tell(finished: "Finished") -> None:
+def _tell(written: "Finished") -> None:
     """Say what is in the file, what was noticed, what was lost, and which rows have no vector."""
-    for note in finished.notes:
+    for note in written.notes:
         typer.echo(f"{note.first} ({counted(note.times, 'time')})" if note.times > 1 else note.first, err=True)
-    vectors = counted(finished.rows - len(finished.bad), "vector")
-    typer.echo(f"{vectors} of {finished.width:,} numbers in {finished.path}", err=True)
-    if finished.loss is not None:
-        rows, cosine, recall = finished.loss
+    vectors = counted(written.rows - len(written.bad), "vector")
+    typer.echo(f"{vectors} of {written.width:,} numbers in {written.path}", err=True)
+    if written.loss is not None:
+        rows, cosine, recall = written.loss
         found = f"cosines are off by {number(cosine)} on average, {share(recall)} of the 10 nearest are the same"
         typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
-    if finished.bad:
-        for bad in finished.bad[:SHOWN]:
+    if written.bad:
+        for bad in written.bad[:SHOWN]:
             typer.echo(f"row {bad.row:,}, line {bad.line}: {bad.error}", err=True)
-        has = "has" if len(finished.bad) == 1 else "have"
-        card = f"{finished.path.name}.json"
-        typer.echo(
-            f"{counted(len(finished.bad), 'row')} {has} a place without one: {card} says which and why", err=True
-        )
+        has = "has" if len(written.bad) == 1 else "have"
+        card = f"{written.path.name}.json"
+        typer.echo(f"{counted(len(written.bad), 'row')} {has} a place without one: {card} says which and why", err=True)

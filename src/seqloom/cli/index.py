@@ -1,7 +1,6 @@
 """`seqloom index`: a file of documents becomes an index; more are added, replaced or deleted."""
 
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +12,12 @@ from seqloom.cli.terminal import work_bar
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings, with_flags
 from seqloom.errors import ConfigError
-from seqloom.events import Progress
+from seqloom.events import Progress, finished
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.search.build import Step
+    from seqloom.search.build import Building
+    from seqloom.search.documents import CheckedDocuments
     from seqloom.search.store import Built
 
 
@@ -60,7 +60,7 @@ def index(
         raise ConfigError("an index is made with a model, of a file", fix="seqloom index MODEL FILE --out INDEX")
     from seqloom.search.build import add_to_index, build_index, open_store
     from seqloom.search.documents import Collection
-    from seqloom.search.embedders import ModelEmbeds
+    from seqloom.search.vectors import ModelEmbeds
 
     require_readable(given)
     if add:
@@ -93,7 +93,7 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
         _tell(_shown(there.finished(), deque(maxlen=2)))
 
 
-def _follow(steps: "Iterable[Step]", name: str) -> "Built":
+def _follow(steps: "Building", name: str) -> "Built":
     """What came of it; what is kept is told to whoever stops it, and that there was nothing to do."""
     last: deque[Progress] = deque(maxlen=2)
     try:
@@ -115,28 +115,25 @@ def _kept(step: Progress, name: str) -> str:
     return f"{step.kept:,} of {counted(step.total, 'document')} of {name} are kept"
 
 
-def _shown(steps: "Iterable[Step]", last: "deque[Progress]") -> "Built":
+def _shown(work: "Building", last: "deque[Progress]") -> "Built":
     """What came of it; people at a terminal see how far it is."""
-    from seqloom.search.documents import CheckedDocuments
-    from seqloom.search.store import LINKED, Built
+    from seqloom.search.store import LINKED
 
-    built = None
     with work_bar() as show:
-        for step in steps:
-            match step:
-                case CheckedDocuments(skipped=skipped, bad=bad) if skipped:
-                    for one in bad:
-                        typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
-                    typer.echo(f"{counted(skipped, 'bad row')} read over", err=True)
-                case Progress(stage=stage, done=done, total=total):
-                    if stage != LINKED and 0 < done < total and not last:
-                        typer.echo(f"going on: {done:,} of {counted(total, 'document')} are kept", err=True)
-                    last.append(step)
-                    show(step)
-                case Built():
-                    built = step
-    assert built is not None, "a build ends with what was built"
-    return built
+
+        def seen(step: "CheckedDocuments | Progress") -> None:
+            if isinstance(step, Progress):
+                if step.stage != LINKED and 0 < step.done < step.total and not last:
+                    kept = f"{step.done:,} of {counted(step.total, 'document')}"
+                    typer.echo(f"going on: {kept} are kept", err=True)
+                last.append(step)
+                show(step)
+            elif step.skipped:
+                for one in step.bad:
+                    typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
+                typer.echo(f"{counted(step.skipped, 'bad row')} read over", err=True)
+
+        return finished(work, seen)
 
 
 def _tell(built: "Built") -> None:

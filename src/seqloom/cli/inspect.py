@@ -42,7 +42,9 @@ def inspect(
     view: Annotated[
         str | None, typer.Option("--view", metavar="NAME", help="What to look at; without it, which views there are.")
     ] = None,
-    layer: Annotated[str | None, typer.Option("--layer", metavar="LAYER", help="The number of a layer, or its path.")] = None,
+    layer: Annotated[
+        str | None, typer.Option("--layer", metavar="LAYER", help="The number of a layer, or its path.")
+    ] = None,
     head: Annotated[str | None, typer.Option(metavar="NUMBER", help="A head of attention.")] = None,
     row: Annotated[str | None, typer.Option(metavar="TOKEN", help="A token, by its number or its text.")] = None,
     side: Annotated[str | None, typer.Option(metavar="NAME", help="source or target, first or second.")] = None,
@@ -168,7 +170,7 @@ class InspectedRows:
         """The rows of the dev part of a known set, as `evaluate` finds them; the test part stays shut."""
         from seqloom.data.check import data_config
         from seqloom.data.dataset import open_data
-        from seqloom.data.sources.registry import resolve
+        from seqloom.data.sources import resolve
         from seqloom.inference.evaluation import narrowed
 
         source = narrowed(resolve(data_config((name,), {})), "dev")

@@ -1,7 +1,6 @@
 """`seqloom label`: rows get labels, one question after the other or many at a time; all of it is logged."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -9,12 +8,11 @@ import typer
 
 from seqloom.cli.inputs import embedder_of
 from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
-from seqloom.cli.terminal import Screen, work_bar
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
-from seqloom.events import Progress
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
@@ -64,9 +62,8 @@ def label(
     device: DeviceName = "auto",
 ) -> None:
     """Label the rows of a file; the same command goes on where it was stopped."""
-    from seqloom.search.copies import require_copy
     from seqloom.search.decisions import Decisions, writing
-    from seqloom.search.documents import FileRows
+    from seqloom.search.documents import FileRows, require_copy
     from seqloom.search.labeling import BY, How, opening
 
     reading = ReadingConfig(**said(ReadingConfig, given))
@@ -87,7 +84,7 @@ def label(
                 _require_labels(names, learnt, decisions)
                 embedder = None if model is None else embedder_of(model, device, budget)
                 how = How(suggest, order, seed)
-                session = _followed(
+                session = followed_work(
                     opening(unlabelled, decisions, model=embedder, labels=names, examples=learnt, how=how)
                 )
                 _review(session) if accept_above is None else _accept(session, accept_above)
@@ -110,7 +107,7 @@ def _require_labels(names: list[str], learnt: "Examples", decisions: "Decisions"
 
 def _require_out(out: Path, file: Path, examples: Path | None) -> None:
     """Refuse, before any work, a log that would be the data or the examples, or that nobody could write."""
-    from seqloom.search.copies import is_same
+    from seqloom.search.documents import is_same
 
     if is_same(out, file):
         raise ConfigError(f"--out {out} is the file itself", fix="give the log of labels another name")
@@ -136,21 +133,6 @@ def _names(labels: str | None) -> list[str]:
     return names
 
 
-def _followed(steps: "Iterable[Progress | Labelling]") -> "Labelling":
-    """The rows ready to be labelled; people at a terminal see how far it is."""
-    from seqloom.search.labeling import Labelling
-
-    session = None
-    with work_bar() as show:
-        for step in steps:
-            if isinstance(step, Labelling):
-                session = step
-            else:
-                show(step)
-    assert session is not None, "opening ends with what was opened"
-    return session
-
-
 def _undo(decisions: "WritableDecisions") -> None:
     action = decisions.undo()
     typer.echo("nothing to undo" if action is None else f"taken back: {counted(len(action.rows), 'decision')}")
@@ -162,7 +144,7 @@ def _accept(session: "Labelling", confidence: float) -> None:
 
 
 def _export(decisions: "Decisions", given: "GivenRows", rows: "FileRows", out: Path, column: str) -> None:
-    from seqloom.search.copies import write_copy
+    from seqloom.search.documents import write_copy
     from seqloom.search.labeling import exported
 
     added, wanted = exported(decisions, given.names, column)

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from seqloom.cli.inputs import Exact
-from seqloom.cli.terminal import Screen, work_bar
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.report.numbers import counted
 
@@ -203,22 +203,14 @@ def _columns(hit: "Hit") -> list[str]:
 def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None:
     """Show how good the answers are, by judgements of people."""
     from seqloom.search.documents import Collection
-    from seqloom.search.evaluation import DEEP, JudgedQuery, judged, read_judgements, read_questions, unknown
+    from seqloom.search.evaluation import DEEP, judged, read_judgements, read_questions, unknown
 
     judgements, questions = read_judgements(qrels), read_questions(Collection(queries))
     if missing := unknown(judgements, answering.searcher.store.holds):
         told = f"not in the index: {counted(len(missing), 'document')} of {qrels.name}, such as '{plain(missing[0])}'"
         typer.echo(f"warning: {told}; what cannot be found counts as missed", err=True)
     deep = answering._replace(most=DEEP)
-    found = None
-    with work_bar() as show:
-        for step in judged(deep.ids, questions, judgements):
-            if isinstance(step, JudgedQuery):
-                found = step
-            else:
-                show(step)
-    assert found is not None, "the last step is the judgement"
-    _show_judged(found, json)
+    _show_judged(followed_work(judged(deep.ids, questions, judgements)), json)
 
 
 def _show_judged(found: "JudgedQuery", json: bool) -> None:

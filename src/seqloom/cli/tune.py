@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
@@ -67,20 +68,20 @@ def tune(
         raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")
     config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
     searched = SpaceConfig() if space is None else read(space, SpaceConfig)
-    from seqloom.experiments.tune.tuning import make_plan
+    from seqloom.experiments.tune.plan import TuningPlan
 
-    plan = make_plan(
-        config,
-        out=out,
-        models=tuple(name.strip() for name in (models or "").split(",") if name.strip()),
-        storage=storage,
-        study=study,
-        space=searched,
+    names = tuple(name.strip() for name in (models or "").split(",") if name.strip())
+    plan = TuningPlan(
+        data=config,
+        out=str(out),
+        storage=storage or "",
+        study=study or "",
+        space=msgspec.structs.replace(searched, models=names) if names else searched,
         trials=trials,
         seconds=seconds,
         pruner=pruner,  # type: ignore[arg-type]  # one of PRUNERS
         seed=search_seed,
-        settings=named,
+        settings=msgspec.to_builtins(named),
         encoding=how,
         device=device,
     )

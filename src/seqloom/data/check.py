@@ -14,7 +14,7 @@ from seqloom.data.dataset import open_data
 from seqloom.data.order import Order, usual_budget
 from seqloom.data.prepared import PART, Prepared, encoded, fitted_encoder, prepare
 from seqloom.data.problems import Ledger
-from seqloom.data.report.report import Batching, DataReport, ReportColumns, Reporter
+from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
 from seqloom.events import Progress, Work, finished
 

@@ -6,7 +6,7 @@ DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (par
 from collections.abc import Iterator
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,22 +21,33 @@ from seqloom.config.data import (
     Part,
     RandomSplit,
 )
-from seqloom.data.named_files import Files, FileSums, files_of, require_apart, states, stored
 from seqloom.data.parsing import MadeExample, in_sequences, make_examples
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.files import is_file, is_folder, require_regular, require_state
-from seqloom.data.readers.pictures import load_column
+from seqloom.data.readers.files import (
+    Files,
+    FileSums,
+    files_of,
+    is_file,
+    is_folder,
+    is_there,
+    require_apart,
+    require_regular,
+    require_state,
+    states,
+    stored,
+)
+from seqloom.data.readers.folders import PART_NAMES, load_column
 from seqloom.data.readers.registry import read_table
-from seqloom.data.roles import PART_NAMES, Roles, find_roles
+from seqloom.data.roles import Roles, find_roles
 from seqloom.data.schema import Example, Schema
-from seqloom.data.sources.registry import SOURCES, require_known, resolve
 from seqloom.data.splits import cut_document, divider
-from seqloom.data.synthetic.registry import NAMES
-from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.report.numbers import share
 from seqloom.version import __version__
+
+if TYPE_CHECKING:
+    from seqloom.data.synthetic.set import SyntheticSet
 
 SAMPLE = 200  # records that are looked at to find out what the columns mean
 
@@ -74,7 +85,7 @@ class EmbeddedSet(NamedTuple):
     """A set that a seed writes: it needs no file."""
 
     config: DataConfig
-    source: SyntheticSet
+    source: "SyntheticSet"
     said: tuple[str, ...] = ()
     parts: tuple[Part, ...] = PARTS
 
@@ -188,24 +199,28 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PART
     Only the named parts may be read: files of the others stay shut, and their rows in a divided file are let go.
     """
     name = config.train[0] if len(config.train) == 1 else ""
-    if name in NAMES and not Path(name).exists():
+    if not name or is_there(Path(name)):
+        return _open_files(config, ledger, parts)
+    from seqloom.data.sources import SOURCES, require_known, resolve  # loaded when a name asks for a set
+    from seqloom.data.synthetic.registry import NAMES
+
+    if name in NAMES:
         _require_no_settings(config, NAMES[name])
         return EmbeddedSet(config, NAMES[name], (f"data: the embedded set '{name}'",), parts)
     resolved = resolve(config)
-    if resolved is config and name.isidentifier() and not Path(name).exists():
+    if resolved is config and name.isidentifier():
         known = did_you_mean(name, [*NAMES, *SOURCES])
         fix = known if known.startswith("did you") else "check the path, or see `seqloom data list`"
         ledger.bad_file("file.missing", "no file and no data set has this name", Place(name), fix)
     if resolved is config:
         return _open_files(config, ledger, parts)
     require_known(name, resolved, ledger)
-    if "dev" not in SOURCES[name].files or resolved.dev:
-        return _open_files(resolved, ledger, parts)
     left_out = f"split: the folds of train are the dev parts, and the dev part of '{name}' is not read"
-    return _open_files(resolved, ledger, parts, (left_out,))
+    said = (left_out,) if "dev" in SOURCES[name].files and not resolved.dev else ()
+    return _open_files(resolved, ledger, parts, said)
 
 
-def _require_no_settings(config: DataConfig, source: SyntheticSet) -> None:
+def _require_no_settings(config: DataConfig, source: "SyntheticSet") -> None:
     """Refuse to say how an embedded set is read or divided: its seed has decided. Its own task may be named."""
     own = {"train": config.train, "task": source.task, "bad_rows": config.bad_rows}  # none of its rows is bad
     for field in msgspec.structs.fields(config):

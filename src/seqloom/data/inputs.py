@@ -20,9 +20,9 @@ from seqloom.data.kinds.nothing import NoTarget
 from seqloom.data.parsing import in_sequences, make_examples
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
+from seqloom.data.readers.folders import FORMATS, load_column, read_picture
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
 from seqloom.data.readers.passages import diagnose, lines_in, passages_of
-from seqloom.data.readers.pictures import FORMATS, load_column, read_picture
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import IDS, Roles
 from seqloom.data.schema import Example, Schema

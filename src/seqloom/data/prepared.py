@@ -24,12 +24,12 @@ import numpy as np
 
 from seqloom.config.data import PARTS, AnySplit, EncodingConfig, GivenSplit, Part
 from seqloom.data.cache import open_or_build
+from seqloom.data.checks.check import DataFinding, told
 from seqloom.data.dataset import Dataset
 from seqloom.data.kinds.kind import Coding, Columns
 from seqloom.data.kinds.related import cut_texts, longest_texts
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.report.findings import DataFinding, told
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Survey

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, Part, RandomSplit, Task
+from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
 from seqloom.data.kinds.kind import InputKind, TargetKind
 from seqloom.data.kinds.labels import LabelsTarget, LabelTarget, TagsTarget
 from seqloom.data.kinds.nothing import MaskedTarget, NoTarget
@@ -24,6 +24,7 @@ from seqloom.data.kinds.text import SOURCES, TEXTS, PairInput, TextInput, Triple
 from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place, escaped
+from seqloom.data.readers.folders import PART_NAMES
 from seqloom.data.schema import INPUT_KINDS, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
@@ -101,14 +102,6 @@ def shown(values: Sequence[Any]) -> str:
 
 IDS = ("id", "_id", "guid", "idx")
 SPLITS = ("split", "part", "fold", "set")
-PART_NAMES: dict[str, Part] = {
-    "train": "train",
-    "dev": "dev",
-    "valid": "dev",
-    "validation": "dev",
-    "val": "dev",
-    "test": "test",
-}
 
 
 CellKind = Callable[[Finder, int], InputKind]  # what the plain cells of one column are read as

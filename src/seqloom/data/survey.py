@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 from seqloom.config.data import PARTS, AnySplit, FoldSplit, Part, RandomSplit
-from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
-from seqloom.data.checks.check import Checks
+from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, Check, ExampleBlock, weight
+from seqloom.data.checks.duplicates import RepeatCheck
+from seqloom.data.checks.labels import LabelCheck
+from seqloom.data.checks.texts import CharacterCheck, PairCheck
 from seqloom.data.dataset import Dataset
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
@@ -33,6 +35,30 @@ class Looker(Protocol):
 
     def finish(self, ledger: Ledger) -> None:
         """Write what was found; raise RejectedError where the data cannot be used."""
+
+
+class Checks:
+    """All cheap checks that make sense for a schema, fed together."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.checks: list[Check] = [CharacterCheck(), RepeatCheck(schema)]
+        if schema.target.has_labels:
+            self.checks.append(LabelCheck(schema))
+        if schema.input.is_text and schema.target.is_text:
+            self.checks.append(PairCheck())
+
+    def see(self, part: str, examples: Sequence[Example]) -> None:
+        """Look at further examples of a part."""
+        if examples:
+            block = ExampleBlock(part, examples, self.schema)
+            for check in self.checks:
+                check.see(block)
+
+    def finish(self, ledger: Ledger) -> None:
+        """Write all findings into the ledger; raise RejectedError where the data cannot be used."""
+        for check in self.checks:
+            check.finish(ledger)
 
 
 class Survey:

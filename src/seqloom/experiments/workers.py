@@ -1,4 +1,4 @@
-"""Several processes on this machine that work on one plan: what comparing and tuning share.
+"""What comparing and tuning share: a plan of many runs, the training of one, and several processes at work on a plan.
 
 A worker gets texts and answers with texts, through a pipe: nothing of the process that started it is in it. It hears of
 a stop by SIGTERM alone, saves and leaves. A worker that dies takes its work with it for now: whatever it trained is a
@@ -9,18 +9,31 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from seqloom.experiments.plan import Why
+import msgspec
+
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.training import TrainingConfig
+from seqloom.errors import ConfigError
+from seqloom.files.disk import write_file
+from seqloom.report.document import Shown
+from seqloom.training.devices import AnyPrecision, Device, choose_device
+from seqloom.training.events import Ended, Report
 from seqloom.training.launcher import end
+from seqloom.training.resolve import Resolved
+from seqloom.training.run import train_run
 from seqloom.training.session import Stopping
 
+MOST_JOBS = 256
 POLL = 0.3  # seconds between looks whether somebody asked to stop
 STOPPED, DISK = 128, 4  # exit codes; the number of a signal is added to the first
 
+Why = Literal["done", "seconds", "stopped", "disk"]  # many runs ended: all that were wanted; time, a signal, the disk
 Work = Callable[..., Iterator[bytes]]  # (receive, what was given): what it yields is what the worker says
 
 
@@ -29,6 +42,67 @@ class Interrupted(Exception):  # noqa: N818  # no error: the work goes on anothe
 
     def __init__(self, why: Why, exit_code: int) -> None:
         self.why, self.exit_code = why, exit_code
+
+
+class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which data, read how, trained where, and kept in which folder; workers get it as JSON."""
+
+    data: DataConfig  # as people gave it; runs open it sealed, as all training does
+    out: str
+    settings: dict[str, Any] = {}  # of `TrainingConfig`, as plain values: the same in every run
+    encoding: EncodingConfig | None = None
+    device: str = "auto"
+    workers: int = 0  # processes that load data, for each run
+
+    @property
+    def folder(self) -> Path:
+        """Where runs and results lie."""
+        return Path(self.out)
+
+    @property
+    def cache(self) -> Path:
+        """Where prepared data is kept between runs: beside them, so that it is read once."""
+        return self.folder / "prepared"
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The settings that all runs share, as what they are."""
+        config = TrainingConfig(**self.settings)
+        return {name: getattr(config, name) for name in self.settings}
+
+    def asked(self, first: Resolved) -> dict[str, Any]:
+        """What makes two plans the same experiment; where files lie may differ between machines."""
+        return {
+            "task": first.config.task,
+            "data": sorted(str(one) for one in first.facts.fingerprints.values()),
+            "split": first.facts.split,
+            "encoding": first.config.encoding,
+            "settings": self.settings,
+        }
+
+    def chosen_device(self, precision: AnyPrecision = "auto") -> Device:
+        """Where runs are trained and answer."""
+        return choose_device(self.device, precision)  # type: ignore[arg-type]  # one that there is not is refused
+
+    def trained(self, folder: Path, resolved: Resolved) -> Iterator[Report]:
+        """The reports of a run, which may have ended before; Interrupted where it is to go on later."""
+        device = self.chosen_device(resolved.config.training.precision)
+        with closing(train_run(folder, resolved, device=device, workers=self.workers)) as reports:  # type: ignore[type-var]
+            for report in reports:
+                yield report
+                if isinstance(report, Ended) and report.why in ("stopped", "disk"):
+                    raise Interrupted(report.why, report.exit_code)
+
+    def write(self, found: Shown) -> None:
+        """Write what came out, for programs and as a page."""
+        write_file(self.folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=2))
+        write_file(self.folder / "report.html", found.html())
+
+
+def require_jobs(jobs: int) -> None:
+    """Refuse a number of runs at the same time that cannot be meant."""
+    if not 1 <= jobs <= MOST_JOBS:
+        raise ConfigError(f"{jobs} jobs", fix=f"take 1 to {MOST_JOBS}")
 
 
 class Worker(NamedTuple):
@@ -92,9 +166,11 @@ class Workers:
                 worker.process.join()
             self.stopped = stopping.signal
 
-    def has_full_disk(self) -> bool:
-        """Whether one of them ended because the disk refused."""
-        return any(worker.process.exitcode == DISK for worker in self.all)
+    def interruption(self) -> Interrupted | None:
+        """What ended all of them before their work was done, if something did: a signal, or a disk that refused."""
+        if self.stopped is not None:
+            return Interrupted("stopped", STOPPED + self.stopped)
+        return Interrupted("disk", DISK) if any(worker.process.exitcode == DISK for worker in self.all) else None
 
 
 def _work(pipe: Connection, count: int, work: Work, given: tuple[object, ...]) -> None:

@@ -13,8 +13,7 @@ import msgspec
 from seqloom.config.data import DataConfig, Format, ReadingConfig
 from seqloom.config.options import typed_changes
 from seqloom.config.training import RunConfig
-from seqloom.data.readers.files import is_folder
-from seqloom.data.readers.registry import known_format
+from seqloom.data.readers.files import is_folder, known_format
 from seqloom.data.readers.text import Template
 
 

@@ -41,7 +41,7 @@ from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.registry import read_table
 from seqloom.data.run_files import RunData
 from seqloom.data.schema import Example
-from seqloom.data.sources.registry import SOURCES, resolve
+from seqloom.data.sources import SOURCES, resolve
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.files.disk import write_file

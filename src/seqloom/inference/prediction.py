@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqloom.config.data import BadRows, EncodingConfig
-from seqloom.data.checks.blocks import BLOCK_CHARACTERS, BLOCK_ROWS, weight
+from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, weight
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
 from seqloom.data.prepared import ExampleEncoder

@@ -3,11 +3,10 @@
     file ──▶ documents ──▶ passages ──▶ vectors ─┐
                       └──▶ words ────────────────┴──▶ index ◀── question ──▶ ranked documents, the best sentence marked
 
-documents.py    the rows of a file, as texts with names or as documents
+documents.py    the rows of a file, as texts with names or as documents; a copy of it with more columns
 passages.py     long texts as passages of whole sentences
-embedders.py    what search asks of a model, and vectors without one
 bm25.py         the words of a text, and how well documents answer words
-vectors.py      the nearest passages: all compared, or along a graph
+vectors.py      what search asks of a model, and the nearest passages: all compared, or along a graph
 store.py        what is kept, conditions on its columns, and the contract of whoever keeps it
 lots.py         some documents as the files of a folder
 index.py        an index in a folder, and the same for the one process that changes it
@@ -21,7 +20,6 @@ Duplicates and labels are made with the same vectors:
 
     similarity.py   pairs of similar texts, by their letters or by their meaning, and a threshold from their picture
     duplicates.py   the near duplicates among texts, and a copy of a file in which they are marked
-    copies.py       a copy of a file with more columns
     labeling.py     labels suggested from a few examples, which row to ask about next, and what is learnt from answers
     decisions.py    the log of what was decided
 """
@@ -34,17 +32,17 @@ if TYPE_CHECKING:
     from seqloom.search.build import add_to_index, build_index, open_store, writing_at
     from seqloom.search.documents import Collection
     from seqloom.search.duplicates import Duplicates, dedupe
-    from seqloom.search.embedders import ModelEmbeds
     from seqloom.search.index import Index, open_index
     from seqloom.search.search import Hit, Searcher, searcher
+    from seqloom.search.vectors import ModelEmbeds
 
 HOMES = {  # each public name is loaded from here when it is first asked for
     "build": ("add_to_index", "build_index", "open_store", "writing_at"),
     "documents": ("Collection",),
     "duplicates": ("Duplicates", "dedupe"),
-    "embedders": ("ModelEmbeds",),
     "index": ("Index", "open_index"),
     "search": ("Hit", "Searcher", "searcher"),
+    "vectors": ("ModelEmbeds",),
 }
 __all__ = [
     "Collection",

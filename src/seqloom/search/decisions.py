@@ -131,17 +131,15 @@ class Decisions:
         for number, line in found:
             self.last = max(self.last, line.action)
             if isinstance(line, Undo):
-                self._replay_undo(number, line)
+                if not self.actions or self.actions[-1].number != line.undone:
+                    why = f"it takes back action {line.undone}, which is not the last that stands"
+                    raise _damaged(self.path, number, why)
+                self._take_back()
             else:
                 self._require_same(line)
                 lines.append(line)
         if lines and len(lines) >= lines[0].of:
             self._hold(lines[0].action, {line.row: line.decided() for line in lines})
-
-    def _replay_undo(self, number: int, line: Undo) -> None:
-        if not self.actions or self.actions[-1].number != line.undone:
-            raise _damaged(self.path, number, f"it takes back action {line.undone}, which is not the last that stands")
-        self._take_back()
 
     def _require_same(self, line: Label | Skip) -> None:
         text = self.texts.get(line.row)
@@ -193,19 +191,15 @@ def writing(path: Path, texts: Mapping[str, str]) -> Iterator[WritableDecisions]
     with ExitStack() as stack:
         held = path.with_name(f".{path.name}.held")
         try:
-            _require_own(path)
+            if path.is_symlink():
+                raise DurableError("it is a link", fix="name the file itself")
+            if path.exists() and not os.access(path, os.W_OK):
+                raise DurableError("its rights forbid it", fix="change them, or give another name")
             stack.enter_context(hold(held))
         except DurableError as error:
             raise type(error)(f"{path} cannot be written: {error.problem}", fix=error.fix) from None
         stack.callback(remove_held, held)
         yield WritableDecisions(path, texts)
-
-
-def _require_own(path: Path) -> None:
-    if path.is_symlink():
-        raise DurableError("it is a link", fix="name the file itself")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise DurableError("its rights forbid it", fix="change them, or give another name")
 
 
 def _read(path: Path) -> Iterator[tuple[int, Line]]:

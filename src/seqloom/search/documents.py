@@ -1,16 +1,23 @@
-"""The documents in a file: which columns are the text, which is the id, and what is kept beside it.
+"""The rows of a file, as texts with names or as documents; and a copy of the file with more columns.
 
-A file is read twice: first all of it is checked, so that nothing is embedded before every row is known to be good; then
-its documents come one by one. Without a column of ids, a document is called by its file and line.
+*Texts with names*: a row is called by its id where every row has one of its own, else by its number from 1, without the
+header: so a name holds in the file and in a copy of it. A row without text is no fault: it has a name and stays.
 
-The rows of a file as texts with names.
+*Documents*: the file is read twice. First all of it is checked, so that nothing is embedded before every row is known
+to be good; then its documents come one by one. Without a column of ids, a document is called by its file and line.
 
-A row is called by its id where every row has one of its own, else by its number from 1, without the header: so a name
-holds in the file and in a copy of it (see `copies`). A row without text is no fault here: it has a name and stays.
+*A copy* has all rows or some, in the format that its name promises. It is written whole or not at all, and only if the
+file is still what was read before.
+
+    .csv .jsonl   of any file, in UTF-8; csv with the delimiter of the input
+    .tsv          of tsv: another file may hold tabs
+    .parquet      of parquet, with all its columns and types
 """
 
 import hashlib
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +25,17 @@ import msgspec
 import numpy as np
 
 from seqloom.config.data import BadRows, Format, ReadingConfig
+from seqloom.data.cells import cell
 from seqloom.data.inputs import InputColumns, find_columns
 from seqloom.data.kinds.text import TextInput
 from seqloom.data.problems import Ledger, Place, Problem
+from seqloom.data.readers.delimited import dialect_of
 from seqloom.data.readers.files import fingerprint, require_state, state_of
 from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import IDS
 from seqloom.data.values import Record, Table, Unfit, kind_name
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.errors import ConfigError, did_you_mean, needing
+from seqloom.files.disk import write_file
 from seqloom.report.numbers import counted
 from seqloom.search.store import TextDocument
 
@@ -122,14 +132,19 @@ def _column(name: str, names: tuple[str, ...], flag: str, path: Path) -> int:
 
 def _text(record: Record, columns: tuple[int, ...], table: Table, ledger: Ledger) -> str:
     """The text of a row; none is no fault, but anything else than a text is."""
-    values = [record.values[column] for column in columns]
-    for column, value in zip(columns, values, strict=True):
-        if value is not None and type(value) is not str:
-            ledger.rows -= 1  # the reader has counted it as a good one
-            place, text = table.locate(record, column), f"expected a string, got {kind_name(value)}"
-            ledger.bad_row("type.text", text, place, "is this the right column?")
-            return ""
-    return " ".join(filter(None, ((value or "").strip() for value in values)))
+    try:
+        return " ".join(filter(None, (_cell(record.values[column], column).strip() for column in columns)))
+    except Unfit as unfit:
+        ledger.rows -= 1  # the reader has counted it as a good one
+        ledger.bad_row(unfit.code, unfit.text, table.locate(record, unfit.column), unfit.fix)
+        return ""
+
+
+def _cell(value: Any, column: int) -> str:
+    """The text in a cell; Unfit if it holds something else."""
+    if value is not None and type(value) is not str:
+        raise Unfit(column, "type.text", f"expected a string, got {kind_name(value)}", "is this the right column?")
+    return value or ""
 
 
 ONCE = "give every document an id of its own, or --bad-rows skip"
@@ -203,18 +218,12 @@ class Collection(NamedTuple):
 
 def _document(record: Record, roles: DocumentRoles) -> TextDocument:
     """The document of a row; Unfit if it has no text or no id."""
-    texts = [_cell_text(record.values[column], column) for column in roles.text]
+    texts = [_without_zero(_cell(record.values[column], column), column).strip() for column in roles.text]
     text = " ".join(filter(None, texts))
     if not text:
         raise Unfit(roles.text[-1], "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
     columns = {name: kept(record.values[number]) for name, number in roles.kept}
     return TextDocument(_id(record, roles.id), text, columns)
-
-
-def _cell_text(value: Any, column: int) -> str:
-    if value is not None and type(value) is not str:
-        raise Unfit(column, "type.text", f"expected a string, got {kind_name(value)}", "is this the right column?")
-    return _without_zero(value or "", column).strip()
 
 
 def _id(record: Record, column: int | None) -> str:
@@ -246,3 +255,130 @@ def kept(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if np.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+ENDINGS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+BATCH = 4_096  # rows of parquet in memory at a time
+
+TYPES = {int: "int64", float: "float64", str: "string"}  # as parquet calls them
+
+
+class AddedColumn(NamedTuple):
+    """A new column: a value of one type, or None, for every row of the file."""
+
+    kind: type[int] | type[float] | type[str]
+    values: Sequence[Any]
+
+
+Added = Mapping[str, AddedColumn]
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, or will when it is written."""
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def require_copy(out: Path, rows: FileRows, added: Sequence[str], log: Path | None = None) -> None:
+    """Refuse, before any work, a copy that could not be written, or would replace a file or the log to come."""
+    form, given = ENDINGS.get(out.suffix.lower()), rows.format
+    if form is None or (form in ("tsv", "parquet") and form != given):
+        fix = "give it a name in .csv or .jsonl" + (f", or in .{given}" if given in ("tsv", "parquet") else "")
+        raise ConfigError(f"{out}: a copy of {rows.path.name} ({given}) cannot have this name", fix=fix)
+    if is_same(out, rows.path):
+        raise ConfigError(f"{out} is the file itself, which the copy would replace", fix="give another name")
+    if log is not None and is_same(out, log):
+        raise ConfigError(f"{out} is the log, which the copy would replace", fix="give another name")
+    if out.exists() or out.is_symlink():
+        raise ConfigError(f"{out} is there already", fix="choose another name, or delete it")
+    if not out.parent.is_dir():
+        raise ConfigError(f"{out}: there is no folder {out.parent}", fix="make the folder first")
+    if both := [name for name in added if name in rows.table().columns]:
+        raise ConfigError(f"{rows.path} has a column '{both[0]}' already", fix="rename it, or leave it out of the file")
+
+
+def write_copy(out: Path, rows: FileRows, state: str, added: Added, wanted: np.ndarray) -> None:
+    """Write the rows that are wanted [rows] to `out`, each with its new values."""
+    form = ENDINGS[out.suffix.lower()]
+
+    def pieces() -> Iterator[bytes]:
+        yield from _parquet(rows, added, wanted) if form == "parquet" else _lines(form, rows, added, wanted)
+        # an error before the copy has its name, if the file is not what was read first
+        require_state(rows.path, state, state_of(rows.path), Ledger())
+
+    write_file(out, pieces())
+
+
+def _lines(form: Format, rows: FileRows, added: Added, wanted: np.ndarray) -> Iterator[bytes]:
+    table = rows.table()
+    names = (*table.columns, *added)
+    records = zip(table.records, wanted, *(column.values for column in added.values()), strict=True)
+    chosen = ((*record.values, *values) for record, is_wanted, *values in records if is_wanted)
+    if form == "jsonl":
+        return (msgspec.json.encode(dict(zip(names, map(kept, values), strict=True))) + b"\n" for values in chosen)
+    delimiter = "," if rows.format != form else dialect_of(msgspec.structs.replace(rows.reading, format=form)).delimiter
+    head = [names] if table.named else []
+    return (_delimited(values, delimiter, quoted=form == "csv") for values in chain(head, chosen))
+
+
+def _delimited(values: Sequence[Any], delimiter: str, *, quoted: bool) -> bytes:
+    r"""The line of these values; a field that holds what would end it is quoted, where the format has quotes.
+
+    >>> _delimited(["a;b", 'a "b" c', None, 0.5], ";", quoted=True)
+    b'"a;b";"a ""b"" c";;0.5\n'
+    """
+    cells = [str(cell(value)) for value in values]
+    marks = (delimiter, '"', "\n", "\r") if quoted else ()
+    fields = (f'"{one.replace(chr(34), chr(34) * 2)}"' if any(mark in one for mark in marks) else one for one in cells)
+    return f"{delimiter.join(fields)}\n".encode()
+
+
+class Drained(io.RawIOBase):
+    """A file that gives away what was written to it: pieces of a parquet file, as they come."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.size
+
+    def write(self, data: Any) -> int:
+        self.pieces.append(bytes(data))
+        self.size += len(self.pieces[-1])
+        return len(self.pieces[-1])
+
+    def drained(self) -> bytes:
+        """What was written since the last time."""
+        pieces, self.pieces = self.pieces, []
+        return b"".join(pieces)
+
+
+def _parquet(rows: FileRows, added: Added, wanted: np.ndarray) -> Iterator[bytes]:
+    """The bytes of a parquet file that has all columns of another, also those that no reader of ours reads."""
+    with needing("data"):
+        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow.parquet  # type: ignore[import-untyped]
+    columns = {name: pyarrow.array(new.values, pyarrow.type_for_alias(TYPES[new.kind])) for name, new in added.items()}
+    with pyarrow.parquet.ParquetFile(rows.path, memory_map=False) as given:
+        schema = given.schema_arrow
+        for name, values in columns.items():
+            schema = schema.append(pyarrow.field(name, values.type))
+        sink, done = Drained(), 0
+        with pyarrow.parquet.ParquetWriter(pyarrow.PythonFile(sink, "w"), schema) as writer:
+            for batch in given.iter_batches(BATCH, use_threads=False):
+                new = [values.slice(done, len(batch)) for values in columns.values()]
+                mask = pyarrow.array(wanted[done : done + len(batch)])
+                whole = pyarrow.RecordBatch.from_arrays([*batch.columns, *new], schema=schema)
+                writer.write_batch(whole.filter(mask))
+                done += len(batch)
+                yield sink.drained()
+        yield sink.drained()

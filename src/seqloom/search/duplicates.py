@@ -5,9 +5,7 @@
                                  by meaning                      in the valley
 
 Clusters are chains of pairs, so two of a large one may be less similar than the threshold; how similar each row is to
-the representative is told. The file itself is marked in `marking`.
-
-A file whose near duplicates are marked: a copy with three more columns, in which nothing is missing.
+the representative is told. A file is marked in a copy with three more columns, in which nothing is missing:
 
 text                  cluster   duplicate_of   similarity
 The cat sat.          1                                      stands for its cluster
@@ -15,7 +13,7 @@ the cat sat           1         1              1.0           repeats row 1
 Something else.                                              is alone
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +22,10 @@ import numpy as np
 from seqloom.data.checks.duplicates import folded
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
-from seqloom.events import Progress
-from seqloom.search.copies import AddedColumn, require_copy, write_copy
-from seqloom.search.documents import FileRows, GivenRows
-from seqloom.search.similarity import LEAST, ByMeaning, ByText, Histogram, MakesVectors, Measure, Pairs, joined
+from seqloom.events import Progress, Work, finished
+from seqloom.search.documents import AddedColumn, FileRows, GivenRows, require_copy, write_copy
+from seqloom.search.similarity import LEAST, ByMeaning, ByText, Histogram, Measure, Pairs, joined
+from seqloom.search.vectors import MakesVectors
 
 NONE = -1
 
@@ -54,9 +52,6 @@ class Duplicates(NamedTuple):
         return int(((self.representatives != NONE) & (self.representatives != rows)).sum())
 
 
-Step = Progress | Duplicates
-
-
 def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None) -> Duplicates:
     """The near duplicates among texts, by the vectors of a model or by their letters; empty texts have none.
 
@@ -66,27 +61,29 @@ def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold
     >>> found.clusters.tolist(), found.representatives.tolist()
     ([1, 0, 1, 1], [0, -1, 0, 0])
     """
-    *_, found = finding(texts, model=model, threshold=threshold)
-    assert isinstance(found, Duplicates)
-    return found
+    return finished(finding(texts, model=model, threshold=threshold))
 
 
 def finding(
     texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[Progress | Duplicates]:
-    """How far the finding is, and in the end what was found."""
+) -> Work[Duplicates]:
+    """The same as work that tells how far it is."""
     if isinstance(texts, str):
         raise DataError("duplicates are found among several texts, found one", fix="give a list of texts")
     require_threshold(threshold)
     same = _Same.of(texts)
     measure: Measure = ByText(same.texts) if model is None else ByMeaning(same.texts, model)
-    blocks: list[Pairs] = []
-    for step in measure.pairs(LEAST if threshold is None else threshold) if same.texts else ():
-        if isinstance(step, Pairs):
-            blocks.append(step)
-        else:
-            yield step
-    yield from _clustering(same, measure, joined(blocks), threshold)
+    pairs = near = joined([])
+    if same.texts:
+        pairs = yield from measure.pairs(LEAST if threshold is None else threshold)
+    histogram = Histogram.of(same.nearest(pairs))
+    valley = histogram.valley() if threshold is None else None
+    least = threshold if threshold is not None else valley if valley is not None else measure.usual
+    if same.texts:
+        near = pairs.above(least)
+        near = joined([near, (yield from measure.bridges(near, least))])
+    found = _numbered(same, measure, clusters(len(same.texts), near.ones, near.others))
+    return Duplicates(*found, threshold=least, histogram=histogram, found=valley is not None)
 
 
 def require_threshold(threshold: float | None) -> None:
@@ -126,23 +123,6 @@ class _Same(NamedTuple):
         return np.asarray(best[self.numbers[self.numbers != NONE]])
 
 
-def _clustering(same: _Same, measure: Measure, pairs: Pairs, threshold: float | None) -> Iterator[Step]:
-    """How far the joining of clusters is, and in the end what was found."""
-    histogram = Histogram.of(same.nearest(pairs))
-    valley = histogram.valley() if threshold is None else None
-    least = threshold if threshold is not None else valley if valley is not None else measure.usual
-    blocks = [pairs.above(least)]
-    for step in measure.bridges(blocks[0], least) if same.texts else ():
-        if isinstance(step, Pairs):
-            blocks.append(step)
-        else:
-            yield step
-    near = joined(blocks)
-    leaders = clusters(len(same.texts), near.ones, near.others)
-    found = _numbered(same, measure, leaders)
-    yield Duplicates(*found, threshold=least, histogram=histogram, found=valley is not None)
-
-
 def _numbered(same: _Same, measure: Measure, leaders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The cluster, the representative and the similarity to it, for each row."""
     rows = len(same.numbers)
@@ -161,35 +141,25 @@ def _numbered(same: _Same, measure: Measure, leaders: np.ndarray) -> tuple[np.nd
     return numbers, heads, similarities
 
 
-CLUSTER, DUPLICATE_OF, SIMILARITY = COLUMNS = ("cluster", "duplicate_of", "similarity")
+COLUMNS = ("cluster", "duplicate_of", "similarity")
 
 
 def mark_duplicates(
     rows: FileRows, out: Path, *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Iterator[GivenRows | Progress | Duplicates]:
-    """What the file holds, how far it is, and in the end what was found, when the marked copy stands at `out`."""
+) -> Generator[GivenRows | Progress, None, Duplicates]:
+    """What was found, when the marked copy stands at `out`; it tells what the file holds, and how far it is."""
     require_threshold(threshold)
     require_copy(out, rows, COLUMNS)
     given = rows.read()
     yield given
-    for step in finding(given.texts, model=model, threshold=threshold):
-        if isinstance(step, Duplicates):
-            write_copy(out, rows, given.state, marks(step, given.names), np.ones(len(given.texts), bool))
-        yield step
-
-
-def marks(found: Duplicates, names: list[str]) -> dict[str, AddedColumn]:
-    """The new columns: for each row its cluster, the name of the row it repeats, and how similar the two are."""
-    cluster = [int(number) or None for number in found.clusters]
-    heads = found.representatives.tolist()
-    repeats = [head >= 0 and head != row for row, head in enumerate(heads)]
-    of = [names[head] if is_repeat else None for head, is_repeat in zip(heads, repeats, strict=True)]
-    similarity = [
-        round(float(value), 4) if is_repeat else None
-        for value, is_repeat in zip(found.similarities, repeats, strict=True)
-    ]
-    return {
-        CLUSTER: AddedColumn(int, cluster),
-        DUPLICATE_OF: AddedColumn(str, of),
-        SIMILARITY: AddedColumn(float, similarity),
-    }
+    found = yield from finding(given.texts, model=model, threshold=threshold)
+    # for each row its cluster, the name of the row it repeats, and how similar the two are
+    heads = [head if head not in (NONE, row) else None for row, head in enumerate(found.representatives.tolist())]
+    alike = zip(heads, found.similarities.tolist(), strict=True)
+    columns = (
+        AddedColumn(int, [number or None for number in found.clusters.tolist()]),
+        AddedColumn(str, [None if head is None else given.names[head] for head in heads]),
+        AddedColumn(float, [None if head is None else round(value, 4) for head, value in alike]),
+    )
+    write_copy(out, rows, given.state, dict(zip(COLUMNS, columns, strict=True)), np.ones(len(given.texts), bool))
+    return found

@@ -10,7 +10,7 @@ over questions. Judgements are lines of `question document gain`, as BEIR (with 
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError
-from seqloom.events import Progress
+from seqloom.events import Progress, Work
 from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
 from seqloom.search.documents import Collection
@@ -72,33 +72,25 @@ def reciprocal_rank(order: Sequence[str], gains: Mapping[str, int], cut: int = C
 
 def judged(
     answer: Callable[[str], Sequence[str]], questions: Mapping[str, str], judgements: Judgements
-) -> Iterator[Progress | JudgedQuery]:
-    """How many questions are answered, and at the end how well; `answer` gives ids, the best one first."""
+) -> Work[JudgedQuery]:
+    """How well questions are answered; `answer` gives ids, the best one first."""
     asked = {name: gains for name, gains in judgements.items() if any(gain > 0 for gain in gains.values())}
-    _require_questions(asked, questions)
-    rows = []
-    for name, gains in asked.items():
-        order = answer(questions[name])
-        rows.append((ndcg(order, gains), recall(order, gains), reciprocal_rank(order, gains), 1.0))
-        yield Progress("questions", len(rows), len(asked))
-    yield summed_up(np.array(rows))
-
-
-def summed_up(rows: np.ndarray) -> JudgedQuery:
-    """The means of rows [N,4] of figures, of which the last is 1, with their intervals."""
-
-    def measure(sums: np.ndarray) -> dict[str, np.ndarray]:
-        return {name: sums[..., place] / sums[..., -1] for place, name in enumerate(NAMES)}
-
-    metrics = {name: float(value) for name, value in measure(rows.sum(axis=0)).items()}
-    return JudgedQuery(metrics, bootstrap.intervals(rows, measure, shares=NAMES), len(rows))
-
-
-def _require_questions(asked: Judgements, questions: Mapping[str, str]) -> None:
     missing = [name for name in asked if name not in questions]
     if missing or not asked:
         found = f"no question has the id '{missing[0]}', which is judged" if missing else "nothing is judged relevant"
         raise ConfigError(found, fix="give the file of questions that the judgements are for")
+    made = []
+    for name, gains in asked.items():
+        order = answer(questions[name])
+        made.append((ndcg(order, gains), recall(order, gains), reciprocal_rank(order, gains), 1.0))
+        yield Progress("questions", len(made), len(asked))
+
+    def measure(sums: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: sums[..., place] / sums[..., -1] for place, name in enumerate(NAMES)}
+
+    rows = np.array(made)  # [N,4], of which the last is 1
+    metrics = {name: float(value) for name, value in measure(rows.sum(axis=0)).items()}
+    return JudgedQuery(metrics, bootstrap.intervals(rows, measure, shares=NAMES), len(rows))
 
 
 def unknown(judgements: Judgements, holds: Callable[[Iterable[str]], set[str]]) -> list[str]:

@@ -10,16 +10,12 @@ A build that is killed leaves whole lots, and goes on behind the last one. When 
 small lots are many, all are joined: new lots hold what is there, and take the place of all others as soon as the last
 of them is kept; only then do old texts leave the disk. A join that was killed before that counts for nothing.
 
-What the lots of an index hold together: which documents are there, and which of them fulfil conditions.
-
-An index in a folder, changed: lots are added, joined and taken away, and the graph grows.
+One process at a time changes an index, and whatever it is killed at, every reader sees the state before or after:
 
     add         one more lot
     delete      one more lot, without documents, that names ids
     join        new lots of what is there, and all before them gone
     finished    lots joined that should be, and the graph made or grown
-
-One process does that at a time, and whatever it is killed at, every reader sees the state before or after.
 """
 
 from bisect import bisect_right
@@ -34,7 +30,7 @@ import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, DamagedError, DurableError, MissingExtraError, near_folder, needing
-from seqloom.events import Progress
+from seqloom.events import Work
 from seqloom.files.folders import commit_folder, read_folder, remove_folder, sweep
 from seqloom.files.lock import hold, remove_held
 from seqloom.files.numbered_folders import numbered
@@ -261,7 +257,17 @@ class Index:
     def graph(self) -> KeptGraph | None:
         """The newest graph that was made over these lots, if there is one."""
         state = self.state
-        return self._steadily(lambda: _read_graph(self.path, state))
+
+        def read() -> KeptGraph | None:
+            for _, folder in numbered(self.path, GRAPH)[0]:
+                with damage():
+                    files = dict(read_folder(folder))
+                covers = msgspec.json.decode(files[COVERS], type=Covers)
+                if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
+                    return KeptGraph(covers.passages, files[WALK])
+            return None
+
+        return self._steadily(read)
 
     def holds(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that name a document."""
@@ -310,16 +316,6 @@ def lots_in(path: Path) -> list[int]:
 def _folders(path: Path) -> list[Path]:
     """All lots and graphs."""
     return [folder for prefix in (LOT, GRAPH) for _, folder in numbered(path, prefix)[0]]
-
-
-def _read_graph(path: Path, state: State) -> KeptGraph | None:
-    for _, folder in numbered(path, GRAPH)[0]:
-        with damage():
-            files = dict(read_folder(folder))
-        covers = msgspec.json.decode(files[COVERS], type=Covers)
-        if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
-            return KeptGraph(covers.passages, files[WALK])
-    return None
 
 
 def open_index(path: str | Path, *, exact: bool = False) -> Index:
@@ -405,28 +401,23 @@ class WritableIndex(Index):
             if any(total >= GRAPH_FROM for total in accumulate(more, initial=len(self.state.owners))):
                 raise
 
-    def finished(self) -> Iterator[Progress | Built]:
-        """What is left to do when lots were added: small ones joined, the graph made or grown."""
+    def finished(self) -> Work[Built]:
+        """Do what is left when lots were added: small ones are joined, the graph is made or grows."""
         self.tidy()
-        total, settings = len(self.state.owners), self.settings
+        settings = self.settings
         if settings is not None and settings.exact:
             self._drop_graphs()
         else:
-            yield from (Progress(LINKED, done, total) for done in self.grow_graph())
-        yield Built(len(self), total, self.nearest is not self.state.exact)
+            yield from self.grow_graph()
+        return Built(len(self), len(self.state.owners), self.nearest is not self.state.exact)
 
-    def grow_graph(self) -> Iterator[int]:
-        """How many passages are in the graph, while it is made or grows; nothing if it need not.
-
-        Below `GRAPH_FROM` passages there is none: all are compared.
-        """
+    def grow_graph(self) -> Work[None]:
+        """Make the graph, or let it grow, if need be; below `GRAPH_FROM` passages there is none: all are compared."""
         state, kept = self.state, self.graph()
         total, before = len(state.owners), kept.passages if kept is not None else 0
         if total < GRAPH_FROM or total - before <= BEHIND * before:
             return
-        walk = None
-        for done, walk in grown(None if kept is None else kept.walk, state.exact.vectors):  # noqa: B007
-            yield done
+        walk = yield from grown(None if kept is None else kept.walk, state.exact.vectors, LINKED)
         covers = Covers(state.numbers[0], state.numbers[-1], total)
         path = self.path / f"{GRAPH}{state.numbers[-1]:06d}"
         commit_folder(path, {WALK: saved(walk), COVERS: msgspec.json.encode(covers)})

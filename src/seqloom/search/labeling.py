@@ -7,9 +7,8 @@
 Suggestions are learnt from the examples and from what people decided; labels that were accepted in bulk teach nothing,
 else a mistake would confirm itself. All that was decided stands in the log (`decisions`), so the same call goes on.
 
-Labels suggested from a few examples, with a probability for each: by a fitted head, or by the nearest examples.
-
-A *head* is logistic regression on vectors of length 1, softmax(x W + b), fitted to
+Labels are suggested by a fitted head, or by the nearest examples, with a probability for each. A *head* is logistic
+regression on vectors of length 1, softmax(x W + b), fitted to
 
     mean over the n examples of -log p(label)  +  |W|² / (2 C n),     C = 5
 
@@ -18,18 +17,14 @@ likelier label is 0.65 with 16 examples, 0.69 with 64 and 0.77 with 256, and 0.5
 right (`benchmarks/labelling.py`): from some dozens on, it is right about as often as it says. *Neighbours* vote: each
 of the eight nearest examples by its nearness, and one more vote is shared by all labels.
 
-Which row to label next: the one that a label would teach most, or any.
-
 *Active* order asks about the row of which the suggestions are least sure, 1 - p(likeliest): uncertainty sampling
 (Lewis and Gale 1994). Several rows are asked about before the next fit, and the least sure ones are often alike; so
 one that is near to another of them has to wait. (To prefer rows that are far from all others would be worse than
 chance: these are odd ones, from which little is learnt about the rest.) Where nothing has been learnt yet, the order
 is random but for that.
-
-Rows that have a label already, from a file: what suggestions are learnt from before anybody was asked.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -40,12 +35,10 @@ from seqloom.data.kinds.labels import LABELS
 from seqloom.data.problems import Ledger
 from seqloom.data.values import Unfit, label_of
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.events import Progress
-from seqloom.search.copies import AddedColumn
+from seqloom.events import Work
 from seqloom.search.decisions import MODEL, PERSON, Action, Decision, Decisions, WritableDecisions
-from seqloom.search.documents import FileRows, GivenRows
-from seqloom.search.embedders import HashedWords
-from seqloom.search.similarity import MakesVectors, embedding
+from seqloom.search.documents import AddedColumn, FileRows, GivenRows
+from seqloom.search.vectors import HashedWords, MakesVectors, embedding
 
 STRENGTH = 5.0  # C: how far examples are believed
 ROUNDS = 500  # of the fit, at most
@@ -380,15 +373,9 @@ def opening(
     labels: Sequence[str] = (),
     examples: Examples = NONE,
     how: How = How(),  # noqa: B008
-) -> Iterator[Progress | Labelling]:
-    """How far the embedding is, and in the end the rows ready to be labelled, with all that was decided."""
-    made = HashedWords(given.texts) if model is None else model
-    vectors = [np.empty((0, 1), np.float32)]
+) -> Work[Labelling]:
+    """The rows ready to be labelled, with all that was decided; it tells how far the embedding is."""
     filled = [text or "-" for text in (*given.texts, *examples.texts)]  # a row without text is never asked about
-    for step in embedding(filled, made):
-        if isinstance(step, Progress):
-            yield step
-        else:
-            vectors = np.split(step, [len(given.texts)])
-    examples = examples._replace(vectors=vectors[1])
-    yield Labelling(given, vectors[0], decisions, labels=labels, examples=examples, how=how)
+    vectors = yield from embedding(filled, HashedWords(given.texts) if model is None else model)
+    mine, theirs = np.split(vectors, [len(given.texts)])
+    return Labelling(given, mine, decisions, labels=labels, examples=examples._replace(vectors=theirs), how=how)

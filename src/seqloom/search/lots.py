@@ -98,21 +98,15 @@ def commit_joined(path: Path, lot: Lot, postings: Postings, join: Join | None) -
     """The same for one whose postings are known, as they are where lots are joined."""
     names = dict.fromkeys(name for one in lot.documents for name in one.columns)
     columns = {name: [one.columns.get(name) for one in lot.documents] for name in names}
-    told = (lot.settings, lot.source, lot.removed, tuple(one.id for one in lot.documents), columns)
-    commit_folder(path, _files(LotHeader(FORMAT, join, *told), lot, postings))
-
-
-def _files(header: LotHeader, lot: Lot, postings: Postings) -> dict[str, bytes]:
+    ids = tuple(one.id for one in lot.documents)
+    header = LotHeader(FORMAT, join, lot.settings, lot.source, lot.removed, ids, columns)
     texts = [one.text.encode() for one in lot.documents]
     arrays = {name: getattr(postings, name) for name in POSTINGS}
     arrays |= {"ends": np.cumsum([len(one) for one in texts], dtype=np.int64)}
     arrays |= {"passages": lot.passages.astype(np.int64), "vectors": lot.vectors.astype(np.float32)}
-    return {
-        HEADER: msgspec.json.encode(header),
-        TEXTS: b"".join(texts),
-        WORDS: "\n".join(postings.words).encode(),
-        ARRAYS: save({name: np.ascontiguousarray(array) for name, array in arrays.items()}),
-    }
+    files = {HEADER: msgspec.json.encode(header), TEXTS: b"".join(texts), WORDS: "\n".join(postings.words).encode()}
+    files[ARRAYS] = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    commit_folder(path, files)
 
 
 def read_header(path: Path) -> LotHeader:

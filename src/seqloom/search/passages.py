@@ -61,7 +61,14 @@ def passages_of(text: str, lengths: Lengths, most: int) -> list[Span]:
         return [whole]
     pieces = list(_pieces(text, lengths, framed, room))
     gaps = _gaps(text, [span for span, _ in pieces], lengths, framed)
-    packed = list(_packed(pieces, gaps, room))
+    packed, used = [pieces[0][0]], pieces[0][1]
+    for ((start, stop), length), gap in zip(pieces[1:], gaps, strict=True):
+        used += gap + length
+        if used > room:
+            packed.append((start, stop))
+            used = length
+        else:  # neighbours are joined as long as there is room for them and the space between
+            packed[-1] = (packed[-1][0], stop)
     return list(_divided(text, packed, lengths, framed + room))  # symbols may be others where pieces meet
 
 
@@ -101,15 +108,3 @@ def _divided(text: str, spans: Sequence[Span], lengths: Lengths, most: int) -> I
             space = text.rfind(" ", start, middle)
             cut = middle if space < 0 else space
             yield from _divided(text, [_trimmed(text, start, cut), _trimmed(text, cut, stop)], lengths, most)
-
-
-def _packed(pieces: Sequence[tuple[Span, int]], gaps: Sequence[int], room: int) -> Iterator[Span]:
-    """Neighbours joined as long as there is room for them and the space between."""
-    (start, stop), used = pieces[0]
-    for ((begin, end), length), gap in zip(pieces[1:], gaps, strict=True):
-        used += gap + length
-        if used > room:
-            yield start, stop
-            start, used = begin, length
-        stop = end
-    yield start, stop

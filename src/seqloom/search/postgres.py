@@ -13,13 +13,15 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from seqloom.errors import ConfigError, DurableError, HeldError, needing
-from seqloom.events import Progress
+from seqloom.events import Progress, Work
 from seqloom.search.bm25 import K1, B, words_of
 from seqloom.search.store import (
     LINKED,
@@ -180,19 +182,12 @@ class Postgres:
             "join seqloom.passages p on p.document = d.number where d.id = any(%s) order by d.number, p.start",
             list(ids),
         )
-        gathered: dict[str, list[tuple[Any, ...]]] = {}
-        for row in rows:
-            gathered.setdefault(row[0], []).append(row)
-        return [_found(gathered[name]) for name in ids]
-
-
-def _found(rows: Sequence[tuple[Any, ...]]) -> FoundPassage:
-    """The document of rows, one for each passage."""
-    name, body, columns = rows[0][:3]
-    vectors = np.array([msgspec.json.decode(row[5]) for row in rows], np.float32)
-    return FoundPassage(
-        TextDocument(name, body, msgspec.json.decode(columns)), tuple(row[3:5] for row in rows), vectors
-    )
+        found = dict[str, FoundPassage]()
+        for (name, body, columns), passages in groupby(rows, key=itemgetter(0, 1, 2)):  # a row for each passage
+            document, some = TextDocument(name, body, msgspec.json.decode(columns)), list(passages)
+            vectors = np.array([msgspec.json.decode(row[5]) for row in some], np.float32)
+            found[name] = FoundPassage(document, tuple(row[3:5] for row in some), vectors)
+        return [found[name] for name in ids]
 
 
 def written(vector: np.ndarray) -> str:
@@ -213,7 +208,8 @@ class WritablePostgres(Postgres):
         """Keep a lot; when this returns, a power cut cannot take it back."""
         with database_errors(self.name), self.connection.transaction():
             if (settings := self.settings) is None:
-                self._begin(lot.settings)
+                self._run("insert into seqloom.settings values (%s)", _told(lot.settings))
+                self._run(f"alter table seqloom.passages alter column vector type vector({lot.settings.width})")
             elif settings != lot.settings:
                 self._run("update seqloom.settings set value = %s", _told(lot.settings))
             gone = [*(one.id for one in lot.documents), *lot.removed]
@@ -221,10 +217,6 @@ class WritablePostgres(Postgres):
             self._insert(lot)
             source = None if lot.source is None else msgspec.json.encode(lot.source).decode()
             self._run("insert into seqloom.lots (source, removed) values (%s, %s)", source, list(lot.removed))
-
-    def _begin(self, settings: Settings) -> None:
-        self._run("insert into seqloom.settings values (%s)", _told(settings))
-        self._run(f"alter table seqloom.passages alter column vector type vector({settings.width})")
 
     def _insert(self, lot: Lot) -> None:
         names = sorted({msgspec.json.encode(name).decode() for one in lot.documents for name in one.columns})
@@ -258,15 +250,15 @@ class WritablePostgres(Postgres):
     def require_graph(self, more: Iterable[int]) -> None:
         """Do nothing: the database has a graph of its own."""
 
-    def finished(self) -> Iterator[Progress | Built]:
-        """What is left to do when lots were added: the graph made, if there are many passages it can be made of."""
+    def finished(self) -> Work[Built]:
+        """Do what is left when lots were added: the graph is made, if there are many passages it can be made of."""
         total, settings = int(self._all("select count(*) from seqloom.passages")[0][0]), self.settings
         if settings is not None and settings.exact:
             self._run("drop index if exists seqloom.passages_graph")
         elif total >= GRAPH_FROM and settings is not None and settings.width <= WIDEST:
             yield Progress(LINKED, 0, total)
             self._run(GRAPH)
-        yield Built(len(self), total, bool(self._all(GRAPH_USED)))
+        return Built(len(self), total, bool(self._all(GRAPH_USED)))
 
 
 def _told(settings: Settings) -> str:

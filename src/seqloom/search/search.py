@@ -27,10 +27,9 @@ import numpy as np
 
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.bm25 import words_of
-from seqloom.search.embedders import Embeds, ModelEmbeds, require_same
 from seqloom.search.passages import Span, sentences_of
 from seqloom.search.store import Condition, FoundPassage, IndexStore, ScoredPassage, conditions
-from seqloom.search.vectors import unit
+from seqloom.search.vectors import Embeds, ModelEmbeds, require_same, unit
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
@@ -219,7 +218,10 @@ class Searcher:
     ) -> list[Span]:
         """The best sentence of each passage; all sentences are embedded together."""
         texts = [one.document.text for one in found]
-        spans = [_inside(text, passage) for text, passage in zip(texts, passages, strict=True)]
+        spans = [
+            [(start + a, start + b) for a, b in sentences_of(text[start:stop])] or [(start, stop)]
+            for text, (start, stop) in zip(texts, passages, strict=True)
+        ]
         sentences = [text[a:b] for text, some in zip(texts, spans, strict=True) for a, b in some]
         cosines = np.zeros(len(sentences), np.float32)
         if self.model is not None:
@@ -237,11 +239,6 @@ def _cosines(vectors: np.ndarray, asked: SearchQuestion) -> np.ndarray:
 def _best(by: Ranking, asked: SearchQuestion, text: str, spans: Sequence[Span], cosines: np.ndarray) -> int:
     """The number of the part of a text that answers best by a ranking, the first of several."""
     return int(np.argmax(by.fits(asked, [text[start:stop] for start, stop in spans], cosines)))
-
-
-def _inside(text: str, passage: Span) -> list[Span]:
-    start, stop = passage
-    return [(start + a, start + b) for a, b in sentences_of(text[start:stop])] or [passage]
 
 
 def searcher(store: IndexStore, *, by: str = "both", model: str | Path | None = None, device: str = "cpu") -> Searcher:

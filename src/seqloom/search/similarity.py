@@ -1,50 +1,45 @@
-"""What finding duplicates asks of a measure: the pairs that are similar, and how similar two texts are.
+"""How similar texts are, by their letters or by their meaning: the pairs that are, and a threshold from their picture.
 
-A measure never compares every text with every other and keeps the result: it gives some pairs of each text, in blocks,
-so memory grows with the texts and not with their square.
+A measure never compares every text with every other and keeps the result: it gives some pairs of each text, so memory
+grows with the texts and not with their square.
 
-A threshold from a picture: the histogram of similarities has a hill of duplicates, a hill of all else, and a valley.
-
-For each row the similarity of the row most like it is counted. Duplicates lie near 1, rows that only speak of the
-same things lie lower. The threshold that is suggested is the middle of the deepest place between two hills; a place
-is deep only if chance does not explain it: it lies two standard deviations of its counts below both hills.
-
-Rows that are equal make a peak at 1, with a valley before it wherever there are many. Small changes are to be found
-too, and they make a hill below the peak; so the peak counts as a hill only where there is no other valley.
-
-How similar texts are by their letters: MinHash finds candidates, and every candidate is compared exactly.
-
-A text is the set of the three-letter runs of its words, each word with a mark on both sides, as PostgreSQL's pg_trgm
-has it; the similarity of two texts is the Jaccard similarity |A ∩ B| / |A ∪ B| of their sets.
+*By letters.* A text is the set of the three-letter runs of its words, each word with a mark on both sides, as
+PostgreSQL's pg_trgm has it; the similarity of two texts is the Jaccard similarity |A ∩ B| / |A ∪ B| of their sets.
 
     "A small dog!"   ──▶   ␣a␣   ␣sm sma mal all ll␣   ␣do dog og␣
 
 Case, punctuation and the order of the words change nothing; a letter changes three runs, a word as many as it has
-letters. Of pairs at 0.7 all but one in a hundred are candidates (28 bands of five, see `seqloom.data.checks.minhash`)
-unless most texts share a template: then a text is compared with those that seem likest in each band, and a pair that
-is hardly more similar than any other may be passed by.
+letters. MinHash finds candidates, and every candidate is compared exactly. Of pairs at 0.7 all but one in a hundred are
+candidates (28 bands of five, see `seqloom.data.checks.minhash`) unless most texts share a template: then a text is
+compared with those that seem likest in each band, and a pair that is hardly more similar than any other may be passed
+by.
 
-How similar texts are by their meaning: the cosine of the vectors that a model makes of them.
+*By meaning.* The cosine of the vectors that a model makes of them. Up to 100,000 texts every one is compared with every
+other, some at a time; more are found along a graph (see `vectors`). Of each text the nearest few are kept. Those that
+have more above the threshold are then compared with one another, so that clusters are those of all pairs however large
+they are.
 
-Up to 100,000 texts every one is compared with every other, some at a time; more are found along a graph (see
-`vectors`). Of each text the nearest few are kept. Those that have more above the threshold are then compared with one
-another, so that clusters are those of all pairs however large they are.
+*The threshold.* For each row the similarity of the row most like it is counted. Duplicates lie near 1, rows that only
+speak of the same things lie lower, and a valley lies between the two hills. What is suggested is the middle of its
+deepest place; a place is deep only if chance does not explain it: it lies two standard deviations of its counts below
+both hills. Rows that are equal make a peak at 1, with a valley before it wherever there are many. Small changes are to
+be found too, and they make a hill below the peak; so the peak counts as a hill only where there is no other valley.
 """
 
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from seqloom.data.checks.minhash import Candidates, candidates, clusters, smallest
-from seqloom.events import Progress
+from seqloom.events import Progress, Work
 from seqloom.report.figures.bars import Bars
 from seqloom.report.numbers import counted
 from seqloom.search.bm25 import runs_of
-from seqloom.search.vectors import GRAPH_FROM, grown, unit
+from seqloom.search.vectors import GRAPH_FROM, MakesVectors, embedding, grown
 
 LEAST = 0.5  # similarity below which pairs are not kept: no threshold lies there
 
@@ -66,11 +61,11 @@ class Measure(Protocol):
 
     usual: float  # a threshold that is good for most texts
 
-    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
-        """Pairs that are at least so similar, in blocks, and how far it is; a pair may come twice."""
+    def pairs(self, least: float) -> Work[Pairs]:
+        """Pairs that are at least so similar; a pair may come twice."""
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
-        """Further pairs that are at least so similar and join clusters of those found, and how far it is."""
+    def bridges(self, near: Pairs, least: float) -> Work[Pairs]:
+        """Further pairs that are at least so similar and join clusters of those found."""
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         """[n] float32: how similar the n-th of the ones and the n-th of the others are."""
@@ -176,31 +171,33 @@ class ByText:
         self.signed = np.empty((0, BANDS * BAND_ROWS), np.uint32)
         self.left_out = 0  # candidates that were not compared
 
-    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
+    def pairs(self, least: float) -> Work[Pairs]:
         """Pairs that are at least so similar, each once."""
         self.signed, self.left_out = np.empty((len(self.texts), BANDS * BAND_ROWS), np.uint32), 0
         yield from self._read(self.signed)
+        found = list[Pairs]()
         for some in self._candidates(least):
             ones, others = _nearest(some)
             self.left_out += len(some.ones) - len(ones)
-            yield Pairs(ones, others, self.between(ones, others)).above(least)
+            found.append(Pairs(ones, others, self.between(ones, others)).above(least))
             yield Progress("texts compared", int(ones.max(initial=0)) + 1, len(self.texts))
+        return joined(found)
 
     def _candidates(self, least: float) -> Iterator[Candidates]:
         promising = least - DEVIATIONS * (least * (1 - least) / (BANDS * BAND_ROWS)) ** 0.5
         return candidates(self.signed, BAND_ROWS, promising, BAND_NEIGHBOURS)
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Work[Pairs]:
         """Pairs between clusters, of candidates that were not among the likest of a text with many."""
-        if not self.left_out:
-            return
-        leaders = clusters(len(self.texts), near.ones, near.others)
-        for some in self._candidates(least):
+        leaders, found = clusters(len(self.texts), near.ones, near.others), list[Pairs]()
+        for some in self._candidates(least) if self.left_out else ():
             apart = leaders[some.ones] != leaders[some.others]
             ones, others = some.ones[apart], some.others[apart]
-            yield Pairs(ones, others, self.between(ones, others)).above(least)
+            found.append(Pairs(ones, others, self.between(ones, others)).above(least))
+            yield Progress("texts compared again", int(some.ones.max(initial=0)) + 1, len(self.texts))
+        return joined(found)
 
-    def _read(self, signed: np.ndarray) -> Iterator[Progress]:
+    def _read(self, signed: np.ndarray) -> Work[None]:
         """Keep the sets of all texts, one behind the other in one array, and fill in their signatures."""
         sets, sizes = [np.empty(0, np.uint32)], [np.zeros(1, np.int64)]
         for some in _slices(len(self.texts), TEXTS):
@@ -255,27 +252,8 @@ def _slices(count: int, size: int) -> Iterator[slice]:
 
 
 NEIGHBOURS = 8  # of a text, whose pairs are kept
-TOGETHER = 1_024  # texts that are embedded, or looked up in a graph, at a time
+TOGETHER = 1_024  # texts that are looked up in a graph at a time
 PRODUCTS = 1 << 24  # similarities that are in memory at a time
-
-
-class MakesVectors(Protocol):
-    """A model that makes vectors of texts: a loaded one, or anything else that does."""
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[N,W] the vectors of the texts, in their order."""
-
-
-def embedding(texts: Sequence[str], model: MakesVectors) -> Iterator[Progress | np.ndarray]:
-    """How far the embedding is, and in the end the vectors [N,W] float32, of length 1."""
-    vectors = np.empty((0, 0), np.float32)
-    for start in range(0, len(texts), TOGETHER):
-        made = unit(model.embed(texts[start : start + TOGETHER]))
-        if not start:
-            vectors = np.empty((len(texts), made.shape[1]), np.float32)
-        vectors[start : start + TOGETHER] = made
-        yield Progress("texts embedded", start + len(made), len(texts))
-    yield vectors
 
 
 class ByMeaning:
@@ -287,49 +265,45 @@ class ByMeaning:
         self.texts, self.model, self.graph_from = texts, model, graph_from
         self.vectors = np.empty((0, 0), np.float32)
 
-    def pairs(self, least: float) -> Iterator[Progress | Pairs]:
+    def pairs(self, least: float) -> Work[Pairs]:
         """Pairs of each text with its nearest ones that are at least so similar."""
-        for step in embedding(self.texts, self.model):
-            if isinstance(step, Progress):
-                yield step
-            else:
-                self.vectors = step
+        self.vectors = yield from embedding(self.texts, self.model)
         search = self._along_graph if len(self.texts) > self.graph_from else self._compared
-        for found in search():
-            yield found.above(least) if isinstance(found, Pairs) else found
+        return joined((yield from search(least)))
 
-    def _compared(self) -> Iterator[Progress | Pairs]:
+    def _compared(self, least: float) -> Work[list[Pairs]]:
         """Every text with every other."""
-        count = len(self.vectors)
+        count, found = len(self.vectors), list[Pairs]()
         most, some = min(NEIGHBOURS, count - 1), max(1, PRODUCTS // max(1, count))
         for start in range(0, count if most else 0, some):
             rows = np.arange(start, min(start + some, count))
             products = self.vectors[rows] @ self.vectors.T
             products[np.arange(len(rows)), rows] = -2  # no text is its own neighbour
             near = np.argpartition(products, -most, axis=1)[:, -most:]
-            yield _pairs_of(rows, near, np.take_along_axis(products, near, axis=1))
+            found.append(_pairs_of(rows, near, np.take_along_axis(products, near, axis=1)).above(least))
             yield Progress("texts compared", int(rows[-1]) + 1, count)
+        return found
 
-    def _along_graph(self) -> Iterator[Progress | Pairs]:
+    def _along_graph(self, least: float) -> Work[list[Pairs]]:
         """Every text with those that a walk along a graph of all meets."""
-        walk: Any = None
-        for done, walk in grown(None, self.vectors):  # noqa: B007  # the last one has all
-            yield Progress("texts in the graph", done, len(self.vectors))
+        walk, found = (yield from grown(None, self.vectors, "texts in the graph")), list[Pairs]()
         for start in range(0, len(self.vectors), TOGETHER):
             rows = np.arange(start, min(start + TOGETHER, len(self.vectors)))
             near = walk.search(self.vectors[rows], NEIGHBOURS + 1, threads=1).keys.astype(np.int64)
             similarities = np.einsum("nw,nkw->nk", self.vectors[rows], self.vectors[near])
-            yield _pairs_of(rows, near, np.where(near == rows[:, None], -2, similarities))
+            found.append(_pairs_of(rows, near, np.where(near == rows[:, None], -2, similarities)).above(least))
             yield Progress("texts compared", int(rows[-1]) + 1, len(self.vectors))
+        return found
 
-    def bridges(self, near: Pairs, least: float) -> Iterator[Progress | Pairs]:
+    def bridges(self, near: Pairs, least: float) -> Work[Pairs]:
         """Pairs between clusters, one for each two: both texts have more neighbours than are kept."""
         crowded = np.flatnonzero(np.bincount(near.ones, minlength=len(self.vectors)) >= NEIGHBOURS)
         leaders = clusters(len(self.vectors), near.ones, near.others)[crowded]
         vectors, some = self.vectors[crowded], max(1, PRODUCTS // 4 // max(1, len(crowded)))
+        found = list[Pairs]()
         for start in range(0, len(crowded), some):
             if (leaders == leaders[0]).all():
-                return
+                break
             inside = slice(start, start + some)
             apart = leaders[inside, None] != leaders
             ones, others = np.nonzero((vectors[inside] @ vectors.T >= least) & apart)
@@ -339,8 +313,9 @@ class ByMeaning:
             first = np.unique(two, return_index=True)[1]
             ones, others = ones[first], others[first]
             leaders = clusters(len(self.vectors), leaders[ones], leaders[others])[leaders] if len(ones) else leaders
-            yield Pairs(crowded[ones], crowded[others], self.between(crowded[ones], crowded[others]))
+            found.append(Pairs(crowded[ones], crowded[others], self.between(crowded[ones], crowded[others])))
             yield Progress("crowded texts compared", min(start + some, len(crowded)), len(crowded))
+        return joined(found)
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         """[n] float32: the cosines of pairs of texts."""

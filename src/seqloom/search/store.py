@@ -18,7 +18,7 @@ A value that is missing fulfils nothing but `!=`.
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -26,7 +26,7 @@ import numpy as np
 
 from seqloom.data.values import parse_number
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.events import Progress
+from seqloom.events import Work
 from seqloom.search.passages import Span
 
 WRITTEN = re.compile(r"\s*(?P<column>[^<>=!~]+?)\s*(?P<sign>>=|<=|!=|==|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
@@ -220,8 +220,8 @@ class WritableStore(IndexStore, Protocol):
     def require_graph(self, more: Iterable[int]) -> None:
         """Raise MissingExtraError if documents with so many passages each need a library that is not there."""
 
-    def finished(self) -> Iterator[Progress | Built]:
-        """What is left to do when lots were added: how far it is, and at last what is kept."""
+    def finished(self) -> Work[Built]:
+        """Do what is left when lots were added, and say what is kept."""
 
 
 def empty_lot(settings: Settings, removed: Sequence[str] = (), source: DocumentSource | None = None) -> Lot:

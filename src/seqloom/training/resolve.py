@@ -23,9 +23,9 @@ from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.dataset import Dataset, open_sealed
 from seqloom.data.prepared import GivenEncoding, Prepared, preparing
 from seqloom.data.problems import Ledger, escaped
+from seqloom.data.readers.files import cache_folder
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import Schema
-from seqloom.data.sources.download import cache_folder
 from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
 from seqloom.events import Show, Work, finished

@@ -25,12 +25,10 @@ from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.experiments.compare.comparison import baseline_of, changes
 from seqloom.experiments.compare.costs import _Counting
-from seqloom.experiments.compare.document import figures_of
-from seqloom.experiments.compare.leaks import count_leaks
 from seqloom.experiments.compare.plan import Budget, ComparisonBegun, ComparisonPlan, scaled
-from seqloom.experiments.compare.results import Comparison, Cost, Spread, by_length
+from seqloom.experiments.compare.results import Comparison, Cost, Spread
 from seqloom.experiments.compare.statistics import MOST_MORE, SeedSpread, Tables, added, resampled
-from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.experiments.compare.verdicts import Weighed, by_length, count_leaks
 from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.task import Meaning, Metric
 
@@ -264,7 +262,7 @@ def test_runs_that_shared_the_machine_are_told_beside_the_time_of_training() -> 
     models = tuple(msgspec.structs.replace(one, together=3) for one in alone.models)
     shared = msgspec.structs.replace(alone, models=models)
     assert "Up to 3 runs trained at the same time" in shared.text(100)
-    (training,) = [figure for figure in figures_of(shared) if figure.title.endswith("seconds of training")]
+    (training,) = [figure for figure in shared.figures() if figure.title.endswith("seconds of training")]
     assert "Up to 3 runs trained at the same time" in training.caption
 
 
@@ -316,7 +314,7 @@ def test_a_comparison_is_text_page_and_json_of_the_same_numbers() -> None:
     text, page = found.text(100), found.html()
     assert found.sentence() in page and found.sentence()[:40] in text
     assert all(len(line) <= 100 for line in text.split("\n"))
-    assert [figure.kind for figure in figures_of(found)] == ["bars", "points", "line"]
+    assert [figure.kind for figure in found.figures()] == ["bars", "points", "line"]
     assert "p_adjusted" in found.to_json()["pairs"][0]
 
 

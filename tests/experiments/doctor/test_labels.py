@@ -1,6 +1,6 @@
 import pytest
 
-from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.data.checks.check import DataFinding, FindingSample
 from seqloom.experiments.doctor import data as labels
 from seqloom.experiments.doctor.data import Confusion, label_findings
 

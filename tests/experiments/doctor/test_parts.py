@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from seqloom.data.report.findings import DataFinding, FindingSample
+from seqloom.data.checks.check import DataFinding, FindingSample
 from seqloom.experiments.doctor.curves import rounded
 from seqloom.experiments.doctor.data import FEW, parts_said
 from seqloom.experiments.doctor.diagnosis import drawn_once

@@ -16,7 +16,7 @@ from seqloom.config.training import EpochsConfig, RunConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.data import dataset
 from seqloom.errors import SeqloomError
-from seqloom.experiments.tune import trials
+from seqloom.experiments import workers
 from seqloom.experiments.tune.plan import TrialBegun, TrialEnded, TuningEnded, TuningReport
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.tuning import tune
@@ -88,13 +88,13 @@ def test_no_trial_is_given_a_row_of_the_test_part(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    train_run = trials.train_run
+    train_run = workers.train_run
 
     def watched(folder: Path, resolved: Any, **how: Any) -> Any:
         seen.append({part: len(numbers) for part, numbers in resolved.prepared.parts.items()})
         return train_run(folder, resolved, **how)
 
-    monkeypatch.setattr(trials, "train_run", watched)
+    monkeypatch.setattr(workers, "train_run", watched)
     tune(files["train"], out=tmp_path / "drawn", models=("bag",), trials=2, space=SPACE, length=SHORT, device="cpu")
     assert len(seen) == 2 and all(parts["test"] == 0 and parts["train"] and parts["dev"] for parts in seen)
 

@@ -17,11 +17,9 @@ from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import RepeatError
 from seqloom.experiments import workers
 from seqloom.experiments.tune import study as studies
-from seqloom.experiments.tune import trials
-from seqloom.experiments.tune.folder import tidy
 from seqloom.experiments.tune.plan import TrialEnded, TuningBegun, TuningPlan, TuningReport, WorkerLost
-from seqloom.experiments.tune.storage import open_storage
-from seqloom.experiments.tune.study import Study
+from seqloom.experiments.tune.study import Study, open_storage
+from seqloom.experiments.tune.trials import tidy
 from seqloom.experiments.tune.tuning import tune
 from seqloom.experiments.workers import Interrupted
 from seqloom.files.lock import hold
@@ -66,7 +64,7 @@ def test_a_trial_whose_worker_died_before_it_claimed_it_is_asked_for_again(
         first.study.ask()  # and here it is killed
     began = time.monotonic()
     with second.claim() as claimed:
-        assert claimed is not None and not claimed.resumed and claimed.is_default
+        assert claimed is not None and claimed.number == 1 and claimed.is_default
         assert claimed.trial.suggest_float("rate", 0.0, 1.0) == 0.01
         second.done(claimed.trial, 0.5)
     assert 0.3 <= time.monotonic() - began < 10
@@ -181,12 +179,12 @@ def test_a_column_that_names_the_parts_gives_the_dev_part_also_beside_a_test_fil
 ) -> None:
     data, test = table(tmp_path / "a.csv", 80, 0, "train", "train", "train", "dev"), tmp_path / "test.csv"
     test.write_bytes(b"\xff\xfe not a table \x00")
-    seen, train_run = list[dict[str, int]](), trials.train_run
+    seen, train_run = list[dict[str, int]](), workers.train_run
 
     def watched(folder: Path, resolved: Any, **how: Any) -> Any:
         seen.append({part: len(numbers) for part, numbers in resolved.prepared.parts.items()})
         return train_run(folder, resolved, **how)
 
-    monkeypatch.setattr(trials, "train_run", watched)
+    monkeypatch.setattr(workers, "train_run", watched)
     tuned(data, tmp_path / "out", test=test, split=ColumnSplit(column="split"), trials=1)
     assert seen == [{"train": 60, "dev": 20, "test": 0}]

@@ -16,12 +16,10 @@ from seqloom.config.reading import from_toml, with_setting
 from seqloom.config.training import AdamWConfig, ByLengthConfig, ConstantConfig, CosineConfig, EpochsConfig, PacksConfig
 from seqloom.config.tuning import RangeConfig, SpaceConfig
 from seqloom.errors import ConfigError, DurableError, MissingExtraError
-from seqloom.experiments.tune.plan import DataGround, TuningPlan
+from seqloom.experiments.tune.plan import DataGround, TuningPlan, drawn, near, require_searchable, used, wishes_of
 from seqloom.experiments.tune.results import Results, TrialResult
-from seqloom.experiments.tune.space import drawn, near, require_searchable, used, wishes_of
-from seqloom.experiments.tune.storage import NETWORK, file_system, open_storage, require_local, version_said
-from seqloom.experiments.tune.study import Study
-from seqloom.experiments.tune.trials import OpenTuning
+from seqloom.experiments.tune.study import NETWORK, Study, file_system, open_storage, require_local, version_said
+from seqloom.experiments.tune.tuning import OpenTuning
 from seqloom.tasks.task import Metric
 from seqloom.training.resolve import resolve
 from seqloom.training.wishes import Wishes
@@ -109,6 +107,7 @@ def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path, ground:
         "feed": ByLengthConfig(budget=512),
         "optimiser": AdamWConfig(decay=0.05),
         "schedule": CosineConfig(warm_up=round(0.1 * ground.steps(ByLengthConfig(budget=512)))),
+        "keep": 1,
     }
 
 
@@ -220,7 +219,7 @@ def test_a_space_that_means_nothing_is_refused(text: str, words: str) -> None:
 def test_storages_that_cannot_be_are_refused_without_showing_a_password(
     url: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqloom.experiments.tune.storage.ATTEMPTS", 1)
+    monkeypatch.setattr("seqloom.experiments.tune.study.ATTEMPTS", 1)
     with pytest.raises((ConfigError, DurableError, MissingExtraError), match=words) as caught:
         open_storage(url)
     assert "secret" not in str(caught.value)
@@ -241,10 +240,10 @@ def test_sqlite_on_a_network_file_system_is_refused_and_a_local_disk_is_not(tmp_
 
 @pytest.mark.slow
 def test_without_the_guard_sqlite_would_be_opened_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.experiments.tune.storage.file_system", lambda *_: "nfs")
+    monkeypatch.setattr("seqloom.experiments.tune.study.file_system", lambda *_: "nfs")
     with pytest.raises(ConfigError, match="network"):
         open_storage(f"sqlite:///{tmp_path / 'study.db'}")
-    monkeypatch.setattr("seqloom.experiments.tune.storage.NETWORK", set())
+    monkeypatch.setattr("seqloom.experiments.tune.study.NETWORK", set())
     assert open_storage(f"sqlite:///{tmp_path / 'study.db'}").shown.endswith("study.db")
 
 
@@ -265,10 +264,10 @@ def test_workers_share_a_study_and_nobody_gets_a_trial_twice(tmp_path: Path) -> 
     first, second = a_study(plan), a_study(plan)
     with first.claim() as one, second.claim() as two, first.claim() as three:
         assert one is not None and two is not None and three is None
-        assert {one.number, two.number} == {0, 1} and not one.resumed
+        assert {one.number, two.number} == {0, 1}
         first.done(one.trial, 0.5)
     with first.claim() as left:  # the second worker is gone, and has told nothing
-        assert left is not None and left.resumed and left.number == two.number
+        assert left is not None and left.number == two.number
         first.pruned(left.trial)
     with second.claim() as none:
         assert none is None
@@ -283,7 +282,7 @@ def test_a_trial_that_is_taken_up_again_has_the_parameters_it_had(tmp_path: Path
         assert claimed is not None
         first = drawn(claimed.trial, plan)
     with a_study(plan).claim() as again:
-        assert again is not None and again.resumed
+        assert again is not None and again.number == claimed.number
         assert drawn(again.trial, plan) == first
     other = a_plan(tmp_path / "other", seed=7, space=MODELS)
     with a_study(other).claim() as elsewhere:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.errors import ConfigError
 from seqloom.experiments.tune.results import Results
-from seqloom.experiments.tune.storage import open_storage
+from seqloom.experiments.tune.study import open_storage
 
 SPACE = 'kind = "space"\nsizes = ["tiny"]\nbatch = [128, 256]\n[rate]\nlow = 1e-3\nhigh = 0.3\nlog = true\n'
 

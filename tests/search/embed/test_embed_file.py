@@ -14,12 +14,12 @@ from seqloom.errors import ConfigError, HeldError, MissingExtraError, RejectedEr
 from seqloom.events import Progress
 from seqloom.importing.models import import_model
 from seqloom.inference.model import load
-from seqloom.search.embedders import ModelEmbeds, require_same, settings_of
 from seqloom.search.embedding import bulk, packed_linears, windows
 from seqloom.search.embedding import windows as source
 from seqloom.search.embedding.bulk import embed_file, embedding
-from seqloom.search.embedding.quantization import KINDS, Numbers
+from seqloom.search.embedding.output import KINDS, Numbers
 from seqloom.search.embedding.windows import InputSource, WindowWorker, here
+from seqloom.search.vectors import ModelEmbeds, require_same, settings_of
 
 TEXTS = some_texts(45)
 
@@ -305,7 +305,7 @@ def test_two_processes_do_not_fill_one_folder(model, tmp_path) -> None:
     next(first), next(first)
     with pytest.raises(HeldError):
         embed_file(loaded, file, out)
-    *_, _last = first
+    assert len(list(first)) > 1
     assert len(np.load(out)) == 45
 
 

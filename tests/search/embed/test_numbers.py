@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import ConfigError
-from seqloom.search.embedding.quantization import KINDS, NEAREST, Numbers, measured, require_kind, sampled
+from seqloom.search.embedding.output import KINDS, NEAREST, Numbers, measured, require_kind, sampled
 
 
 def drawn(rows: int, width: int, seed: int = 0) -> np.ndarray:

@@ -1,29 +1,156 @@
-"""Rows that repeat others, exactly or nearly, inside a part and between parts.
+"""What occurs twice: an id, an input with two labels, an input in two parts; and rows that repeat others nearly.
 
-*Exact* means the same text but for white space, case and Unicode form; every row is compared, by a 64-bit digest.
-*Near* means in one group of `minhash`; of a part with more rows than MOST_ROWS a sample, drawn by a fixed seed, is
-compared, and of a long text its beginning. Rows that are nearly in another part are a finding, `leak.near`, when they
-are more than one in a hundred.
+`RepeatCheck` is cheap and runs before every training. It compares 64-bit hashes, kept as arrays and sorted once at the
+end: two different inputs among a million meet by chance about three times in a hundred million readings. Of a very
+large part only the first rows are kept, so that memory has an end; a note says so. An id names one row of its part and
+of its file. Files of different parts may count their rows alike.
+
+`DuplicateSearch` is for the data report. *Exact* means the same text but for white space, case and Unicode form; every
+row is compared, by a 64-bit digest. *Near* means in one group of `minhash`; of a part with more rows than MOST_COMPARED
+a sample, drawn by a fixed seed, is compared, and of a long text its beginning. Rows that are nearly in another part are
+a finding, `leak.near`, when they are more than one in a hundred.
 """
 
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data.checks.check import BlockPlaces, ExampleBlock, hashes
 from seqloom.data.checks.minhash import jaccard, near_groups, shingles
-from seqloom.data.checks.repeats import beside
 from seqloom.data.kinds.kind import InputKind
-from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, in_order
+from seqloom.data.problems import SAMPLES, Ledger, Place
+from seqloom.data.schema import Example, Input, Schema, in_order
 from seqloom.report.numbers import share
 
-MOST_ROWS = 50_000  # of each part, for near duplicates
+MOST_ROWS = {"train": 2**21}  # of a part that are compared, about 30 bytes each
+MOST_OTHERS = 2**19
+
+
+class _RepeatPart:
+    def __init__(self) -> None:
+        self.left_out = 0
+        self.places = BlockPlaces()
+        self._keys: list[np.ndarray] = []
+        self.targets: list[np.ndarray] = []
+        self._ids: list[np.ndarray] = []
+
+    def add(self, block: ExampleBlock, with_targets: bool) -> None:
+        self.places.add(block.examples)
+        self._keys.append(block.keys)
+        ids = [example.id for example in block.examples]
+        self._ids.append(hashes(ids) if all(ids) else np.empty(0, np.int64))
+        if with_targets:
+            self.targets.append(hashes(example.target for example in block.examples))
+
+    @property
+    def keys(self) -> np.ndarray:
+        return np.concatenate(self._keys)
+
+    @property
+    def ids(self) -> np.ndarray:
+        ids = np.concatenate(self._ids)
+        return ids if len(ids) == self.places.rows else ids[:0]  # rows without ids cannot repeat one
+
+
+class RepeatCheck:
+    """Finds id.duplicate, label.conflict and leak.overlap."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._labelled = schema.target.has_labels and not schema.target.of_steps
+        self._parts: dict[str, _RepeatPart] = {}
+
+    def see(self, block: ExampleBlock) -> None:
+        """Keep the hashes of further rows."""
+        part = self._parts.setdefault(block.part, _RepeatPart())
+        if part.places.rows < MOST_ROWS.get(block.part, MOST_OTHERS):
+            part.add(block, self._labelled)
+        else:
+            part.left_out += len(block.examples)
+
+    def finish(self, ledger: Ledger) -> None:
+        """Write what occurs twice; a repeated id is refused."""
+        self._parts = in_order(self._parts)
+        for name, part in self._parts.items():
+            if part.left_out:
+                text = f"repeats were looked for in the first {part.places.rows:,} rows of {name} only"
+                ledger.note("repeats.some", text, part.places[0], count=part.left_out)
+        if self._labelled and self._parts:
+            self._find_conflicts(ledger)
+        for (first, one), (second, other) in combinations(self._parts.items(), 2):
+            _find_overlap(ledger, first, one, second, other)
+        for part in self._parts.values():
+            _refuse_repeated_ids(ledger, [part], [part.ids])
+        named = [part for part in self._parts.values() if len(part.ids)]
+        _refuse_repeated_ids(ledger, named, [part.ids ^ part.places.file_keys() for part in named])
+
+    def _find_conflicts(self, ledger: Ledger) -> None:
+        parts = list(self._parts.values())
+        keys = np.concatenate([part.keys for part in parts])
+        targets = np.concatenate([some for part in parts for some in part.targets])
+        order = np.argsort(keys, kind="stable")
+        same = keys[order][1:] == keys[order][:-1]
+        differs = np.flatnonzero(same & (targets[order][1:] != targets[order][:-1]))
+        if not len(differs):
+            return
+        group = np.cumsum(np.concatenate([[True], ~same]))  # of equal inputs
+        _, firsts = np.unique(group[differs], return_index=True)  # one finding for each input
+        pairs = sorted((int(order[at + 1]), int(order[at])) for at in differs[firsts])
+        for later, earlier in pairs[:SAMPLES]:
+            place = _place_in(parts, later)
+            text = f"the input is the same as {beside(place, _place_in(parts, earlier))}, and its label is another one"
+            ledger.warn("label.conflict", text, place, "decide on one label, or drop both rows")
+        if len(pairs) > SAMPLES:
+            ledger.warn("label.conflict", "further rows", _place_in(parts, pairs[-1][0]), count=len(pairs) - SAMPLES)
+
+
+def _place_in(parts: list[_RepeatPart], row: int) -> Place:
+    """The place of a row, counted over all these parts."""
+    for part in parts:
+        if row < part.places.rows:
+            return part.places[row]
+        row -= part.places.rows
+    raise IndexError(row)
+
+
+def _find_overlap(ledger: Ledger, first: str, one: _RepeatPart, second: str, other: _RepeatPart) -> None:
+    hits = np.flatnonzero(np.isin(other.keys, one.keys))
+    if not len(hits):
+        return
+    rows, place = other.places.rows, other.places[int(hits[0])]
+    twin = one.places[int(np.flatnonzero(one.keys == other.keys[hits[0]])[0])]
+    text = (
+        f"{len(hits):,} of {rows:,} rows of {second} ({share(len(hits), rows)}) have an input that {first} has too; "
+        f"the first is the same as {beside(place, twin)}"
+    )
+    fix = f"take these rows out of {first}, else scores on {second} come out too good"
+    ledger.warn("leak.overlap", text, place, fix, count=len(hits))
+
+
+def _refuse_repeated_ids(ledger: Ledger, parts: list[_RepeatPart], keys: list[np.ndarray]) -> None:
+    """Refuse equal keys among the rows of some parts."""
+    ids = np.concatenate([np.empty(0, np.int64), *keys])
+    order = np.argsort(ids, kind="stable")
+    repeats = np.flatnonzero(ids[order][1:] == ids[order][:-1])
+    if not len(repeats):
+        return
+    at = repeats[np.argmin(order[repeats + 1])]
+    earlier, later = (_place_in(parts, int(order[row])) for row in (at, at + 1))
+    more = f"; {len(repeats):,} rows repeat an id in all" if len(repeats) > 1 else ""
+    text = f"the id is the same as {beside(later, earlier)}{more}"
+    ledger.bad_file("id.duplicate", text, later, "give every row an id of its own, or --id '' to use none")
+
+
+def beside(place: Place, other: Place) -> str:
+    """How to name the other place to somebody who looks at this one."""
+    return f"in line {other.line}" if place.path == other.path and other.line else f"at {other}"
+
+
+MOST_COMPARED = 50_000  # of each part, for near duplicates
 LONGEST = 1_000  # characters of a text that are compared, for near duplicates
-SAMPLES = 5
 MANY_NEAR = 0.01  # of the rows that were compared: more of them are told of
 MOST_LOOKS = 12  # at texts of a large group, for a good sample
 SEED = 0
@@ -60,17 +187,6 @@ class Leak(NamedTuple):
     compared: int  # of the second
     samples: tuple[Twins, ...]  # the first text in the first part, the second in the second; near ones come first
 
-    def tell(self, ledger: Ledger) -> None:
-        """Warn of the near ones, with the place of the first."""
-        twin, place = self.samples[0].places
-        text = (
-            f"{self.near:,} of {self.compared:,} rows of {self.second} ({share(self.near, self.compared)}) "
-            f"{'is' if self.near == 1 else 'are'} nearly the same as a row of {self.first}; "
-            f"the first is like the one {beside(place, twin)}"
-        )
-        fix = f"if they are copies, take them out of {self.first}, else scores on {self.second} come out too good"
-        ledger.warn("leak.near", text, place, fix, count=self.near)
-
 
 class DuplicateRows(NamedTuple):
     """Everything that occurs more than once."""
@@ -81,10 +197,17 @@ class DuplicateRows(NamedTuple):
     near: tuple[Twins, ...]
 
     def tell(self, ledger: Ledger) -> None:
-        """Warn of parts that are nearly in one another."""
-        for leak in self.leaks:
-            if leak.near > MANY_NEAR * leak.compared:
-                leak.tell(ledger)
+        """Warn of parts that are nearly in one another, with the place of the first near row."""
+        for first, second, _, _, near, compared, samples in self.leaks:
+            if near > MANY_NEAR * compared:
+                twin, place = samples[0].places
+                text = (
+                    f"{near:,} of {compared:,} rows of {second} ({share(near, compared)}) "
+                    f"{'is' if near == 1 else 'are'} nearly the same as a row of {first}; "
+                    f"the first is like the one {beside(place, twin)}"
+                )
+                fix = f"if they are copies, take them out of {first}, else scores on {second} come out too good"
+                ledger.warn("leak.near", text, place, fix, count=near)
 
 
 def folded(text: str) -> str:
@@ -100,14 +223,14 @@ def folded(text: str) -> str:
 def digest(kind: InputKind, value: Input) -> int:
     """64 bits that are equal for exact duplicates."""
     if texts := kind.texts(value):
-        content = compared(texts).encode("utf-8", "surrogatepass")
+        content = _compared(texts).encode("utf-8", "surrogatepass")
     else:
         array = np.asarray(value)
         content = repr((array.shape, array.dtype.str)).encode() + array.tobytes()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
 
 
-def compared(texts: Iterable[str]) -> str:
+def _compared(texts: Iterable[str]) -> str:
     """The texts of an input as they are compared."""
     return "\x1f".join(map(folded, texts))
 
@@ -122,7 +245,7 @@ class _Row(NamedTuple):
     @classmethod
     def of(cls, kind: InputKind, example: Example) -> "_Row":
         if texts := kind.texts(example.input):
-            return cls(compared(texts)[:LONGEST], " | ".join(texts)[:LONGEST], example.place)
+            return cls(_compared(texts)[:LONGEST], " | ".join(texts)[:LONGEST], example.place)
         return cls(None, f"array {' x '.join(map(str, np.shape(example.input)))}", example.place)
 
 
@@ -154,7 +277,7 @@ class _DuplicatePart:
 class DuplicateSearch:
     """Is fed all parts block by block, and says at the end what occurs more than once."""
 
-    def __init__(self, kind: InputKind, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, kind: InputKind, most_rows: int = MOST_COMPARED) -> None:
         self._kind = kind
         self._draw = np.random.default_rng(SEED)
         self._most_rows = most_rows
@@ -202,20 +325,15 @@ class _KeptRows:
         keys = list(texts)
         self.groups = [[keys[number] for number in group] for group in near_groups(list(texts.values()))]
         self._group = {key: group for group in self.groups for key in group}
-        self._in_part = {group[0]: self._standing(group) for group in self.groups}
-        self._numbers: dict[int, int] = {}  # of the groups that are shown
-
-    def _standing(self, group: list[int]) -> dict[str, list[int]]:
-        """The digests of a group by the parts in which they stand."""
-        found: dict[str, list[int]] = {}
-        for key in group:
+        self._standing: dict[tuple[int, str], list[int]] = {}  # the digests of a group that stand in a part
+        for first, key in ((group[0], key) for group in self.groups for key in group):
             for name in {name for name, _ in self.rows[key]}:
-                found.setdefault(name, []).append(key)
-        return found
+                self._standing.setdefault((first, name), []).append(key)
+        self._numbers: dict[int, int] = {}  # of the groups that are shown
 
     def others(self, key: int, part: str) -> list[int]:
         """The first few other digests of the same group that stand in the part, if there are any."""
-        standing = self._in_part.get(self._leader(key), {}).get(part, [])
+        standing = self._standing.get((self._leader(key), part), [])
         return [other for other in standing[: MOST_LOOKS + 1] if other != key]
 
     def _leader(self, key: int) -> int:
@@ -237,9 +355,11 @@ class _KeptRows:
 
     def leaking_samples(self, first: str, second: str, keys: Iterable[int]) -> list[Twins]:
         """Samples of these digests of the second part, each beside itself or the nearest in the first."""
-        beside = {key: [key] if self._stands(key, first) else self.others(key, first) for key in keys}
-        known = self._one_of_each([key for key, ones in beside.items() if ones])
-        return [self._sample(key, self._size(key), self._pairs(beside[key], [key], (first, second))) for key in known]
+        twins = {
+            key: [key] if any(name == first for name, _ in self.rows[key]) else self.others(key, first) for key in keys
+        }
+        known = self._one_of_each([key for key, ones in twins.items() if ones])
+        return [self._sample(key, self._size(key), self._pairs(twins[key], [key], (first, second))) for key in known]
 
     def _one_of_each(self, keys: list[int]) -> list[int]:
         """The first of each group, for as many groups as are shown."""
@@ -251,28 +371,19 @@ class _KeptRows:
     def _size(self, key: int) -> int:
         return sum(len(self.rows[one]) for one in self._group.get(key, [key]))
 
-    def _stands(self, key: int, part: str) -> bool:
-        return any(name == part for name, _ in self.rows[key])
-
     def _pairs(
         self, ones: list[int], others: list[int], parts: tuple[str | None, str | None] = (None, None)
     ) -> list[tuple[_Row, _Row]]:
-        first, second = parts
-        return [
-            (self._row(one, first), self._row(other, second))
-            for one in ones[:MOST_LOOKS]
-            for other in others[:MOST_LOOKS]
-        ]
-
-    def _row(self, key: int, part: str | None) -> _Row:
-        return next(row for name, row in self.rows[key] if part in (None, name))
+        first, second = (
+            [next(row for name, row in self.rows[key] if part in (None, name)) for key in keys[:MOST_LOOKS]]
+            for keys, part in zip((ones, others), parts, strict=True)
+        )
+        return list(product(first, second))
 
     def _sample(self, key: int, rows: int, pairs: list[tuple[_Row, _Row]]) -> Twins:
         """The most similar of the pairs."""
         number = self._numbers.setdefault(self._leader(key), len(self._numbers))
-        return max((_twins(number, rows, *pair) for pair in pairs), key=lambda twins: twins.similarity)
-
-
-def _twins(group: int, rows: int, one: _Row, other: _Row) -> Twins:
-    similarity = jaccard(shingles(one.text or ""), shingles(other.text or ""))
-    return Twins(group, rows, similarity, (one.place, other.place), (one.shown, other.shown))
+        similarities = [jaccard(shingles(one.text or ""), shingles(other.text or "")) for one, other in pairs]
+        likest = int(np.argmax(similarities))
+        one, other = pairs[likest]
+        return Twins(number, rows, similarities[likest], (one.place, other.place), (one.shown, other.shown))

@@ -1,21 +1,21 @@
-"""Labels and tags as a whole: how many there are, how often each occurs, and which were never seen in training."""
+"""Labels and tags as a whole: how many there are, how often each occurs, and which were never seen in training.
+
+Labels that may be meant as one are spelt with other spaces, case, numerals, composed letters or look-alikes. Each way
+to spell is a *key*: labels with equal keys would be the same but for that way. Keys grow coarser step by step, and a
+step is blamed only for what the finer keys still keep apart: 'pos ' and 'pos' differ in space, 'pos' and 'Pos' in case.
+"""
 
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 
-from seqloom.data.checks.blocks import ExampleBlock
+from seqloom.data.checks.check import ExampleBlock
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Schema
 from seqloom.data.values import is_number
-
-# Labels that may be meant as one: spelt with other spaces, case, numerals, composed letters or look-alikes.
-#
-# Each way to spell is a *key*: labels with equal keys would be the same but for that way. Keys grow coarser step by
-# step, and a step is blamed only for what the finer keys still keep apart: 'pos ' and 'pos' differ in space, 'pos' and
-# 'Pos' in case.
+from seqloom.report.numbers import counted
 
 Key = Callable[[str], str]
 
@@ -44,15 +44,6 @@ def quoted(label: str) -> str:
     return f"'{label}'" if len(label) <= LONGEST_SHOWN else f"'{label[:LONGEST_SHOWN]}...' ({len(label):,} characters)"
 
 
-def rows_said(count: int) -> str:
-    """A count of rows in words."""
-    return "1 row" if count == 1 else f"{count:,} rows"
-
-
-def _as_it_is(label: str) -> str:
-    return label
-
-
 def _spaced(label: str) -> str:
     return " ".join(label.split())
 
@@ -74,7 +65,7 @@ def _drawn(label: str) -> str:
 
 
 STEPS: tuple[tuple[str, Key, Key, str], ...] = (  # code, finer key, coarser key, what differs
-    ("label.space", _as_it_is, _spaced, "white space"),
+    ("label.space", str, _spaced, "white space"),
     ("label.normal_form", _spaced, _composed, "the Unicode form (NFC or NFD)"),
     ("label.case", _composed, _folded, "upper and lower case"),
     ("label.numeric_forms", _composed, _valued, "how a number is written"),
@@ -82,68 +73,39 @@ STEPS: tuple[tuple[str, Key, Key, str], ...] = (  # code, finer key, coarser key
 )
 
 
-def find_spellings(ledger: Ledger, counts: Counter[str], places: Mapping[str, Place], *, tags: bool) -> set[str]:
+def find_spellings(ledger: Ledger, counts: Counter[str], places: Mapping[str, Place]) -> set[str]:
     """Warn of labels that may be meant as one, and give back those that are told of as the odd ones."""
-    if tags:
-        counts, places = _without_prefixes(counts, places)
+    said = {label: f"{quoted(label)} ({counted(count, 'row')})" for label, count in counts.items()}
     odd = set()
     for code, finer, coarser, difference in STEPS:
-        for group in _alike(counts, finer, coarser):
-            usual, *others = sorted(group, key=lambda label: -counts[label])
-            _warn_of_group(ledger, code, [usual, *others], counts, places, difference)
-            odd.update(others)
+        groups: defaultdict[str, dict[str, str]] = defaultdict(dict)  # of labels alike to both keys, the first
+        for label in counts:
+            groups[coarser(label)].setdefault(finer(label), label)
+        for group in (list(group.values()) for group in groups.values() if len(group) > 1):
+            group.sort(key=lambda label: -counts[label])
+            *others, last = (said[label] for label in group)
+            text = f"labels {', '.join(others)} and {last} differ only in {difference}"
+            if code == "label.confusable":
+                letters = sorted(set("".join(group)) & set(map(chr, LOOK_ALIKES)))
+                text += "".join(f"; {_named(letter)}" for letter in letters[:2])
+            fewer = sum(counts[label] for label in group[1:])
+            ledger.warn(code, text, places[group[1]], "write them in one way if they mean the same", fewer)
+            odd.update(group[1:])
     for label, count in counts.items():
-        _warn_of_one(ledger, label, count, counts, places[label])
+        if label != label.strip() and label.strip() not in counts:
+            text = f"label {said[label]} begins or ends with white space"
+            ledger.warn("label.space", text, places[label], "remove the white space", count)
+        if label.strip().casefold() in NULL_LIKE:
+            text = f"label {said[label]} is taken as a class; does it stand for a missing one?"
+            ledger.warn("label.null_like", text, places[label], "leave rows without a label out", count)
+        if not label.isascii() and _drawn(label) not in counts and (strange := _strange_letter(label)):
+            text = f"label {said[label]} mixes alphabets: {_named(strange)}"
+            ledger.warn("label.confusable", text, places[label], "write each word in one alphabet", count)
     typos = dict(_typos(counts))
     for label, meant in typos.items():
-        text = f"label {quoted(label)} ({rows_said(counts[label])}) is near {quoted(meant)}"
         fix = f"correct it if {quoted(meant)} is meant"
-        ledger.warn("label.rare", f"{text} ({rows_said(counts[meant])})", places[label], fix, counts[label])
+        ledger.warn("label.rare", f"label {said[label]} is near {said[meant]}", places[label], fix, counts[label])
     return odd | set(typos)
-
-
-def _without_prefixes(counts: Counter[str], places: Mapping[str, Place]) -> tuple[Counter[str], Mapping[str, Place]]:
-    """Tags by their types: B-PER and I-PER are near each other on purpose."""
-    types: Counter[str] = Counter()
-    firsts: dict[str, Place] = {}
-    for tag, count in counts.items():
-        kind = TAG_PREFIX.sub("", tag, count=1)
-        types[kind] += count
-        firsts.setdefault(kind, places[tag])
-    return types, firsts
-
-
-def _alike(labels: Iterable[str], finer: Key, coarser: Key) -> Iterator[list[str]]:
-    """Groups that the coarser key puts together and the finer one keeps apart; of labels alike to both, the first."""
-    groups: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for label in labels:
-        groups[coarser(label)].setdefault(finer(label), label)
-    return (list(group.values()) for group in groups.values() if len(group) > 1)
-
-
-def _warn_of_group(
-    ledger: Ledger, code: str, group: list[str], counts: Counter[str], places: Mapping[str, Place], difference: str
-) -> None:
-    listed = [f"{quoted(label)} ({rows_said(counts[label])})" for label in group]
-    text = f"labels {', '.join(listed[:-1])} and {listed[-1]} differ only in {difference}"
-    if code == "label.confusable":
-        text += "".join(
-            f"; {_named(letter)}" for letter in sorted(set("".join(group)) & set(map(chr, LOOK_ALIKES)))[:2]
-        )
-    fewer = sum(counts[label] for label in group[1:])
-    ledger.warn(code, text, places[group[1]], "write them in one way if they mean the same", fewer)
-
-
-def _warn_of_one(ledger: Ledger, label: str, count: int, counts: Counter[str], place: Place) -> None:
-    if label != label.strip() and label.strip() not in counts:
-        text = f"label {quoted(label)} ({rows_said(count)}) begins or ends with white space"
-        ledger.warn("label.space", text, place, "remove the white space", count)
-    if label.strip().casefold() in NULL_LIKE:
-        text = f"label {quoted(label)} ({rows_said(count)}) is taken as a class; does it stand for a missing one?"
-        ledger.warn("label.null_like", text, place, "leave rows without a label out", count)
-    if not label.isascii() and _drawn(label) not in counts and (strange := _strange_letter(label)):
-        text = f"label {quoted(label)} ({rows_said(count)}) mixes alphabets: {_named(strange)}"
-        ledger.warn("label.confusable", text, place, "write each word in one alphabet", count)
 
 
 def _named(letter: str) -> str:
@@ -235,18 +197,29 @@ class LabelCheck:
             return
         reference = TRAINING if TRAINING in self._counts else next(iter(self._counts))
         self._refuse_too_many(ledger, reference)
-        self._refuse_single(ledger, reference)
-        odd = find_spellings(ledger, self._everywhere(), self._places(), tags=self._target.of_steps)
-        self._warn_of_singletons(ledger, reference, odd)
+        counts = self._counts[reference]
+        if self._target.exclusive and len(counts) == 1:
+            text = f"every {self._thing} is {quoted(next(iter(counts)))}; there is nothing to tell apart"
+            ledger.bad_file("label.single", text, self._file(reference), "give examples of at least two classes")
+        odd = find_spellings(ledger, *self._everywhere())
+        for label in (label for label, count in counts.items() if count == 1 and label not in odd):
+            text = f"{self._thing} {quoted(label)} has a single example in {reference}"
+            fix = "add examples, or join it with another class: one is too few to learn from"
+            ledger.warn("label.singleton", text, self._firsts[reference][label], fix)
         for part in self._counts:
             if part != reference:
                 self._find_unseen(ledger, part, reference)
 
-    def _everywhere(self) -> Counter[str]:
-        return sum(self._counts.values(), Counter())
-
-    def _places(self) -> dict[str, Place]:
-        return {label: place for firsts in reversed(self._firsts.values()) for label, place in firsts.items()}
+    def _everywhere(self) -> tuple[Counter[str], dict[str, Place]]:
+        """How often each label occurs in all parts, and where first; of tags the types, as B-PER and I-PER are near."""
+        counts: Counter[str] = Counter()
+        places: dict[str, Place] = {}
+        for part, of_part in self._counts.items():
+            for label, count in of_part.items():
+                kind = TAG_PREFIX.sub("", label, count=1) if self._target.of_steps else label
+                counts[kind] += count
+                places.setdefault(kind, self._firsts[part][label])
+        return counts, places
 
     def _file(self, part: str) -> Place:
         return Place(next(iter(self._firsts[part].values()), Place(part)).path)
@@ -262,19 +235,6 @@ class LabelCheck:
             fix = "--task regress, if they are measured; else --target NAME, of the label" if measured else OTHERWISE
             ledger.bad_file("label.too_many", text, self._file(part), fix)
 
-    def _refuse_single(self, ledger: Ledger, part: str) -> None:
-        counts = self._counts[part]
-        if self._target.exclusive and len(counts) == 1:
-            text = f"every {self._thing} is {quoted(next(iter(counts)))}; there is nothing to tell apart"
-            ledger.bad_file("label.single", text, self._file(part), "give examples of at least two classes")
-
-    def _warn_of_singletons(self, ledger: Ledger, part: str, odd: set[str]) -> None:
-        for label, count in self._counts[part].items():
-            if count == 1 and label not in odd:
-                text = f"{self._thing} {quoted(label)} has a single example in {part}"
-                fix = "add examples, or join it with another class: one is too few to learn from"
-                ledger.warn("label.singleton", text, self._firsts[part][label], fix)
-
     def _find_unseen(self, ledger: Ledger, part: str, reference: str) -> None:
         counts, firsts = self._counts[part], self._firsts[part]
         unseen = sorted(counts.keys() - self._counts[reference].keys(), key=lambda label: -counts[label])
@@ -287,5 +247,5 @@ class LabelCheck:
             more = f" and {len(unseen) - 5:,} more" if len(unseen) > 5 else ""
             ledger.bad_file("label.unseen", text + more, firsts[unseen[0]], f"put examples of each into {reference}")
         for label in unseen:
-            text = f"{self._thing} {quoted(label)} ({rows_said(counts[label])}) of {part} is not in {reference}"
+            text = f"{self._thing} {quoted(label)} ({counted(counts[label], 'row')}) of {part} is not in {reference}"
             ledger.warn("label.unseen", f"{text}; it counts as an error", firsts[label], count=counts[label])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.passages import blocks_of
+from seqloom.data.readers.passages import lines_of
 from seqloom.data.values import Record, Table
 from seqloom.report.numbers import counted
 
@@ -73,11 +73,18 @@ def read_conll(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) 
     (path,) = paths
     breaks = _Breaks(reading.delimiter)
     sentences = sentences_of(path, reading, ledger, breaks)
-    head = _head(sentences)
+    head: list[Sentence] = []  # the first sentences, until one has a line that is no comment
+    for sentence in islice(sentences, COMMENTS):
+        head.append(sentence)
+        if not all(line.startswith("#") for line in sentence.lines):
+            break
     if not head:
         fix = "give a file with a word and its tag per line"
         ledger.bad_file("data.empty", "there is no sentence in this file", Place(str(path)), fix)
-    layout = _layout(head, reading.delimiter)
+    pairs = [pair for sentence in head for pair in zip(sentence.lines, sentence.numbers, strict=True)]
+    line, number = next((pair for pair in pairs if not pair[0].startswith("#")), pairs[0])
+    separator = reading.delimiter or ("\t" if "\t" in line else " ")
+    layout = ConllLayout(separator, len(cells_of(line, separator)), number)
     if layout.width < 2:
         text, place = "expected a word and its tag, found one column", Place(str(path), layout.line)
         ledger.bad_file("conll.columns", text, place, "write a tag behind each word, or set --delimiter")
@@ -90,24 +97,19 @@ def sentences_of(
 ) -> Iterator[Sentence]:
     """The groups of lines between breaks, which are lines of their own."""
     sentence = Sentence(str(path), [], [])
-    for block in blocks_of(path, reading, ledger):
-        for number, line in enumerate(block.lines, block.first_line):
-            if not is_break(line):
-                sentence.numbers.append(number)
-                sentence.lines.append(line)
-                if len(sentence.lines) > LONGEST:
-                    _refuse_long(sentence, ledger)
-            elif sentence.lines:
-                yield sentence
-                sentence = Sentence(str(path), [], [])
+    for number, line in lines_of(path, reading, ledger):
+        if not is_break(line):
+            sentence.numbers.append(number)
+            sentence.lines.append(line)
+            if len(sentence.lines) > LONGEST:
+                text = f"a sentence of more than {LONGEST:,} words: blank lines missing?"
+                place = Place(sentence.path, sentence.numbers[0])
+                ledger.bad_file("conll.sentence_too_long", text, place, "put a blank line after each sentence")
+        elif sentence.lines:
+            yield sentence
+            sentence = Sentence(str(path), [], [])
     if sentence.lines:
         yield sentence
-
-
-def _refuse_long(sentence: Sentence, ledger: Ledger) -> None:
-    text = f"a sentence of more than {LONGEST:,} words: blank lines missing?"
-    place = Place(sentence.path, sentence.numbers[0])
-    ledger.bad_file("conll.sentence_too_long", text, place, "put a blank line after each sentence")
 
 
 class _Breaks:
@@ -122,24 +124,6 @@ class _Breaks:
             self.documents += 1
             return True
         return not line.strip(self.blank) or line.isspace()
-
-
-def _head(sentences: Iterator[Sentence]) -> list[Sentence]:
-    """The first sentences, until one has a line that is no comment."""
-    head: list[Sentence] = []
-    for sentence in islice(sentences, COMMENTS):
-        head.append(sentence)
-        if not all(line.startswith("#") for line in sentence.lines):
-            break
-    return head
-
-
-def _layout(head: list[Sentence], separator: str | None) -> ConllLayout:
-    """The layout that the first line shows which is no comment, or the first line of all."""
-    pairs = [pair for sentence in head for pair in zip(sentence.lines, sentence.numbers, strict=True)]
-    line, number = next((pair for pair in pairs if not pair[0].startswith("#")), pairs[0])
-    separator = separator or ("\t" if "\t" in line else " ")
-    return ConllLayout(separator, len(cells_of(line, separator)), number)
 
 
 def _records(sentences: Iterator[Sentence], layout: ConllLayout, breaks: _Breaks, ledger: Ledger) -> Iterator[Record]:
@@ -223,16 +207,13 @@ class Parsed(NamedTuple):
 def read_conllu(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
     """The table of the sentences: seven columns of tuples, one entry per word, and the text of the whole."""
     (path,) = paths
-    records = _conllu_records(sentences_of(path, reading, ledger, _is_blank), ledger)
+    sentences = sentences_of(path, reading, ledger, lambda line: not line or line.isspace())
+    records = _conllu_records(sentences, ledger)
     first = next(records, None)
     if first is None:
         fix = "give a file with ten columns separated by tabs"
         return ledger.bad_file("data.empty", "there is no sentence in this file", Place(str(path)), fix)
     return Table(COLUMNS, chain([first], records))
-
-
-def _is_blank(line: str) -> bool:
-    return not line or line.isspace()
 
 
 def _conllu_records(sentences: Iterator[Sentence], ledger: Ledger) -> Iterator[Record]:
@@ -245,17 +226,10 @@ def _conllu_records(sentences: Iterator[Sentence], ledger: Ledger) -> Iterator[R
                 place = Place(sentence.path, parsed.line)
                 ledger.note("conllu.skipped", "ranges and empty nodes are no words", place, parsed.skipped)
             ledger.rows += 1
-            values = (*_columns(parsed), tuple(parsed.spaces), _text(sentence.lines))
-            yield Record(values, sentence.path, parsed.line)
-
-
-def _columns(parsed: Parsed) -> Iterator[tuple[str, ...]]:
-    for column in (FORM, UPOS, XPOS, LEMMA, FEATS, DEPREL):
-        yield tuple(word[column] for word in parsed.words)
-
-
-def _text(lines: list[str]) -> str:
-    return next((match[1] for line in lines if (match := TEXT.fullmatch(line))), "")
+            columns = (FORM, UPOS, XPOS, LEMMA, FEATS, DEPREL)
+            words = (tuple(word[column] for word in parsed.words) for column in columns)
+            text = next((match[1] for line in sentence.lines if (match := TEXT.fullmatch(line))), "")
+            yield Record((*words, tuple(parsed.spaces), text), sentence.path, parsed.line)
 
 
 def _parse(sentence: Sentence) -> Parsed | Fault:

@@ -1,7 +1,12 @@
 """csv and tsv: a header, then rows with as many fields as it has. A tsv file has no quoting: a quote is a character.
 
-Lines without a quote are split, a megabyte at a time; a line with one goes through the rules of `quotes`. What
-spreadsheets leave behind is understood: lines of delimiters alone are blank, columns at the end may have no name.
+Lines without a quote are split, a megabyte at a time; a line with one goes through the rules of RFC 4180. A field that
+begins with a quote ends at the next quote that is not doubled; delimiters and line ends inside belong to it. Any other
+field is read as it stands, quotes included. What spreadsheets leave behind is understood: lines of delimiters alone are
+blank, columns at the end may have no name.
+
+Python's own reader is not used: its limit on the size of a field is one for the whole process, a bare CR ends its rows,
+and it cannot say where a quote was opened.
 """
 
 import itertools
@@ -17,11 +22,9 @@ from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
-# Rows of a csv file with quotes, line by line: the rules of RFC 4180, and what is wrong where they are broken.
-#
-# A field that begins with a quote ends at the next quote that is not doubled; delimiters and line ends inside belong to
-# it. Any other field is read as it stands, quotes included. Python's own reader is not used: its limit on the size of a
-# field is one for the whole process, a bare CR ends its rows, and it cannot say where a quote was opened.
+MOST_COLUMNS = 1_024
+NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
+SEPARATOR_LINE = re.compile(r'"?sep=([^\w"]|\\t)"?', re.IGNORECASE)
 
 
 class CsvRow(NamedTuple):
@@ -65,7 +68,8 @@ class QuotedRows:
         while at is not None:
             at = self._close(number, line, end, at) if self.inside is not None else self._field(number, line, end, at)
         if self.is_open or not self.fields:
-            self._require_short()
+            if self.size > LONGEST_LINE:
+                self._refuse_open(f"not closed for {LONGEST_LINE >> 20} MiB")
             return None
         raw = "".join(self.lines)
         return CsvRow(self.line, raw[: len(raw) - len(line) + end], self.fields)
@@ -98,22 +102,14 @@ class QuotedRows:
         self.inside = None
         if close + 1 == end:
             return None
-        if not line.startswith(self.delimiter, close + 1):
-            self._give_up(number, line, close)
-            return None
-        return close + 1 + len(self.delimiter)
-
-    def _give_up(self, number: int, line: str, close: int) -> None:
+        if line.startswith(self.delimiter, close + 1):
+            return close + 1 + len(self.delimiter)
         escaped = close > 0 and line[close - 1] == "\\"
         fix = 'a quote inside quotes is written twice: ""' + (", not escaped with a backslash" if escaped else "")
-        text = "text follows a closing quote"
         self.fields = []
         self.refused += 1
-        self.refuse("csv.quote", text, Place(self.path, number, close + 2), fix)
-
-    def _require_short(self) -> None:
-        if self.size > LONGEST_LINE:
-            self._refuse_open(f"not closed for {LONGEST_LINE >> 20} MiB")
+        self.refuse("csv.quote", "text follows a closing quote", Place(self.path, number, close + 2), fix)
+        return None
 
     def finish(self) -> None:
         """Refuse a quote that is still open at the end of the file."""
@@ -123,17 +119,8 @@ class QuotedRows:
     def _refuse_open(self, how: str) -> None:
         line, column = self.starts[-1]
         text = f"a quote opened at line {line:,}, {how}"
-        self.ledger.bad_file(
-            "csv.quote",
-            text,
-            Place(self.path, line, column),
-            'close it, or write a quote that is meant as "" inside quotes',
-        )
-
-
-MOST_COLUMNS = 1_024
-NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
-SEPARATOR_LINE = re.compile(r'"?sep=([^\w"]|\\t)"?', re.IGNORECASE)
+        fix = 'close it, or write a quote that is meant as "" inside quotes'
+        self.ledger.bad_file("csv.quote", text, Place(self.path, line, column), fix)
 
 
 class Dialect(NamedTuple):
@@ -165,19 +152,15 @@ def _rows(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> 
         if not dialect.quoted or ('"' not in text and not parser.is_open):
             for number, line in enumerate(lines_in(text), first_line):
                 yield CsvRow(number, line, line.split(dialect.delimiter))
-        else:
-            yield from _quoted_rows(first_line, text, dialect, parser)
+            continue
+        for number, line in enumerate(ended_lines(text), first_line):
+            if '"' in line or parser.is_open:
+                if row := parser.take(number, line):
+                    yield row
+            else:
+                plain = line.removesuffix("\n") if line[-2:] != "\r\n" else line[:-2]
+                yield CsvRow(number, plain, plain.split(dialect.delimiter))
     parser.finish()
-
-
-def _quoted_rows(first_line: int, text: str, dialect: Dialect, parser: QuotedRows) -> Iterator[CsvRow]:
-    for number, line in enumerate(ended_lines(text), first_line):
-        if '"' in line or parser.is_open:
-            if row := parser.take(number, line):
-                yield row
-        else:
-            plain = line.removesuffix("\n") if line[-2:] != "\r\n" else line[:-2]
-            yield CsvRow(number, plain, plain.split(dialect.delimiter))
 
 
 def ended_lines(text: str) -> list[str]:
@@ -213,16 +196,13 @@ class Delimited:
             fix = "give a file with rows"
             self.ledger.bad_file("data.empty", "there is nothing in the file", Place(self.path), fix)
         self.parser.refuse = self.ledger.bad_row
-        self._require_no_separator_line(first)
-        return first
-
-    def _require_no_separator_line(self, first: CsvRow) -> None:
         if found := SEPARATOR_LINE.fullmatch(first.raw):
             mark = found[1].replace("\t", "\\t")
             same = found[1] == self.dialect.delimiter
             fix = "delete this line" if same else f"delete this line and give --delimiter '{mark}'"
             text = f"'sep={mark}' tells Excel the delimiter; it is neither a header nor a row"
             self.ledger.bad_file("csv.sep_line", text, Place(self.path, first.line), fix)
+        return first
 
     def _pass_over(self, row: CsvRow) -> bool:
         """Whether this line is blank or holds nothing but delimiters, which is noted."""
@@ -238,26 +218,20 @@ class Delimited:
         if self.width > MOST_COLUMNS:
             text = f"{counted(self.width, 'column')}; the limit is {MOST_COLUMNS:,}"
             self.ledger.bad_file("csv.too_many_columns", text, place, "keep the columns that are needed")
-        if self.width == 1 and self.reading.delimiter is None:
-            self._require_delimiter(place)
-        if self.reading.header:
-            self._require_names(self.first)
-
-    def _require_delimiter(self, place: Place) -> None:
-        """Refuse one column that another delimiter would cut; a first row of data may hold any mark but a tab."""
-        own = self.dialect.delimiter
-        for other in [mark for mark in "\t;,|" if mark != own][: None if self.reading.header else int(own != "\t")]:
-            if other in self.first.raw:
+        if self.width == 1 and self.reading.delimiter is None:  # and another delimiter would cut it
+            own = self.dialect.delimiter
+            others = [mark for mark in "\t;,|" if mark != own]
+            known = others if self.reading.header else others[: int(own != "\t")]  # data may hold any mark but a tab
+            for other in (mark for mark in known if mark in self.first.raw):
                 shown, meant = (mark.replace("\t", "\\t") for mark in (other, own))
                 fix = f"--delimiter '{shown}', or --delimiter '{meant}' if one column is meant"
                 self.ledger.bad_file("csv.delimiter", f"1 column; looks like '{shown}'", place, fix)
-
-    def _require_names(self, header: CsvRow) -> None:
-        for number, name in enumerate(header.fields):
-            if (before := header.fields.index(name)) < number and name.strip():
+        names = self.first.fields if self.reading.header else []
+        for number, name in enumerate(names):
+            if (before := names.index(name)) < number and name.strip():
                 text = f"columns {before + 1} and {number + 1} are both named '{name}'"
                 fix = "give each column a name of its own"
-                self.ledger.bad_file("csv.dup_header", text, self._place(header, number), fix)
+                self.ledger.bad_file("csv.dup_header", text, self._place(self.first, number), fix)
 
     def records(self) -> Iterator[Record]:
         """The rows that have the right width."""

@@ -7,14 +7,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
-from seqloom.config.data import Format
+from seqloom.config.data import DataConfig, Format, Part
 from seqloom.data.problems import Ledger, Place
-from seqloom.errors import near_name
+from seqloom.errors import DataError, near_name
 from seqloom.report.numbers import counted
 
 HEAD = 512  # bytes: enough for every mark below, tar's included
@@ -43,6 +43,19 @@ MARKS = [
 ]
 # What a binary format must begin with, and how it must end.
 BINARY: dict[Format, tuple[bytes, bytes]] = {"npz": (b"PK", b""), "parquet": (b"PAR1", b"PAR1")}
+EXTENSIONS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
+    ".conllu": "conllu",
+    ".txt": "text",
+    ".npz": "npz",
+}
 KINDS = [
     (stat.S_ISLNK, "a link"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -50,6 +63,16 @@ KINDS = [
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 ]
+
+
+def known_format(path: Path) -> Format | None:
+    """The format that the extension stands for, if there is one."""
+    bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    found = EXTENSIONS.get(bare.suffix.lower())
+    return None if bare is not path and found in ("parquet", "npz") else found
+
+
+is_there, is_file, is_folder = os.path.exists, os.path.isfile, os.path.isdir  # which no name is too strange to ask
 
 
 class Fingerprint(NamedTuple):
@@ -68,7 +91,18 @@ def fingerprint(path: Path) -> Fingerprint:
 
 def require_regular(path: Path, ledger: Ledger) -> None:
     """Refuse what is not a readable file: missing, forbidden, a folder, a device, a pipe or a socket."""
-    mode = _mode(path, ledger)
+    try:
+        mode = path.stat().st_mode
+    except PermissionError:
+        refuse_forbidden(path, ledger)
+    except FileNotFoundError:
+        if str(path).startswith(ADDRESSES):
+            fix = "download it first and give the file"
+            ledger.bad_file("file.missing", "this is an address, and only files are read", Place(str(path)), fix)
+        ledger.bad_file("file.missing", "there is no such file", Place(str(path)), near_name(path))
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, links in a circle
+        reason = getattr(error, "strerror", None) or str(error)
+        ledger.bad_file("file.missing", f"this name leads nowhere: {reason}", Place(str(path)), "check the path")
     if stat.S_ISDIR(mode):
         fix = "give a file, or a folder with one folder of files for each class"
         ledger.bad_file("file.is_dir", "this is a folder without class folders", Place(str(path)), fix)
@@ -92,8 +126,12 @@ def _obstacles(path: Path, inputs: Iterable[Path]) -> Iterator[tuple[str, str]]:
         yield "this is a folder", page
     if any(are_same(path, given) for given in inputs):
         yield "this is the data itself, which the page would replace", page
-    if kind := _other_kind(path):
-        yield f"this is {kind}, which the page would replace", page
+    try:
+        mode = path.lstat().st_mode
+    except (OSError, ValueError):  # nothing is there, or the name is one that writing will refuse
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode):
+        yield f"this is {_kind(mode)}, which the page would replace", page
     if path.suffix.lower() not in PAGES:
         yield f"a page is written to a name that ends in {' or '.join(PAGES)}", page
     if not is_folder(folder):
@@ -102,15 +140,6 @@ def _obstacles(path: Path, inputs: Iterable[Path]) -> Iterator[tuple[str, str]]:
         yield "no permission to write into its folder", "choose another folder"
     elif not shutil.disk_usage(folder).free:
         yield "the disk is full", "free some space or choose another folder"
-
-
-def _other_kind(path: Path) -> str:
-    """What stands at a path if it is not a regular file; empty if it is one, or if nothing is there."""
-    try:
-        mode = path.lstat().st_mode
-    except (OSError, ValueError):  # the folder is missing, or the name is one that writing will refuse
-        return ""
-    return "" if stat.S_ISREG(mode) else _kind(mode)
 
 
 def _kind(mode: int) -> str:
@@ -145,40 +174,9 @@ def require_state(path: Path, before: str, now: str, ledger: Ledger) -> None:
         ledger.bad_file("data.changed", text, Place(str(path)), "let its writer finish, then start again")
 
 
-def is_folder(path: Path) -> bool:
-    """Whether there is a folder of this name; no name is too strange to ask."""
-    try:
-        return path.is_dir()
-    except OSError:  # a name too long
-        return False
-
-
-def is_file(path: Path) -> bool:
-    """Whether there is a regular file of this name; no name is too strange to ask."""
-    try:
-        return path.is_file()
-    except OSError:  # a name too long
-        return False
-
-
 def refuse_forbidden(path: Path, ledger: Ledger) -> NoReturn:
     """Say that the rights of a file keep us from reading it."""
     ledger.bad_file("file.permission", "no permission to read this", Place(str(path)), "change its rights: chmod u+r")
-
-
-def _mode(path: Path, ledger: Ledger) -> int:
-    try:
-        return path.stat().st_mode
-    except PermissionError:
-        refuse_forbidden(path, ledger)
-    except FileNotFoundError:
-        if str(path).startswith(ADDRESSES):
-            fix = "download it first and give the file"
-            ledger.bad_file("file.missing", "this is an address, and only files are read", Place(str(path)), fix)
-        ledger.bad_file("file.missing", "there is no such file", Place(str(path)), near_name(path))
-    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, links in a circle
-        reason = getattr(error, "strerror", None) or str(error)
-        ledger.bad_file("file.missing", f"this name leads nowhere: {reason}", Place(str(path)), "check the path")
 
 
 @contextmanager
@@ -199,8 +197,18 @@ def _require_magic(path: Path, file: IO[bytes], format: Format, ledger: Ledger) 
     if unpacked.suffix.lower() in ARCHIVES:
         refuse_archive(f"a {unpacked.suffix[1:]} archive", path, ledger)
     head = file.read(HEAD)
+    found = known_kind(head) or "something else"
     if format in BINARY:
-        _require_binary(path, file, format, head, ledger)
+        first, last = BINARY[format]
+        if not head:
+            ledger.bad_file("data.empty", "the file is empty", Place(str(path)))
+        if not head.startswith(first):
+            text = f"the name promises {format}, the content is {found}"
+            ledger.bad_file("file.magic", text, Place(str(path)), "say what it is with --format")
+        file.seek(-min(len(head), len(last)), os.SEEK_END)
+        if file.read() != last:
+            text = f"the end of this {format} file is missing"
+            ledger.bad_file("file.magic", text, Place(str(path)), "copy it again")
     file.seek(0)
     if format in BINARY or not head:
         return  # an empty text is the reader's to refuse
@@ -208,7 +216,7 @@ def _require_magic(path: Path, file: IO[bytes], format: Format, ledger: Ledger) 
         name, mark = packed
         if not head.startswith(mark):
             fix = f"take {path.suffix} off its name, or pack it again"
-            text = f"the name promises {name}, the content is {known_kind(head) or 'something else'}"
+            text = f"the name promises {name}, the content is {found}"
             ledger.bad_file("file.magic", text, Place(str(path)), fix)
     else:
         require_text_head(path, head, format, ledger)
@@ -240,18 +248,6 @@ def known_kind(head: bytes) -> str:
     return next((name for mark, name in MARKS if head.startswith(mark)), "")
 
 
-def _require_binary(path: Path, file: IO[bytes], format: Format, head: bytes, ledger: Ledger) -> None:  # noqa: A002
-    first, last = BINARY[format]
-    if not head:
-        ledger.bad_file("data.empty", "the file is empty", Place(str(path)))
-    if not head.startswith(first):
-        text = f"the name promises {format}, the content is {known_kind(head) or 'something else'}"
-        ledger.bad_file("file.magic", text, Place(str(path)), "say what it is with --format")
-    file.seek(-min(len(head), len(last)), os.SEEK_END)
-    if file.read() != last:
-        ledger.bad_file("file.magic", f"the end of this {format} file is missing", Place(str(path)), "copy it again")
-
-
 def refuse_unreadable(path: Path, error: OSError, ledger: Ledger) -> NoReturn:
     """Say what the system said about a file that cannot be read."""
     if isinstance(error, PermissionError):
@@ -259,3 +255,70 @@ def refuse_unreadable(path: Path, error: OSError, ledger: Ledger) -> NoReturn:
     ledger.bad_file(
         "file.unreadable", f"the system says: {error.strerror or error}", Place(str(path)), "check the disk"
     )
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The folder for what can be had again: fetched sets, prepared data."""
+    given = os.environ if environment is None else environment
+    if named := given.get("SEQLOOM_CACHE"):
+        return Path(named)
+    general = Path(given.get("XDG_CACHE_HOME", ""))
+    if general.is_absolute():  # a relative one is to be ignored, says the XDG standard
+        return general / "seqloom"
+    try:
+        return Path.home() / ".cache" / "seqloom"
+    except RuntimeError:
+        raise DataError("there is no home folder to keep data sets in", fix="set SEQLOOM_CACHE to a folder") from None
+
+
+Files = dict[Part, tuple[Path, ...]]
+
+
+def files_of(config: DataConfig) -> Files:
+    """The files of each part that was given."""
+    given: dict[Part, tuple[str, ...]] = {"train": config.train, "dev": config.dev, "test": config.test}
+    return {part: tuple(map(Path, paths)) for part, paths in given.items() if paths}
+
+
+def stored(files: Files) -> Iterator[Path]:
+    """Every file that is given, those in folders one by one."""
+    given = (path for group in files.values() for path in group)
+    paths = (inner for path in given for inner in (sorted(path.rglob("*")) if is_folder(path) else [path]))
+    return filter(is_file, paths)
+
+
+def states(paths: Iterable[Path]) -> dict[Path, str]:
+    """What shows that a file was written since, without reading it."""
+    return {path: state_of(path) for path in paths}
+
+
+class FileSums:
+    """Size and sha256 of files; one is read again only if its state says that somebody wrote it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, ...], list[Any]]] = {}  # the state before it was read; what was found
+
+    def of(self, paths: Iterable[Path]) -> dict[str, Any]:
+        """Size and sha256 of every file."""
+        found = {}
+        for path in paths:
+            try:
+                status, known = path.stat(), self._known.get(path)
+                state = (status.st_size, status.st_mtime_ns, status.st_ino)
+                if known is None or known[0] != state:
+                    known = self._known[path] = state, list(fingerprint(path))
+                found[str(path)] = known[1]
+            except OSError as error:
+                refuse_unreadable(path, error, Ledger())
+        return found
+
+
+def require_apart(files: Files, ledger: Ledger) -> None:
+    """Refuse a file that is given as two parts."""
+    seen: dict[Path, Part] = {}
+    for part, paths in files.items():
+        for path in paths:
+            before = seen.setdefault(path.resolve(), part)
+            if before != part:
+                text = f"the same file is given as {before} and as {part}"
+                ledger.bad_file("data.same_file", text, Place(str(path)), "give another file, or none to draw a part")

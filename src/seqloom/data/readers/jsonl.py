@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -22,7 +22,7 @@ import msgspec
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.passages import blocks_of
+from seqloom.data.readers.passages import lines_of
 from seqloom.data.values import Record, Table
 
 DEPTH = 32  # objects and lists within one another, the line's own object being the first
@@ -59,10 +59,13 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     """The table of the objects in a file; the keys of the first one are its columns."""
     (path,) = paths
     lines = _content(path, reading, ledger)
-    first = _first_object(lines, path, ledger)
+    first = first_object(lines, path, ledger)
+    if first is None:
+        ledger.bad_file("data.empty", "there is no object in this file", Place(str(path)), "write one per line")
+    keys = [re.escape(json.dumps(column, ensure_ascii=False)) for column in first.columns]
 
     def locate(record: Record, column: int) -> Place:
-        return Place(record.path, record.line, _column_of(re.escape(_quoted(first.columns[column])), record.raw))
+        return Place(record.path, record.line, _column_of(keys[column], record.raw))
 
     return Table(first.columns, records_of(path, first, chain([first.line], lines), ledger), locate)
 
@@ -70,33 +73,21 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
 def _content(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Line]:
     """The lines that are not blank; the first of them tells a file that is no JSON lines at all."""
     name, at_start, blank = str(path), True, 0
-    for block in blocks_of(path, reading, ledger):
-        for number, text in enumerate(block.lines, block.first_line):
-            if not text or text.isspace():
-                blank += 1
-                continue
-            if at_start:
-                _require_lines(text.strip(), Place(name, number), ledger)
-                at_start = False
-            yield number, text
+    for number, text in lines_of(path, reading, ledger):
+        if not text or text.isspace():
+            blank += 1
+            continue
+        if at_start:
+            at_start, bare, place = False, text.strip(), Place(name, number)
+            fix = "write one object per line (.jsonl), without line breaks inside"
+            if bare.startswith("["):
+                ledger.bad_file("json.array", "expected one object per line, found an array", place, fix)
+            if bare.startswith("{") and bare.endswith(("{", "[", ",", ":")):
+                what = "expected one object per line, found one over several lines"
+                ledger.bad_file("json.multiline", what, place, fix)
+        yield number, text
     if blank:
         ledger.note("json.blank", "blank lines were left out", Place(name), count=blank)
-
-
-def _require_lines(text: str, place: Place, ledger: Ledger) -> None:
-    """Refuse a file that is one JSON value over many lines."""
-    fix = "write one object per line (.jsonl), without line breaks inside"
-    if text.startswith("["):
-        ledger.bad_file("json.array", "expected one object per line, found an array", place, fix)
-    if text.startswith("{") and text.endswith(("{", "[", ",", ":")):
-        ledger.bad_file("json.multiline", "expected one object per line, found one over several lines", place, fix)
-
-
-def _first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First:
-    found = first_object(lines, path, ledger)
-    if found is None:
-        ledger.bad_file("data.empty", "there is no object in this file", Place(str(path)), "write one per line")
-    return found
 
 
 def first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First | None:
@@ -111,8 +102,8 @@ def first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First | N
 
 def records_of(path: Path, first: First, lines: Iterator[Line], ledger: Ledger) -> Iterator[Record]:
     """The records of lines that are not blank; those that are no such object are bad rows."""
-    decode, pick, count = msgspec.json.Decoder().decode, _picker(first.columns), len(first.columns)
-    name = str(path)
+    decode, name, count = msgspec.json.Decoder().decode, str(path), len(first.columns)
+    pick = itemgetter(*first.columns) if count > 1 else lambda found: tuple(found[key] for key in first.columns)
     for number, text in lines:
         try:
             found = decode(text)
@@ -129,13 +120,6 @@ def records_of(path: Path, first: First, lines: Iterator[Line], ledger: Ledger) 
             continue
         ledger.rows += 1
         yield Record(values, name, number, text)
-
-
-def _picker(columns: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """A function that gives the values of an object in the order of the columns."""
-    if len(columns) > 1:
-        return itemgetter(*columns)
-    return lambda found: tuple(found[column] for column in columns)
 
 
 def _explained(error: Exception, text: str, first: First) -> LineError:
@@ -162,7 +146,12 @@ def careful(text: str) -> dict[str, Any]:
     try:
         found = CAREFUL.decode(text)
     except json.JSONDecodeError as error:
-        raise _syntax(error) from None
+        around = error.doc[max(0, error.pos - AROUND) : error.pos + AROUND]
+        if error.msg == "Extra data":
+            text = f"something follows the first value, near {around!r}"
+            raise LineError("json.trailing", text, "write one object per line", error.pos + 1) from None
+        what = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
+        raise LineError("json.syntax", f"{what}, near {around!r}", MEND, error.pos + 1) from None
     except RecursionError:
         raise _too_deep() from None
     if type(found) is list:
@@ -208,15 +197,6 @@ CAREFUL = json.JSONDecoder(
 )
 
 
-def _syntax(error: json.JSONDecodeError) -> LineError:
-    around = error.doc[max(0, error.pos - AROUND) : error.pos + AROUND]
-    if error.msg == "Extra data":
-        text = f"something follows the first value, near {around!r}"
-        return LineError("json.trailing", text, "write one object per line", error.pos + 1)
-    what = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
-    return LineError("json.syntax", f"{what}, near {around!r}", MEND, error.pos + 1)
-
-
 def _too_deep() -> LineError:
     return LineError("json.depth", f"more than {DEPTH} objects and lists within one another", "flatten the value")
 
@@ -224,17 +204,12 @@ def _too_deep() -> LineError:
 def _require_shallow(found: dict[str, Any]) -> None:
     level: list[Any] = [found]
     for _ in range(DEPTH):
-        level = [inner for outer in level for inner in _containers_in(outer)]
+        rows = (outer.values() if type(outer) is dict else outer for outer in level)
+        deep = (row for row in rows if not CONTAINERS.isdisjoint(map(type, row)))  # numbers pass at the speed of C
+        level = [value for row in deep for value in row if type(value) in CONTAINERS]
         if not level:
             return
     raise _too_deep()
-
-
-def _containers_in(outer: Any) -> list[Any]:
-    values = outer.values() if type(outer) is dict else outer
-    if CONTAINERS.isdisjoint(map(type, values)):  # a row of numbers is passed at the speed of C
-        return []
-    return [value for value in values if type(value) in CONTAINERS]
 
 
 def _require_keys(found: dict[str, Any], first: First) -> None:
@@ -245,10 +220,6 @@ def _require_keys(found: dict[str, Any], first: First) -> None:
     there = f"the first object (line {first.line[0]})"
     text = f"the key {missing[0]!r} of {there} is missing" if missing else f"the key {new[0]!r} is not in {there}"
     raise LineError("json.key", text, "give all objects the same keys")
-
-
-def _quoted(key: str) -> str:
-    return json.dumps(key, ensure_ascii=False)
 
 
 def _column_of(pattern: str, text: str) -> int | None:

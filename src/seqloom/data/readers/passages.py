@@ -1,8 +1,8 @@
 """Opening a text file safely: is it a file of the kind it claims, unpacked, decoded, cut into lines, and looked at.
 
-    path ──▶ files ──▶ compressed ──▶ characters ──▶ lines ──▶ Block of decoded lines
-            regular?   .gz, .xz in    strict, with    \\n and    about 1 MiB of text each
-            magic?     chunks, caps   a diagnosis     \\r\\n only
+    path ──▶ files ──▶ compressed ──▶ characters ──▶ passages of whole lines
+            regular?   .gz, .xz in    strict, with    \\n and \\r\\n only,
+            magic?     chunks, caps   a diagnosis     about 1 MiB of text each
 
 All of it is a stream; the memory needed does not grow with the file.
 """
@@ -80,13 +80,11 @@ class _Gzip:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
-def _xz() -> Decompressor:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-
-
 PACKINGS = {
     ".gz": Packing(_Gzip, "gz.truncated", "gz.crc", "gz.bomb"),
-    ".xz": Packing(_xz, "xz.truncated", "xz.damaged", "xz.bomb"),
+    ".xz": Packing(
+        lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY), "xz.truncated", "xz.damaged", "xz.bomb"
+    ),
 }
 
 
@@ -98,16 +96,6 @@ def chunks_of(path: Path, ledger: Ledger, format: Format | None = None) -> Itera
         yield from _stored(file, CHUNK, ledger) if packing is None else _unpacked(file, packing, path, ledger)
         after = os.fstat(file.fileno())
     require_state(path, describe_state(before), describe_state(after), ledger)
-
-
-def with_head(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """The first HEAD bytes, or fewer if there are not so many, and all chunks, these bytes included."""
-    first: list[bytes] = []
-    for chunk in chunks:
-        first.append(chunk)
-        if sum(map(len, first)) >= HEAD:
-            break
-    return b"".join(first)[:HEAD], itertools.chain(first, chunks)
 
 
 def _stored(file: IO[bytes], size: int, ledger: Ledger) -> Iterator[bytes]:
@@ -130,15 +118,10 @@ def _unpacked(file: IO[bytes], packing: Packing, path: Path, ledger: Ledger) -> 
         text = "the packed file ends too early (truncated copy?)"
         ledger.bad_file(packing.truncated, text, Place(str(path)), "copy it again")
     except (zlib.error, lzma.LZMAError) as error:
-        _refuse_damaged(str(error), packing, path, ledger)
-
-
-def _refuse_damaged(error: str, packing: Packing, path: Path, ledger: Ledger) -> NoReturn:
-    if "Memory usage limit" in error:
-        text, fix = f"needs more than {XZ_MEMORY >> 20} MiB of memory to unpack", "pack it again with xz -9 or less"
-    else:
         text, fix = f"the packed bytes are damaged ({error})", "copy it again"
-    ledger.bad_file(packing.damaged, text, Place(str(path)), fix)
+        if "Memory usage limit" in str(error):
+            text, fix = f"needs more than {XZ_MEMORY >> 20} MiB of memory to unpack", "pack it again with xz -9 or less"
+        ledger.bad_file(packing.damaged, text, Place(str(path)), fix)
 
 
 def _members(stored: Iterator[bytes], new: Callable[[], Decompressor]) -> Iterator[bytes]:
@@ -150,20 +133,15 @@ def _members(stored: Iterator[bytes], new: Callable[[], Decompressor]) -> Iterat
                 if not (data := data.lstrip(b"\0")):
                     break
                 decoder = new()
-            yield from _available(decoder, data)
+            while chunk := decoder.decompress(data, CHUNK):  # all that it can say now
+                yield chunk
+                data = b""
+                if decoder.eof:
+                    break
             data = decoder.unused_data if decoder.eof else b""
             decoder = None if decoder.eof else decoder
     if decoder is not None:
         raise EOFError
-
-
-def _available(decoder: Decompressor, data: bytes) -> Iterator[bytes]:
-    """All that a decoder can say now about the data it was given."""
-    while chunk := decoder.decompress(data, CHUNK):
-        yield chunk
-        if decoder.eof:
-            return
-        data = b""
 
 
 # Bytes become characters strictly: what does not fit the encoding is refused, with a diagnosis of what it may be.
@@ -287,11 +265,9 @@ class DecodedText:
         if found.windows and (not self.plain or self.line > MANY_LINES):
             before = f"{counted(self.line - 1, 'line')} before {'is' if self.line == 2 else 'are'} UTF-8"
             text = f"{found.text}, byte {offset:,} of the file, but the {before}"
-            self.ledger.bad_file("enc.mixed", text, place, self._one_encoding())
+            fix = "--encoding cp1252 if all of it is" if self.plain else "save the whole file in one encoding, UTF-8"
+            self.ledger.bad_file("enc.mixed", text, place, fix)
         self.ledger.bad_file("enc.utf8", f"{found.text}, byte {offset:,} of the file", place, found.fix)
-
-    def _one_encoding(self) -> str:
-        return "--encoding cp1252 if all of it is" if self.plain else "save the whole file in one encoding, UTF-8"
 
 
 class EncodingDiagnosis(NamedTuple):
@@ -341,6 +317,10 @@ MOJIBAKE_SAMPLES = 3
 _TRAIL = "\u0080-\u00bf\u20ac\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\u017d\u2018\u2019"
 _TRAIL += "\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\u017e\u0178"
 MOJIBAKE = re.compile(f"\u00c3[{_TRAIL}]|\u00c2[\u00a0-\u00bf]|\u00e2\u20ac[{_TRAIL}]")
+LOST = {
+    "\ufeff": ("enc.bom_inside", "a byte order mark inside: files joined?"),
+    "\ufffd": ("enc.replacement", "U+FFFD: a character was lost before"),
+}
 AROUND = 15  # characters shown on each side of a finding
 
 
@@ -391,21 +371,15 @@ class Lookout:
             self.returns += text.count("\r")
             self.both += text.count("\r\n")
         if not text.isascii():
-            self._look_beyond_ascii(text)
+            for mark, (code, said) in LOST.items():
+                if count := text.count(mark):
+                    self.ledger.warn(code, said, self._place(text, text.index(mark)), count=count)
+            if "\u00c3" in text or "\u00c2" in text or "\u00e2\u20ac" in text:
+                self._count_mojibake(text)
         newlines = text.count("\n")
         self.feeds += newlines
         self.line += newlines
         return passage
-
-    def _look_beyond_ascii(self, text: str) -> None:
-        if "\ufeff" in text:
-            place, count = self._place(text, text.index("\ufeff")), text.count("\ufeff")
-            self.ledger.warn("enc.bom_inside", "a byte order mark inside: files joined?", place, count=count)
-        if "\ufffd" in text:
-            place, count = self._place(text, text.index("\ufffd")), text.count("\ufffd")
-            self.ledger.warn("enc.replacement", "U+FFFD: a character was lost before", place, count=count)
-        if "\u00c3" in text or "\u00c2" in text or "\u00e2\u20ac" in text:
-            self._count_mojibake(text)
 
     def _count_mojibake(self, text: str) -> None:
         end = -1  # of the line that was counted last
@@ -449,14 +423,9 @@ class Lookout:
             self.ledger.note("line.mixed", text, place)
         if bare := self.returns - self.both:
             self.ledger.note("line.bare_cr", f"{bare:,} CR inside lines, read as characters", place, count=bare)
-        if self.broken > MOJIBAKE_SHARE * self.line:
-            self._warn_of_mojibake()
-
-    def _warn_of_mojibake(self) -> None:
-        uncounted = self.broken
-        for number, (shown, where) in enumerate(self.broken_samples, 1):
-            count = uncounted if number == len(self.broken_samples) else 1
-            uncounted -= count
+        samples = self.broken_samples if self.broken > MOJIBAKE_SHARE * self.line else []
+        for number, (shown, where) in enumerate(samples, 1):
+            count = 1 if number < len(samples) else self.broken - len(samples) + 1  # the last stands for all others
             text = f"'{shown}' looks like UTF-8 that was once read as Windows-1252"
             self.ledger.warn("enc.mojibake", text, where, "write the file again from its source", count=count)
 
@@ -465,27 +434,17 @@ def _amount(size: int) -> str:
     return bytes_said(size) if size >= 1e5 else counted(size, "character")
 
 
-class TextBlock(NamedTuple):
-    """Some lines that follow each other, decoded, without their line ends."""
-
-    first_line: int
-    lines: list[str]
-
-
 def open_passages(path: Path, reading: ReadingConfig, ledger: Ledger, longest: int = LONGEST_LINE) -> Iterator[Passage]:
     """A text file as passages of whole lines, their line ends kept."""
     format: Format = "text" if reading.format in (None, "folder", "parallel") else reading.format  # noqa: A001
     require_regular(path, ledger)
-    head, chunks = with_head(chunks_of(path, ledger, format))
-    require_text_head(path, head, format, ledger)  # again: this is what was packed
-    require_width(head, reading.encoding, path, ledger)
-    yield from passages_of(text_of(chunks, reading.encoding, path, ledger), path, ledger, longest)
-
-
-def blocks_of(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[TextBlock]:
-    """The lines of a text file, about 1 MiB of text at a time; all checks of file, encoding and lines are done here."""
-    for passage in open_passages(path, reading, ledger):
-        yield TextBlock(passage.first_line, lines_in(passage.text))
+    chunks, first = chunks_of(path, ledger, format), b""
+    while len(first) < HEAD and (chunk := next(chunks, b"")):
+        first += chunk
+    require_text_head(path, first[:HEAD], format, ledger)  # again: this is what was packed
+    require_width(first[:HEAD], reading.encoding, path, ledger)
+    texts = text_of(itertools.chain([first], chunks), reading.encoding, path, ledger)
+    yield from passages_of(texts, path, ledger, longest)
 
 
 def lines_in(text: str) -> list[str]:
@@ -501,6 +460,6 @@ def lines_in(text: str) -> list[str]:
 
 
 def lines_of(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[tuple[int, str]]:
-    """The lines of a text file one by one, with their numbers from 1."""
-    for block in blocks_of(path, reading, ledger):
-        yield from enumerate(block.lines, block.first_line)
+    """The lines of a text file with their numbers from 1; all checks of file, encoding and lines are done here."""
+    for first_line, text in open_passages(path, reading, ledger):
+        yield from enumerate(lines_in(text), first_line)

@@ -1,16 +1,15 @@
 """Readers, one for each format; all of them give a `Table`.
 
     .csv .tsv           delimited     .conll .bio .iob   conll      .npz       arrays
-    .jsonl .ndjson      jsonl         .conllu            conllu     .parquet   parquet
-    .txt                text          two files          parallel   a folder   folders, pictures
+    .jsonl .ndjson      jsonl         .conllu            conll      .parquet   parquet
+    .txt                text          two files          text       a folder   folders
 
 A text format may be packed: .gz or .xz behind its extension. The extension decides, or `reading.format`; the content is
 never guessed, only refused when it does not fit.
 """
 
-import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -18,9 +17,8 @@ import msgspec
 
 from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.readers import arrays, conll, delimited, folders, jsonl, parallel, parquet, pictures, text
-from seqloom.data.readers import conll as conllu
-from seqloom.data.readers.files import PACKED, is_file, is_folder, opened, require_regular
+from seqloom.data.readers import arrays, conll, delimited, folders, jsonl, parquet, text
+from seqloom.data.readers.files import is_folder, is_there, known_format, opened, require_regular
 from seqloom.data.values import Table
 from seqloom.errors import ConfigError
 
@@ -32,9 +30,9 @@ READERS: dict[Format, Reader] = {
     "jsonl": jsonl.read,
     "parquet": parquet.read,
     "conll": conll.read_conll,
-    "conllu": conllu.read_conllu,
+    "conllu": conll.read_conllu,
     "text": text.read,
-    "parallel": parallel.read,
+    "parallel": text.read_parallel,
     "folder": folders.read,
     "npz": arrays.read,
 }
@@ -43,19 +41,6 @@ USED_BY: dict[str, tuple[Format, ...]] = {
     "header": ("csv", "tsv"),
     "template": ("text",),
     "unit": ("text",),
-}
-EXTENSIONS: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".conll": "conll",
-    ".bio": "conll",
-    ".iob": "conll",
-    ".conllu": "conllu",
-    ".txt": "text",
-    ".npz": "npz",
 }
 
 
@@ -67,24 +52,16 @@ def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) 
     format = _format(paths, reading, ledger)  # noqa: A001
     _require_count(paths, format, reading.format is not None)
     _require_used(reading, format)
-    if format == "folder":
-        read: Reader = pictures.read if _holds_pictures(paths[0], ledger) else folders.read
-    else:
-        read = READERS[format]
-        for path in paths:
-            require_regular(path, ledger)
-    return read(paths, msgspec.structs.replace(reading, format=format), ledger)
+    for path in paths if format != "folder" else ():
+        require_regular(path, ledger)
+    return READERS[format](paths, msgspec.structs.replace(reading, format=format), ledger)
 
 
 def _require_quotes(paths: tuple[Path, ...]) -> None:
     """Refuse the words of one name with spaces, which a shell takes for several."""
     joined = Path(" ".join(map(str, paths)))
-    if _is_there(joined) and not all(map(_is_there, paths)):
+    if is_there(joined) and not all(map(is_there, paths)):
         raise ConfigError(f"'{joined}' was given without quotes", fix="put quotes around a name with spaces")
-
-
-def _is_there(path: Path) -> bool:
-    return is_file(path) or is_folder(path)
 
 
 def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:  # noqa: A002
@@ -93,7 +70,7 @@ def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:
     if len(paths) == (2 if format == "parallel" else 1):
         return
     text = f"the format {format} is read from {asked}" if said else "data is one path, or two files of parallel text"
-    missing = [str(path) for path in paths if not _is_there(path)]
+    missing = [str(path) for path in paths if not is_there(path)]
     gone = f", of which there is no {escaped(' and no '.join(missing))}" if missing else ""
     fix = f"give {asked}" if said else "give one path, and further parts with --dev and --test"
     raise ConfigError(f"{text}; found {len(paths)}{gone}", fix=fix)
@@ -129,13 +106,6 @@ def _require_no_table(path: Path, ledger: Ledger) -> None:
         ledger.bad_file("file.format", text, Place(str(path)), fix)
 
 
-def known_format(path: Path) -> Format | None:
-    """The format that the extension stands for, if there is one."""
-    bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
-    found = EXTENSIONS.get(bare.suffix.lower())
-    return None if bare is not path and found in ("parquet", "npz") else found
-
-
 def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
     """The same reading, and lines of text where the extension stands for no format: sources are often named .en or .de.
 
@@ -143,7 +113,7 @@ def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
     ['text', None]
     """
     named = reading.format is not None or known_format(path) is not None or is_folder(path)
-    other = {".json", *pictures.FORMATS} & {suffix.lower() for suffix in path.suffixes}
+    other = {".json", *folders.FORMATS} & {suffix.lower() for suffix in path.suffixes}
     return reading if named or other else msgspec.structs.replace(reading, format="text")
 
 
@@ -160,38 +130,3 @@ def format_of(path: Path, ledger: Ledger) -> Format:
         fix = "write one object per line and name the file .jsonl" if is_json else usual
         ledger.bad_file("file.format", f"no format has the extension '{suffix}'", Place(str(path)), fix)
     return found
-
-
-def _holds_pictures(root: Path, ledger: Ledger) -> bool:
-    """Whether the files in a folder of classes are pictures, not texts; both together are refused."""
-    if not is_folder(root):
-        require_regular(root, ledger)
-        ledger.bad_file("file.format", "the format folder was asked for, this is a file", Place(str(root)), "--format")
-    endings = {
-        Path(name.lower().removesuffix(".gz").removesuffix(".xz")).suffix for name in _names_inside(root, ledger)
-    }
-    if ".txt" in endings and endings & set(pictures.FORMATS):
-        fix = "keep each kind in a folder of its own"
-        ledger.bad_file("folder.mixed", "both texts and pictures are in the class folders", Place(str(root)), fix)
-    return bool(endings & set(pictures.FORMATS))
-
-
-def _names_inside(root: Path, ledger: Ledger) -> Iterator[str]:
-    """The names of the files one and two folders below; a folder without folders is refused."""
-    classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    if not classes:
-        _refuse_flat(root, ledger)
-    for folder in classes:
-        for where, inner, names in os.walk(folder):
-            yield from (name for name in names if not name.startswith("."))
-            if Path(where) != folder:
-                inner.clear()
-
-
-def _refuse_flat(root: Path, ledger: Ledger) -> None:
-    """Refuse a folder without class folders; if one file of data is in it, that may be what is meant."""
-    files = [path for path in root.iterdir() if not path.name.startswith(".") and known_format(path) and is_file(path)]
-    if len(files) == 1:
-        text = "this is a folder without class folders"
-        ledger.bad_file("file.is_dir", text, Place(str(root)), f"give the file in it: {files[0]}")
-    require_regular(root, ledger)

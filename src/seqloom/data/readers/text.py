@@ -1,27 +1,34 @@
-"""Plain text: each line, paragraph or whole file is one row; a template cuts lines into named fields.
+"""Plain text: each line, paragraph or whole file is one row, or each line of two files, source and translation.
 
 A blank line between lines of text is passed over and counted (poems, the Penn Treebank); with a template it is a row
 that does not fit. A paragraph ends at a blank line. A whole file keeps all of its characters, line ends included.
+
+A template cuts a line at the marks between the names: "IN: {source} OUT: {target}". Each field but the last goes up to
+the first place where the next mark stands; the last one takes the rest. Nothing is ever tried twice, so the time is
+linear in the line, and no pattern is built from what a user wrote.
+
+>>> template = Template.parse("IN: {source} OUT: {target}")
+>>> template.fields, template.cut("IN: jump twice OUT: I_JUMP I_JUMP")
+(('source', 'target'), ('jump twice', 'I_JUMP I_JUMP'))
 """
 
 from collections.abc import Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.passages import blocks_of, open_passages
+from seqloom.data.readers.files import require_regular
+from seqloom.data.readers.passages import lines_of, open_passages
 from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import counted
 
-# A template cuts a line into named fields at the marks between the names: "IN: {source} OUT: {target}".
-#
-# Each field but the last goes up to the first place where the next mark stands; the last one takes the rest. Nothing is
-# ever tried twice, so the time is linear in the line, and no pattern is built from what a user wrote.
-#
-# >>> template = Template.parse("IN: {source} OUT: {target}")
-# >>> template.fields, template.cut("IN: jump twice OUT: I_JUMP I_JUMP")
-# (('source', 'target'), ('jump twice', 'I_JUMP I_JUMP'))
+LARGEST_FILE = 1 << 30  # characters, read as one row
+LARGEST_PARAGRAPH = 16 << 20  # characters
+EXAMPLE = "write names in braces with marks between them: '{label} {text}'"
+SIDES = ("source", "target")
 
 
 class NoFit(NamedTuple):
@@ -46,10 +53,20 @@ class Template(NamedTuple):
         for part in parts:
             name, brace, mark = part.partition("}")
             if not brace or not name.strip() or "}" in mark:
-                raise ConfigError(f"the template '{text}' has braces that do not pair", fix=_EXAMPLE)
+                raise ConfigError(f"the template '{text}' has braces that do not pair", fix=EXAMPLE)
             fields.append(name)
             marks.append(mark)
-        _check(text, before, fields, marks)
+        if not fields or "}" in before:
+            raise ConfigError(f"the template '{text}' has no field", fix=EXAMPLE)
+        if "" in marks[:-1]:
+            behind = fields[marks.index("") + 1]
+            raise ConfigError(f"the template '{text}' has no mark before '{{{behind}}}'", fix=EXAMPLE)
+        if twice := [name for name in fields if fields.count(name) > 1]:
+            raise ConfigError(
+                f"the template '{text}' names '{twice[0]}' twice", fix="give each field a name of its own"
+            )
+        if any(end in text for end in "\r\n"):
+            raise ConfigError("a template is for one line", fix="take the line end out of it")
         return cls(tuple(fields), before, tuple(marks))
 
     def cut(self, line: str) -> tuple[str, ...] | NoFit:
@@ -74,36 +91,20 @@ class Template(NamedTuple):
         return len(self.before) + sum(len(fields[n]) + len(self.marks[n]) for n in range(column))
 
 
-_EXAMPLE = "write names in braces with marks between them: '{label} {text}'"
-
-
-def _check(text: str, before: str, fields: list[str], marks: list[str]) -> None:
-    if not fields or "}" in before:
-        raise ConfigError(f"the template '{text}' has no field", fix=_EXAMPLE)
-    if "" in marks[:-1]:
-        behind = fields[marks.index("") + 1]
-        raise ConfigError(f"the template '{text}' has no mark before '{{{behind}}}'", fix=_EXAMPLE)
-    if twice := [name for name in fields if fields.count(name) > 1]:
-        raise ConfigError(f"the template '{text}' names '{twice[0]}' twice", fix="give each field a name of its own")
-    if any(end in text for end in "\r\n"):
-        raise ConfigError("a template is for one line", fix="take the line end out of it")
-
-
-LARGEST_FILE = 1 << 30  # characters, read as one row
-LARGEST_PARAGRAPH = 16 << 20  # characters
-
-
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
     """The table of one text file: the column "text", or the fields of the template."""
     (path,) = paths
-    if reading.template is not None:
-        if reading.unit != "line":
-            raise ConfigError(
-                f"a template cuts lines, and the unit is a {reading.unit}", fix="take one of the two away"
-            )
-        return _cut_table(path, Template.parse(reading.template), reading, ledger)
-    units = {"line": _lines, "paragraph": _paragraphs, "file": _file}
-    return Table(("text",), _at_least_one(units[reading.unit](path, reading, ledger), path, ledger))
+    if reading.template is None:
+        units = {"line": _lines, "paragraph": _paragraphs, "file": _file}
+        return Table(("text",), _at_least_one(units[reading.unit](path, reading, ledger), path, ledger))
+    if reading.unit != "line":
+        raise ConfigError(f"a template cuts lines, and the unit is a {reading.unit}", fix="take one of the two away")
+    template = Template.parse(reading.template)
+
+    def locate(record: Record, column: int) -> Place:
+        return Place(record.path, record.line, template.start(record.values, column) + 1)
+
+    return Table(template.fields, _cut_lines(path, template, reading, ledger), locate)
 
 
 def _at_least_one(records: Iterator[Record], path: Path, ledger: Ledger) -> Iterator[Record]:
@@ -119,38 +120,49 @@ def _at_least_one(records: Iterator[Record], path: Path, ledger: Ledger) -> Iter
 
 def _lines(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
     name = str(path)
-    for block in blocks_of(path, reading, ledger):
-        for number, line in enumerate(block.lines, block.first_line):
-            if line and not line.isspace():
-                yield Record((line,), name, number)
-            else:
-                ledger.note("text.blank", "a blank line, passed over", Place(name, number))
+    for number, line in lines_of(path, reading, ledger):
+        if line and not line.isspace():
+            yield Record((line,), name, number)
+        else:
+            ledger.note("text.blank", "a blank line, passed over", Place(name, number))
 
 
 def _paragraphs(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
     held: list[str] = []
     begin = size = 0
-    for block in blocks_of(path, reading, ledger):
-        for number, line in enumerate(block.lines, block.first_line):
-            if not line or line.isspace():
-                if held:
-                    yield Record(("\n".join(held),), str(path), begin)
-                held, size = [], 0
-                continue
-            begin = begin if held else number
-            held.append(line)
-            size += len(line)
-            if size > LARGEST_PARAGRAPH:
-                place = Place(str(path), begin)
-                _refuse_size("a paragraph", LARGEST_PARAGRAPH, "are the blank lines missing?", place, ledger)
-    if held:
-        yield Record(("\n".join(held),), str(path), begin)
+    for number, line in chain(lines_of(path, reading, ledger), [(0, "")]):  # the end closes a paragraph, too
+        if not line or line.isspace():
+            if held:
+                yield Record(("\n".join(held),), str(path), begin)
+            held, size = [], 0
+            continue
+        begin = begin if held else number
+        held.append(line)
+        size += len(line)
+        if size > LARGEST_PARAGRAPH:
+            place = Place(str(path), begin)
+            _refuse_size("a paragraph", LARGEST_PARAGRAPH, "are the blank lines missing?", place, ledger)
 
 
 def _file(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
     text = whole_text(path, reading, ledger)
     if text and not text.isspace():
         yield Record((text,), str(path), 1)
+
+
+def _cut_lines(path: Path, template: Template, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
+    name, number, cut = str(path), 0, template.cut
+    for number, line in lines_of(path, reading, ledger):
+        fields = cut(line)
+        if isinstance(fields, NoFit):
+            text = f"'{fields.mark}' was expected from here on" if line.strip() else "a blank line"
+            text, place = f"{text}; the template is '{reading.template}'", Place(name, number, fields.start + 1)
+            ledger.bad_row("text.template", text, place, "mend the line or the template")
+        else:
+            ledger.rows += 1
+            yield Record(fields, name, number)
+    if not number:
+        ledger.bad_file("data.empty", "there is nothing in the file", Place(name), "give a file with rows")
 
 
 def whole_text(path: Path, reading: ReadingConfig, ledger: Ledger) -> str:
@@ -168,28 +180,47 @@ def _refuse_size(what: str, limit: int, fix: str, place: Place, ledger: Ledger) 
     ledger.bad_file("text.too_long", f"{what} of more than {limit >> 20:,} MiB is too long for one row", place, fix)
 
 
-def _cut_table(path: Path, template: Template, reading: ReadingConfig, ledger: Ledger) -> Table:
+def read_parallel(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
+    """The table of two files with the columns source and target; a record's path is that of the source."""
+    source, target = paths
+    for path in paths:
+        require_regular(path, ledger)
+    if source.samefile(target):
+        _refuse_same("both sides are one file", target, ledger)
+
     def locate(record: Record, column: int) -> Place:
-        return Place(record.path, record.line, template.start(record.values, column) + 1)
+        return Place(str(paths[column]), record.line, 1)
 
-    return Table(template.fields, _cut_lines(path, template, reading, ledger), locate)
-
-
-def _cut_lines(path: Path, template: Template, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
-    name, seen, cut = str(path), 0, template.cut
-    for block in blocks_of(path, reading, ledger):
-        seen += len(block.lines)
-        for number, line in enumerate(block.lines, block.first_line):
-            fields = cut(line)
-            if isinstance(fields, NoFit):
-                _refuse_line(line, fields, Place(name, number, fields.start + 1), reading.template or "", ledger)
-            else:
-                ledger.rows += 1
-                yield Record(fields, name, number)
-    if not seen:
-        ledger.bad_file("data.empty", "there is nothing in the file", Place(name), "give a file with rows")
+    return Table(SIDES, _pairs(source, target, reading, ledger), locate)
 
 
-def _refuse_line(line: str, why: NoFit, place: Place, template: str, ledger: Ledger) -> None:
-    text = f"'{why.mark}' was expected from here on" if line.strip() else "a blank line"
-    ledger.bad_row("text.template", f"{text}; the template is '{template}'", place, "mend the line or the template")
+def _pairs(source: Path, target: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
+    """Both sides, always read to the end, so that different counts are told as two numbers."""
+    name, counts, differ = str(source), [0, 0], False
+    for one, other in zip_longest(lines_of(source, reading, ledger), lines_of(target, reading, ledger)):
+        if one is None or other is None:
+            counts[int(one is None)] += 1  # of the longer side alone
+            continue
+        (number, first), (_, second) = one, other
+        differ = differ or first != second
+        counts = [number, number]
+        if first and second and not first.isspace() and not second.isspace():
+            ledger.rows += 1
+            yield Record((first, second), name, number)
+        else:
+            side = 0 if not first.strip() else 1
+            text = f"a blank {SIDES[side]} line" if first.strip() or second.strip() else "a blank line on both sides"
+            place = Place(str((source, target)[side]), number)
+            ledger.bad_row("par.blank", text, place, "remove the line from both files")
+    if counts == [0, 0]:
+        ledger.bad_file("data.empty", "there are no lines in either file", Place(name), "give files with text")
+    if counts[0] != counts[1]:
+        text = f"{counted(counts[0], 'line')}, but {counts[1]:,} in {target}"
+        fix = "line n of one file must be the translation of line n of the other"
+        ledger.bad_file("par.count", text, Place(name, min(counts) + 1), fix)
+    if not differ:
+        _refuse_same("every line is the same on both sides", target, ledger)
+
+
+def _refuse_same(text: str, path: Path, ledger: Ledger) -> NoReturn:
+    ledger.bad_file("par.same_file", text, Place(str(path)), "give the source and its translation")

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.random_draws import RandomDraws
-from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
+from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet
 
 SENTENCES = 3  # in each text
 START = "Sentence"

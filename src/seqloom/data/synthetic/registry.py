@@ -11,16 +11,12 @@
 Examples are a pure function of the set, the part, the seed and the place; parts never share an input.
 """
 
-from seqloom.data.synthetic.arithmetic import ADDING, ARITHMETIC, LISTOPS, LISTOPS_SMALL
-from seqloom.data.synthetic.brackets import BRACKETS
-from seqloom.data.synthetic.copy import COPY, COPY_MEMORY
-from seqloom.data.synthetic.dates import DATES
+from seqloom.data.synthetic.arithmetic import ARITHMETIC, LISTOPS, LISTOPS_SMALL
+from seqloom.data.synthetic.arrays import ADDING, PICTURES
 from seqloom.data.synthetic.grammar import GRAMMAR
-from seqloom.data.synthetic.homographs import HOMOGRAPHS
-from seqloom.data.synthetic.movies import MOVIES
-from seqloom.data.synthetic.pictures import PICTURES
-from seqloom.data.synthetic.questions import QUESTIONS
-from seqloom.data.synthetic.reviews import REVIEWS
+from seqloom.data.synthetic.memory import BRACKETS, COPY, COPY_MEMORY
+from seqloom.data.synthetic.phrases import DATES, MOVIES
+from seqloom.data.synthetic.sentences import HOMOGRAPHS, QUESTIONS, REVIEWS
 from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.errors import ConfigError, did_you_mean
 

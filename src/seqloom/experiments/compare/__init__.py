@@ -12,10 +12,9 @@ Runs are judged on dev, and on test only where somebody asks for it: each look i
 comparison, the same command goes on: finished runs stay finished, unfinished ones are run folders that resume.
 
     plan         what is compared, and its events            statistics   bootstrap, randomisation, McNemar, Holm
-    runs         one run, and several at once                verdicts     from judged runs to results
-    costs        time, memory and space of a model           leaks        rows that are in both parts
-    distances    the same at several dependency distances    document     how it is shown
-    results      what came out                               comparison   the whole in one call
+    runs         one run, and several at once                verdicts     from judged runs to results; leaks
+    costs        time, memory and space of a model           results      what came out, and how it is shown
+    distances    the same at several dependency distances    comparison   the whole in one call
 """
 
 from typing import TYPE_CHECKING

@@ -1,18 +1,18 @@
 """Comparing from Python in one call, and the generator behind it that the command line shows.
 
-A comparison that is ready to begin: data read without its test part, everything chosen and checked.
-
-A baseline is always among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers
-over pixels, or the recipe with the fewest parameters. What a model gains over it is what its size buys.
+Before the first run, data is read without its test part, and everything is chosen and checked. A baseline is always
+among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers over pixels, or the
+recipe with the fewest parameters. What a model gains over it is what its size buys.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from seqloom.config.data import AnySplit, BadRows, ColumnSplit, DataConfig, EncodingConfig, RandomSplit, ReadingConfig
+from seqloom.config.data import AnySplit, BadRows, ColumnSplit, EncodingConfig, RandomSplit, ReadingConfig
 from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import LettersWish
@@ -24,9 +24,7 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.costs import measure_costs
-from seqloom.experiments.compare.leaks import count_leaks
 from seqloom.experiments.compare.plan import (
-    MOST_JOBS,
     Budget,
     BudgetKind,
     ComparisonBegun,
@@ -38,9 +36,9 @@ from seqloom.experiments.compare.plan import (
     RunEnded,
 )
 from seqloom.experiments.compare.results import Comparison, Cost
-from seqloom.experiments.compare.runs import Judgement, judgement, one_by_one, resolved_run, together, wishes_of
-from seqloom.experiments.compare.verdicts import Weighed
-from seqloom.experiments.workers import Interrupted
+from seqloom.experiments.compare.runs import Judgement, judgement, resolved_run, run, together, wishes_of
+from seqloom.experiments.compare.verdicts import Weighed, count_leaks
+from seqloom.experiments.workers import Interrupted, require_jobs
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import hold
@@ -48,11 +46,10 @@ from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.bodies import Size
 from seqloom.tasks.task import HeadSettings, Task
 from seqloom.training.defaults import usual_epochs
-from seqloom.training.devices import choose_device
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.wishes import OF_WISHES, settings_of
 
-ASKED = "comparison.json"
+ASKED, LINES = "comparison.json", "results.jsonl"
 BASELINES = ("linear", "bag", "mlp")  # the first that the task has
 TOLD = 4  # differences in an error
 LONGEST = 40  # characters of a value in an error
@@ -68,7 +65,13 @@ class OpenComparison:
         self.task = first.task
         for name in models:  # a recipe that cannot do the task is refused before any training
             self.task.model(name, plan.size, HeadSettings())
-        _require_part(plan, first)
+        # refused now, and not after hours of training; whether there is a test part is said without a look at it
+        split, data = first.config.data.split, first.config.data
+        drawn = isinstance(split, ColumnSplit) or (isinstance(split, RandomSplit) and split.test > 0)
+        has_test = bool(data.test) or drawn or data.train[0] in NAMES
+        if not (len(first.prepared.parts["dev"]) if plan.part == "dev" else has_test):
+            fix = f"give --{plan.part} FILE, or --shares 10%,10%"
+            raise ConfigError(f"there is no {plan.part} part to judge on", fix=fix)
         self.baseline, why = baseline_of(self.task, plan)
         models = models if self.baseline in models else (self.baseline, *models)
         budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
@@ -80,22 +83,12 @@ class OpenComparison:
     def _require_same(self, first: Resolved) -> None:
         """Write down what is compared, or refuse to mix it with something else; models and seeds may be added."""
         plan, path = self.plan, self.plan.folder / ASKED
-        asked: dict[str, Any] = {
-            "task": first.config.task,
-            "data": sorted(str(one) for one in first.facts.fingerprints.values()),
-            "split": first.facts.split,
-            "encoding": first.config.encoding,
-            "budget": plan.budget,
-            "size": plan.size,
-            "settings": plan.settings,
-            "wishes": plan.wishes,
-        }
+        asked = plan.asked(first) | {"budget": plan.budget, "size": plan.size, "wishes": plan.wishes}
         plain = msgspec.json.decode(msgspec.json.encode(asked))
         if not path.exists():
             write_file(path, msgspec.json.format(msgspec.json.encode(plain), indent=2))
             return
-        before = msgspec.json.decode(path.read_bytes())
-        if changed := changes(before, plain):
+        if changed := changes(msgspec.json.decode(path.read_bytes()), plain):
             more = f"; and {len(changed) - TOLD} more" if len(changed) > TOLD else ""
             raise ConfigError(
                 f"{plan.folder} holds another comparison: {'; '.join(changed[:TOLD])}{more}",
@@ -144,28 +137,9 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     return float(symbols * usual_epochs(symbols))
 
 
-def _require_part(plan: ComparisonPlan, first: Resolved) -> None:
-    """Refuse to train for hours and then find nothing to judge on."""
-    found = len(first.prepared.parts["dev"]) if plan.part == "dev" else _has_test(first.config.data)
-    if not found:
-        fix = "give --dev FILE, or --shares 10%,10%" if plan.part == "dev" else "give --test FILE, or --shares 10%,10%"
-        raise ConfigError(f"there is no {plan.part} part to judge on", fix=fix)
-
-
-def _has_test(data: DataConfig) -> bool:
-    """Whether there is a test part, as far as can be known without a look at it."""
-    split = data.split
-    drawn = isinstance(split, ColumnSplit) or (isinstance(split, RandomSplit) and split.test > 0)
-    return bool(data.test) or drawn or data.train[0] in NAMES
-
-
-LINES, WHOLE, PAGE = "results.jsonl", "results.json", "report.html"
-
-
 def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
     """The reports of a comparison that begins or goes on; at the last one, `ComparisonEnded`, results are written."""
-    if not 1 <= jobs <= MOST_JOBS:
-        raise ConfigError(f"{jobs} jobs", fix=f"take 1 to {MOST_JOBS}")
+    require_jobs(jobs)
     make_folder(plan.folder / "runs")
     with hold(plan.folder):
         opening = OpenComparison(plan)
@@ -174,8 +148,9 @@ def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
         yield ComparisonBegun(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
         _write_lines(plan)
+        alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:
-            for report in together(plan, waiting, jobs) if abreast > 1 else one_by_one(plan, waiting):
+            for report in together(plan, waiting, jobs) if abreast > 1 else alone:
                 _write_lines(plan)
                 yield report
                 # A comparison without one of its runs would be another one than was asked for
@@ -200,9 +175,17 @@ def _write_lines(plan: ComparisonPlan) -> None:
 def _weigh(opening: OpenComparison) -> Comparison:
     """The results, written to the folder before anybody sees them."""
     plan = opening.plan
-    runs = {name: [_finished(plan, PlannedModel(name, seed)) for seed in range(plan.seeds)] for name in plan.models}
-    models = _loaded(plan)
+    runs: dict[str, list[Judgement]] = {name: [] for name in plan.models}
+    for entry in plan.entries():
+        found = judgement(plan, entry)
+        assert found is not None, "every run is judged by now"
+        runs[entry.model].append(found)
+    firsts = [PlannedModel(name, 0) for name in plan.models]
+    device = plan.chosen_device().torch
+    models = {entry.model: load(plan.run_folder(entry), device=device) for entry in firsts}
     prepared = models[plan.models[0]].own_rows(plan.part)
+    # of models that did not come near the parameters that were asked for
+    sizes = [resolved_run(plan, entry)[1] for entry in firsts] if plan.budget.kind == "parameters" else []
     weighed = Weighed(runs, opening.task)
     comparison = weighed.comparison(
         prepared.columns["input"].lengths[weighed.ids],
@@ -212,31 +195,13 @@ def _weigh(opening: OpenComparison) -> Comparison:
         seeds=plan.seeds,
         baseline=opening.baseline,
         leak=count_leaks(plan.data, plan.part),
-        said=(*opening.notes, *(said for name in plan.models if (said := _size_said(plan, name)))),
+        said=(*opening.notes, *filter(None, sizes)),
     )
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
     comparison = msgspec.structs.replace(comparison, models=results)
-    write_file(plan.folder / WHOLE, msgspec.json.format(msgspec.json.encode(comparison), indent=2))
-    write_file(plan.folder / PAGE, comparison.html())
+    plan.write(comparison)
     return comparison
-
-
-def _finished(plan: ComparisonPlan, entry: PlannedModel) -> Judgement:
-    found = judgement(plan, entry)
-    assert found is not None, "every run is judged by now"
-    return found
-
-
-def _size_said(plan: ComparisonPlan, name: str) -> str:
-    """What is to be known about a model that did not come near the parameters that were asked for."""
-    return resolved_run(plan, PlannedModel(name, 0))[1] if plan.budget.kind == "parameters" else ""
-
-
-def _loaded(plan: ComparisonPlan) -> dict[str, LoadedModel]:
-    """The model of the first seed of each."""
-    device = choose_device(plan.device).torch  # type: ignore[arg-type]
-    return {name: load(plan.run_folder(PlannedModel(name, 0)), device=device) for name in plan.models}
 
 
 def _costs(plan: ComparisonPlan, models: dict[str, LoadedModel], prepared: Prepared) -> dict[str, Cost]:

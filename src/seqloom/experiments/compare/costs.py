@@ -34,7 +34,11 @@ def measure_costs(
     models: Mapping[str, LoadedModel], prepared: Prepared, part: Part, *, rounds: int = ROUNDS
 ) -> dict[str, Cost]:
     """The cost of each model, measured on examples of all lengths of the part."""
-    rows = _chosen(prepared, part)
+    # shortest to longest in even steps, in an order without meaning; those of a small part again
+    ordered = prepared.parts[part]
+    ordered = ordered[np.argsort(prepared.columns["input"].lengths[ordered], kind="stable")]
+    places = np.linspace(0, len(ordered) - 1, TOGETHER).round().astype(np.int64)
+    rows = np.asarray(ordered[places][np.random.Generator(np.random.PCG64(0)).permutation(TOGETHER)])
     alone = [_inputs(prepared, rows[at : at + 1]) for at in range(min(ALONE, len(rows)))]
     full = _inputs(prepared, rows)
     singles: dict[str, list[float]] = {name: [] for name in models}
@@ -57,14 +61,6 @@ def measure_costs(
         )
         for name, model in models.items()
     }
-
-
-def _chosen(prepared: Prepared, part: Part) -> np.ndarray:
-    """Rows of a part, shortest to longest in even steps, in an order without meaning; those of a small part again."""
-    rows = prepared.parts[part]
-    ordered = rows[np.argsort(prepared.columns["input"].lengths[rows], kind="stable")]
-    places = np.linspace(0, len(ordered) - 1, TOGETHER).round().astype(np.int64)
-    return np.asarray(ordered[places][np.random.Generator(np.random.PCG64(0)).permutation(TOGETHER)])
 
 
 def _inputs(prepared: Prepared, rows: np.ndarray) -> Any:

@@ -18,7 +18,7 @@ from seqloom.data.schema import Example, Schema
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.errors import ConfigError
-from seqloom.experiments.compare.comparison import PAGE, WHOLE, referee
+from seqloom.experiments.compare.comparison import referee
 from seqloom.experiments.compare.plan import ComparisonEnded, ComparisonPlan, ComparisonReport
 from seqloom.experiments.compare.results import Comparison
 from seqloom.files.disk import make_folder, write_file
@@ -39,20 +39,16 @@ class Distances(Shown, msgspec.Struct, frozen=True):
 
     def figures(self) -> list[Figure]:
         """The score, and the time for each symbol, of every model against distance."""
-        first = self.comparisons[0]
-        names = [one.name for one in first.models]
-        scores = [self._series(name, [one.model(name).score.value for one in self.comparisons]) for name in names]
-        times = [self._series(name, self._times(name)) for name in names]
-        title = f"{first.metric} against distance"
-        cost = Line(title="Microseconds for each symbol", series=times, x_label="distance", y_axis="log")
-        return [Line(title=title, series=scores, x_label="distance"), cost]
-
-    def _series(self, name: str, values: Sequence[float | None]) -> Series:
-        return Series(name=name, x=self.distances, y=values)
-
-    def _times(self, name: str) -> list[float | None]:
-        found = [(one.model(name).cost, one.mean_length) for one in self.comparisons]
-        return [None if cost is None else 1000 * cost.latency.median / symbols for cost, symbols in found]
+        first, scores, times = self.comparisons[0], list[Series](), list[Series]()
+        for name in (one.name for one in first.models):
+            found = [(one.model(name), one.mean_length) for one in self.comparisons]
+            cost = [None if one.cost is None else 1000 * one.cost.latency.median / symbols for one, symbols in found]
+            scores.append(Series(name=name, x=self.distances, y=[one.score.value for one, _ in found]))
+            times.append(Series(name=name, x=self.distances, y=cost))
+        return [
+            Line(title=f"{first.metric} against distance", series=scores, x_label="distance"),
+            Line(title="Microseconds for each symbol", series=times, x_label="distance", y_axis="log"),
+        ]
 
     def document(self) -> Document:
         """The sentence of each distance, the score of each model at each of them, and the figures."""
@@ -92,8 +88,7 @@ def referee_distances(
             return
         found.append(report.comparison)
     results = Distances(source.name, tuple(ordered), tuple(found))
-    write_file(plan.folder / WHOLE, msgspec.json.format(msgspec.json.encode(results), indent=2))
-    write_file(plan.folder / PAGE, results.html())
+    plan.write(results)
     yield results
 
 
@@ -115,19 +110,15 @@ def _written(source: SyntheticSet, settings: dict[str, int], folder: Path, rows:
         usual: int = getattr(source.sizes, part)
         count = usual if rows is None else rows if part == "train" else max(1, rows // 10)
         examples = source.examples(part, count=count, **settings)  # a distance that cannot be is refused here
-        if path.exists():
-            _require_rows(path, count)
-        else:
+        if not path.exists():
             write_file(path, (msgspec.json.encode(_row(source.schema, example)) + b"\n" for example in examples))
+            continue
+        with path.open("rb") as lines:
+            found = sum(1 for _ in lines)
+        if found != count:
+            raise ConfigError(f"{path} has {found:,} rows, and {count:,} are asked for", fix="give another --out")
     train, dev, test = ((str(paths[part]),) for part in ("train", "dev", "test"))
     return DataConfig(train=train, dev=dev, test=test, task=source.task, split=GivenSplit())
-
-
-def _require_rows(path: Path, count: int) -> None:
-    with path.open("rb") as lines:
-        found = sum(1 for _ in lines)
-    if found != count:
-        raise ConfigError(f"{path} has {found:,} rows, and {count:,} are asked for", fix="give another --out")
 
 
 def _row(schema: Schema, example: Example) -> dict[str, object]:

@@ -5,12 +5,10 @@ A budget says what is equal:
     parameters   every recipe made as wide as gives about so many weights; each reads the data equally often
     symbols      every model reads so many symbols of the training part
     seconds      every model trains so long on this machine
-
-A model made wider or narrower until it has about so many parameters; its depth and its kind stay.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -19,10 +17,11 @@ from seqloom.config.data import Part
 from seqloom.config.models import AnyModel
 from seqloom.config.stacks import StackConfig
 from seqloom.errors import ConfigError
-from seqloom.experiments.plan import RunsPlan, Why
+from seqloom.experiments.compare.results import Comparison
+from seqloom.experiments.workers import RunsPlan, Why
 from seqloom.recipes.bodies import Size
 
-MOST_SEEDS, MOST_JOBS, MOST_MODELS = 1_000, 256, 100
+MOST_SEEDS, MOST_MODELS = 1_000, 100
 
 BudgetKind = Literal["parameters", "symbols", "seconds"]
 UNITS: dict[BudgetKind, str] = {"parameters": "parameters", "symbols": "symbols", "seconds": "seconds of training"}
@@ -97,84 +96,56 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
         """What came of judging it on the plan's part."""
         return self.folder / "judged" / self.part / entry.name
 
-    @property
-    def cache(self) -> Path:
-        """Where prepared data is kept between runs: beside them, so that it is read once."""
-        return self.folder / "prepared"
-
 
 NEAR = 1.25  # times more or less than was asked is still about as many
 LARGEST_STEP = 64  # heads and kernels divide widths: the least width that all of them accept is below this
 MOST_STEPS = 4_096
 WIDE = ("hidden", "filters")  # settings that grow with the width
 
-AnyConfig = TypeVar("AnyConfig", bound=Config)
-
 
 def scaled(model: AnyModel, parameters: int) -> tuple[AnyModel, str]:
     """The model whose number of parameters is nearest, and what people should know where that is not near."""
     step = next((step for step in range(1, LARGEST_STEP + 1) if _made(model, step) and _made(model, 2 * step)), None)
-    best = model if step is None else _nearest(model, step, parameters)
-    found = best.parameters()
-    if parameters / NEAR <= found <= parameters * NEAR:
+    best = model
+    if step is not None:
+        low, high = 1, MOST_STEPS  # bisected: more width is more parameters
+        while high - low > 1:
+            middle = (low + high) // 2
+            made = _made(model, middle * step)
+            low, high = (middle, high) if made is not None and made.parameters() <= parameters else (low, middle)
+        found = [made for steps in (low, high) if (made := _made(model, steps * step)) is not None]
+        best = min(found, key=lambda one: abs(one.parameters() - parameters))
+    count = best.parameters()
+    if parameters / NEAR <= count <= parameters * NEAR:
         return best, ""
     why = "has no width to change" if step is None else "comes no nearer"
-    return best, f"{why}: {found:,} parameters instead of {parameters:,}"
-
-
-def _nearest(model: AnyModel, step: int, parameters: int) -> AnyModel:
-    """By bisection: more width is more parameters."""
-    low, high = 1, MOST_STEPS
-    while high - low > 1:
-        middle = (low + high) // 2
-        made = _made(model, middle * step)
-        low, high = (middle, high) if made is not None and made.parameters() <= parameters else (low, middle)
-    found = [made for steps in (low, high) if (made := _made(model, steps * step)) is not None]
-    return min(found, key=lambda one: abs(one.parameters() - parameters))
+    return best, f"{why}: {count:,} parameters instead of {parameters:,}"
 
 
 def _made(model: AnyModel, width: int) -> AnyModel | None:
     """The model in this width; None where its parts do not go with it."""
+    parts = [getattr(model, field) for field in model.__struct_fields__]
+    first = next(part for part in parts if isinstance(part, StackConfig))
     try:
-        return _widened(model, width / _width(model))
+        made: AnyModel = _widened(model, width / first.width)
     except ConfigError:
         return None
+    return made
 
 
-def _width(config: Config) -> int:
-    """The width of the first stack of a model."""
-    parts = [getattr(config, field) for field in config.__struct_fields__]
-    return next(part.width for part in parts if isinstance(part, StackConfig))
-
-
-def _widened(config: AnyConfig, factor: float) -> AnyConfig:
-    """The same configuration with every width in it times the factor."""
-    changed: dict[str, Any] = {}
-    for field in config.__struct_fields__:
-        held = getattr(config, field)
-        grows = field in WIDE or (field == "width" and isinstance(config, StackConfig))  # a picture's width stays
-        changed[field] = _times(held, factor) if grows else _within(held, factor)
-    return msgspec.structs.replace(config, **changed)
-
-
-def _times(held: Any, factor: float) -> Any:
+def _widened(held: Any, factor: float, *, grows: bool = False) -> Any:
+    """The same with every width in it times the factor; a picture's stays."""
     if isinstance(held, tuple):
-        return tuple(_times(part, factor) for part in held)
-    return max(1, round(held * factor))
-
-
-def _within(held: Any, factor: float) -> Any:
-    if isinstance(held, Config):
-        return _widened(held, factor)
-    return tuple(_within(part, factor) for part in held) if isinstance(held, tuple) else held
+        return tuple(_widened(part, factor, grows=grows) for part in held)
+    if not isinstance(held, Config):
+        return max(1, round(held * factor)) if grows else held
+    wide = (*WIDE, "width") if isinstance(held, StackConfig) else WIDE
+    fields = held.__struct_fields__
+    changed = {name: _widened(getattr(held, name), factor, grows=name in wide) for name in fields}
+    return msgspec.structs.replace(held, **changed)
 
 
 # What a comparison says while it goes on.
-
-if TYPE_CHECKING:
-    from seqloom.experiments.compare.results import Comparison
-
-
 class ComparisonBegun(NamedTuple):
     """A comparison begins or goes on."""
 
@@ -211,7 +182,7 @@ class ComparisonEnded(NamedTuple):
     """Nothing more for now; `comparison` is None as long as runs are missing."""
 
     why: Why
-    comparison: "Comparison | None"
+    comparison: Comparison | None
     exit_code: int  # 0, 128 + signal, 4 for a disk
 
 

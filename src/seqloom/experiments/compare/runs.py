@@ -14,21 +14,19 @@ import msgspec
 import numpy as np
 from safetensors import numpy as safetensors
 
-from seqloom.config.training import EpochsConfig, SecondsConfig, SymbolsConfig, TrainingConfig
+from seqloom.config.training import EpochsConfig, SecondsConfig, SymbolsConfig
 from seqloom.errors import ConfigError, DamagedError, DataError, KernelError, RepeatError, SeqloomError
-from seqloom.experiments.compare.plan import Budget, ComparisonPlan, PlannedModel, RunBegun, RunEnded, scaled
-from seqloom.experiments.workers import DISK, STOPPED, Interrupted, Workers
+from seqloom.experiments.compare.plan import ComparisonPlan, PlannedModel, RunBegun, RunEnded, scaled
+from seqloom.experiments.workers import Workers
 from seqloom.files.disk import make_folder
 from seqloom.files.folders import commit_folder, read_file_of
 from seqloom.files.layouts import RunFile
 from seqloom.inference.model import load
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.devices import choose_device
 from seqloom.training.distributed import Alone
 from seqloom.training.events import Begun, Ended
 from seqloom.training.resolve import Resolved, resolve
-from seqloom.training.run import train_run
 from seqloom.training.wishes import Wishes
 
 FACTS, STATISTICS = "facts.json", "statistics.safetensors"
@@ -63,20 +61,14 @@ class Judgement(msgspec.Struct, frozen=True):
 
 def wishes_of(plan: ComparisonPlan, model: str, seed: int) -> Wishes:
     """What is wanted of a run: the recipe, its seed, and the budget where that is a length."""
-    config = TrainingConfig(**plan.settings)  # a plan holds plain values, for its workers
-    shared = {name: getattr(config, name) for name in plan.settings}
-    settings = {"keep": 1, "patience": 0} | shared | _length(plan.budget) | {"seed": seed}
+    settings = {"keep": 1, "patience": 0} | plan.shared | {"seed": seed}
+    if plan.budget.amount is not None and plan.budget.kind != "parameters":
+        length = SymbolsConfig if plan.budget.kind == "symbols" else SecondsConfig
+        settings["length"] = length(count=max(1, round(plan.budget.amount)))
     told: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in plan.wishes.items()
     }
     return Wishes(model=model, size=plan.size, training=settings, encoding=plan.encoding)._replace(**told)
-
-
-def _length(budget: Budget) -> dict[str, Any]:
-    if budget.amount is None or budget.kind == "parameters":
-        return {}
-    kind = SymbolsConfig if budget.kind == "symbols" else SecondsConfig
-    return {"length": kind(count=max(1, round(budget.amount)))}
 
 
 def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, str]:
@@ -103,29 +95,19 @@ def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterato
     try:
         resolved, said = resolved_run(plan, entry)
         yield RunBegun(entry, said or f"{resolved.config.model.parameters():,} parameters")
-        facts = judge(plan, entry, _trained(plan, entry, resolved), resolved, together)
+        for report in plan.trained(plan.run_folder(entry), resolved):
+            if isinstance(report, Begun):
+                make_folder(plan.judged_folder(entry).parent)
+        assert isinstance(report, Ended), "the last report"
+        facts = judge(plan, entry, report, resolved, together)
         yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds)
     except (ConfigError, DataError, KernelError) as error:  # a disk concerns the whole comparison
         yield RunEnded(entry, None, 0.0, str(error))
 
 
-def _trained(plan: ComparisonPlan, entry: PlannedModel, resolved: Resolved) -> Ended:
-    """The end of the training of a run, which may have come before."""
-    device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
-    folder = plan.run_folder(entry)
-    with closing(train_run(folder, resolved, device=device, workers=plan.workers)) as reports:  # type: ignore[type-var]
-        for report in reports:
-            if isinstance(report, Begun):
-                make_folder(plan.judged_folder(entry).parent)
-    assert isinstance(report, Ended), "the last report"
-    if report.why in ("stopped", "disk"):
-        raise Interrupted(report.why, report.exit_code)
-    return report
-
-
 def judge(plan: ComparisonPlan, entry: PlannedModel, ended: Ended, resolved: Resolved, together: int) -> RunCosts:
     """The facts of a trained run; when they come back, they and the statistics are on the disk."""
-    device = choose_device(plan.device, resolved.config.training.precision)  # type: ignore[arg-type]
+    device = plan.chosen_device(resolved.config.training.precision)
     loaded = load(plan.run_folder(entry), device=device.torch)
     evaluation = loaded.evaluate(part=plan.part)
     checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / RunFile.CHECKPOINTS, Alone())
@@ -175,12 +157,6 @@ def judgement(plan: ComparisonPlan, entry: PlannedModel) -> Judgement | None:
         ) from error
 
 
-def one_by_one(plan: ComparisonPlan, entries: list[PlannedModel]) -> Iterator[RunBegun | RunEnded]:
-    """The reports of runs in this process."""
-    for entry in entries:
-        yield from run(plan, entry)
-
-
 def together(plan: ComparisonPlan, entries: list[PlannedModel], jobs: int) -> Iterator[RunBegun | RunEnded]:
     """The reports of runs in `jobs` processes, which ask for one after the other; RepeatError if a process is lost."""
     waiting, jobs = list(entries), min(jobs, len(entries))
@@ -193,10 +169,8 @@ def together(plan: ComparisonPlan, entries: list[PlannedModel], jobs: int) -> It
             else:
                 kind, (entry, *fields) = told
                 yield (RunBegun if kind == "begun" else RunEnded)(PlannedModel(*entry), *fields)
-    if workers.stopped is not None:
-        raise Interrupted("stopped", STOPPED + workers.stopped)
-    if workers.has_full_disk():
-        raise Interrupted("disk", DISK)
+    if (interruption := workers.interruption()) is not None:
+        raise interruption
     for worker in workers.all:
         if lost := worker.lost():
             raise RepeatError(lost, fix="the same command goes on")

@@ -17,10 +17,10 @@ does, has no spread and says nothing about the others. The interval is one of St
 are those of all parts together (Satterthwaite 1946); there the variance of the seeds is never taken to be less than
 what the examples alone make of it, because seeds that lie close by chance would look certain. With one seed nothing is
 known about others: the interval then speaks of these weights alone.
-`tests/experiments/compare/test_calibration.py` simulates that the intervals cover as often as they say, and how often equal
-models are called different.
+`tests/experiments/compare/test_calibration.py` simulates that the intervals cover as often as they say, and how often
+equal models are called different.
 
-Tests of one pair of models that go by examples alone, and the correction for several pairs.
+Tests of one pair of models that go by examples alone, and the correction for several pairs:
 
 randomisation   is this difference more than chance would give if each answer might as well be the other model's?
                 Right for BLEU and F1, which are no means over examples (Riezler and Maxwell 2005). Seeds stand
@@ -29,10 +29,9 @@ McNemar         one seed of each, and right or wrong answers: do the disagreemen
 Holm            the more pairs are looked at, the smaller each p must be (Holm 1979)
 more seeds      how many would be enough for a pair, if its difference and the spread of the seeds stayed as they are
 
-The judged examples of all runs as numbers that add up: what every resampling works with.
-
-A metric is a function of sums over examples. Where it is the mean of what each example alone scores, as accuracy is,
-two numbers of each are enough, however many labels a task counts: the score and a one to divide by.
+Every resampling works with the judged examples as numbers that add up. A metric is a function of sums over examples.
+Where it is the mean of what each example alone scores, as accuracy is, two numbers of each are enough, however many
+labels a task counts: the score and a one to divide by.
 """
 
 import math
@@ -347,7 +346,10 @@ class Tables(NamedTuple):
             for model, runs in judged.items()
         }  # [K,N] each example alone
         sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in judged.items()}
-        if all(_is_mean(each, measure(sums[model])) for model, each in means.items()):
+        if all(
+            np.isfinite(each).all() and np.allclose(each.mean(axis=1), measure(sums[model]), rtol=1e-9, atol=1e-12)
+            for model, each in means.items()
+        ):
             return cls({model: np.stack([each, np.ones_like(each)], axis=-1) for model, each in means.items()}, _mean)
         whole = {
             model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs]) for model, runs in judged.items()
@@ -360,10 +362,6 @@ def added(task: "Task", rows: np.ndarray) -> Iterator[np.ndarray]:
     for start in range(0, len(rows), TOGETHER):
         block = rows[start : start + TOGETHER]
         yield task.summed(block, np.eye(len(block)))
-
-
-def _is_mean(values: np.ndarray, found: np.ndarray) -> bool:
-    return bool(np.isfinite(values).all() and np.allclose(values.mean(axis=1), found, rtol=1e-9, atol=1e-12))
 
 
 def _mean(sums: np.ndarray) -> np.ndarray:

@@ -3,6 +3,9 @@
 A difference counts as shown only where both tests see it: the hierarchical bootstrap, which knows of seeds, and
 approximate randomisation, which is right for figures that are no means, such as BLEU and F1. One seed of each model
 says nothing about other seeds, so it gives no verdict.
+
+A model that has seen the answers looks better than it is, and the one that remembers best looks best. So rows that are
+in the training part as well, exactly or nearly, are counted before any score is believed.
 """
 
 import math
@@ -12,12 +15,27 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
+from seqloom.config.data import DataConfig, Part
+from seqloom.data.checks.duplicates import DuplicateSearch
+from seqloom.data.dataset import open_data, open_sealed
+from seqloom.data.prepared import Unchecked
+from seqloom.data.problems import Ledger
+from seqloom.data.survey import Survey
 from seqloom.errors import DataError
-from seqloom.experiments.compare.results import ALPHA, Comparison, Interval, ModelResult, PairResult, by_length
+from seqloom.experiments.compare.results import (
+    ALPHA,
+    Binned,
+    Comparison,
+    Interval,
+    LeakCount,
+    ModelResult,
+    PairResult,
+)
 from seqloom.experiments.compare.runs import Judgement
 from seqloom.experiments.compare.statistics import (
     LEVEL,
     Estimate,
+    Measure,
     ModelScores,
     SeedSpread,
     Tables,
@@ -32,14 +50,23 @@ from seqloom.experiments.compare.statistics import (
 from seqloom.metrics.bootstrap import SHARES
 from seqloom.tasks.task import Task
 
+BINS = 5  # of lengths, of about as many examples each
+BIN_RESAMPLES = 200
+
 
 class Weighed:
     """The tables of statistics [K,N,S] of all models on the same examples, and what is computed from them."""
 
     def __init__(self, judged: Mapping[str, Sequence[Judgement]], task: Task) -> None:
-        _require_same_rows(judged)
+        first, *others = [one for runs in judged.values() for one in runs]
+        for one in others:
+            if not np.array_equal(one.ids, first.ids):
+                raise DataError(
+                    f"{one.facts.model} was judged on {len(one.ids):,} rows, and {first.facts.model} on others",
+                    fix="begin the comparison anew, with another --out",
+                )
         self.judged, self.task = judged, task
-        self.ids = next(iter(judged.values()))[0].ids
+        self.ids = first.ids
         made = Tables.made(task, {name: [one.statistics for one in runs] for name, runs in judged.items()})
         self.tables, self.measure, self._is_mean = made.of, made.measure, made.is_mean
         found = resampled(list(self.tables.values()), self.measure)
@@ -73,7 +100,7 @@ class Weighed:
         }
         return ModelResult(
             name=name,
-            score=self._score(name),
+            score=self._interval(estimate(self.scores[name], self.pool), least=0.0),
             seeds=tuple(self.scores[name].found.tolist()),
             metrics=means,
             parameters=runs[0].parameters,
@@ -81,13 +108,6 @@ class Weighed:
             seconds=float(np.median([one.seconds for one in runs])),
             together=max(one.together for one in runs),
         )
-
-    def _score(self, name: str) -> Interval:
-        found = estimate(self.scores[name], self.pool)
-        if self.task.metric.name not in SHARES:
-            return Interval(found.value, found.low, found.high)
-        least = self._rule_of_three if found.low == found.high else 0.0
-        return Interval(found.value, max(0.0, found.low - least), min(1.0, found.high + least))
 
     def _pairs(self, order: Sequence[str]) -> tuple[PairResult, ...]:
         names = list(combinations(order, 2))
@@ -97,7 +117,7 @@ class Weighed:
             PairResult(
                 one=one,
                 other=other,
-                difference=self._difference(each),
+                difference=self._interval(each, least=-1.0),
                 p_examples=p,
                 p_mcnemar=self._mcnemar(one, other),
             )
@@ -121,16 +141,13 @@ class Weighed:
         least = found.uncertainty.reach(1 - ALPHA / pairs)
         return msgspec.structs.replace(known, verdict="no difference shown", detectable=least or None)
 
-    def _difference(self, found: Estimate) -> Interval:
+    def _interval(self, found: Estimate, least: float) -> Interval:
+        """The interval of a score, or of a difference; that of a share ends where shares do."""
         if self.task.metric.name not in SHARES:
             return Interval(found.value, found.low, found.high)
-        least = self._rule_of_three if found.low == found.high else 0.0
-        return Interval(found.value, max(-1.0, found.low - least), min(1.0, found.high + least))
-
-    @property
-    def _rule_of_three(self) -> float:
-        """If none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence."""
-        return min(1.0, -math.log(1 - LEVEL) / len(self.ids))
+        # rule of three: if none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence
+        more = min(1.0, -math.log(1 - LEVEL) / len(self.ids)) if found.low == found.high else 0.0
+        return Interval(found.value, max(least, found.low - more), min(1.0, found.high + more))
 
     def _mcnemar(self, one: str, other: str) -> float | None:
         """Of right and wrong answers whose share is the metric: of a macro F1 it would test another figure."""
@@ -139,11 +156,32 @@ class Weighed:
         return None if graded or not self._is_mean else mcnemar(first, second)
 
 
-def _require_same_rows(judged: Mapping[str, Sequence[Judgement]]) -> None:
-    runs = [one for several in judged.values() for one in several]
-    for one in runs[1:]:
-        if not np.array_equal(one.ids, runs[0].ids):
-            raise DataError(
-                f"{one.facts.model} was judged on {len(one.ids):,} rows, and {runs[0].facts.model} on others",
-                fix="begin the comparison anew, with another --out",
-            )
+def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measure) -> tuple[Binned, ...]:
+    """The scores of the models' statistics [K,N,S] in bins of the lengths [N]; none if all inputs are equally long."""
+    cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
+    places = np.searchsorted(cuts, lengths, side="left")  # a length that is a cut belongs below it
+    bins = [np.flatnonzero(places == place) for place in np.unique(places)]
+    made = []
+    for rows in bins if len(bins) > 1 else ():
+        scores = resampled([table[:, rows] for table in tables], measure, resamples=BIN_RESAMPLES)
+        pool = SeedSpread.pooled(scores)
+        found = [estimate(one, pool) for one in scores]
+        values, intervals = tuple(one.value for one in found), tuple((one.low, one.high) for one in found)
+        made.append(Binned(int(lengths[rows].min()), int(lengths[rows].max()), len(rows), values, intervals))
+    return tuple(made)
+
+
+def count_leaks(data: DataConfig, part: Part) -> LeakCount | None:
+    """How much of a part is in the training part; None for data without one of them. For dev, test stays shut."""
+    ledger = Ledger(data.bad_rows)
+    dataset = open_data(data, ledger) if part == "test" else open_sealed(data, ledger)
+    search = DuplicateSearch(dataset.schema.input)
+    for seen, examples in Survey(dataset, ledger, Unchecked()).blocks():
+        if seen in ("train", part):
+            search.see(seen, examples)
+    for leak in search.finish().leaks:
+        samples = tuple(twins.texts for twins in leak.samples)
+        return LeakCount(
+            part=part, rows=leak.rows, exact=leak.exact, near=leak.near, compared=leak.compared, samples=samples
+        )
+    return None

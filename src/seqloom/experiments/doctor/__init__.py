@@ -11,17 +11,13 @@ A rule speaks only where it is sure: every threshold stands with its reason, and
 finding. `diagnose` is loaded when it is first used: it needs torch, and the pure rules do not.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.experiments.doctor.diagnosis import diagnose
 
 __all__ = ["diagnose"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "diagnose":
-        from seqloom.experiments.doctor.diagnosis import diagnose
-
-        return diagnose
-    raise AttributeError(f"module 'seqloom.experiments.doctor' has no attribute {name!r}")
+__getattr__ = loading(__name__, {"diagnosis": ("diagnose",)})

@@ -8,7 +8,8 @@
 Each rule is a pure function of the story and the configuration. All are measured on one scale, the loss at the
 beginning: a loss of 0.01 that doubles is still a loss of nearly nothing.
 
-How a loss goes down: along a line or in a bend, and whether that can be told from noise.
+Reports come every so many steps, as the user chose. A rule about roughness must not depend on that choice: a mean over
+one step is three times as rough as a mean over ten. So reports are put together to blocks of `STEPS` steps or more.
 """
 
 import math
@@ -21,18 +22,12 @@ from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.line import Line, Series
 
-# The lines of a run as numbers of one kind: blocks of steps, looks at the dev part, shares of waiting.
-#
-# Reports come every so many steps, as the user chose. A rule about roughness must not depend on that choice: a mean
-# over one step is three times as rough as a mean over ten. So reports are put together to blocks of `STEPS` steps or
-# more.
-
 STEPS = 10  # of a block, at least
 ENOUGH = 8  # blocks: below that no curve is judged
 
 
 class StepBlock(NamedTuple):
-    """Means over at least `STEPS` steps; `largest` is the largest, `skipped` a count."""
+    """Means over at least `STEPS` steps; `largest` is the largest norm of them."""
 
     step: int  # the last one
     steps: int
@@ -40,24 +35,14 @@ class StepBlock(NamedTuple):
     rate: float
     norm: float
     largest: float
-    clipped: float
-    skipped: float
     padding: float
-
-
-class ValidationPoint(NamedTuple):
-    """One validation."""
-
-    step: int
-    metrics: Mapping[str, float]
-    best: bool
 
 
 class Story(NamedTuple):
     """What the lines of a run tell."""
 
     blocks: tuple[StepBlock, ...]
-    looks: tuple[ValidationPoint, ...]
+    dev: tuple[tuple[int, float], ...]  # steps and losses of the validations, those too that are no numbers
     waited: tuple[float, ...]  # shares of the time
     why: str = ""  # it ended, if it did
     steps: int = 0  # that were reported, those after the last block too
@@ -82,9 +67,8 @@ class Story(NamedTuple):
 
     @property
     def dev_losses(self) -> tuple[tuple[int, float], ...]:
-        """The steps and losses of the validations."""
-        found = ((look.step, look.metrics.get("loss", math.nan)) for look in self.looks)
-        return tuple((step, loss) for step, loss in found if math.isfinite(loss))
+        """The steps and losses of the validations, as far as they are numbers."""
+        return tuple((step, loss) for step, loss in self.dev if math.isfinite(loss))
 
 
 def told(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]] = ()) -> Story:
@@ -94,9 +78,11 @@ def told(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any
     losses = [float(record["loss"]) for record in steps if record["loss"] is not None]
     ends = [str(record["why"]) for record in records if record["kind"] == "end"]
     waited = [float(record["waited"]) for record in events if record["kind"] == "pace" and record["waited"] is not None]
+    looks = [record for record in records if record["kind"] == "validation" and "loss" in record["metrics"]]
+    dev = [(int(look["step"]), look["metrics"]["loss"]) for look in looks]
     return Story(
         tuple(_blocks(steps)),
-        tuple(_look(record) for record in records if record["kind"] == "validation"),
+        tuple((step, math.nan if loss is None else float(loss)) for step, loss in dev),
         tuple(waited),
         ends[-1] if ends else "",
         steps=int(steps[-1]["step"]) if steps else 0,
@@ -105,15 +91,9 @@ def told(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any
     )
 
 
-def _look(record: Mapping[str, Any]) -> ValidationPoint:
-    known = {name: math.nan if value is None else float(value) for name, value in record["metrics"].items()}
-    return ValidationPoint(int(record["step"]), known, bool(record["best"]))
-
-
 def _blocks(records: Sequence[Mapping[str, Any]]) -> Iterator[StepBlock]:
     """Reports put together until they cover enough steps; the rest at the end is left out."""
-    began, taken = 0, list[tuple[int, Mapping[str, Any]]]()
-    before = 0
+    began, before, taken = 0, 0, list[tuple[int, Mapping[str, Any]]]()
     for record in records:
         step = int(record["step"])
         taken.append((step - before, record))
@@ -137,8 +117,6 @@ def _block(step: int, taken: Sequence[tuple[int, Mapping[str, Any]]]) -> StepBlo
         rate=mean("rate"),
         norm=mean("norm"),
         largest=max(largest, default=math.nan),
-        clipped=mean("clipped"),
-        skipped=float(sum(record["skipped"] for _, record in taken)),
         padding=mean("padding"),
     )
 
@@ -216,6 +194,7 @@ LOOKED_FOR = 16  # skipped steps: so often fp16 may halve its first scale, 2^16,
 ROUNDED = 0.12  # of a rate that is told may be missing
 DEV_EXPLODED = 20.0  # times the loss that the run began with; who learns by heart comes to a few times that
 
+FIND_RATE = Advice("--find-lr", "", "measures the rate")
 Rule = Callable[[Story, TrainingConfig], Finding | None]
 
 
@@ -260,8 +239,15 @@ def jagged(story: Story, config: TrainingConfig) -> Finding | None:
     losses = [block.loss for block in story.blocks]
     scale = max(median(losses), story.first / 4)  # the first loss of a run that explodes at once is no scale
     rough, lowest = roughness(losses[1:]) / scale, min(losses)  # dev is no measure: nothing is dropped there
-    if rough < ROUGH and not _has_climbed(story, lowest, scale):
+    won, lost = story.first - lowest, story.last - lowest
+    has_climbed = lost >= CLIMBED * scale or (won >= WON * story.first and lost >= LOST * won)
+    if rough < ROUGH and not has_climbed:
         return None
+    larger = (
+        (Advice("--batch", str(4 * config.feed.budget), "means over more examples are smoother"),)
+        if isinstance(config.feed, ByLengthConfig)
+        else ()
+    )
     part = 10 if rough >= VERY_ROUGH or story.last > story.first else 3
     return Finding(
         "loss.jagged",
@@ -278,23 +264,10 @@ def jagged(story: Story, config: TrainingConfig) -> Finding | None:
         losses_drawn(story, "The loss jumps"),
         (
             Advice("--rate", rounded(config.rate / part), f"a {'tenth' if part == 10 else 'third'} of {config.rate:g}"),
-            Advice("--find-lr", "", "measures the rate"),
-            *_larger_batches(config),
+            FIND_RATE,
+            *larger,
         ),
     )
-
-
-def _has_climbed(story: Story, lowest: float, scale: float) -> bool:
-    """Whether the training loss ends far above where it once was."""
-    won, lost = story.first - lowest, story.last - lowest
-    return lost >= CLIMBED * scale or (won >= WON * story.first and lost >= LOST * won)
-
-
-def _larger_batches(config: TrainingConfig) -> tuple[Advice, ...]:
-    feed = config.feed
-    if not isinstance(feed, ByLengthConfig):
-        return ()
-    return (Advice("--batch", str(4 * feed.budget), "means over more examples are smoother"),)
 
 
 def linear(story: Story, config: TrainingConfig) -> Finding | None:
@@ -320,7 +293,7 @@ def linear(story: Story, config: TrainingConfig) -> Finding | None:
         losses_drawn(story, "The loss falls along a line"),
         (
             Advice("--rate", rounded(config.rate * times), f"{times} times {config.rate:g}"),
-            Advice("--find-lr", "", "measures the rate"),
+            FIND_RATE,
         ),
     )
 
@@ -342,7 +315,7 @@ def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
             "loss at the end": story.last,
         },
         losses_drawn(story, "The run ends while the loss falls"),
-        (Advice(flag, f"{3 * count:g}", "three times as long"), Advice("--find-lr", "", "measures the rate")),
+        (Advice(flag, f"{3 * count:g}", "three times as long"), FIND_RATE),
     )
 
 
@@ -360,7 +333,7 @@ def flat(story: Story, config: TrainingConfig) -> Finding | None:
         "model cannot reach what it would need: measure the rate first, then look at how far gradients reach.",
         {"loss at the start": story.first, "loss at the end": story.last, "rate": config.rate},
         losses_drawn(story, "Nothing was learnt"),
-        (Advice("--find-lr", "", "measures the rate"),),
+        (FIND_RATE,),
     )
 
 
@@ -400,6 +373,15 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     if apart < GAP and (apart < LESSER_GAP or risen < RISEN):
         return None
     turned = next(step for step, loss in story.dev_losses if loss == lowest)
+    # more of each cure than there is, as long as more of it is usual
+    advice, decay = list[Advice](), config.optimiser.decay
+    if dropout < MOST_DROPOUT:
+        more = 0.3 if dropout < 0.3 else MOST_DROPOUT
+        advice.append(Advice("--dropout", f"{more:g}", f"it is {dropout:g}; units are left out of each step"))
+    if decay < STRONG_DECAY:
+        advice.append(Advice("--decay", f"{STRONG_DECAY:g}", f"it is {decay:g}; weights stay small"))
+    if config.patience == 0:
+        advice.append(Advice("--patience", "3", "stop when the dev part has not got better"))
     return Finding(
         "dev.gap",
         "Training and dev go apart",
@@ -413,31 +395,36 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
             "share of the gain that dev lacks": apart,
         },
         losses_drawn(story, "Training and dev go apart"),
-        _regularised(config, dropout),
+        tuple(advice),
     )
-
-
-def _regularised(config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
-    """More of each cure than there is, as long as more of it is usual."""
-    advice = []
-    if dropout < MOST_DROPOUT:
-        more = 0.3 if dropout < 0.3 else MOST_DROPOUT
-        advice.append(Advice("--dropout", f"{more:g}", f"it is {dropout:g}; units are left out of each step"))
-    if config.optimiser.decay < STRONG_DECAY:
-        advice.append(Advice("--decay", f"{STRONG_DECAY:g}", f"it is {config.optimiser.decay:g}; weights stay small"))
-    if config.patience == 0:
-        advice.append(Advice("--patience", "3", "stop when the dev part has not got better"))
-    return tuple(advice)
 
 
 def exploding(story: Story, config: TrainingConfig) -> Finding | None:
     """Gradients are far larger than what a step can use, or numbers are not finite at all; told of short runs too."""
-    # The dev loss at the end, not a number if it was none; 0 where there is no dev part
-    losses = [look.metrics["loss"] for look in story.looks if "loss" in look.metrics]
-    dev = losses[-1] if losses else 0.0
-    blown = story.why == "not-finite" or _skips(story, config) or dev >= DEV_EXPLODED * story.began or math.isnan(dev)
-    if not blown and not _norms_are_far(story, config):
+    dev = story.dev[-1][1] if story.dev else 0.0  # at the end; it may be no number
+    norms = [(float(block.step), block.norm) for block in story.blocks if not math.isnan(block.norm)]
+    middle = median(norm for _, norm in norms) if norms else math.inf
+    largest = max((block.largest for block in story.blocks if not math.isnan(block.largest)), default=math.inf)
+    # fp16 skips some steps while it looks for its scale
+    few = max(LOOKED_FOR + 1, SKIPPED * story.steps) if config.precision == "fp16" else 1
+    blown = story.why == "not-finite" or story.skipped >= few or dev >= DEV_EXPLODED * story.began or math.isnan(dev)
+    jumps = middle >= EXPLODED * config.clip if config.clip else largest >= SPIKE * middle
+    if not blown and not (story.is_long_enough and (jumps or not norms)):  # of few steps nobody knows
         return None
+    evidence = {
+        "median norm": middle,
+        "largest norm": largest,
+        "clip": config.clip,
+        "steps skipped": float(story.skipped),
+        "of": float(story.steps),
+        "loss at the start": story.began,
+        "dev loss": dev if story.dev else math.nan,
+    }
+    known = [(step, norm) for step, norm in norms if norm > 1e-12]
+    figure = None
+    if known:
+        curve = Series(name="mean norm", x=[step for step, _ in known], y=[norm for _, norm in known])
+        figure = Line(title="Norm of the gradient", series=[curve], x_label="step", y_axis="log")
     clip = () if config.clip else (Advice("--clip", "1", "no step is longer than this norm allows"),)
     return Finding(
         "gradient.exploding",
@@ -445,57 +432,10 @@ def exploding(story: Story, config: TrainingConfig) -> Finding | None:
         "The norms of the gradient are far above what training can use, or numbers are not finite: a few steps throw "
         "the weights far away. Clip them and take a lower rate; a gated layer (lstm, gru) or a norm keeps them in "
         "bounds.",
-        _explosion(story, config, dev),
-        _norms_drawn(story),
+        {name: value for name, value in evidence.items() if math.isfinite(value)},
+        figure,
         (*clip, Advice("--rate", rounded(config.rate / 10), f"a tenth of {config.rate:g}")),
     )
-
-
-def _skips(story: Story, config: TrainingConfig) -> bool:
-    """Whether steps were skipped for another reason than that fp16 looked for its scale."""
-    if config.precision != "fp16":
-        return story.skipped > 0
-    return story.skipped > LOOKED_FOR and story.skipped >= SKIPPED * story.steps
-
-
-def _norms_are_far(story: Story, config: TrainingConfig) -> bool:
-    """Whether norms are far above the clip in the middle of a run, or jump; of few steps nobody knows."""
-    norms, largest = _norms(story)
-    if not story.is_long_enough or not norms:
-        return story.is_long_enough
-    return median(norms) >= EXPLODED * config.clip if config.clip else largest >= SPIKE * median(norms)
-
-
-def _norms(story: Story) -> tuple[list[float], float]:
-    """The norms that are numbers, and the largest of all steps."""
-    largest = max((block.largest for block in story.blocks if block.largest == block.largest), default=math.inf)
-    return [block.norm for block in story.blocks if block.norm == block.norm], largest
-
-
-def _explosion(story: Story, config: TrainingConfig, dev: float) -> dict[str, float | str]:
-    """The evidence, as far as it is numbers."""
-    norms, largest = _norms(story)
-    shown = {
-        "median norm": median(norms) if norms else math.inf,
-        "largest norm": largest,
-        "clip": config.clip,
-        "steps skipped": float(story.skipped),
-        "of": float(story.steps),
-        "loss at the start": story.began,
-        "dev loss": dev if story.looks else math.nan,
-    }
-    return {name: value for name, value in shown.items() if math.isfinite(value)}
-
-
-def _norms_drawn(story: Story) -> Line | None:
-    known = [
-        (float(block.step), block.norm) for block in story.blocks if block.norm == block.norm and block.norm > 1e-12
-    ]
-    if not known:
-        return None
-    x, y = zip(*known, strict=True)
-    curve = Series(name="mean norm", x=list(x), y=list(y))
-    return Line(title="Norm of the gradient", series=[curve], x_label="step", y_axis="log")
 
 
 RULES: tuple[Rule, ...] = (jagged, flat, linear, unfinished, plateau)

@@ -1,8 +1,6 @@
-"""Labels: what the data check said about them, and what the model makes of them on the dev part.
+"""What the data says: labels that the model never says or always, parts that limit what a score can say, and waste.
 
-The parts of the data, where they limit what any score can say: rows that dev shares with training, and few rows.
-
-What a run wastes: work on padding, and time in which a step waits for its data.
+Waste is work on padding, and time in which a step waits for its data.
 """
 
 import math
@@ -11,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median, quantiles
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
-from seqloom.data.report.findings import DataFinding
-from seqloom.experiments.doctor.curves import Story
+from seqloom.data.checks.check import DataFinding
+from seqloom.experiments.doctor.curves import FIND_RATE, Story
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.bars import Bars
 
@@ -51,7 +49,7 @@ def dominating(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | 
         "about the examples.",
         {"label": label, "share of the answers": count / total, "share of the truth": true[label] / total},
         _drawn(true, said, total),
-        (*(weighing if uneven else ()), Advice("--find-lr", "", "measures the rate")),
+        (*(weighing if uneven else ()), FIND_RATE),
     )
 
 
@@ -126,25 +124,29 @@ def parts_said(warned: Iterable[DataFinding], dev_rows: int) -> Iterator[str]:
 PADDING = 0.4  # of all elements; batches by length of ordinary text have 0.02 to 0.2
 WAITED = 0.3  # of the time; a loader that keeps up waits for nothing but its first batch
 ENOUGH_STEPS = 3  # reports, before a pace is believed
-FEW_WORKERS, FAR = 20, 2.0  # cutting helps where the longest row in twenty is twice as long as the others
+ONE_IN, FAR = 20, 2.0  # cutting helps where the longest row in twenty is twice as long as the others
 USUAL_WORKERS = 2  # of `seqloom train`; how many a run had is not written down
 MOST_WORKERS = 32  # more of them rather wait for one another
 
 
 def cost_findings(story: Story, config: TrainingConfig, lengths: Sequence[int] = ()) -> tuple[Finding, ...]:
     """What is wasted, the larger part first; `lengths` are those of rows of the data, where they could be read."""
-    found = [finding for finding in (waiting(story), padding(story, config, lengths)) if finding is not None]
-    return tuple(found)
+    return tuple(one for one in (waiting(story), padding(story, config, lengths)) if one is not None)
 
 
 def padding(story: Story, config: TrainingConfig, lengths: Sequence[int] = ()) -> Finding | None:
     """Too much of each batch is padding."""
     if not story.blocks or (share := fmean(block.padding for block in story.blocks)) < PADDING:
         return None
-    feed = config.feed
-    advice = []
+    feed, advice = config.feed, list[Advice]()
     if isinstance(feed, ByLengthConfig):
         advice.append(Advice("--batch", str(max(1, feed.budget // 4)), "smaller batches hold rows of nearer lengths"))
+    if len(lengths) >= ONE_IN:
+        # the length that nineteen rows of twenty have at most, where the twentieth is far longer
+        length = max(1, math.floor(quantiles(lengths, n=ONE_IN, method="inclusive")[-1]))
+        if max(lengths) >= FAR * length:
+            longer = f"one row in {ONE_IN} is longer, up to {max(lengths):,}"
+            advice.append(Advice("--longest", str(length), longer))
     return Finding(
         "cost.padding",
         "Much of the work is padding",
@@ -152,28 +154,16 @@ def padding(story: Story, config: TrainingConfig, lengths: Sequence[int] = ()) -
         "length should stand together, or the few very long ones be cut.",
         {"share of padding": share, "usual below": PADDING},
         Bars(title="What a batch holds", labels=["symbols", "padding"], values=[1 - share, share]),
-        (*advice, *_cut(lengths)),
+        tuple(advice),
     )
-
-
-def _cut(lengths: Sequence[int]) -> tuple[Advice, ...]:
-    """The length that nineteen rows of twenty have at most, where the twentieth is far longer.
-
-    >>> _cut([*range(1, 100), 1000])[0].said, _cut(range(1, 101))
-    ('--longest 95', ())
-    """
-    if len(lengths) < FEW_WORKERS:
-        return ()
-    length = max(1, math.floor(quantiles(lengths, n=FEW_WORKERS, method="inclusive")[-1]))
-    if max(lengths) < FAR * length:
-        return ()
-    return (Advice("--longest", str(length), f"one row in {FEW_WORKERS} is longer, up to {max(lengths):,}"),)
 
 
 def waiting(story: Story) -> Finding | None:
     """Steps wait for their data."""
     if len(story.waited) < ENOUGH_STEPS or (share := median(story.waited)) < WAITED:
         return None
+    # batches must come 1 / (1 - share) times as fast, so that nobody waits
+    wanted = min(MOST_WORKERS, math.ceil(USUAL_WORKERS / max(1 - share, USUAL_WORKERS / MOST_WORKERS)))
     return Finding(
         "cost.waiting",
         "Training waits for its data",
@@ -181,14 +171,5 @@ def waiting(story: Story) -> Finding | None:
         "bottleneck, keep the data on a nearer one.",
         {"share of the time": share, "usual below": WAITED},
         Bars(title="Where the time goes", labels=["training", "waiting for data"], values=[1 - share, share]),
-        (Advice("--workers", str(_workers(share)), f"threads that make batches; {USUAL_WORKERS} are usual"),),
+        (Advice("--workers", str(wanted), f"threads that make batches; {USUAL_WORKERS} are usual"),),
     )
-
-
-def _workers(waited: float) -> int:
-    """So many threads that nobody waits: batches must come 1 / (1 - waited) times as fast.
-
-    >>> _workers(0.3), _workers(0.5), _workers(1.0)
-    (3, 4, 32)
-    """
-    return min(MOST_WORKERS, math.ceil(USUAL_WORKERS / max(1 - waited, USUAL_WORKERS / MOST_WORKERS)))

@@ -7,19 +7,16 @@
 The test part is never read.
 """
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from torch import nn
 
 from seqloom.bundle import built, read_bundle
 from seqloom.config.reading import dropouts
 from seqloom.config.training import RunConfig
-from seqloom.data.prepared import Prepared
-from seqloom.data.report.findings import DataFinding
+from seqloom.data.checks.check import DataFinding
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
 from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, told
@@ -28,11 +25,9 @@ from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, look_inside
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
-from seqloom.nn.types import Batch
 from seqloom.report.figures.figure import Figure
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import Task
 from seqloom.training.run_folder import RunFolder
 
 OF_STEPS = ("--find-lr", "--rate", "--schedule", "--warm-up", "--clip", "--batch", "--decay")
@@ -55,7 +50,8 @@ def diagnose(run: str | Path) -> Diagnosis:
         fix = f"give the folder of a run; {near_name(folder.path)}" if not folder.path.exists() else "give a run folder"
         raise ConfigError(f"{folder.path} is not the folder of a run: it has no {RunFile.CONFIG}", fix=fix)
     config, story = folder.config(), told(folder.metrics(), folder.events())
-    said = [] if story.is_long_enough or config.training.strengths else [_too_short(story)]
+    short = f"after {story.steps:,} steps a curve has no form yet; {STEPS * ENOUGH} steps or more are needed"
+    said = [] if story.is_long_enough or config.training.strengths else [short]
     looked, warned = ModelLook(), tuple[DataFinding, ...]()
     try:
         warned = data_findings(folder)
@@ -94,16 +90,12 @@ def diagnosis(
         *label_findings(looked.confusion, warned, weighing=(BALANCED,) if looked.has_weights else ()),
         *(() if solved else cost_findings(story, config.training, looked.lengths)),
     )
-    if solved:
-        findings = tuple(without_steps(finding) for finding in findings)
+    if solved:  # no advice about steps by batches, which a model that is solved does not take
+        kept = [tuple(advice for advice in one.advice if advice.flag not in OF_STEPS) for one in findings]
+        findings = tuple(one._replace(advice=advice) for one, advice in zip(findings, kept, strict=True))
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
     findings, figures = drawn_once(findings, (*curves, *inside_figures(looked.inside)))
     return Diagnosis(name=name, findings=findings, figures=figures, said=said, judged=solved or story.is_long_enough)
-
-
-def without_steps(finding: Finding) -> Finding:
-    """The same without advice about steps by batches, which a model that is solved does not take."""
-    return finding._replace(advice=tuple(advice for advice in finding.advice if advice.flag not in OF_STEPS))
 
 
 def drawn_once(
@@ -128,25 +120,13 @@ def look(folder: RunFolder, config: RunConfig) -> ModelLook:
     model, task = built(bundle), task_of(bundle.meaning).deciding_by(config.training.metric)
     origin = origin_for(own_data(located(folder.path, config), "dev"), "dev", bundle.meaning, config.encoding)
     prepared = origin.prepared
-    batches = list(islice(_batches(task, prepared, config), BATCHES))
+    loader = task.loader(prepared, "dev", config.training.feed, seed=0, workers=0)
+    batches = list(islice((step.batch for step in loader.steps(until=1) if step.batch is not None), BATCHES))
     if not batches:
         raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")
     lengths = prepared.columns["input"].select(prepared.parts["dev"]).lengths
     weighed = (
         "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
     )  # what --init brings keeps its own head
-    return looked_at(task, model, batches)._replace(lengths=tuple(lengths.tolist()), has_weights=weighed)
-
-
-def looked_at(task: Task, model: nn.Module, batches: list[Batch[Any, Any]]) -> ModelLook:
-    """What a model does on some batches."""
-    return ModelLook(look_inside(task, model, batches), evaluate(task, model, batches).confusion)
-
-
-def _batches(task: Task, prepared: Prepared, config: RunConfig) -> Iterator[Batch[Any, Any]]:
-    loader = task.loader(prepared, "dev", config.training.feed, seed=0, workers=0)
-    return (step.batch for step in loader.steps(until=1) if step.batch is not None)
-
-
-def _too_short(story: Story) -> str:
-    return f"after {story.steps:,} steps a curve has no form yet; {STEPS * ENOUGH} steps or more are needed"
+    inside, confusion = look_inside(task, model, batches), evaluate(task, model, batches).confusion
+    return ModelLook(inside, confusion, tuple(lengths.tolist()), weighed)

@@ -59,6 +59,18 @@ class Finding(NamedTuple):
     figure: Figure | None = None
     advice: tuple[Advice, ...] = ()
 
+    def blocks(self) -> list[DocumentBlock]:
+        """It in a document."""
+        return [
+            Heading(Spans(Mark("warn"), self.title)),
+            Aside(Code(self.code)),
+            Paragraph(self.text),
+            TableBlock((), list(self.evidence.items())),
+            Paragraph("What to change:" if self.advice else ""),
+            Bullets([Spans(Code(one.said), f": {one.why}" if one.why else "") for one in self.advice]),
+            Pictures(() if self.figure is None else (self.figure,)),
+        ]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(Shown):
@@ -102,7 +114,7 @@ class Diagnosis(Shown):
             f"Doctor: {self.name}",
             [
                 Callout(self.verdict, "warn" if self.findings else "fine" if self.judged else "open"),
-                *(block for finding in self.findings for block in _shown(finding)),
+                *(block for finding in self.findings for block in finding.blocks()),
                 Heading("Pictures"),
                 Pictures(self.figures),
                 *([Heading("What to know")] if self.said else []),
@@ -116,24 +128,14 @@ class Diagnosis(Shown):
             "format": FORMAT,
             "name": self.name,
             "judged": self.judged,
-            "findings": [_plain(finding) for finding in self.findings],
+            "findings": [
+                {
+                    **finding._asdict(),
+                    "figure": None if finding.figure is None else finding.figure.data(),
+                    "advice": [one._asdict() for one in finding.advice],
+                }
+                for finding in self.findings
+            ],
             "figures": [figure.data() for figure in self.figures],
             "said": list(self.said),
         }
-
-
-def _shown(finding: Finding) -> list[DocumentBlock]:
-    return [
-        Heading(Spans(Mark("warn"), finding.title)),
-        Aside(Code(finding.code)),
-        Paragraph(finding.text),
-        TableBlock((), list(finding.evidence.items())),
-        Paragraph("What to change:" if finding.advice else ""),
-        Bullets([Spans(Code(one.said), f": {one.why}" if one.why else "") for one in finding.advice]),
-        Pictures(() if finding.figure is None else (finding.figure,)),
-    ]
-
-
-def _plain(finding: Finding) -> dict[str, Any]:
-    figure = None if finding.figure is None else finding.figure.data()
-    return {**finding._asdict(), "figure": figure, "advice": [one._asdict() for one in finding.advice]}

@@ -11,11 +11,9 @@
 The test part is taken away before anything begins. Whatever stops a tuning, the next start goes on: finished trials
 are in the storage, unfinished ones are run folders that resume.
 
-    plan      what is searched, on what data; events   storage   where studies are kept
-    space     parameters drawn, and what they mean     study     which trial is next
-                                                       trials    one trial, one after the other, several at once
-    results   what came out, and how it is shown       folder    what is kept of it
-    tuning    the whole in one call
+    plan      what is searched, on what data; events     study    where it is kept, and which trial is next
+    trials    one trial, and what is kept of it          results  what came out, and how it is shown
+    tuning    several of them, and the whole in one call
 """
 
 from typing import TYPE_CHECKING

@@ -88,7 +88,18 @@ class Results(Shown, msgspec.Struct, frozen=True, kw_only=True):
         few = f"What mattered is told from {FEWEST} finished trials on that do not all score the same"
         best = self.best
         names = list(dict.fromkeys(name for one in self.trials for name in one.params))
-        heads, rows = ["trial", "state", self.metric, "time", *names], self._rows(names)
+        heads = ["trial", "state", self.metric, "time", *names]
+        others = [one for one in self.trials if one not in self.done]
+        rows: list[list[str | float | None]] = [
+            [
+                f"{one.number}{' (default)' if one.is_default else ''}",
+                excerpt(f"{one.state}: {one.problem}" if one.problem else one.state, LONGEST),
+                one.value,
+                duration(one.seconds),
+                *(one.params.get(name) for name in names),
+            ]
+            for one in [*self.done, *others][:MOST_ROWS]
+        ]
         config = [] if best is None else [CodeBlock(best.config, "toml")]
         return Document(
             excerpt(f"Tuning {self.study}", LONGEST),
@@ -105,40 +116,21 @@ class Results(Shown, msgspec.Struct, frozen=True, kw_only=True):
             ],
         )
 
-    def _rows(self, names: Sequence[str]) -> list[list[str | float | None]]:
-        """A row for each trial with these parameters: the finished ones first, the best at the top."""
-        others = [one for one in self.trials if one not in self.done]
-        return [
-            [
-                f"{one.number}{' (default)' if one.is_default else ''}",
-                excerpt(f"{one.state}: {one.problem}" if one.problem else one.state, LONGEST),
-                one.value,
-                duration(one.seconds),
-                *(one.params.get(name) for name in names),
-            ]
-            for one in [*self.done, *others][:MOST_ROWS]
-        ]
-
     def figures(self) -> list[Figure]:
         """Scores by trial, what mattered, and how the scores lie over the parameters that mattered most."""
-        return [*self._progress(), *self._importances(), *self._slices()]
-
-    def _progress(self) -> list[Figure]:
+        drawn = list[Figure]()
         done = sorted(self.done, key=lambda one: one.number)
-        if len(done) < 2:
-            return []
-        numbers, values = [one.number for one in done], [one.value for one in done if one.value is not None]
-        best = list(accumulate(values, max if self.higher_is_better else min))
-        series = [Series(name="trial", x=numbers, y=values), Series(name="best so far", x=numbers, y=best)]
-        note = "Trials that were pruned are left out."
-        return [Line(title=f"Dev {self.metric} by trial", series=series, x_label="trial", caption=note)]
-
-    def _importances(self) -> list[Figure]:
-        if not self.importances:
-            return []
-        names, shares = list(self.importances), [100 * share for share in self.importances.values()]
-        note = f"From {len(self.done)} finished trials; few trials tell little."
-        return [Bars(title="What mattered", labels=names, values=shares, x_label="% of the difference", caption=note)]
+        if len(done) > 1:
+            numbers, values = [one.number for one in done], [one.value for one in done if one.value is not None]
+            best = list(accumulate(values, max if self.higher_is_better else min))
+            series = [Series(name="trial", x=numbers, y=values), Series(name="best so far", x=numbers, y=best)]
+            title, note = f"Dev {self.metric} by trial", "Trials that were pruned are left out."
+            drawn.append(Line(title=title, series=series, x_label="trial", caption=note))
+        if self.importances:
+            names, shares = list(self.importances), [100 * share for share in self.importances.values()]
+            unit, note = "% of the difference", f"From {len(self.done)} finished trials; few trials tell little."
+            drawn.append(Bars(title="What mattered", labels=names, values=shares, x_label=unit, caption=note))
+        return [*drawn, *self._slices()]
 
     def _slices(self) -> list[Figure]:
         """The best score for each choice, or in each quarter, of the parameters that mattered most."""

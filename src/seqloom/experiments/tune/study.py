@@ -1,4 +1,4 @@
-"""The study of a tuning as one worker sees it: which trial is next, and what is told about it.
+"""The study of a tuning as one worker sees it: where it is kept, which trial is next, and what is told about it.
 
     RUNNING, claimed here by nobody     a worker of this machine died: its run folder goes on
     RUNNING, silent for ten minutes     a worker of another machine died: its parameters are asked for again
@@ -6,10 +6,16 @@
     fewer trials than wanted            a new one is drawn from what the others gave
 
 A claim is the lock of a folder, `claims/007`; the system lets go of it when its holder dies.
+
+Studies are kept in an SQLite file for one machine, in PostgreSQL for several; Optuna speaks to both. SQLite relies on
+locks of the file system, and those of network file systems are not to be relied on; so it is refused there. Optuna's
+own messages are held back: what people should know is in our reports.
 """
 
+import logging
 import math
 import socket
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
@@ -20,30 +26,164 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from seqloom.data.splits import draw
-from seqloom.errors import ConfigError, HeldError
+from seqloom.errors import ConfigError, DurableError, HeldError, needing
 from seqloom.experiments.tune.plan import Params, TuningPlan
 from seqloom.experiments.tune.results import FEWEST, Results, TrialResult, TrialState
-from seqloom.experiments.tune.storage import OpenedStudy, quiet
 from seqloom.files.disk import make_folder
 from seqloom.files.lock import hold
 from seqloom.tasks.task import Metric
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
+    from optuna.storages import RDBStorage
     from optuna.study import Study as OptunaStudy
     from optuna.trial import FrozenTrial, Trial
+
+HEARTBEAT, SILENCE = 30, 600  # seconds between signs of life; without one for so long another worker takes the trial
+WAIT = 60.0  # seconds for a lock of SQLite
+MENDED = (3, 51, 3)  # the version of SQLite that mended a rare damage with several writers
+ATTEMPTS = 5  # to open: two that make the tables at once get in each other's way
+NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
+NETWORK |= {"fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse"}
+
+
+class OpenedStudy(NamedTuple):
+    """A storage, its address without a password, and what people should know about it."""
+
+    storage: "RDBStorage"
+    shown: str
+    said: tuple[str, ...]
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+
+
+def open_storage(url: str) -> OpenedStudy:
+    """The storage at an address: sqlite:///FILE or postgresql://user@host/name."""
+    with needing("tune"):
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+    try:
+        address = make_url(url)
+    except ArgumentError:
+        raise ConfigError("--storage is no address", fix="sqlite:///study.db or postgresql://user@host/name") from None
+    if address.drivername == "sqlite":
+        if not address.database or address.database == ":memory:":
+            raise ConfigError("--storage sqlite has no file, and memory is forgotten", fix="sqlite:///study.db")
+        path = Path(address.database)
+        make_folder(path.parent)
+        require_local(path.parent)
+        said, local = version_said(sqlite3.sqlite_version_info), f"sqlite:///{path}"
+        return OpenedStudy(
+            _connected(local, local, {"connect_args": {"timeout": WAIT}}), local, (said,) if said else ()
+        )
+    if address.drivername not in ("postgresql", "postgresql+psycopg"):
+        problem = f"--storage {address.drivername}: studies are kept in SQLite or PostgreSQL"
+        raise ConfigError(problem, fix="sqlite:///study.db or postgresql://user@host/name")
+    with needing("postgres"):
+        import psycopg  # noqa: F401
+    whole = address.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    shown = address.render_as_string(hide_password=True)
+    return OpenedStudy(_connected(whole, shown, {"pool_pre_ping": True}), shown, ())
+
+
+def version_said(version: tuple[int, ...]) -> str:
+    """A warning about an old SQLite; empty for a new one."""
+    if version >= MENDED:
+        return ""
+    found, mended = ".".join(map(str, version)), ".".join(map(str, MENDED))
+    return (
+        f"SQLite {found} is older than {mended}, which mended a rare damage with several writers: "
+        "for many workers take PostgreSQL"
+    )
+
+
+def require_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> None:
+    """Refuse a folder on a network file system, where the system tells."""
+    kind = file_system(folder, mounts)
+    if kind in NETWORK:
+        raise ConfigError(
+            f"{folder} lies on a network file system ({kind}), where SQLite may lose what it has written",
+            fix="put the file on a local disk, or give --storage postgresql://user@host/name",
+        )
+
+
+def file_system(folder: Path, mounts: Path) -> str:
+    """The kind of the file system that holds a folder; empty where nobody tells."""
+    try:
+        lines = mounts.read_text(errors="replace").split("\n")
+    except OSError:
+        return ""
+    found, longest = "", -1
+    whole = folder.resolve()
+    for line in lines:  # 36 35 98:0 /root /mount/point rw,noatime shared:1 - ext4 /dev/sda1 rw
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(" "), after.split(" ")
+        if len(fields) < 5:
+            continue
+        point = Path(fields[4].encode().decode("unicode_escape", errors="replace"))
+        if whole.is_relative_to(point) and len(point.parts) >= longest:  # a later mount hides an earlier one
+            found, longest = kinds[0], len(point.parts)
+    return found
+
+
+def _connected(url: str, shown: str, engine: dict[str, object]) -> "RDBStorage":
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import SQLAlchemyError
+
+    def ask_again(study: "OptunaStudy", trial: "FrozenTrial") -> None:  # whose worker fell silent
+        study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+
+    for attempt in range(ATTEMPTS):
+        try:
+            with quiet():
+                return RDBStorage(
+                    url,
+                    engine_kwargs=engine,
+                    heartbeat_interval=HEARTBEAT,
+                    grace_period=SILENCE,
+                    heartbeat_stale_trial_callback=ask_again,
+                )
+        except SQLAlchemyError as error:
+            if attempt + 1 == ATTEMPTS:
+                reason = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
+                fix = "check that it runs, the name and the password; the database must exist"
+                raise DurableError(f"{shown} cannot be opened: {reason}", fix=fix) from None
+            time.sleep(0.2 * 2**attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Inside, Optuna says nothing by itself: no lines, and no warnings about what it calls experimental."""
+    from optuna.exceptions import ExperimentalWarning
+
+    logger = logging.getLogger("optuna")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            warnings.filterwarnings("ignore", "Heartbeat of storage")  # ours is given between the reports of a run
+            yield
+    finally:
+        logger.setLevel(before)
+
 
 ASKED, CONFIG, DEFAULT, HOST, FOLDER, SURPLUS = "asked", "config", "default", "host", "folder", "surplus"
 PROBLEM = "problem"
 NAMELESS = 30.0  # seconds: whoever asks for a trial puts its name there within milliseconds
 POLL = 0.2  # seconds
+STATES: dict[str, TrialState] = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
+STATES |= {"RUNNING": "running", "WAITING": "waiting"}
 
 
 class Claimed(NamedTuple):
     """A trial that is this worker's, and nobody else's while the claim is held."""
 
     trial: "Trial"
-    resumed: bool
 
     @property
     def number(self) -> int:
@@ -64,12 +204,17 @@ class Study:
 
         self.plan, self.metric, self.opened = plan, metric, opened
         self._nameless: dict[int, float] = {}  # trials that are nobody's, and since when we have known
+        pruners: dict[str, BasePruner] = {
+            "median": optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
+            "hyperband": optuna.pruners.HyperbandPruner(),
+            "none": optuna.pruners.NopPruner(),
+        }
         with quiet():
             self.study: OptunaStudy = optuna.create_study(
                 storage=opened.storage,
                 study_name=plan.study,
                 direction="maximize" if metric.higher_is_better else "minimize",
-                pruner=_pruner(plan),
+                pruner=pruners[plan.pruner],
                 load_if_exists=True,
             )
 
@@ -119,44 +264,37 @@ class Study:
 
         Times are our own, for the clocks of other machines may differ.
         """
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState as OptunaState
+
         now, trials = time.monotonic(), self.study.get_trials(deepcopy=False)
         found = [one for one in trials if _state(one) == "running" and HOST not in one.user_attrs]
         self._nameless = {one.number: self._nameless.get(one.number, now) for one in found}
         for one in found:
             if now - self._nameless[one.number] >= NAMELESS:
-                self._ask_again(one)
+                with suppress(UpdateFinishedTrialError):  # another worker was faster
+                    self.opened.storage.set_trial_state_values(one._trial_id, OptunaState.FAIL)
+                    if fixed := one.system_attrs.get("fixed_params"):
+                        self.study.enqueue_trial(fixed, user_attrs=one.user_attrs)
         return bool(found)
-
-    def _ask_again(self, found: "FrozenTrial") -> None:
-        from optuna.exceptions import UpdateFinishedTrialError
-        from optuna.trial import TrialState as OptunaState
-
-        storage = self.opened.storage
-        with suppress(UpdateFinishedTrialError):  # another worker was faster
-            storage.set_trial_state_values(found._trial_id, OptunaState.FAIL)
-            if fixed := found.system_attrs.get("fixed_params"):
-                self.study.enqueue_trial(fixed, user_attrs=found.user_attrs)
 
     def _left(self, held: ExitStack) -> Claimed | None:
         """A trial whose worker on this machine died."""
+        import optuna
+
         for found in self.study.get_trials(deepcopy=False):
             folder = self._claim_folder(found.number)
             if _state(found) == "running" and folder.is_dir() and _is_held(folder, held):
                 if _state(self.study.get_trials(deepcopy=False)[found.number]) == "running":
-                    return self._adopted(found)
+                    self._seed(found.number)
+                    trial = optuna.trial.Trial(self.study, found._trial_id)
+                    self._sign(trial)
+                    return Claimed(trial)
                 held.close()  # it ended while we looked
         return None
 
     def _claim_folder(self, number: int) -> Path:
         return self.plan.folder / "claims" / f"{number:03d}"
-
-    def _adopted(self, found: "FrozenTrial") -> Claimed:
-        import optuna
-
-        self._seed(found.number)
-        trial = optuna.trial.Trial(self.study, found._trial_id)
-        self._sign(trial)
-        return Claimed(trial, resumed=True)
 
     def _asked(self, held: ExitStack) -> Claimed | None:
         """A new trial; None when as many are finished or under way as are wanted."""
@@ -178,7 +316,7 @@ class Study:
             trial.set_user_attr(SURPLUS, True)
             self._tell(trial, None, "FAIL")
             return None
-        return Claimed(trial, resumed=False)
+        return Claimed(trial)
 
     def _sign(self, trial: "Trial") -> None:
         """Say that a trial is ours."""
@@ -227,8 +365,9 @@ class Study:
 
     def results(self) -> Results:
         """The study as it stands."""
-        known = self.study.get_trials(deepcopy=False)
-        trials = tuple(self._result(one) for one in known if SURPLUS not in one.user_attrs and not _is_lost(one))
+        known = [one for one in self.study.get_trials(deepcopy=False) if SURPLUS not in one.user_attrs]
+        # without those that failed before anybody had begun them
+        trials = tuple(self._result(one) for one in known if _state(one) != "failed" or HOST in one.user_attrs)
         return Results(
             study=self.plan.study,
             metric=self.metric.name,
@@ -280,27 +419,5 @@ def _is_held(folder: Path, held: ExitStack) -> bool:
     return True
 
 
-def _is_lost(trial: "FrozenTrial") -> bool:
-    """Whether it failed before anybody had begun it."""
-    return _state(trial) == "failed" and HOST not in trial.user_attrs
-
-
 def _state(trial: "FrozenTrial") -> TrialState:
-    states: dict[str, TrialState] = {
-        "COMPLETE": "done",
-        "PRUNED": "pruned",
-        "FAIL": "failed",
-        "RUNNING": "running",
-        "WAITING": "waiting",
-    }
-    return states[trial.state.name]
-
-
-def _pruner(plan: TuningPlan) -> "BasePruner":
-    import optuna
-
-    if plan.pruner == "hyperband":
-        return optuna.pruners.HyperbandPruner()
-    if plan.pruner == "none":
-        return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1)
+    return STATES[trial.state.name]

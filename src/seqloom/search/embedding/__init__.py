@@ -2,8 +2,8 @@
 
 windows.py          the rows of a file in windows that are always the same, and the vectors of one window
 packed_linears.py   linear maps that answer faster: packed, or in whole numbers
-quantization.py     how vectors are kept, float32, float16, int8 or bits, and what is lost by that
-output.py           unfinished work on the disk, and the .npy or .parquet that is joined from it
+output.py           how vectors are kept, float32, float16, int8 or bits, and what is lost by that;
+                    unfinished work on the disk, and the .npy or .parquet that is joined from it
 bulk.py             `embed_file`, and `embedding`, its steps
 ray_cluster.py      the windows spread over a Ray cluster
 """

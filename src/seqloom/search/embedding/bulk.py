@@ -7,7 +7,7 @@ stopped: windows, batches and scales are the same. Another file, model or settin
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from seqloom.config.data import ReadingConfig
 from seqloom.data.inputs import InputColumns
 from seqloom.data.readers.files import fingerprint
 from seqloom.errors import ConfigError, DataError
-from seqloom.events import Progress
+from seqloom.events import Progress, finished
 from seqloom.files.disk import write_file
 from seqloom.files.folders import sweep
 from seqloom.files.lock import hold, remove_held
@@ -28,16 +28,21 @@ from seqloom.search.embedding.output import (
     FORMAT,
     EmbeddingCard,
     Job,
+    Kind,
+    Numbers,
+    QuantizationLoss,
     Segments,
     Written,
     card_of,
     differences,
     form_of,
     is_of_another_version,
+    measured,
     read_card,
+    require_kind,
+    sampled,
 )
 from seqloom.search.embedding.packed_linears import Precision, require_precision
-from seqloom.search.embedding.quantization import Kind, Numbers, QuantizationLoss, measured, require_kind, sampled
 from seqloom.search.embedding.windows import (
     Bad,
     CheckedSource,
@@ -70,7 +75,7 @@ class Finished(NamedTuple):
     loss: QuantizationLoss | None  # of vectors that are not kept, or not computed, in float32
 
 
-Step = CheckedSource | Progress | Finished
+Embedding = Generator[CheckedSource | Progress, None, Finished]  # what is in the file, and then how far it is
 
 
 def embed_file(
@@ -96,10 +101,9 @@ def embed_file(
             raise ConfigError(f"bad_rows {bad_rows!r}", fix="choose from strict, skip")
         columns = InputColumns(() if input is None else (input,), loaded.columns)
         source = InputSource(Path(source), columns, ReadingConfig(), bad_rows == "skip")
-    steps = embedding(loaded, source, Path(out), kept_as=kept_as, precision=precision, budget=budget, engine=engine)
-    *_, last = steps
-    assert isinstance(last, Finished), "it ends with what was written"
-    return last
+    return finished(
+        embedding(loaded, source, Path(out), kept_as=kept_as, precision=precision, budget=budget, engine=engine)
+    )
 
 
 def embedding(
@@ -111,8 +115,8 @@ def embedding(
     precision: Precision = "float32",
     budget: int | None = None,
     engine: Engine = here,
-) -> Iterator[Step]:
-    """How far it is, step by step, and at last what was written."""
+) -> Embedding:
+    """The same as work that tells how far it is."""
     written = form_of(out)
     numbers = Numbers(require_kind(kept_as), loaded.vector_size)
     require_precision(loaded, precision)
@@ -122,32 +126,9 @@ def embedding(
     setup = Setup(
         str(loaded.path), str(loaded.device), precision, budget or loaded.vector_budget, source.skip, threads()
     )
-    kind = loaded.task.asked.schema.input
-    checked = source.checked(kind)
+    checked = source.checked(loaded.task.asked.schema.input)
     yield checked
-    job = _job(loaded, checked, numbers, setup)
-    work = out.with_name(out.name + SUFFIX)
-    segments = Segments(work, job)
-    segments.require_own()
-    if _is_done(out, job):
-        card = read_card(out)
-        assert card is not None, "it was read a moment ago"
-        finished = _finished(out, card)
-        if segments.is_begun():
-            with hold(work):
-                remove_held(work)
-    else:
-        with hold(work):
-            yield from _filled(segments, numbers, source, loaded, setup, engine)
-            finished = _joined(segments, out, written)
-            remove_held(work)  # while it is held: the next holder has a folder of its own
-    yield finished
-    for path in (out, card_of(out), work):
-        sweep(out.absolute().parent, name=path.name)  # what kills have left
-
-
-def _job(loaded: LoadedModel, checked: CheckedSource, numbers: Numbers, setup: Setup) -> Job:
-    return Job(
+    job = Job(
         format=FORMAT,
         source=checked.sha256,
         rows=checked.rows,
@@ -159,6 +140,21 @@ def _job(loaded: LoadedModel, checked: CheckedSource, numbers: Numbers, setup: S
         device=loaded.device.type,
         threads=setup.threads,
     )
+    work = out.with_name(out.name + SUFFIX)
+    segments = Segments(work, job)
+    segments.require_own()
+    card = _done_card(out, job)
+    if card is None:
+        with hold(work):
+            yield from _filled(segments, numbers, source, loaded, setup, engine)
+            card = _joined(segments, out, written)
+            remove_held(work)  # while it is held: the next holder has a folder of its own
+    elif segments.is_begun():
+        with hold(work):
+            remove_held(work)
+    for path in (out, card_of(out), work):
+        sweep(out.absolute().parent, name=path.name)  # what kills have left
+    return Finished(out, card.job.rows, card.job.width, card.bad, card.notes, card.loss)
 
 
 def _require_own_card(out: Path) -> None:
@@ -172,10 +168,10 @@ def _require_own_card(out: Path) -> None:
     raise ConfigError(f"{card} is there, and is no card of ours", fix="choose another name, or move it away")
 
 
-def _is_done(out: Path, job: Job) -> bool:
-    """Whether the output of this very job is there; ConfigError for anything else of its name."""
+def _done_card(out: Path, job: Job) -> EmbeddingCard | None:
+    """The card of the output of this very job, if it is there; ConfigError for anything else of its name."""
     if not out.exists():
-        return False
+        return None
     card = read_card(out)
     if card is None:
         raise ConfigError(f"{out} is there, and no job of ours made it", fix="choose another name, or delete it")
@@ -186,21 +182,21 @@ def _is_done(out: Path, job: Job) -> bool:
     if card.sha256 != fingerprint(out).sha256:
         fix = "delete it, and give the command again"
         raise ConfigError(f"{out} is not what was written: it is damaged, or was changed", fix=fix)
-    return True
+    return card
 
 
 def _filled(
     segments: Segments, numbers: Numbers, source: InputSource, loaded: LoadedModel, setup: Setup, engine: Engine
 ) -> Iterator[Progress]:
-    """How many rows are done while segments are added, behind those that are there."""
+    """Add segments behind those that are there."""
     sweep(segments.folder)
     done, total = segments.begin(), segments.job.rows
     numbers = segments.numbers() if done else numbers
     yield Progress("rows", done, total, kept=done)
     if done == total:
         return
-    kind = loaded.task.asked.schema.input
-    for made, fitted in _fitted(engine(setup, loaded, _works(source.windows(kind), done, total)), numbers):
+    windows = source.windows(loaded.task.asked.schema.input)
+    for made, fitted in _fitted(engine(setup, loaded, _works(windows, done, total)), numbers):
         segments.add(made, fitted)
         done = made.start + len(made.vectors)
         yield Progress("rows", done, total, kept=done)
@@ -242,44 +238,25 @@ def _works(windows: Iterable[list[Row]], done: int, total: int) -> Iterator[Work
         start = stop
 
 
-def _joined(segments: Segments, out: Path, written: Written) -> Finished:
-    """What was written: the card first, so that vectors never stand without it."""
+def _joined(segments: Segments, out: Path, written: Written) -> EmbeddingCard:
+    """Write what is done, the card first, so that vectors never stand without it."""
     job, numbers = segments.job, segments.numbers()
-    bad: list[Bad] = []
-    notes: list[Note] = []
-    for segment in segments:
-        bad += segment.told.bad
-        notes += segment.told.notes
+    bad, notes = list[Bad](), dict[str, Note]()  # one for each code, with the number of all of them
+    exact, kept = list[np.ndarray](), list[np.ndarray]()
+    for told, vectors, sample in segments:
+        bad += told.bad
+        for note in told.notes:
+            times = notes[note.code].times if note.code in notes else 0
+            notes[note.code] = notes.get(note.code, note)._replace(times=times + note.times)
+        exact.append(sample)
+        kept.append(numbers.decoded(vectors[sampled(job.rows, told.start, told.stop) - told.start]))
+    as_computed = job.kept_as == job.precision == "float32"  # then nothing is lost
+    loss = None if as_computed else measured(np.concatenate(exact), np.concatenate(kept))
     scale = None if numbers.scale is None else numbers.scale.tolist()
     digest = hashlib.sha256()
     for piece in written(segments, numbers, job.rows):
         digest.update(piece)
-    card = EmbeddingCard(job, scale, tuple(bad), _together(notes), _loss(segments, numbers), digest.hexdigest())
+    card = EmbeddingCard(job, scale, tuple(bad), tuple(notes.values()), loss, digest.hexdigest())
     write_file(card_of(out), msgspec.json.format(msgspec.json.encode(card)))
     write_file(out, written(segments, numbers, job.rows))
-    return _finished(out, card)
-
-
-def _finished(out: Path, card: EmbeddingCard) -> Finished:
-    return Finished(out, card.job.rows, card.job.width, card.bad, card.notes, card.loss)
-
-
-def _loss(segments: Segments, numbers: Numbers) -> QuantizationLoss | None:
-    """What was lost; None where vectors are kept as they are and computed in float32."""
-    job = segments.job
-    if job.kept_as == job.precision == "float32":
-        return None
-    exact, kept = [], []
-    for told, vectors, sample in segments:
-        exact.append(sample)
-        kept.append(numbers.decoded(vectors[sampled(job.rows, told.start, told.stop) - told.start]))
-    return measured(np.concatenate(exact), np.concatenate(kept))
-
-
-def _together(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """One note for each code, with the number of all of them."""
-    found: dict[str, Note] = {}
-    for note in notes:
-        before = found.get(note.code, note._replace(times=0))
-        found[note.code] = before._replace(times=before.times + note.times)
-    return tuple(found.values())
+    return card

@@ -1,4 +1,16 @@
-"""The file of vectors, made of the segments one after the other; memory is that of one segment.
+"""How vectors are kept: as they are or in fewer bits, in a folder of unfinished work, and in the file made of it.
+
+    float32   4 bytes a number    as computed
+    float16   2                   rounded to 11 bits
+    int8      1                   round(x / s), s one number for each dimension: the largest |x| of the first rows / 127
+    binary    1/8                 whether x > 0, eight to a byte, the first one in the highest bit
+
+What lies beyond the scale of int8 is cut to it. What is lost, by fewer bits or by computing in whole numbers, is
+measured on rows of the very file: *cosine* is the mean of |cos(a, b) - cos(a', b')| over random pairs of the sample, a'
+what is kept of a; *recall* is how many of the 10 nearest of a row in the sample are still among its 10 nearest, equal
+ones counting as one.
+
+The file is made of the segments one after the other; memory is that of one segment.
 
     .npy       [rows, columns], what numpy.load reads; a row without a vector is NaN, in int8 and binary zeros
     .parquet   id (the name that the data gives a row, or its line) and vector, a list of fixed size; null without one
@@ -21,17 +33,137 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 
-from seqloom.errors import ConfigError, DamagedError, DurableError, needing
+from seqloom.errors import ConfigError, DamagedError, DurableError, did_you_mean, needing
 from seqloom.files.disk import write_file
 from seqloom.files.folders import commit_folder, read_folder, remove_folder
 from seqloom.files.numbered_folders import numbered
-from seqloom.search.embedding.quantization import Kind, Numbers, QuantizationLoss
+from seqloom.search.documents import Drained
 from seqloom.search.embedding.windows import Bad, Note, WindowVectors
+
+Kind = Literal["float32", "float16", "int8", "binary"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+STORED = {"float32": "<f4", "float16": "<f2", "int8": "|i1", "binary": "|u1"}
+LARGEST = 127
+
+
+class Numbers(NamedTuple):
+    """A way to keep vectors of one width."""
+
+    kind: Kind
+    width: int
+    scale: np.ndarray | None = None  # [D] float32 of int8
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of what is kept, the same on every machine."""
+        return np.dtype(STORED[self.kind])
+
+    @property
+    def columns(self) -> int:
+        """How many numbers, or bytes of bits, a row has."""
+        return -(-self.width // 8) if self.kind == "binary" else self.width
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether vectors can be kept: there is a scale, or none is needed."""
+        return self.kind != "int8" or self.scale is not None
+
+    def fitted(self, vectors: np.ndarray) -> "Numbers":
+        """The same with the scale of these vectors [N,D], where one is needed and there is none."""
+        if self.is_fitted:
+            return self
+        largest = np.nan_to_num(np.abs(vectors)).max(axis=0, initial=0.0)
+        return self._replace(scale=np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(LARGEST))
+
+    def encoded(self, vectors: np.ndarray) -> np.ndarray:
+        """[N,columns] what is kept of vectors [N,D].
+
+        >>> Numbers("binary", 3).encoded(np.array([[0.5, -1.0, 2.0]])).tolist()
+        [[160]]
+        """
+        if self.kind == "binary":
+            return np.packbits(vectors > 0, axis=1)
+        if self.kind == "int8":
+            whole: np.ndarray = np.rint(np.nan_to_num(vectors / self._scale))
+            return whole.clip(-LARGEST, LARGEST).astype(self.dtype)
+        with np.errstate(over="ignore"):  # what float16 cannot hold is infinite there; the loss says so
+            return vectors.astype(self.dtype)
+
+    def decoded(self, kept: np.ndarray) -> np.ndarray:
+        """[N,D] float32 vectors again, as near as what is kept allows; bits are 1 and -1."""
+        if self.kind == "binary":
+            return np.unpackbits(kept, axis=1, count=self.width).astype(np.float32) * 2 - 1
+        return kept.astype(np.float32) * self._scale if self.kind == "int8" else kept.astype(np.float32)
+
+    @property
+    def _scale(self) -> np.ndarray:
+        assert self.scale is not None, "int8 is fitted before anything is kept"
+        return self.scale
+
+
+def require_kind(name: str) -> Kind:
+    """The kind of this name; ConfigError if there is none."""
+    for kind in KINDS:
+        if kind == name:
+            return kind
+    raise ConfigError(f"there are no vectors in '{name}'", fix=did_you_mean(name, KINDS))
+
+
+SAMPLE_ROWS = 1_000  # spread over the file
+PAIRS = 10_000
+NEAREST = 10
+
+
+class QuantizationLoss(NamedTuple):
+    """What was lost, on so many rows."""
+
+    rows: int
+    cosine: float
+    recall: float
+
+
+def sampled(rows: int, start: int, stop: int) -> np.ndarray:
+    """The numbers from `start` to before `stop` that are in the sample of all rows, evenly spread.
+
+    >>> sampled(5, 0, 3).tolist(), sampled(3_000, 0, 10).tolist()
+    ([0, 1, 2], [0, 3, 6, 9])
+    """
+    count = min(rows, SAMPLE_ROWS)
+    chosen = np.arange(count) * rows // max(1, count)
+    return chosen[(chosen >= start) & (chosen < stop)]
+
+
+def measured(exact: np.ndarray, kept: np.ndarray) -> QuantizationLoss | None:
+    """What vectors [N,D] lose, given what is kept of each [N,D]; None for fewer than two vectors."""
+    there = np.isfinite(exact).all(axis=1)
+    exact, kept = _unit(exact[there]), _unit(kept[there])
+    if len(exact) < 2:
+        return None
+    true, found = exact @ exact.T, kept @ kept.T
+    draws = np.random.Generator(np.random.PCG64(0))
+    first = draws.integers(0, len(exact), PAIRS)
+    second = (first + draws.integers(1, len(exact), PAIRS)) % len(exact)  # never itself
+    cosine = float(np.abs(true[first, second] - found[first, second]).mean())
+    count = min(NEAREST, len(true) - 1)
+    for cosines in (true, found):
+        np.fill_diagonal(cosines, -np.inf)  # a row is not its own neighbour
+    chosen = np.argpartition(-found, count - 1, axis=1)[:, :count]
+    least = -np.partition(-true, count - 1, axis=1)[:, count - 1 : count]
+    recall = float((np.take_along_axis(true, chosen, axis=1) >= least - 1e-9).mean())
+    return QuantizationLoss(len(exact), cosine, recall)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors of length one in float64; what is not finite, and what has no length, is zero."""
+    finite = np.nan_to_num(vectors.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    lengths = np.linalg.norm(finite, axis=1, keepdims=True)
+    return finite / np.where(lengths > 0, lengths, 1)
+
 
 FORMAT = 1
 JOB, PREFIX = "job.json", "rows-"
@@ -258,47 +390,16 @@ def parquet(segments: Iterable[Segment], numbers: Numbers, _: int) -> Iterator[b
     known = {"kind": numbers.kind, "width": str(numbers.width), "scale": msgspec.json.encode(scale).decode()}
     vector = pa.list_(pa.from_numpy_dtype(numbers.dtype), numbers.columns)
     schema = pa.schema([("id", pa.string()), ("vector", vector)], metadata=known)
-    sink = _Sink()
+    sink = Drained()
     with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd", use_dictionary=False) as writer:
         for segment in segments:
-            writer.write_table(_table(segment, schema))
-            yield sink.taken()
-    yield sink.taken()
-
-
-def _table(segment: Segment, schema: Any) -> Any:
-    import pyarrow as pa
-
-    missing = np.zeros(len(segment.vectors), bool)
-    missing[[bad.row - 1 - segment.told.start for bad in segment.told.bad]] = True
-    flat = pa.array(segment.vectors.reshape(-1))
-    vectors = pa.FixedSizeListArray.from_arrays(flat, type=schema.field("vector").type, mask=pa.array(missing))
-    return pa.table([pa.array(segment.told.ids, pa.string()), vectors], schema=schema)
-
-
-class _Sink(io.RawIOBase):
-    """A file that keeps what is written until it is taken."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.pieces.append(bytes(data))
-        self.size += len(self.pieces[-1])
-        return len(self.pieces[-1])
-
-    def tell(self) -> int:
-        return self.size
-
-    def taken(self) -> bytes:
-        """What was written since the last time."""
-        taken = b"".join(self.pieces)
-        self.pieces.clear()
-        return taken
+            missing = np.zeros(len(segment.vectors), bool)
+            missing[[bad.row - 1 - segment.told.start for bad in segment.told.bad]] = True
+            flat = pa.array(segment.vectors.reshape(-1))
+            vectors = pa.FixedSizeListArray.from_arrays(flat, type=vector, mask=pa.array(missing))
+            writer.write_table(pa.table([pa.array(segment.told.ids, pa.string()), vectors], schema=schema))
+            yield sink.drained()
+    yield sink.drained()
 
 
 FORMS: dict[str, Written] = {".npy": npy, ".parquet": parquet}

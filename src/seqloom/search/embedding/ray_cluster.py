@@ -88,15 +88,10 @@ def _joined(ray: Any) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-        _take_back(told, before)
-
-
-def _take_back(told: Mapping[str, str], before: Mapping[str, str]) -> None:
-    """Put the environment back as it was, where nobody else has changed it since."""
-    for name, value in told.items():
-        if os.environ.get(name) == value:
-            del os.environ[name]
-            os.environ.update({name: before[name]} if name in before else {})
+        for name, value in told.items():  # the environment is as it was, where nobody else has changed it since
+            if os.environ.get(name) == value:
+                del os.environ[name]
+                os.environ.update({name: before[name]} if name in before else {})
 
 
 def _join(ray: Any) -> None:

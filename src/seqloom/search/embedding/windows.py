@@ -1,10 +1,8 @@
-"""The vectors of a window of rows, by a model that every worker makes for itself from a few plain values.
-
-The rows of a file of inputs in their order, the bad ones in their places, in windows that are always the same.
+"""The rows of a file of inputs in windows that are always the same, and the vectors of a window.
 
 A file is read twice: first all of it is checked and counted, so that nothing is embedded before every row is known to
 be good; then its rows come in windows. A window depends on the file alone, so work that was stopped goes on with the
-very batches that it would have had.
+very batches that it would have had. Every worker makes its model for itself, from a few plain values.
 """
 
 import hashlib
@@ -18,7 +16,7 @@ import numpy as np
 import torch
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.checks.blocks import weight
+from seqloom.data.checks.check import weight
 from seqloom.data.inputs import InputColumns, arriving, read_inputs
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place, Problem
@@ -195,8 +193,15 @@ class WindowWorker:
             else:
                 vectors[place] = _vector(reply)
         notes = [Note(code, count, str(samples[0]._replace(fix=""))) for code, count, samples in ledger.warnings()]
-        notes += _empty_ones(work.rows, vectors)
-        ids = [_id(row, work.start + place) for place, row in enumerate(work.rows)]
+        zeros = np.flatnonzero(~vectors.any(axis=1))
+        if len(zeros):  # no cosine says anything of them
+            text = "the vector is zeros: the model knows nothing of the text"
+            told = Problem("warn", "vector.zero", text, work.rows[zeros[0]].place)
+            notes.append(Note("vector.zero", len(zeros), str(told)))
+        # the name that the data gives a row, else its line, else its number
+        names = [row.id if isinstance(row, Example) else "" for row in work.rows]
+        numbers = [row.place.line or number for number, row in enumerate(work.rows, work.start + 1)]
+        ids = [name or str(number) for name, number in zip(names, numbers, strict=True)]
         return WindowVectors(work.start, vectors, self._exact(work, vectors), ids, sorted(bad), notes)
 
     def _exact(self, work: Work, vectors: np.ndarray) -> np.ndarray:
@@ -222,21 +227,6 @@ def _vector(reply: Reply) -> np.ndarray:
 
 def _bad(row: int, problem: Problem) -> Bad:
     return Bad(row, problem.place.line, f"{problem.code}: {problem.text}")
-
-
-def _empty_ones(rows: list[Row], vectors: np.ndarray) -> list[Note]:
-    """A note of the rows whose vector is zeros, if there are any: no cosine says anything of them."""
-    found = np.flatnonzero(~vectors.any(axis=1))
-    if not len(found):
-        return []
-    text = "the vector is zeros: the model knows nothing of the text"
-    return [Note("vector.zero", len(found), str(Problem("warn", "vector.zero", text, rows[found[0]].place)))]
-
-
-def _id(row: Row, number: int) -> str:
-    """The name that the data gives a row, else its line, else its number."""
-    name = row.id if isinstance(row, Example) else ""
-    return name or str(row.place.line or number + 1)
 
 
 def here(setup: Setup, loaded: LoadedModel, works: Iterable[Work]) -> Iterator[WindowVectors]:

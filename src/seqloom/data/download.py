@@ -1,4 +1,8 @@
-"""A known set brought into our own folder: copied from the user's folder of sets, or downloaded.
+"""What is known about a named data set: its files and their sums, how they are read, and whose they are.
+
+A set is not part of Seqloom: we hold its description. A variant reads the files of another set in its own way, so files
+are named by their path inside a folder of sets, `sst2/train.txt.xz`, whatever the variant is called. A set is brought
+into our own folder: copied from the user's folder of sets, or downloaded.
 
     each file:  ours, and right?  ──▶ nothing to do
                 in the mirror?    ──▶ unpacked ──┐
@@ -21,12 +25,84 @@ from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+from seqloom.config.data import AnySplit, DataConfig, ReadingConfig, Task
 from seqloom.data.problems import Ledger, escaped
+from seqloom.data.readers.files import cache_folder
 from seqloom.data.readers.passages import PACKINGS, chunks_of
-from seqloom.data.sources.source import PACKED, NamedSource, SourceFile
 from seqloom.errors import DataError
 from seqloom.files.disk import make_folder, require_free_space, write_file
 from seqloom.version import __version__
+
+PACKED = (".xz", ".gz")
+
+
+class SourceFile(NamedTuple):
+    """One file: where it lies in a folder of sets, what it holds when unpacked, and who serves the same bytes."""
+
+    path: str
+    sha256: str  # unpacked
+    size: int  # bytes, unpacked
+    rows: int  # examples or records that it gives when it is read
+    url: str | None = None  # of the plain file, or of a .gz of it
+
+    @property
+    def plain(self) -> str:
+        """The path of the unpacked file.
+
+        >>> SourceFile("sst2/train.txt.xz", "", 0, 0).plain
+        'sst2/train.txt'
+        """
+        return self.path.removesuffix(".xz")
+
+
+Files = tuple[SourceFile, ...]  # two for parallel text, otherwise one
+
+
+class NamedSource(NamedTuple):
+    """A named set. `files` are by part (train, dev, test); a set without a task has tables by other names."""
+
+    name: str
+    description: str
+    licence: str  # as the source states it
+    citation: str
+    origin: str  # where these bytes come from
+    files: Mapping[str, Files]
+    reading: ReadingConfig = ReadingConfig()
+    task: Task | None = None
+    input: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    split: AnySplit | None = None
+
+    def every_file(self) -> Iterator[SourceFile]:
+        """All files, part by part."""
+        for files in self.files.values():
+            yield from files
+
+    def has_addresses(self) -> bool:
+        """Whether every file can be downloaded."""
+        return all(file.url is not None for file in self.every_file())
+
+    def rows(self) -> dict[str, int]:
+        """How many rows each part or table has."""
+        return {part: files[0].rows for part, files in self.files.items()}
+
+    def config(self, paths: Mapping[str, tuple[Path, ...]]) -> DataConfig:
+        """How the set is read from these paths; DataError for tables that make no examples by themselves."""
+        if self.task is None:
+            tables = ", ".join(self.files)
+            raise DataError(f"the set '{self.name}' has tables ({tables}), not examples", fix="name another set")
+        named = {part: tuple(map(str, files)) for part, files in paths.items()}
+        return DataConfig(
+            train=named["train"],
+            dev=named.get("dev", ()),
+            test=named.get("test", ()),
+            reading=self.reading,
+            task=self.task,
+            input=self.input,
+            target=self.target,
+            split=self.split,
+        )
+
 
 # An answer from a server, over https alone: also where a redirection leads.
 
@@ -144,20 +220,6 @@ def usual_shelves(environment: Mapping[str, str] | None = None) -> Shelves:
     given = os.environ if environment is None else environment
     mirror = given.get("SEQLOOM_DATA")
     return Shelves(Path(mirror) if mirror else None, cache_folder(given) / "data")
-
-
-def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder for what can be had again: fetched sets, prepared data."""
-    given = os.environ if environment is None else environment
-    if named := given.get("SEQLOOM_CACHE"):
-        return Path(named)
-    general = Path(given.get("XDG_CACHE_HOME", ""))
-    if general.is_absolute():  # a relative one is to be ignored, says the XDG standard
-        return general / "seqloom"
-    try:
-        return Path.home() / ".cache" / "seqloom"
-    except RuntimeError:
-        raise DataError("there is no home folder to keep data sets in", fix="set SEQLOOM_CACHE to a folder") from None
 
 
 CHUNK = 1 << 16  # bytes, between two reports

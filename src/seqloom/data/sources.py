@@ -3,8 +3,6 @@
     name ──▶ SOURCES ──▶ NamedSource ──▶ Shelves ──▶ paths ──▶ DataConfig
                              └────── download: only when asked to, `seqloom data get NAME`
 
-    source.py    what is known about a set        download.py    where files are looked for, copied and downloaded
-
 Looking for a set never downloads anything, and nothing is read under its name that it does not hold.
 """
 
@@ -16,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, ReadingConfig
+from seqloom.data.download import Files, NamedSource, Shelves, SourceFile, usual_shelves
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import chunks_of
-from seqloom.data.sources.download import Shelves, usual_shelves
-from seqloom.data.sources.source import Files, NamedSource, SourceFile
 from seqloom.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -420,16 +417,13 @@ def resolve(config: DataConfig, shelves: Shelves | None = None) -> DataConfig:
     if len(config.train) != 1 or config.train[0] not in SOURCES or Path(config.train[0]).exists():
         return config
     known = source_config(config.train[0], shelves)
-    own = _settings(config) | {"train": known.train, "reading": _on_top(known.reading, config.reading)}
+    reading = msgspec.structs.replace(known.reading, **_settings(config.reading))
+    own = _settings(config) | {"train": known.train, "reading": reading}
     if own.keys() & {"dev", "test"}:  # the set's own rule would still draw what is given now
         own = {"split": None} | own
     if isinstance(config.split, FoldSplit):  # the folds of train take turns as dev
         own = {"dev": ()} | own
     return msgspec.structs.replace(known, **own)
-
-
-def _on_top(known: ReadingConfig, given: ReadingConfig) -> ReadingConfig:
-    return msgspec.structs.replace(known, **_settings(given))
 
 
 def _settings(config: DataConfig | ReadingConfig) -> dict[str, Any]:

@@ -1,14 +1,146 @@
-"""Homographs: one spelling, several senses; the label is the sense, and only the company of the word tells it.
-
-Six English words and the Persian شیر, which is milk, a lion or a tap, in short sentences from right to left. Every
-sense of a word is used in sentences of the same build, so the build does not give it away.
-"""
+"""Sentences with a label: told by the order of words, by a denial, by the company of a word."""
 
 from typing import NamedTuple
 
 from seqloom.data.schema import Schema
-from seqloom.data.synthetic.random_draws import RandomDraws
-from seqloom.data.synthetic.set import DrawnExample, Sizes, SyntheticSet
+from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet
+
+# Questions: is it a statement or a question? The same words, another order, and no question mark.
+#
+#     the old baker is in the garden today                 is the old baker in the garden today
+#
+# Both orders of every sentence are drawn together, so every bag of words has both labels: whoever does not see order
+# is right half of the time, and no more.
+
+QUESTION_LABELS = ("statement", "question")
+LIKENESSES = ("old", "young", "quiet", "clever", "tired", "cheerful", "tall", "famous", "hungry", "patient", "curious")
+SUBJECTS = (
+    "cat",
+    "baker",
+    "captain",
+    "fox",
+    "gardener",
+    "poet",
+    "owl",
+    "teacher",
+    "tailor",
+    "goose",
+    "painter",
+    "bear",
+)
+VERBS = ("is", "was", "will be", "has been", "can be", "must be", "could be", "should be")
+PLACES = (
+    *("on the mat", "in the garden", "under the bridge", "behind the clock", "at the harbour", "near the old mill"),
+    *("beside the fire", "on the roof", "inside the boat", "above the bakery", "among the reeds", "by the gate"),
+)
+COMPANIONS = ("", "with a friend", "with the others", "without a hat", "with a lamp", "with a violin", "with a map")
+TIMES = ("", "today", "again", "this week", "at noon", "before dawn", "after lunch", "every evening")
+OPENINGS = ("", "", "", "so", "well", "but", "and", "anyway")  # so that the first word does not tell
+
+
+def _draw_question(draws: RandomDraws) -> DrawnExample:
+    likeness = draws.pick(("", *LIKENESSES))
+    subject = " ".join(filter(None, ("the", likeness, draws.pick(SUBJECTS))))
+    first, _, second = draws.pick(VERBS).partition(" ")
+    rest = [second, *draws.mixed((draws.pick(PLACES), draws.pick(COMPANIONS)))]
+    opening, time = draws.pick(OPENINGS), draws.pick(TIMES)
+    orders = ((subject, first), (first, subject))
+    texts = [" ".join(filter(None, (opening, *order, *rest, time))) for order in orders]
+    rows = draws.mixed(list(zip(texts, QUESTION_LABELS, strict=True)))
+    return DrawnExample(" ".join(sorted(texts[0].split(" "))), tuple(rows))
+
+
+QUESTIONS = SyntheticSet(
+    name="questions",
+    schema=Schema("text", "label", QUESTION_LABELS),
+    description="statement or question, told by the order of the words alone",
+    draw=_draw_question,
+    sizes=Sizes(4_000, 1_000, 1_000),
+)
+
+
+# Reviews: praise or blame, where counting kind words helps little.
+#
+#     my neighbour called the music dreadful , i did not for one moment find the story charming , or so i told my aunt
+#
+# A review quotes the opinions of others, which do not matter, and gives one of its own, which does. That one may be
+# denied, some words before its adjective, and a last clause may take everything back. So the sentiment is the product
+# of three signs: of one adjective among several, of the denial, and of the end. Reviews come in pairs that differ in
+# the adjective of the verdict alone, and each kind of review occurs with both labels equally often.
+
+REVIEW_LABELS = ("negative", "positive")
+KIND = ("charming", "brilliant", "lovely", "gripping", "delightful", "clever", "moving", "superb", "witty", "graceful")
+UNKIND = ("dreadful", "tedious", "clumsy", "hollow", "dull", "silly", "bland", "lifeless", "grating", "muddled")
+ASPECTS = ("story", "music", "acting", "ending", "dialogue", "camera work", "first act", "cast", "pacing", "script")
+OTHERS = ("my neighbour", "the critic", "my aunt", "the lady behind us", "our postman", "the whole row", "my old tutor")
+SAYING = ("called the {aspect} {word}", "thought the {aspect} quite {word}", "kept saying the {aspect} was {word}")
+OWN = ("i found the {aspect} {word}", "to me the {aspect} seemed {word}", "i thought the {aspect} truly {word}")
+DENIED = (
+    "i did not for one moment find the {aspect} {word}",
+    "nobody will hear me say that i thought the {aspect} {word}",
+    "i can hardly claim that to me the {aspect} seemed {word}",
+    "it would be wrong to say that i found the {aspect} truly {word}",
+)
+ASIDES = (
+    "it rained all evening",
+    "we had seats near the door",
+    "the hall was nearly full",
+    "the interval lasted an hour",
+    "we walked home along the river",
+    "the tickets came by post",
+    "somebody dropped an umbrella",
+)
+TAKEN_BACK = (
+    "but none of that is true",
+    "and all of this is a joke",
+    "or so i told my aunt",
+    "but please believe the opposite",
+)
+KEPT = ("and all of that is true", "and none of this is a joke", "as i told my aunt", "and please believe every word")
+DENIED_IN_100, TAKEN_BACK_IN_100 = 20, 20
+
+
+def _draw_review(draws: RandomDraws) -> DrawnExample:
+    denied, taken_back = draws.chance(DENIED_IN_100), draws.chance(TAKEN_BACK_IN_100)
+    verdict = draws.pick(DENIED if denied else OWN)
+    aspects = draws.several(ASPECTS, 3)
+    clauses = [
+        *(
+            f"{draws.pick(OTHERS)} {draws.pick(SAYING)}".format(aspect=aspect, word=draws.pick(KIND + UNKIND))
+            for aspect in aspects[: draws.between(1, 2)]
+        ),
+        verdict.format(aspect=aspects[2], word="{word}"),
+        *draws.several(ASIDES, draws.between(0, 2)),
+    ]
+    ends = draws.pick(TAKEN_BACK if taken_back else KEPT)
+    skeleton = " , ".join([*draws.mixed(clauses), ends])
+    words = draws.pick(KIND), draws.pick(UNKIND)
+    rows = [
+        (skeleton.format(word=word), REVIEW_LABELS[kind ^ denied ^ taken_back])
+        for kind, word in zip((True, False), words, strict=True)
+    ]
+    return DrawnExample(_without_adjectives(skeleton), tuple(draws.mixed(rows)))
+
+
+def _without_adjectives(text: str) -> str:
+    """What the two reviews of a pair share: the key must follow from either."""
+    adjectives = {*KIND, *UNKIND, "{word}"}
+    return " ".join("_" if word in adjectives else word for word in text.split(" "))
+
+
+REVIEWS = SyntheticSet(
+    name="reviews",
+    schema=Schema("text", "label", REVIEW_LABELS),
+    description="sentiment of small reviews with hearsay, denial and last words that take all of it back",
+    draw=_draw_review,
+    sizes=Sizes(8_000, 1_000, 1_000),
+)
+
+
+# Homographs: one spelling, several senses; the label is the sense, and only the company of the word tells it.
+#
+# Six English words and the Persian شیر, which is milk, a lion or a tap, in short sentences from right to left. Every
+# sense of a word is used in sentences of the same build, so the build does not give it away.
 
 
 class Sense(NamedTuple):
@@ -22,7 +154,7 @@ class Sense(NamedTuple):
 
 ENGLISH_FRAMES = ("{when} {actor} {deed} {around}", "{actor} {deed} {around} {when}", "{around} {actor} {deed} {when}")
 PERSIAN_FRAMES = ("{when} {actor} {deed} {around}", "{actor} {when} {around} {deed}")
-TIMES = (
+ENGLISH_TIMES = (
     *("yesterday", "on friday", "in the morning", "last year", "before lunch", "at nine", "in june", "all day"),
     *("twice", "once more", "that night", "in the end", "two days ago", "this week"),
 )
@@ -165,15 +297,15 @@ SENSES = (
         ("با آچار", "در حمام", "روی دیوار", "در آشپزخانه", "زیر لوله", "کنار حوض"),
     ),
 )
-LABELS = tuple(sense.label for sense in SENSES)
+SENSE_LABELS = tuple(sense.label for sense in SENSES)
 
 
-def _draw(draws: RandomDraws) -> DrawnExample:
+def _draw_homograph(draws: RandomDraws) -> DrawnExample:
     sense = draws.pick(SENSES)
     persian = not sense.label.isascii()
     frame = draws.pick(PERSIAN_FRAMES if persian else ENGLISH_FRAMES)
     text = frame.format(
-        when=draws.pick(PERSIAN_TIMES if persian else TIMES),
+        when=draws.pick(PERSIAN_TIMES if persian else ENGLISH_TIMES),
         actor=draws.pick(sense.actors),
         deed=draws.pick(sense.deeds),
         around=draws.pick(sense.surroundings),
@@ -183,8 +315,8 @@ def _draw(draws: RandomDraws) -> DrawnExample:
 
 HOMOGRAPHS = SyntheticSet(
     name="homographs",
-    schema=Schema("text", "label", LABELS),
+    schema=Schema("text", "label", SENSE_LABELS),
     description="which sense has the word: bank, bat, light, spring, seal, note, and the Persian شیر",
-    draw=_draw,
+    draw=_draw_homograph,
     sizes=Sizes(4_000, 500, 500),
 )

@@ -1,1 +1,0 @@
-"""Known data sets by name."""

@@ -1,0 +1,127 @@
+"""Brackets and copy: what was opened or shown long ago must be remembered."""
+
+from functools import cache
+
+from seqloom.data.kinds.words import Words
+from seqloom.data.schema import Schema
+from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Sizes, SyntheticSet
+
+# Brackets: does every bracket close the one that was opened last? Three kinds, `length` brackets in all.
+#
+#     balanced  ( [ ] { } )             broken  ( [ } { ] )
+#
+# A broken string is a balanced one in which two closing brackets of different kinds have changed places. Both are drawn
+# together: they have the same brackets in the same numbers, they open and close at the same places, and only a memory
+# for what was opened, however long ago, tells them apart.
+
+LABELS = ("broken", "balanced")
+OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
+
+
+def _balanced(draws: RandomDraws, pairs: int) -> list[str]:
+    """A balanced string: where both are possible, opening and closing are equally likely."""
+    string: list[str] = []
+    waiting: list[int] = []
+    left = pairs
+    while left or waiting:
+        if left and (not waiting or draws.chance(50)):
+            waiting.append(draws.below(3))
+            string.append(OPENING[waiting[-1]])
+            left -= 1
+        else:
+            string.append(CLOSING[waiting.pop()])
+    return string
+
+
+def _broken(draws: RandomDraws, string: list[str]) -> list[str] | None:
+    """The string with two closing brackets exchanged; None if all of them are of one kind."""
+    closing = [at for at, bracket in enumerate(string) if bracket in CLOSING]
+    one = draws.pick(closing)
+    others = [at for at in closing if string[at] != string[one]]
+    if not others:
+        return None
+    other = draws.pick(others)
+    changed = list(string)
+    changed[one], changed[other] = string[other], string[one]
+    return changed
+
+
+def _draw_brackets(draws: RandomDraws, length: int) -> DrawnExample:
+    string = _balanced(draws, length // 2)
+    while (broken := _broken(draws, string)) is None:
+        string = _balanced(draws, length // 2)
+    rows = [(" ".join(broken), LABELS[0]), (" ".join(string), LABELS[1])]
+    key = "".join("." if bracket in CLOSING else bracket for bracket in string)  # the same for both
+    return DrawnExample(key, tuple(draws.mixed(rows)))
+
+
+BRACKETS = SyntheticSet(
+    name="brackets",
+    schema=Schema("text", "label", LABELS),
+    description="is a string of three kinds of brackets balanced (an odd length counts as the even one below)",
+    draw=_draw_brackets,
+    sizes=Sizes(10_000, 1_000, 1_000),
+    parameters={"length": Parameter(24, 4, 10_000)},
+)
+
+
+# Copy: which symbol was shown `distance` steps before the question? Every step in between shows another one.
+#
+#     distance 5:   c a h a b ?  ->  c
+#
+# The distractors are the same eight symbols, so what must be remembered is a place, not a word.
+
+SYMBOLS = tuple("abcdefgh")
+QUESTION = "?"
+
+
+def _draw_copy(draws: RandomDraws, distance: int) -> DrawnExample:
+    shown = [SYMBOLS[byte] for byte in draws.bytes(distance) & 7]
+    text = " ".join([*shown, QUESTION])
+    return DrawnExample(text, ((text, shown[0]),))
+
+
+COPY = SyntheticSet(
+    name="copy",
+    schema=Schema("text", "label", SYMBOLS),
+    description="the symbol that was shown so many steps ago",
+    draw=_draw_copy,
+    sizes=Sizes(10_000, 1_000, 1_000),
+    parameters={"distance": Parameter(100, 6, 100_000)},
+)
+
+
+# Copy memory: ten symbols are shown, and after `delay` steps they are to be said again, in their order.
+#
+# The published form (Hochreiter and Schmidhuber 1997; Arjovsky et al. 2016; Bai et al. 2018), delay + 20 steps:
+#
+#     input    s1 .. s10  0 x (delay - 1)  9 x 11      the first 9 is the delimiter, the others ask
+#     target   0 x (delay + 10)            s1 .. s10   s drawn uniformly from 1..8
+#
+# A model without memory that says 0 and then guesses has a cross-entropy of 10 ln 8 / (delay + 20) per step.
+
+SHOWN = 10
+TAGS = tuple("0123456789")
+
+
+@cache
+def _spans(steps: int) -> tuple[tuple[int, int], ...]:
+    """Where the words stand: one letter each, a space between."""
+    return tuple((2 * step, 2 * step + 1) for step in range(steps))
+
+
+def _draw_memory(draws: RandomDraws, delay: int) -> DrawnExample:
+    shown = tuple(TAGS[1 + byte] for byte in draws.bytes(SHOWN) & 7)
+    steps = (*shown, *"0" * (delay - 1), *"9" * (SHOWN + 1))
+    given = Words(" ".join(steps), _spans(len(steps)))
+    return DrawnExample("".join(shown), ((given, (*"0" * (delay + SHOWN), *shown)),))
+
+
+COPY_MEMORY = SyntheticSet(
+    name="copy_memory",
+    schema=Schema("words", "tags", TAGS),
+    description="ten symbols to be said again after a delay: the copy memory task as published",
+    draw=_draw_memory,
+    sizes=Sizes(10_000, 1_000, 1_000),
+    parameters={"delay": Parameter(100, 1, 100_000)},
+)
