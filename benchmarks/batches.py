@@ -6,8 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from seqloom.data.batches import collate, packed_batch, stream_batch
-from seqloom.data.loader import BatchPlan, Loader
+from seqloom.data.loader import BatchPlan, Loader, collate, packed_batch, stream_batch
 from seqloom.data.order import Order, Packs, Streams
 from seqloom.data.schema import Schema
 from seqloom.text.ragged import Ragged

@@ -23,9 +23,8 @@ from tokenising import sentences
 from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit, RandomSplit
 from seqloom.config.tokenizers import BpeConfig, WordsConfig
 from seqloom.data.dataset import open_data
-from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.loader import feed
-from seqloom.data.prepared import Prepared, prepare
+from seqloom.data.prepared import ExampleEncoder, Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.survey import Survey
 from seqloom.text.ragged import Ragged

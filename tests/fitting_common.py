@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.heads import CrfHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import TokensConfig, VectorsConfig
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Example
 from seqloom.data.synthetic.grammar import surprise
 from seqloom.data.synthetic.registry import NAMES

@@ -9,7 +9,7 @@ import torch
 from seqloom.data.check import load_data
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.nn.models import EncoderDecoder, LanguageModel
-from seqloom.tasks.inputs import longest_input
+from seqloom.tasks.encoders import longest_input
 from seqloom.tasks.registry import task_of
 from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import END

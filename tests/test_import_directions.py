@@ -49,8 +49,6 @@ ORDER = [
 FREE_OF_TORCH = ["version", "errors", "events", "config", "files", "report", "recipes"]
 WITH_NUMPY = ["text", "data"]  # free of torch too, but for the modules that make tensors
 TENSORS = [
-    "seqloom.data.batches",
-    "seqloom.data.kinds.tensors",
     "seqloom.data.loader",
     "seqloom.files.tensors",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.data.kinds.registry import INPUT_KINDS, TARGET_KINDS
+from seqloom.data.schema import INPUT_KINDS, TARGET_KINDS
 
 SOURCE = Path(__file__).parents[1] / "src" / "seqloom"
 NAMES = {*INPUT_KINDS, *TARGET_KINDS}

@@ -16,7 +16,7 @@ from seqloom.config.stacks import EncoderConfig
 from seqloom.errors import ConfigError, DataError
 from seqloom.nn.inputs import LetterFilters, LetterReaders, SpelledWords
 from seqloom.nn.types import Batch, Padded, Spelled
-from seqloom.tasks.windows import features
+from seqloom.tasks.tag import features
 from seqloom.text.characters import letters_of
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.training.step import cut, elements_of, moved

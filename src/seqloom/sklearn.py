@@ -31,7 +31,7 @@ from seqloom.config.data import EncodingConfig, RandomSplit
 from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.inputs import given_inputs
 from seqloom.data.kinds.kind import InputKind
-from seqloom.data.kinds.registry import INPUT_KINDS
+from seqloom.data.schema import INPUT_KINDS
 from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError, SeqloomError, did_you_mean, needing
 from seqloom.files.disk import temporary_folder, write_file
@@ -41,7 +41,9 @@ from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import GivenInputs
 from seqloom.recipes.families import Size
 from seqloom.report.numbers import counted
-from seqloom.tasks.predictions import LabelPrediction, LabelsPrediction, NumbersPrediction, TagsPrediction
+from seqloom.tasks.classify import LabelPrediction, LabelsPrediction
+from seqloom.tasks.regress import NumbersPrediction
+from seqloom.tasks.tag import TagsPrediction
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended
 from seqloom.training.home import Home

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
-from seqloom.data.batches import collate, unseen_labels
+from seqloom.data.loader import collate, unseen_labels
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError
 from seqloom.nn.types import Batch, Padded, Subwords

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from checks_common import check_parts
 from seqloom.data.checks import texts as module
-from seqloom.data.kinds.inputs.pair import TextPair
+from seqloom.data.kinds.text import TextPair
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
 from seqloom.data.survey import Checks

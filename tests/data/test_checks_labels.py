@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from checks_common import check_parts
 from seqloom.data.checks.labels import LONGEST_SHOWN, LONGEST_TYPO, is_slip
-from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.kinds.kind import TargetKind
+from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema, Target
 from seqloom.errors import RejectedError

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
-from seqloom.data.kinds.inputs.pair import TextPair
-from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.kinds.kind import InputKind
+from seqloom.data.kinds.text import TextPair
+from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Input, Schema
 from seqloom.errors import RejectedError

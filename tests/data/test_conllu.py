@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reading_common import MANY, PIECES, SOME, any_bytes, read, refused, require_records_or_a_place, write
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 
 
 def row(number: str, form: str, upos: str = "X", misc: str = "_") -> str:

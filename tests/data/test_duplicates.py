@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from seqloom.data.checks import minhash
 from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch, digest, folded
 from seqloom.data.checks.minhash import NEAR, jaccard, near_groups, shingles, signatures
-from seqloom.data.kinds.inputs.pair import PairInput, TextPair
-from seqloom.data.kinds.inputs.text import TextInput
-from seqloom.data.kinds.inputs.vectors import VectorsInput
-from seqloom.data.kinds.inputs.words import Words, WordsInput
 from seqloom.data.kinds.kind import InputKind
+from seqloom.data.kinds.text import PairInput, TextInput, TextPair
+from seqloom.data.kinds.vectors import VectorsInput
+from seqloom.data.kinds.words import Words, WordsInput
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Input
 

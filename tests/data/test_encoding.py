@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from seqloom.config.data import BadRows, EncodingConfig
 from seqloom.config.tokenizers import BytesConfig, WordsConfig
-from seqloom.data.encoding import ExampleEncoder
-from seqloom.data.kinds.inputs.pair import TextPair, cut_pairs, paired
-from seqloom.data.kinds.inputs.words import Words, cut_words
-from seqloom.data.kinds.targets.label import UNSEEN
+from seqloom.data.kinds.labels import UNSEEN
+from seqloom.data.kinds.text import TextPair, cut_pairs, paired
+from seqloom.data.kinds.words import Words, cut_words
+from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Input, Schema, Target
 from seqloom.errors import RejectedError

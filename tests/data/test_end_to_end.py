@@ -16,8 +16,8 @@ from seqloom import recipes
 from seqloom.config.data import PARTS, DataConfig, EncodingConfig, FoldSplit, Part, RandomSplit
 from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
-from seqloom.data.batches import collate
 from seqloom.data.dataset import open_data
+from seqloom.data.loader import collate
 from seqloom.data.order import Order
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger

@@ -13,8 +13,8 @@ import pytest
 from seqloom.config.data import DataConfig, Part
 from seqloom.data.dataset import open_data
 from seqloom.data.download import unpacked, usual_shelves
-from seqloom.data.kinds.inputs.pair import TextPair
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.text import TextPair
+from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Example
 from seqloom.data.sources import SOURCES, read_source

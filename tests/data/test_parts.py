@@ -13,8 +13,8 @@ from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
 from seqloom.data.check import load_data
 from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS
 from seqloom.data.dataset import Dataset, open_data
-from seqloom.data.kinds.inputs.pair import TextPair
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.text import TextPair
+from seqloom.data.kinds.words import Words
 from seqloom.data.prepared import Prepared
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Input

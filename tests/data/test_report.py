@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.data import BadRows
-from seqloom.data.kinds.inputs.pair import TextPair
-from seqloom.data.kinds.inputs.words import Words
 from seqloom.data.kinds.kind import InputKind, TargetKind
+from seqloom.data.kinds.text import TextPair
+from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter, bin_names
 from seqloom.data.schema import Example, Input, Schema, Target

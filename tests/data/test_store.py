@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seqloom.data.cache as store_module
-from seqloom.data.batches import collate
 from seqloom.data.cache import ColumnStore, Unusable, chunks_of, open_store
-from seqloom.data.loader import Loader
+from seqloom.data.loader import Loader, collate
 from seqloom.data.order import Order
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, DurableError

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from seqloom import recipes
-from seqloom.data.batches import collate, packed_batch, stream_batch
-from seqloom.data.loader import Loader
+from seqloom.data.loader import Loader, collate, packed_batch, stream_batch
 from seqloom.data.order import Packs, Streams, rows_of_sizes
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError

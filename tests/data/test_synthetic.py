@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Example
 from seqloom.data.synthetic import sentences
 from seqloom.data.synthetic.registry import NAMES, named

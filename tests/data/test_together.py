@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.data import EncodingConfig
-from seqloom.data.batches import collate
 from seqloom.data.check import load_data
-from seqloom.data.kinds.inputs.pair import paired
-from seqloom.data.kinds.targets.related import cut_apart, cut_texts, longest_texts
+from seqloom.data.kinds.related import cut_apart, cut_texts, longest_texts
+from seqloom.data.kinds.text import paired
+from seqloom.data.loader import collate
 from seqloom.errors import RejectedError
 from seqloom.nn.types import Both, Padded, Triple
 from seqloom.text.ragged import Ragged

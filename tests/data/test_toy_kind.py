@@ -11,8 +11,8 @@ import pytest
 import seqloom
 from seqloom.config.inputs import AnyInput, VectorsConfig
 from seqloom.data.kinds.kind import Columns, InputKind
-from seqloom.data.kinds.registry import INPUT_KINDS
 from seqloom.data.roles import Roles
+from seqloom.data.schema import INPUT_KINDS
 from seqloom.data.values import Content, Read, Remarks, Unfit
 from seqloom.errors import RejectedError
 from seqloom.text.ragged import Ragged
@@ -51,9 +51,9 @@ class DnaInput(InputKind):
         return {"input": Ragged.of([np.eye(4, dtype=np.float32)[value] for value in values], np.float32)}
 
     def collate(self, columns: Columns) -> Any:
-        from seqloom.data.kinds import tensors
+        from seqloom.data.kinds import kind
 
-        return tensors.padded(tensors.filled(columns["input"], np.float32), columns["input"].lengths)
+        return kind.padded(kind.filled(columns["input"], np.float32), columns["input"].lengths)
 
     def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
         return VectorsConfig(size=sizes[0])

@@ -25,7 +25,7 @@ from decoding_common import (
 from seqloom import recipes
 from seqloom.config.decoding import GreedyConfig
 from seqloom.decoding import answers as stepping
-from seqloom.decoding import sampling as decoding
+from seqloom.decoding import decode as decoding
 from seqloom.decoding.answers import NEVER, Written, log_probabilities, positions_of, room
 from seqloom.errors import DataError
 from seqloom.nn.types import Padded, map_state

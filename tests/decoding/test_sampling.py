@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from decoding_common import LANGUAGE_MODELS, MOST, continued, language_model, prompts, row_of, sources, translated
 from decoding_common import translator as translator_of
 from seqloom.config.decoding import GreedyConfig, SampleConfig
-from seqloom.decoding.sampling import drawn, filtered, generator, numbers_by_content
+from seqloom.decoding.decode import drawn, filtered, generator, numbers_by_content
 from seqloom.nn.types import Padded
 
 SCORES = [2.0, 1.0, 0.5, 0.3, -0.5, -1.0, -2.0, -math.inf]

@@ -13,7 +13,7 @@ from seqloom import recipes
 from seqloom.bundle import FORMAT, Bundle, built, bundle_files, read_bundle
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.tokenizers import WordsConfig
-from seqloom.data.kinds.inputs.text import TextInput
+from seqloom.data.kinds.text import TextInput
 from seqloom.data.schema import Schema
 from seqloom.files.disk import write_file
 from seqloom.files.folders import commit_folder

@@ -13,7 +13,7 @@ import torch
 from inspection_common import subject_of, task_on
 from seqloom.config.decoding import SampleConfig
 from seqloom.decoding.answers import NEVER, log_probabilities
-from seqloom.decoding.sampling import filtered
+from seqloom.decoding.decode import filtered
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect import next_tokens as next_symbols_module
 from seqloom.inspect.next_tokens import next_symbols

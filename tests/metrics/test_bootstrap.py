@@ -7,10 +7,9 @@ import pytest
 
 from seqloom.data.schema import Schema
 from seqloom.metrics.bootstrap import SHARES, intervals, resampled_sums
+from seqloom.metrics.classification import Retrieved
 from seqloom.metrics.correlation import spearman
-from seqloom.metrics.ratios import Retrieved
-from seqloom.tasks.classify import Classify
-from seqloom.tasks.labels import ClassifySeveral
+from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.regress import Regress
 from seqloom.tasks.task import Meaning
 

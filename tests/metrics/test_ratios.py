@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.metrics.ratios import Retrieved, perplexity, ratio
+from seqloom.metrics import perplexity, ratio
+from seqloom.metrics.classification import Retrieved
 
 COUNTS = st.integers(0, 1_000)
 

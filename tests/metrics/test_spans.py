@@ -10,7 +10,7 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.scheme import IOB2, IOBES
 
 from seqloom.data.tags import Span, tags_of
-from seqloom.metrics.classification import count_by_type, count_spans, figures_by_type, span_figures, types_of
+from seqloom.metrics.classification import Counts, count_by_type
 
 TYPES = ["LOC", "PER", "a-b.c"]
 BIO = ["O", *(f"{letter}-{kind}" for letter in "BI" for kind in TYPES)]
@@ -45,8 +45,9 @@ def _spans(draw: st.DrawFn, length: int, scheme: str) -> list[str]:
 
 def ours(sentences: Sentences) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """The figures of all spans, and those of each type."""
-    counts = np.sum([count_by_type(said, true, TYPES) for said, true in [*sentences, ([ALONE], [ALONE])]], axis=0)
-    return {name: float(value) for name, value in span_figures(counts).items()}, figures_by_type(counts, TYPES)
+    counts = sum(count_by_type(said, true, TYPES) for said, true in [*sentences, ([ALONE], [ALONE])])
+    found = Counts(*counts)
+    return {name: float(value) for name, value in found.figures.items()}, found.named(TYPES)
 
 
 def theirs(sentences: Sentences, alone: str = ALONE, **mode: Any) -> dict[str, dict[str, float]]:
@@ -90,15 +91,15 @@ def test_of_lawful_bioes_every_figure_is_also_that_of_seqeval_in_its_strict_mode
 
 def test_the_counts_of_all_types_are_those_of_all_spans() -> None:
     said, true = ["B-PER", "I-PER", "O", "I-LOC", "B-LOC"], ["B-PER", "I-PER", "B-LOC", "I-LOC", "B-LOC"]
-    assert tuple(count_by_type(said, true, types_of([*said, *true])).sum(axis=1)) == count_spans(said, true)
+    assert count_by_type(said, true, ["LOC", "PER"]).sum(axis=1).tolist() == [2, 3, 3]
     assert accuracy_score([true], [said]) == 4 / 5
 
 
 def test_resampled_counts_give_the_figures_of_each_draw() -> None:
-    counts = np.array([[[1, 0], [2, 1], [1, 2]], [[0, 0], [0, 0], [0, 0]]])
-    together = span_figures(counts)
+    counts = np.array([[1, 0, 2, 1, 1, 2], [0, 0, 0, 0, 0, 0]])
+    together = Counts.of(counts).figures
     for number in range(2):
         assert {name: values[number] for name, values in together.items()} == {
-            name: float(value) for name, value in span_figures(counts[number]).items()
+            name: float(value) for name, value in Counts.of(counts[number]).figures.items()
         }
     assert together["macro_f1"][1] == 0

@@ -14,9 +14,8 @@ from seqloom.config.heads import ClassHeadConfig, LabelsHeadConfig, ScoresHeadCo
 from seqloom.errors import ConfigError, DataError
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.types import Batch
-from seqloom.tasks.classify import UNSEEN, Classify, scored, scores_of
+from seqloom.tasks.classify import UNSEEN, Classify, ClassifySeveral, scored, scores_of
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.labels import ClassifySeveral
 from seqloom.tasks.task import HeadSettings
 
 Write = Callable[..., Any]
@@ -108,7 +107,7 @@ def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatc
     small = written("a.jsonl", train, lines(["a"], ["b", "z"], ["x", "y", "c"], []))
     model = small.model("bag")
     counted = evaluate(small.task, model, small.batches())
-    monkeypatch.setattr("seqloom.tasks.labels.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
+    monkeypatch.setattr("seqloom.tasks.classify.unseen_labels", lambda _, rows: np.zeros(len(rows), np.int64))
     assert support(small.task, counted) == 6
     assert support(small.task, evaluate(small.task, model, small.batches())) == 3
 

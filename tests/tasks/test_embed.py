@@ -22,7 +22,7 @@ from seqloom.config.models import (
     ViewsConfig,
 )
 from seqloom.config.training import ByLengthConfig
-from seqloom.data.batches import collate
+from seqloom.data.loader import collate
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.nn.objectives import related

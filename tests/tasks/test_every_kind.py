@@ -13,9 +13,9 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import EmbedderConfig
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.training import ByLengthConfig, StreamsConfig
-from seqloom.data.batches import collate
-from seqloom.data.kinds.registry import TARGET_KINDS
-from seqloom.data.kinds.targets.numbers import NumbersTarget
+from seqloom.data.kinds.numbers import NumbersTarget
+from seqloom.data.loader import collate
+from seqloom.data.schema import TARGET_KINDS
 from seqloom.errors import ConfigError
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.registry import BY_TARGET, task_of

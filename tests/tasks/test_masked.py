@@ -17,9 +17,8 @@ from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.masked import FilledPrediction, Guess, drawn, drawn_by_content, hide
+from seqloom.tasks.masked import FilledPrediction, GapTokenizer, Guess, drawn, drawn_by_content, hide
 from seqloom.tasks.task import HeadSettings
-from seqloom.text.gaps import GapTokenizer
 from seqloom.text.special_tokens import COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
 
 LINES = "".join(f"the {word} cat sees a dog\n" for word in ("old", "new", "red", "warm", "tall", "flat") * 5)

@@ -13,12 +13,12 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.scheme import IOB2
 
 from seqloom.config.heads import CrfHeadConfig
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.errors import ConfigError
-from seqloom.metrics.classification import count_spans
+from seqloom.metrics.classification import count_by_type, types_of
 from seqloom.nn.types import Padded
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.predictions import TagsPrediction
+from seqloom.tasks.tag import TagsPrediction
 from seqloom.tasks.task import HeadSettings
 
 Find = Callable[[str], Any]
@@ -44,8 +44,8 @@ def chunks(tags: list[str]) -> set[tuple[int, int, str]]:
 @given(st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=12))
 def test_spans_are_counted_as_conlleval_counts_them_lawful_or_not(pairs: list[tuple[str, str]]) -> None:
     said, true = [one for one, _ in pairs], [other for _, other in pairs]
-    counts = count_spans(said, true)
-    assert counts == (len(chunks(said) & chunks(true)), len(chunks(said)), len(chunks(true)))
+    counts = count_by_type(said, true, types_of(TAGS)).sum(axis=1).tolist()
+    assert counts == [len(chunks(said) & chunks(true)), len(chunks(said)), len(chunks(true))]
 
 
 def test_f1_and_accuracy_are_those_of_plain_counts(small: Find) -> None:

@@ -14,11 +14,11 @@ from seqloom.config.data import RandomSplit
 from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.models import AnyModel, SequenceModelConfig
 from seqloom.errors import ConfigError
-from seqloom.metrics.ratios import ratio
+from seqloom.metrics import ratio
 from seqloom.nn.types import Batch
 from seqloom.tasks import registry
-from seqloom.tasks.inputs import require_shape, stepped_input_of
-from seqloom.tasks.predictions import LabelPrediction
+from seqloom.tasks.classify import LabelPrediction
+from seqloom.tasks.encoders import require_shape, stepped_input_of
 from seqloom.tasks.task import LOSS, HeadSettings, Judged, Metric, Task
 
 WORDS = {"1": "awful dreadful", "2": "middling plain", "3": "fine lovely"}

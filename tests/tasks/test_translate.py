@@ -11,7 +11,7 @@ import torch
 from seqloom.config.data import EncodingConfig
 from seqloom.config.decoding import BeamConfig, GreedyConfig
 from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
-from seqloom.data.kinds.targets.text import REFERENCE
+from seqloom.data.kinds.target_text import REFERENCE
 from seqloom.decoding.answers import Written
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded, Pair

@@ -14,16 +14,15 @@ from importing_common import PIECES, library
 from seqloom.cli import app
 from seqloom.config.data import EncodingConfig
 from seqloom.config.tokenizers import WordpieceConfig
-from seqloom.data.encoding import ExampleEncoder
+from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.importing.bert import Vocabulary, read_vocabulary
-from seqloom.text.alignment import align, split_words
-from seqloom.text.gaps import GapTokenizer
+from seqloom.tasks.masked import GapTokenizer
 from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, SEPARATOR, UNKNOWN
-from seqloom.text.tokenizer import Tokenizer
-from seqloom.text.wordpiece import NO_PIECE, WordpieceCutter, WordpieceData
+from seqloom.text.subwords import NO_PIECE, WordpieceCutter, WordpieceData
+from seqloom.text.tokenizer import Tokenizer, align, split_words
 
 WORDS = st.sampled_from(
     [*PIECES, "Unaffable", "cats", "CAFÉ", "caf\u0065\u0301", "İ", "ﬁ", "\u200d", "\x07", "ǅ", "北京"]

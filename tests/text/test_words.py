@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.config.tokenizers import WordsConfig
-from seqloom.text.alignment import split_words
-from seqloom.text.tokenizer import fit
+from seqloom.text.tokenizer import fit, split_words
 
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"
 

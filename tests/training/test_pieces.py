@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.data.batches import packed_batch
+from seqloom.data.loader import packed_batch
 from seqloom.data.order import Packs
 from seqloom.nn.types import Batch, Loss, Padded, Pair, Subwords
 from seqloom.text.ragged import Ragged

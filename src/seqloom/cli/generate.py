@@ -94,7 +94,7 @@ def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "lis
 def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt]":
     """One prompt a line; blank lines are passed over, and a bad one is told before any work."""
     from seqloom.data.inputs import Arriving
-    from seqloom.data.kinds.inputs.text import TextInput
+    from seqloom.data.kinds.text import TextInput
     from seqloom.inference.generation import Prompt
 
     examples = [one for some in Arriving(stream, TextInput(), ledger, name=name).texts() for one in some]

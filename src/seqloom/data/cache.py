@@ -28,7 +28,6 @@ from seqloom.events import Progress, Work
 from seqloom.files.disk import make_folder
 from seqloom.files.folders import (
     GrowingFolder,
-    Manifest,
     grow_folder,
     read_file_of,
     read_manifest,
@@ -116,20 +115,18 @@ def open_store(path: Path, key: Key, *, verify: bool = True) -> ColumnStore | Un
         manifest = verify_folder(path) if verify else read_manifest(path)
         meta = _read_meta(path)
         if _canonical(meta.key) != _canonical(key):
-            return Unusable(f"{path} was built for another key: {_difference(meta.key, key)}")
+            both = [{name: _canonical({"": value}) for name, value in one.items()} for one in (meta.key, key)]
+            names = [name for name in sorted(both[0] | both[1]) if both[0].get(name) != both[1].get(name)]
+            return Unusable(f"{path} was built for another key: {', '.join(names)} changed")
         sizes = {name: entry.size for name, entry in manifest.files.items()}
         columns = {name: _mapped(path, name, column, sizes) for name, column in meta.columns.items()}
-        notes = {name: read_file_of(path, name) for name in _notes(manifest, meta)}
+        described = {META, *(f"{name}.{kind}" for name in meta.columns for kind in ("values", "starts"))}
+        notes = {name: read_file_of(path, name) for name in manifest.files if name not in described}
         if read_manifest(path) != manifest:  # its files were opened one by one, by name
             return Unusable(f"{path} was replaced while it was opened")
         return ColumnStore(path, columns, notes)
     except (DurableError, OSError) as error:
         return Unusable(str(error))
-
-
-def _notes(manifest: Manifest, meta: Meta) -> set[str]:
-    """The files of a store that are neither its columns nor what describes them."""
-    return {*manifest.files} - {f"{name}.{kind}" for name in meta.columns for kind in ("values", "starts")} - {META}
 
 
 def open_or_build(
@@ -162,15 +159,6 @@ def _canonical(key: Key) -> str:
         return json.dumps(key, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"the key of a store cannot be written as JSON: {error}", fix="use text and numbers") from error
-
-
-def _difference(built: Key, asked: Key) -> str:
-    names = [name for name in sorted({*built, *asked}) if _entry(built, name) != _entry(asked, name)]
-    return f"{', '.join(names)} changed"
-
-
-def _entry(key: Key, name: str) -> str:
-    return _canonical({name: key[name]}) if name in key else ""
 
 
 def _require_alike(chunk: Columns, totals: Mapping[str, Column]) -> None:

@@ -6,7 +6,7 @@ DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (par
 from collections.abc import Iterator
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -91,18 +91,15 @@ class EmbeddedSet(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """What its examples consist of."""
         return self.source.schema
 
     def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
-        """Every example with its part."""
         for part in self.parts:
             for example in self.source.examples(part):
                 ledger.rows += 1
                 yield part, example
 
     def size(self) -> int:
-        """0: no file is read."""
         return 0
 
     def fingerprints(self, *others: Path) -> dict[str, Any]:
@@ -172,13 +169,28 @@ class FileSet(NamedTuple):
     def _divided(
         self, part: Part, made: Iterator[MadeExample], table: Table, roles: Roles, ledger: Ledger
     ) -> Iterator[tuple[Part, Example]]:
-        if isinstance(self.split, ColumnSplit):
-            yield from _by_column(made, table, roles, ledger)
-        elif part == "train" and isinstance(self.split, RandomSplit | FoldSplit):
-            yield from _drawn(self, self.split, made, table)
-        else:
+        """Each example of a part's files with the part that the split gives it."""
+        split = self.split
+        if isinstance(split, ColumnSplit):
+            assert roles.split is not None
+            for example, record in made:
+                name = str(record.values[roles.split])
+                if (named := PART_NAMES.get(name.lower())) is not None:
+                    yield named, example
+                    continue
+                ledger.rows -= 1
+                place, fix = table.locate(record, roles.split), did_you_mean(name, PART_NAMES)
+                ledger.bad_row("split.unknown", f"no part is called '{name}'", place, fix)
+        elif part != "train" or not isinstance(split, RandomSplit | FoldSplit):
+            yield from ((part, example) for example, _ in made)
+        elif self.schema.target.is_running and self.config.reading.unit == "file":
             for example, _ in made:
-                yield part, example
+                yield from cut_document(example, split)
+        else:
+            group = None if split.group is None else table.columns.index(split.group)
+            part_of = divider(split, self.schema)
+            for example, record in made:
+                yield part_of(example, None if group is None else record.values[group]), example
 
 
 def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PARTS) -> Dataset:
@@ -227,9 +239,17 @@ def _open_files(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...], bef
     table = _open(config, paths, peeking)
     sample = list(islice(table.records, SAMPLE))
     if not sample:
-        _refuse_all(peeking, paths[0], ledger)
+        # Say why there is not one row that could be looked at.
+        path = paths[0]
+        peeking.bad_rows = BadRows()
+        peeking.close()
+        ledger.bad_file("data.no_rows", "there are no rows in the file", Place(str(path)), "give a file with rows")
     roles = _roles(config, table, sample, ledger)
-    split = _drawn_only(config.split or _usual_split(config, roles, table.columns), config)
+    split = config.split
+    if split is None:  # the files, a column named for it, or a seeded draw of what is missing
+        usual = GivenSplit() if config.dev else RandomSplit()
+        split = usual if roles.split is None else ColumnSplit(column=table.columns[roles.split])
+    split = _drawn_only(split, config)
     said = (*before, *roles.said, *(() if config.split == split else (f"split: {_described(split)}",)))
     known = {
         "input": tuple(table.columns[column] for column in roles.input),
@@ -266,20 +286,6 @@ def _roles(config: DataConfig, table: Table, sample: list[Record], ledger: Ledge
     return find_roles(config, table.columns, table.named, sample, ledger)
 
 
-def _refuse_all(peeking: Ledger, path: Path, ledger: Ledger) -> NoReturn:
-    """Say why there is not one row that could be looked at."""
-    peeking.bad_rows = BadRows()
-    peeking.close()
-    ledger.bad_file("data.no_rows", "there are no rows in the file", Place(str(path)), "give a file with rows")
-
-
-def _usual_split(config: DataConfig, roles: Roles, columns: tuple[str, ...]) -> AnySplit:
-    """The rule where none was given: the files, a column named for it, or a seeded draw of what is missing."""
-    if roles.split is not None:
-        return ColumnSplit(column=columns[roles.split])
-    return GivenSplit() if config.dev else RandomSplit()
-
-
 def _described(split: AnySplit) -> str:
     if isinstance(split, RandomSplit):
         shares = {"dev": split.dev, "test": split.test}
@@ -289,34 +295,6 @@ def _described(split: AnySplit) -> str:
             f"{drawn} drawn from train with seed {split.seed}{rest}" if drawn else "the given files; nothing is drawn"
         )
     return f"column '{split.column}'" if isinstance(split, ColumnSplit) else "the given files"
-
-
-def _by_column(
-    made: Iterator[MadeExample], table: Table, roles: Roles, ledger: Ledger
-) -> Iterator[tuple[Part, Example]]:
-    assert roles.split is not None
-    for example, record in made:
-        name = str(record.values[roles.split])
-        part = PART_NAMES.get(name.lower())
-        if part is None:
-            ledger.rows -= 1
-            place = table.locate(record, roles.split)
-            ledger.bad_row("split.unknown", f"no part is called '{name}'", place, did_you_mean(name, PART_NAMES))
-            continue
-        yield part, example
-
-
-def _drawn(
-    dataset: FileSet, split: RandomSplit | FoldSplit, made: Iterator[MadeExample], table: Table
-) -> Iterator[tuple[Part, Example]]:
-    group = None if split.group is None else table.columns.index(split.group)
-    if dataset.schema.target.is_running and dataset.config.reading.unit == "file":
-        for example, _ in made:
-            yield from cut_document(example, split)
-        return
-    part_of = divider(split, dataset.schema)
-    for example, record in made:
-        yield part_of(example, None if group is None else record.values[group]), example
 
 
 # Data whose test part stays shut: training and tuning open it here, and so cannot choose by what they never see.

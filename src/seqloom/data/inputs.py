@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import DataConfig, Format, ReadingConfig
 from seqloom.data.kinds.kind import InputKind
-from seqloom.data.kinds.targets.nothing import NoTarget
+from seqloom.data.kinds.nothing import NoTarget
 from seqloom.data.parsing import in_sequences, make_examples
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
@@ -57,11 +57,13 @@ def read_inputs(
     pictures = _pictures(path, ledger) if kind.in_files else None
     table = pictures or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
-    if steps is None:
-        usual = columns.usual if columns.usual_sequence is None else ()  # columns of steps are no whole input
-        return _examples(table, kind, columns._replace(usual=usual), path, ledger)
-    joined = in_sequences(table, steps, ledger)._replace(columns=("vectors", "id"))
-    return made_of(joined, kind, (0,), ledger)
+    if steps is not None:
+        return made_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
+    usual = columns.usual if columns.usual_sequence is None else ()  # columns of steps are no whole input
+    found = find_columns(table, kind, columns._replace(usual=usual), path, ledger)
+    if kind.in_files:
+        table = load_column(table, found[0], ledger)
+    return made_of(table, kind, found, ledger)
 
 
 def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig | None:
@@ -112,13 +114,6 @@ def _decoded(files: Sequence[Path], ledger: Ledger) -> Iterator[Record]:
             yield Record((picture,), str(file), 1)
 
 
-def _examples(table: Table, kind: InputKind, columns: InputColumns, path: Path, ledger: Ledger) -> Iterator[Example]:
-    found = find_columns(table, kind, columns, path, ledger)
-    if kind.in_files:
-        table = load_column(table, found[0], ledger)
-    return made_of(table, kind, found, ledger)
-
-
 def made_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:
     """The examples of a table whose input stands in these columns; the id in one of a usual name."""
     lower = [name.lower() for name in table.columns]
@@ -140,17 +135,12 @@ def find_columns(table: Table, kind: InputKind, columns: InputColumns, path: Pat
         asked = f"--input names {len(names)}" if names else "none has a usual name"
         text = f"the model reads {kind.wanted}; {asked}. The columns are {_shown(table)}"
         _refuse(text, path, "--input NAME" + " --input NAME" * (needed - 1), ledger)
-    _tell_another(table, names, columns, path, ledger)
+    if not columns.named and columns.usual and names != columns.usual and len(table.columns) != len(names):
+        # Training did not read it; there are others, and one of them may be meant.
+        read, trained = (" and ".join(f"'{escaped(name)}'" for name in one) for one in (names, columns.usual))
+        text = f"{read} is read; training read {trained}, and the columns are {_shown(table)}"
+        ledger.warn("data.another_column", text, Place(str(path), 1), "--input NAME, if another one is meant")
     return tuple(table.columns.index(name) for name in names)
-
-
-def _tell_another(table: Table, names: tuple[str, ...], columns: InputColumns, path: Path, ledger: Ledger) -> None:
-    """Say aloud that a column is read that training did not: there are others, and one of them may be meant."""
-    if columns.named or not columns.usual or names == columns.usual or len(table.columns) == len(names):
-        return
-    read, trained = (" and ".join(f"'{escaped(name)}'" for name in one) for one in (names, columns.usual))
-    text = f"{read} is read; training read {trained}, and the columns are {_shown(table)}"
-    ledger.warn("data.another_column", text, Place(str(path), 1), "--input NAME, if another one is meant")
 
 
 def _known(table: Table, kind: InputKind, usual: tuple[str, ...]) -> tuple[str, ...]:
@@ -197,15 +187,9 @@ class Arriving:
 
     def texts(self) -> Iterator[list[Example]]:
         """The inputs, one text a line, as many at a time as have arrived."""
-        if not self.kind.in_lines:
-            text = f"{self.path} holds lines of text, and the model reads {self.kind.wanted}"
-            raise ConfigError(text, fix="give a file, or JSON lines: --format jsonl")
-        return self._texts()
-
-    def _texts(self) -> Iterator[list[Example]]:
         for lines in self._lines():
             records = (Record((text,), str(self.path), number) for number, text in lines)
-            yield list(made_of(Table(("text",), self._counted(records)), self.kind, (0,), self.ledger))
+            yield list(made_of(Table(("text",), _counted(records, self.ledger)), self.kind, (0,), self.ledger))
 
     def objects(self, columns: InputColumns) -> Iterator[list[Example]]:
         """The inputs in JSON lines, whose keys are the columns, as many at a time as have arrived."""
@@ -221,11 +205,6 @@ class Arriving:
                 rest = iter([first.line, *rest])
             table = Table(first.columns, records_of(self.path, first, rest, self.ledger))
             yield list(made_of(table, self.kind, found, self.ledger))
-
-    def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
-        for record in records:
-            self.ledger.rows += 1
-            yield record
 
     def _lines(self) -> Iterator[list[Line]]:
         """The lines of each piece that are not blank, with their numbers."""
@@ -278,7 +257,12 @@ def arriving(
     source = Arriving(stream, kind, ledger, name=name)
     if format not in (None, "text", "jsonl"):
         raise ConfigError(f"{name} holds lines, and {format} has none", fix="--format text or jsonl, or give a file")
-    return source.objects(columns) if format == "jsonl" else source.texts()
+    if format == "jsonl":
+        return source.objects(columns)
+    if not kind.in_lines:
+        text = f"{name} holds lines of text, and the model reads {kind.wanted}"
+        raise ConfigError(text, fix="give a file, or JSON lines: --format jsonl")
+    return source.texts()
 
 
 def lines_of(

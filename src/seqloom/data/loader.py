@@ -1,4 +1,4 @@
-"""Batches in their order, made ahead of time by threads.
+"""Batches: the rows of some columns as tensors, in their order, made ahead of time by threads.
 
     plan (Order, Streams, Packs) ──▶ shares in order ──▶ worker threads make batches ──▶ the same order again
 
@@ -19,18 +19,105 @@ from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from seqloom.config.data import Part
-from seqloom.data.batches import collate, packed_batch, stream_batch
-from seqloom.data.kinds.targets.nothing import BYTES
-from seqloom.data.order import Order, Packs, Streams
+from seqloom.data.kinds.kind import Columns, filled, padded
+from seqloom.data.kinds.nothing import BYTES
+from seqloom.data.kinds.target_text import REFERENCE, References
+from seqloom.data.order import Cut, Order, Packs, Streams
 from seqloom.data.prepared import Prepared
+from seqloom.data.schema import Schema
 from seqloom.errors import DataError, SeqloomError, did_you_mean
+from seqloom.nn.types import Batch, Padded
 from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import BEGIN, END
+
+AnyBatch = Batch[Any, Any]
+
+
+def collate(schema: Schema, columns: Columns, rows: np.ndarray) -> AnyBatch:
+    """The batch of the chosen rows, in their order; its ids are their numbers."""
+    if not len(rows):
+        raise DataError("the batch has no rows", fix="give at least one")
+    chosen = {name: column.select(rows) for name, column in columns.items() if name != REFERENCE}
+    inputs, targets = schema.target.collate(schema.input.collate(chosen), chosen, len(schema.labels))
+    references = References(columns[REFERENCE], rows) if REFERENCE in columns else ()
+    worth = None
+    if BYTES in chosen:  # [B,T] how many each symbol and END of whole texts stands for
+        symbols = chosen["input"]
+        longest = int(symbols.lengths.max(initial=0))
+        offsets = np.minimum(np.arange(longest + 1), symbols.lengths[:, None])
+        documents = np.broadcast_to(np.arange(symbols.rows)[:, None], offsets.shape)
+        worth = _dealt(chosen[BYTES].values, symbols, documents, offsets)
+    return Batch(inputs, targets, tuple(map(str, rows.tolist())), references, worth)
+
+
+def unseen_labels(columns: Columns, rows: np.ndarray) -> np.ndarray:
+    """[B] how many labels of each row training never saw.
+
+    They have no column in the targets of a batch, so no model can say them: an evaluation of several labels counts
+    each as one that was missed.
+    """
+    target = columns["target"].select(rows)
+    of_row = np.repeat(np.arange(target.rows), target.lengths)
+    return np.bincount(of_row[target.values < 0], minlength=target.rows)
+
+
+def stream_batch(streams: Streams, cut: Cut, sizes: np.ndarray | None = None) -> Batch[Padded, Tensor]:
+    """The batch of one step of contiguous streams; its ids are the numbers of the rows, `sizes` [N] in bytes."""
+    read, said = streams.read(cut)
+    places = cut.starts[:, None] + np.minimum(np.arange(cut.width), cut.lengths[:, None] - 1)
+    documents, offsets = streams.locate(np.clip(places, 0, streams.total - 1))
+    worth = _dealt(sizes, streams.symbols, documents, offsets)
+    ids = tuple(map(str, cut.rows.tolist()))
+    return Batch(padded(read, cut.lengths), torch.from_numpy(said), ids, bytes=worth)
+
+
+def packed_batch(symbols: Ragged, rows: Ragged, sizes: np.ndarray | None = None) -> Batch[Padded, Tensor]:
+    """The batch of rows of packed pieces, isolated by segments; its ids are the documents in reading order.
+
+    `rows` come from `Packs.share`, `sizes` [N] are those of all documents in bytes.
+    """
+    documents, starts, lengths = rows.values.T
+    ends = np.cumsum(lengths)
+    piece = np.repeat(np.arange(len(lengths)), lengths)  # of every element
+    offset = np.arange(len(piece)) - (ends - lengths)[piece] + starts[piece]  # in the document: 0 reads BEGIN
+    place = symbols.starts[documents][piece] + offset  # of the symbol that is said
+    begins, stops = offset == 0, place == symbols.starts[documents + 1][piece]
+    read, said = np.full(len(piece), BEGIN, np.int64), np.full(len(piece), END, np.int64)
+    read[~begins], said[~stops] = symbols.values[place[~begins] - 1], symbols.values[place[~stops]]
+    # Rows of pieces become rows of elements.
+    row_starts = np.concatenate([[0], ends])[rows.starts]
+    in_row = np.arange(len(lengths)) - np.repeat(rows.starts[:-1], rows.lengths)
+    columns = (read, said, in_row[piece], documents[piece], offset)
+    read, said, segments, owners, offset = (filled(Ragged(flat, row_starts), np.int64) for flat in columns)
+    inputs = padded(read, np.diff(row_starts))._replace(segments=torch.from_numpy(segments))
+    worth = _dealt(sizes, symbols, owners, offset)
+    return Batch(inputs, torch.from_numpy(said), tuple(map(str, documents.tolist())), bytes=worth)
+
+
+def dealt(total: np.ndarray, count: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """What each of the places 0..count-1 gets of a total that is dealt out evenly, in whole numbers.
+
+    >>> dealt(np.array(7), np.array(3), np.arange(3)).tolist()
+    [2, 2, 3]
+    """
+    return np.asarray((places + 1) * total // count - places * total // count)
+
+
+def _dealt(sizes: np.ndarray | None, symbols: Ragged, documents: np.ndarray, offsets: np.ndarray) -> Tensor | None:
+    """[B,T] the bytes of the symbols at offsets of documents; anything in the padding."""
+    if sizes is None:
+        return None
+    return torch.from_numpy(dealt(sizes[documents], symbols.lengths[documents] + 1, offsets))
+
 
 Share = TypeVar("Share")
 Given = TypeVar("Given", covariant=True)
 Made = TypeVar("Made")
+WORKERS = 2
 TIMEOUT = 60.0  # seconds that a step may be waited for
 
 
@@ -117,7 +204,7 @@ class Loader(Generic[Share, Made]):
         plan: BatchPlan[Share],
         make_batch: Callable[[Share], Made],
         *,
-        workers: int = 2,
+        workers: int = WORKERS,
         prefetch: int = 4,
         rank: int = 0,
         ranks: int = 1,
@@ -213,33 +300,58 @@ def _place(position: Position) -> str:
     return f"step {position.index} of epoch {position.epoch}"
 
 
-# From prepared data to steps of training: an order, a way to make batches, and a loader over both.
+# From prepared data to steps of training: an order, a way to make batches, and a loader over both. The ids of batches
+# are always rows of the prepared data.
 #
 # feed           rows of about one length, up to a budget of symbols      every task
 # feed_streams   running text in parallel rows that go on from step to step      language models with carried state
 # feed_packs     whole documents side by side in full rows, kept apart           language models without it
 
 
-def feed(prepared: Prepared, part: Part, *, budget: int = 8_192, seed: int = 0, **how: Any) -> Loader[Any, Any]:
-    """Batches of a part, each of at most `budget` symbols with its padding; `how` is for the `Loader`."""
+def feed(
+    prepared: Prepared,
+    part: Part,
+    *,
+    budget: int = 8_192,
+    seed: int = 0,
+    workers: int = WORKERS,
+    rank: int = 0,
+    ranks: int = 1,
+) -> Loader[Any, Any]:
+    """Batches of a part, each of at most `budget` symbols with its padding."""
     rows = _rows(prepared, part)
     order = Order(prepared.schema.target.sizes(prepared.columns)[rows], budget, seed)
-    return Loader(order, lambda chosen: collate(prepared.schema, prepared.columns, rows[chosen]), **how)
+
+    def make_batch(chosen: np.ndarray) -> AnyBatch:
+        return collate(prepared.schema, prepared.columns, rows[chosen])
+
+    return Loader(order, make_batch, workers=workers, rank=rank, ranks=ranks)
 
 
-def feed_streams(prepared: Prepared, part: Part, *, rows: int, length: int, **how: Any) -> Loader[Any, Any]:
-    """Running text in so many rows, so many symbols a step; the next step goes on where the last one stopped."""
-    streams, sizes = Streams(_running(prepared, part), rows, length), _sizes(prepared, part)
-    return Loader(streams, lambda cut: stream_batch(streams, cut, sizes), **how)
+def feed_streams(prepared: Prepared, part: Part, *, rows: int, length: int) -> Loader[Any, Any]:
+    """Running text in so many rows, so many symbols a step; the next step goes on where the last one stopped.
+
+    Each row of a batch has the id of the document in which it stands.
+    """
+    symbols, sizes, names = _running(prepared, part)
+    streams = Streams(symbols, rows, length)
+
+    def make_batch(cut: Cut) -> AnyBatch:
+        documents, _ = streams.locate(np.minimum(cut.starts, streams.total - 1))
+        return stream_batch(streams, cut, sizes)._replace(ids=tuple(map(str, names[documents].tolist())))
+
+    return Loader(streams, make_batch)
 
 
-def feed_packs(
-    prepared: Prepared, part: Part, *, rows: int, length: int, seed: int = 0, **how: Any
-) -> Loader[Any, Any]:
+def feed_packs(prepared: Prepared, part: Part, *, rows: int, length: int, seed: int = 0) -> Loader[Any, Any]:
     """Whole documents packed into rows of so many symbols; nothing flows from one document into another."""
-    symbols, sizes = _running(prepared, part), _sizes(prepared, part)
-    packs = Packs(symbols.lengths + 1, length, rows, seed)
-    return Loader(packs, lambda chosen: packed_batch(symbols, chosen, sizes), **how)
+    symbols, sizes, names = _running(prepared, part)
+
+    def make_batch(packed: Ragged) -> AnyBatch:
+        ids = tuple(map(str, names[packed.values[:, 0]].tolist()))
+        return packed_batch(symbols, packed, sizes)._replace(ids=ids)
+
+    return Loader(Packs(symbols.lengths + 1, length, rows, seed), make_batch)
 
 
 def _rows(prepared: Prepared, part: Part) -> np.ndarray:
@@ -251,20 +363,19 @@ def _rows(prepared: Prepared, part: Part) -> np.ndarray:
     return rows
 
 
-def _sizes(prepared: Prepared, part: Part) -> np.ndarray | None:
-    """[N] the bytes of each text of a part, where they were counted."""
-    return np.asarray(prepared.columns[BYTES].values[prepared.parts[part]]) if BYTES in prepared.columns else None
+def _running(prepared: Prepared, part: Part) -> tuple[Ragged, np.ndarray | None, np.ndarray]:
+    """The texts of a part in their order, [N] the bytes of each, where they were counted, and [N] their rows.
 
-
-def _running(prepared: Prepared, part: Part) -> Ragged:
-    """The texts of a part in their order; neighbouring rows are not copied."""
+    Neighbouring rows are not copied.
+    """
     if not prepared.schema.target.is_running:
         raise DataError(
             f"the task is {prepared.schema.task}; streams and packs are for lm", fix="load it with task='lm'"
         )
     rows, column = _rows(prepared, part), prepared.columns["input"]
+    sizes = np.asarray(prepared.columns[BYTES].values[rows]) if BYTES in prepared.columns else None
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 != len(rows):
-        return column.select(rows)
+        return column.select(rows), sizes, rows
     starts = np.asarray(column.starts[first : last + 2])
-    return Ragged(column.values[starts[0] : starts[-1]], starts - starts[0])
+    return Ragged(column.values[starts[0] : starts[-1]], starts - starts[0]), sizes, rows

@@ -74,7 +74,6 @@ class Order:
         return self.batches(epoch)[index]
 
     def count(self, epoch: int) -> int:
-        """How many batches the epoch has."""
         return len(self.batches(epoch))
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> np.ndarray | None:
@@ -83,11 +82,9 @@ class Order:
         return mine if len(mine) else None
 
     def carried(self, index: int) -> bool:
-        """Never: examples do not go on in the next batch."""
         return False
 
     def fingerprint(self) -> str:
-        """A sum of everything that decides the batches."""
         return fingerprint_of(self.sizes, "order", self.budget, self.seed, self.most_rows, POOL, JITTER, STRIP)
 
     def summary(self, epoch: int) -> Fill:
@@ -250,7 +247,6 @@ class Streams:
         self.edges = np.arange(rows + 1, dtype=np.int64) * self.total // rows  # pieces differ by one at most
 
     def count(self, epoch: int) -> int:
-        """How many steps an epoch has; all epochs are alike."""
         return -(-int(np.diff(self.edges).max()) // self.length)
 
     def carried(self, index: int) -> bool:
@@ -258,7 +254,6 @@ class Streams:
         return index > 0
 
     def fingerprint(self) -> str:
-        """A sum of everything that decides the steps."""
         return fingerprint_of(self.symbols.lengths, "streams", self.rows, self.length)
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> Cut | None:
@@ -334,15 +329,12 @@ class Packs:
         return drawn
 
     def count(self, epoch: int) -> int:
-        """How many batches the epoch has."""
         return -(-self.packed(epoch).rows // self.rows)
 
     def carried(self, index: int) -> bool:
-        """Never: documents do not go on in the next batch."""
         return False
 
     def fingerprint(self) -> str:
-        """A sum of everything that decides the batches."""
         moving = ("moving",) if self.cut else ()  # runs of versions that cut at the same places cannot go on
         return fingerprint_of(self.sizes, "packs", self.row_length, self.rows, self.seed, *moving)
 

@@ -81,7 +81,14 @@ def in_sequences(table: Table, config: DataConfig, ledger: Ledger) -> Table:
     needs = NEEDS[config.task]
     if not config.input or not config.target or (len(config.target) > 1 and not needs.numbers):
         raise ConfigError("--sequence needs to know the columns", fix="give --input for each number and one --target")
-    kept = tuple(_column(table, name) for name in _named(config))
+    rule = config.split
+    group = rule.group if isinstance(rule, RandomSplit | FoldSplit) else None
+    others = dict.fromkeys([config.id or None, rule.column if isinstance(rule, ColumnSplit) else None, group])
+    kept = tuple(_column(table, name) for name in others if name is not None)
+    split = None  # a column that is called as one that names parts, where nothing says how to divide the rows
+    if rule is None and not config.dev and not config.test:
+        lower = [name.lower() for name in table.columns]
+        split = next((lower.index(name) for name in SPLITS if name in lower), None)
     steps = Steps(
         _column(table, config.sequence),
         tuple(_column(table, name) for name in config.input),
@@ -89,29 +96,11 @@ def in_sequences(table: Table, config: DataConfig, ledger: Ledger) -> Table:
         needs.each_step,
         needs.numbers,
         kept,
-        _split_by_name(table, config),
+        split,
     )
-    others = (*kept, *(() if steps.split is None else (steps.split,)))
-    names = (", ".join(config.input), ", ".join(config.target), *(table.columns[column] for column in others))
-    return Table(names, _records(table, steps, ledger))
-
-
-def _named(config: DataConfig) -> list[str]:
-    """The columns that the user named for something else than numbers and targets, each once."""
-    names = [config.id or None]
-    if isinstance(config.split, ColumnSplit):
-        names.append(config.split.column)
-    if isinstance(config.split, RandomSplit | FoldSplit):
-        names.append(config.split.group)
-    return [name for name in dict.fromkeys(names) if name is not None]
-
-
-def _split_by_name(table: Table, config: DataConfig) -> int | None:
-    """The column that is called as one that names parts, where nothing says how to divide the rows."""
-    if config.split is not None or config.dev or config.test:
-        return None
-    lower = [name.lower() for name in table.columns]
-    return next((lower.index(name) for name in SPLITS if name in lower), None)
+    names = [table.columns[column] for column in (*kept, *(() if split is None else (split,)))]
+    names = [", ".join(config.input), ", ".join(config.target), *names]
+    return Table(tuple(names), _records(table, steps, ledger))
 
 
 def _column(table: Table, name: str) -> int:
@@ -128,7 +117,12 @@ def _records(table: Table, steps: Steps, ledger: Ledger) -> Iterator[Record]:
         first = rows[0]
         if len(rows) > MOST_STEPS:
             text = f"sequence {shown(name)} has more than {MOST_STEPS:,} steps"
-            ledger.bad_file("sequence.too_long", text, _place(first), "--sequence with a column that names sequences")
+            ledger.bad_file(
+                "sequence.too_long",
+                text,
+                Place(first.path, first.line),
+                "--sequence with a column that names sequences",
+            )
         ledger.rows -= len(rows)  # the reader has counted steps
         try:
             record = _sequence(rows, steps, lost=any(holes), again=name in seen)
@@ -165,10 +159,6 @@ def _name(value: Any) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _place(record: Record) -> Place:
-    return Place(record.path, record.line)
-
-
 def _sequence(rows: Sequence[Record], steps: Steps, *, lost: bool, again: bool) -> Record:
     """The row of one sequence; raises _Faulty at the first thing that is wrong with it."""
     first, key = rows[0], steps.key
@@ -182,21 +172,17 @@ def _sequence(rows: Sequence[Record], steps: Steps, *, lost: bool, again: bool) 
         text = f"a row in or beside sequence {shown(name)} could not be read; a step may be missing"
         raise _Faulty(first, Unfit(key, "sequence.lost", text, "correct that row"))
     vectors = np.array([[_number(row, column) for column in steps.numbers] for row in rows])
-    wanted = _wanted(rows, steps)
-    others = [_shared(rows, column, "give each sequence one value") for column in steps.kept]
-    if steps.split is not None:
-        others.append(_parts(rows, steps.split))
-    return Record((vectors, wanted, *others), first.path, first.line)
-
-
-def _wanted(rows: Sequence[Record], steps: Steps) -> Any:
-    """The target of a sequence: numbers or a tag for each step, or the value that all steps have."""
+    wanted: Any  # numbers or a tag for each step, or the value that all steps have
     if steps.numbered:
-        return tuple(tuple(_number(row, column) for column in steps.target) for row in rows)
-    (target,) = steps.target
-    if steps.tagged:
-        return tuple(row.values[target] for row in rows)
-    return _shared(rows, target, "--task tag for a target per step")
+        wanted = tuple(tuple(_number(row, column) for column in steps.target) for row in rows)
+    elif steps.tagged:
+        wanted = tuple(row.values[steps.target[0]] for row in rows)
+    else:
+        wanted = _shared(rows, steps.target[0], "--task tag for a target per step")
+    others = [_shared(rows, column, "give each sequence one value") for column in steps.kept]
+    if steps.split is not None:  # where the parts of steps differ, two of them, which is the name of no part
+        others.append(", ".join(islice(dict.fromkeys(str(row.values[steps.split]) for row in rows), 2)))
+    return Record((vectors, wanted, *others), first.path, first.line)
 
 
 def _number(row: Record, column: int) -> float:
@@ -215,9 +201,3 @@ def _shared(rows: Sequence[Record], column: int, fix: str) -> Any:
             text = f"a sequence has one value here, and this one has {shown(value)} and {shown(other)}"
             raise _Faulty(row, Unfit(column, "sequence.target", text, fix))
     return value
-
-
-def _parts(rows: Sequence[Record], column: int) -> str:
-    """The part of all steps; where they differ, two of them, which is the name of no part."""
-    names = dict.fromkeys(str(row.values[column]) for row in rows)
-    return ", ".join(islice(names, 2))

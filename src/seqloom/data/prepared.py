@@ -23,21 +23,110 @@ import msgspec
 import numpy as np
 
 from seqloom.config.data import PARTS, AnySplit, EncodingConfig, GivenSplit, Part
-from seqloom.data.cache import Columns, open_or_build
+from seqloom.data.cache import open_or_build
 from seqloom.data.checks.check import DataFinding, told
 from seqloom.data.dataset import Dataset
-from seqloom.data.encoding import PLACE, ExampleEncoder
+from seqloom.data.kinds.kind import Coding, Columns
+from seqloom.data.kinds.related import cut_texts, longest_texts
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import Divided
 from seqloom.data.survey import Survey
+from seqloom.data.word_vectors import first_words, with_words
 from seqloom.events import Progress, Show, Work, finished
+from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer, TokenizerFit
-from seqloom.text.word_vectors import first_words, with_words
 from seqloom.version import __version__
+
+PLACE = "place"  # the column that says where each row stood
+_LONGER = "raise --longest"
+
+
+class ExampleEncoder:
+    """Makes columns of examples, block by block, as their kinds encode them; what is too long is cut.
+
+    Labels and tokenisers are those of the training part.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        config: EncodingConfig,
+        tokenizer: Tokenizer | None,
+        target_tokenizer: Tokenizer | None,
+        ledger: Ledger,
+    ) -> None:
+        self.schema, self.config, self.ledger = schema, config, ledger
+        self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer
+        self.files: dict[str, int] = {}  # in the order in which they were read
+        self.shapes: dict[str, tuple[int | str, ...]] = {}  # by code: of the first arrays and numbers of all parts
+        self.numbers = {label: number for number, label in enumerate(schema.labels)}
+
+    def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
+        """The columns of some examples; those that are too long are cut and counted, or left out as bad rows."""
+        columns = self._encoded(examples)
+        columns[PLACE] = self._places(examples)
+        lengths, longest = self._lengths(columns), self.config.longest
+        long = np.flatnonzero(lengths > longest)
+        if not len(long):
+            return columns
+        if self.config.too_long == "cut":
+            for row in long.tolist():
+                text = f"{lengths[row]:,} long; cut to {longest:,}"
+                self.ledger.warn("seq.truncated", text, examples[row].place, _LONGER)
+            return self._cut(columns)
+        for row in long.tolist():
+            text = f"{lengths[row]:,} long; {longest:,} allowed"
+            self.ledger.bad_row("seq.too_long", text, examples[row].place, _LONGER)
+        self.ledger.rows -= len(long)
+        short = np.flatnonzero(lengths <= longest)
+        return {name: column.select(short) for name, column in columns.items()}
+
+    def _encoded(self, examples: Sequence[Example]) -> dict[str, Ragged]:
+        kind, target = self.schema.input, self.schema.target
+        inputs, targets = [example.input for example in examples], [example.target for example in examples]
+        for likeness in (kind.likeness(inputs[0]), target.likeness(targets[0])):
+            if likeness is not None:
+                self._require_alike(*likeness, examples[0])
+        columns = kind.encode(inputs, self.tokenizer)
+        lengths, longest = columns["input"].lengths, self.config.longest
+        coding = Coding(self.tokenizer, self.target_tokenizer, self.numbers, longest, kind, inputs, lengths)
+        return columns | target.encode(targets, coding)
+
+    def _places(self, examples: Sequence[Example]) -> Ragged:
+        """[rows,2] the number of the file and the line of each example."""
+        places = [example.place for example in examples]
+        numbers = [(self.files.setdefault(place.path, len(self.files)), place.line or 0) for place in places]
+        return Ragged(np.array(numbers, np.uint32).reshape(-1, 2), np.arange(len(numbers) + 1))
+
+    def _lengths(self, columns: Columns) -> np.ndarray:
+        """[rows] what is compared with `longest`: of texts that are read one by one the longest text of a row."""
+        lengths, given = self.schema.target.lengths(columns), columns["input"]
+        if self.schema.input.fixed_size:
+            return lengths
+        texts = longest_texts(given) if self.schema.target.apart else given.lengths
+        return np.asarray(np.maximum(lengths, texts))
+
+    def _cut(self, columns: dict[str, Ragged]) -> dict[str, Ragged]:
+        most, framed = self.config.longest, self.tokenizer is not None and self.tokenizer.config.framed
+        if self.schema.target.apart:
+            texts = cut_texts(columns["input"], most)
+            cut = columns | {"input": closed(texts) if framed else texts}
+        else:
+            cut = self.schema.input.cut(columns, most, framed=framed)
+        return cut | self.schema.target.cut(cut, most)
+
+    def _require_alike(self, code: str, shape: tuple[int | str, ...], example: Example) -> None:
+        """Refuse a part whose arrays are unlike those of the parts before; inside one part rows were compared."""
+        before = self.shapes.setdefault(code, shape)
+        if shape != before:
+            found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
+            text = f"this part begins with {found} where another one has {wanted}"
+            self.ledger.bad_file(code, text, example.place, "give all parts arrays of one size and kind")
+
 
 FORMAT = 3
 FACTS = "facts.json"
@@ -188,19 +277,18 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
     else:
         yield from survey.read()
     for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
-        _warn_if_full(fitted, Place(survey.dataset.config.train[0]), ledger)
+        # Say how much of the training part a vocabulary has no room for.
+        place = Place(survey.dataset.config.train[0])
+        limit, kept = getattr(fitted.config, "limit", None), fitted.vocab_size - COUNT
+        if fitted.dropped and fitted.vocab_size == limit:
+            kind = fitted.config.kind()
+            text = (
+                f"{kept + fitted.dropped:,} different {kind}; the {kept:,} most frequent are kept, others are unknown"
+            )
+            ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
     if tokenizer is not None and encoding.vectors is not None:
         tokenizer = with_words(tokenizer, first_words(encoding.vectors.path, encoding.vectors.words))
     return ExampleEncoder(survey.schema(), encoding, tokenizer, target_tokenizer, ledger)
-
-
-def _warn_if_full(tokenizer: Tokenizer, place: Place, ledger: Ledger) -> None:
-    """Say how much of the training part a vocabulary has no room for."""
-    limit, kept = getattr(tokenizer.config, "limit", None), tokenizer.vocab_size - COUNT
-    if tokenizer.dropped and tokenizer.vocab_size == limit:
-        kind = tokenizer.config.kind()
-        text = f"{kept + tokenizer.dropped:,} different {kind}; the {kept:,} most frequent are kept, others are unknown"
-        ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
 
 
 def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: bool) -> Work[Tokenizer]:
@@ -304,7 +392,12 @@ def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenE
     def build() -> Iterator[Columns | Progress]:
         encoders.append((yield from _encoder(survey, encoding, ledger, given)))
         yield from encoded(survey, encoders[0])
-        _require_unchanged(sources, _sources(dataset, encoding, given), ledger)
+        # Refuse to keep what was read while its files were written, added or taken away.
+        now = _sources(dataset, encoding, given)
+        for path in dict.fromkeys([*sources, *now]):
+            if now.get(path) != sources.get(path):
+                text = f"changed while it was read: {sources.get(path)} before, {now.get(path)} after"
+                ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")
 
     def notes() -> dict[str, bytes]:
         return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
@@ -328,11 +421,3 @@ def _sources(dataset: Dataset, encoding: EncodingConfig, given: GivenEncoding | 
     fitted = given is None or given.tokenizer is None
     read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
     return dataset.fingerprints(*read)
-
-
-def _require_unchanged(before: dict[str, Any], now: dict[str, Any], ledger: Ledger) -> None:
-    """Refuse to keep what was read while its files were written, added or taken away."""
-    for path in dict.fromkeys([*before, *now]):
-        if now.get(path) != before.get(path):
-            text = f"changed while it was read: {before.get(path)} before, {now.get(path)} after"
-            ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")

@@ -15,9 +15,8 @@ import numpy as np
 from seqloom.config.data import Task
 from seqloom.data.checks.check import DataFinding, FindingSample, refusal, told
 from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch, Leak, Repeats, Twins
-from seqloom.data.kinds.registry import TARGET_KINDS
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Example, Schema, in_order
+from seqloom.data.schema import TARGET_KINDS, Example, Schema, in_order
 from seqloom.data.survey import Checks
 from seqloom.errors import DataError
 from seqloom.report.document import (

@@ -14,26 +14,18 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
-from seqloom.data.kinds.inputs.pair import PairInput
-from seqloom.data.kinds.inputs.text import SOURCES, TEXTS, TextInput
-from seqloom.data.kinds.inputs.triple import TripleInput
-from seqloom.data.kinds.inputs.vectors import VectorsInput
-from seqloom.data.kinds.inputs.words import WordsInput
 from seqloom.data.kinds.kind import InputKind, TargetKind
-from seqloom.data.kinds.registry import INPUT_KINDS
-from seqloom.data.kinds.targets.label import LabelTarget
-from seqloom.data.kinds.targets.labels import LabelsTarget
-from seqloom.data.kinds.targets.masked import MaskedTarget
-from seqloom.data.kinds.targets.nothing import NoTarget
-from seqloom.data.kinds.targets.numbers import NumbersTarget
-from seqloom.data.kinds.targets.related import RELATED, RelatedTarget
-from seqloom.data.kinds.targets.series import SeriesTarget
-from seqloom.data.kinds.targets.similarity import SimilarityTarget
-from seqloom.data.kinds.targets.tags import TagsTarget
-from seqloom.data.kinds.targets.text import TextTarget
+from seqloom.data.kinds.labels import LabelsTarget, LabelTarget, TagsTarget
+from seqloom.data.kinds.nothing import MaskedTarget, NoTarget
+from seqloom.data.kinds.numbers import NumbersTarget, SeriesTarget
+from seqloom.data.kinds.related import RELATED, RelatedTarget, SimilarityTarget
+from seqloom.data.kinds.target_text import TextTarget
+from seqloom.data.kinds.text import SOURCES, TEXTS, PairInput, TextInput, TripleInput
+from seqloom.data.kinds.vectors import VectorsInput
+from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.folders import PART_NAMES
-from seqloom.data.schema import Schema
+from seqloom.data.schema import INPUT_KINDS, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
 

@@ -9,12 +9,48 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from seqloom.config.data import PARTS, Task
-from seqloom.data.kinds.inputs.pair import TextPair
-from seqloom.data.kinds.inputs.triple import TextTriple
-from seqloom.data.kinds.inputs.words import Words
-from seqloom.data.kinds.kind import InputKind, TargetKind
-from seqloom.data.kinds.registry import INPUT_KINDS, TARGET_KINDS, kind_named
+from seqloom.data.kinds.kind import InputKind, Kind, TargetKind
+from seqloom.data.kinds.labels import LabelsTarget, LabelTarget, TagsTarget
+from seqloom.data.kinds.nothing import MaskedTarget, NoTarget
+from seqloom.data.kinds.numbers import NumbersTarget, SeriesTarget
+from seqloom.data.kinds.picture import PictureInput
+from seqloom.data.kinds.related import RelatedTarget, SimilarityTarget
+from seqloom.data.kinds.target_text import TextTarget
+from seqloom.data.kinds.text import PairInput, TextInput, TextPair, TextTriple, TripleInput
+from seqloom.data.kinds.vectors import VectorsInput
+from seqloom.data.kinds.words import Words, WordsInput
 from seqloom.data.problems import Place
+from seqloom.errors import DataError, did_you_mean
+
+# All kinds by what a file or a person calls them, in the order in which the usual names of columns are looked for.
+INPUT_KINDS: dict[str, InputKind] = {
+    kind.name: kind for kind in (WordsInput(), VectorsInput(), PictureInput(), TextInput(), PairInput(), TripleInput())
+}
+TARGET_KINDS: dict[str, TargetKind] = {
+    kind.name: kind
+    for kind in (
+        LabelTarget(),
+        LabelsTarget(),
+        NumbersTarget(),
+        TagsTarget(),
+        SeriesTarget(),
+        TextTarget(),
+        NoTarget(),
+        MaskedTarget(),
+        RelatedTarget(),
+        SimilarityTarget(),
+    )
+}
+
+AnyKind = TypeVar("AnyKind", bound=Kind)
+
+
+def kind_named(name: str, kinds: dict[str, AnyKind]) -> AnyKind:
+    """The kind of a name; DataError for a name that no kind has."""
+    if name not in kinds:
+        raise DataError(f"no kind of data is called '{name[:40]}'", fix=did_you_mean(name, kinds))
+    return kinds[name]
+
 
 Value = TypeVar("Value")
 

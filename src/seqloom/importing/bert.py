@@ -38,8 +38,8 @@ from seqloom.files.tensors import Slot
 from seqloom.importing.checkpoint import WeightsFile, read_json, read_object
 from seqloom.tasks.task import Meaning
 from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
+from seqloom.text.subwords import INSIDE, WordpieceCutter, WordpieceData
 from seqloom.text.tokenizer import Tokenizer
-from seqloom.text.wordpiece import INSIDE, WordpieceCutter, WordpieceData
 
 # How a checkpoint makes one vector of a text: what is pooled, whether it has length one, and where texts are cut.
 #

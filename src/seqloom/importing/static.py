@@ -29,13 +29,13 @@ from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.text import read as read_lines
 from seqloom.data.schema import Schema
+from seqloom.data.word_vectors import first_words, known_words, open_vectors, read_vectors, wanted_words, with_words
 from seqloom.errors import DataError
 from seqloom.tasks.task import Meaning
 from seqloom.text.cutter import blocks
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT
 from seqloom.text.tokenizer import Tokenizer
-from seqloom.text.word_vectors import first_words, known_words, open_vectors, read_vectors, wanted_words, with_words
 
 Weighting = Literal["mean", "sif"]
 SMOOTHING = 1e-3  # a

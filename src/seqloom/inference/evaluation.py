@@ -35,7 +35,7 @@ from seqloom.data.cells import rounded_text, row
 from seqloom.data.check import data_config
 from seqloom.data.dataset import Dataset, FileSet, open_data
 from seqloom.data.kinds.kind import InputKind
-from seqloom.data.kinds.targets.label import UNSEEN
+from seqloom.data.kinds.labels import UNSEEN
 from seqloom.data.prepared import GivenEncoding, Prepared, prepare
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.registry import read_table

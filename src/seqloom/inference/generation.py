@@ -15,9 +15,8 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError
 from seqloom.inference.prediction import NO_LIMIT, GivenInputs, batches, tell_too_long
 from seqloom.nn.models import LanguageModel
-from seqloom.tasks.abilities import Continuer, Translator
-from seqloom.tasks.inputs import longest_input
-from seqloom.tasks.task import Prediction, Task
+from seqloom.tasks.encoders import longest_input
+from seqloom.tasks.task import Continuer, Prediction, Task, Translator
 from seqloom.text.cutter import require_whole
 from seqloom.text.special_tokens import UNKNOWN
 

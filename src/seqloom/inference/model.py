@@ -20,9 +20,8 @@ from seqloom.config.decoding import AnyDecoding
 from seqloom.config.options import stated, strict
 from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
 from seqloom.data.check import Names
-from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.inputs import given_inputs
-from seqloom.data.prepared import Prepared
+from seqloom.data.prepared import ExampleEncoder, Prepared
 from seqloom.data.problems import Ledger, Problem
 from seqloom.data.run_files import RunData, located
 from seqloom.data.schema import Example
@@ -46,12 +45,11 @@ from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Batch, on_device
-from seqloom.tasks.abilities import Calibrator, Vectorizer, Writer
+from seqloom.tasks.embed import VectorPrediction, vectors_of
+from seqloom.tasks.encoders import lengths_read, longest_input
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
-from seqloom.tasks.inputs import lengths_read, longest_input
-from seqloom.tasks.predictions import VectorPrediction, vectors_of
 from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import Prediction, Task
+from seqloom.tasks.task import Calibrator, Prediction, Task, Vectorizer, Writer
 
 # A trained model that was read from its folder: what it is made of, and what is known of its training.
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from seqloom.config.data import BadRows, EncodingConfig
 from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, weight
-from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.kinds.kind import InputKind
-from seqloom.data.kinds.targets.nothing import NoTarget
+from seqloom.data.kinds.nothing import NoTarget
+from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger, Place, Problem
 from seqloom.data.schema import Example, Schema
 from seqloom.errors import DataError

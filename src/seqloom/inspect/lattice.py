@@ -34,8 +34,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.network import Edge, Network, Node
 from seqloom.report.numbers import counted, number
-from seqloom.tasks.tag import Tag
-from seqloom.tasks.windows import features, window_size
+from seqloom.tasks.tag import Tag, features, window_size
 
 EXCLUDED = -1e30  # a score that no path can make up for, and whose exponential is zero
 

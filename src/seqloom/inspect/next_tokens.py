@@ -4,7 +4,7 @@
     running perplexity at t = exp(mean of the surprisals up to t)
 
 Row t of a language model is the symbol after token t; row t of a translation is symbol t of the target. The settings go
-through `seqloom.decoding.sampling.filtered`, so the second column of numbers is what a sample is drawn with; what is
+through `seqloom.decoding.decode.filtered`, so the second column of numbers is what a sample is drawn with; what is
 not listed stands in a tail, whose mass is told; what the model gives to symbols that are never written is in it. Scores
 are made for a block of rows at a time.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from seqloom.config.decoding import SampleConfig
 from seqloom.decoding.answers import NEVER, log_probabilities
-from seqloom.decoding.sampling import filtered
+from seqloom.decoding.decode import filtered
 from seqloom.errors import ConfigError
 from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still

@@ -29,8 +29,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.data.kinds.inputs.pair import TextPair
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.text import TextPair
+from seqloom.data.kinds.words import Words
 from seqloom.data.values import plain
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.flow import still
@@ -49,7 +49,7 @@ from seqloom.nn.models import ElementModel, Embedder, EncoderDecoder, LanguageMo
 from seqloom.nn.ops.kernels import OPERATORS, named
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Both, Padded, Pair, Spelled, Subwords
-from seqloom.tasks.inputs import sequences
+from seqloom.tasks.encoders import sequences
 from seqloom.tasks.lm import begun
 from seqloom.tasks.translate import Translate
 from seqloom.text.special_tokens import BEGIN, END, SEPARATOR

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from seqloom.data.kinds.inputs.pair import TextPair
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.text import TextPair
+from seqloom.data.kinds.words import Words
 from seqloom.errors import ConfigError
 from seqloom.inspect.readings import cut_off
 from seqloom.inspect.subject import Reading, Side, Subject, Token

@@ -33,9 +33,9 @@ from torch import Tensor, nn
 
 from seqloom.config.data import EncodingConfig
 from seqloom.config.models import AnyModel
-from seqloom.data.encoding import ExampleEncoder
 from seqloom.data.inputs import given_inputs
-from seqloom.data.kinds.targets.nothing import NoTarget
+from seqloom.data.kinds.nothing import NoTarget
+from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.metrics.ratios import ratio
+from seqloom.metrics import ratio
 
 BINS = 15
 EDGES = np.linspace(0, 1, BINS + 1)  # a bin holds its upper edge

@@ -1,8 +1,9 @@
 """Labels said and labels true, counted for each label: precision, recall and F1, of each and of all.
 
     macro    the mean over labels, the rare ones counting as much as the frequent ones: over those that were said or
-             are true, so a label that never came up has no say. For one label of each example that is scikit-learn's;
-             for several, scikit-learn takes a matrix, and unless it is told `labels` counts such columns as 0
+             are true, so a label that never came up has no say. For one label of each example that is scikit-learn's,
+             for spans seqeval's; for several labels, scikit-learn takes a matrix, and unless it is told `labels` counts
+             such columns as 0
     micro    of all labels together: where each example has one label and one answer, this is the accuracy
 
 Examples are kept as numbers of labels, not as a column for each label, so a thousand labels cost no more than two. For
@@ -30,15 +31,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.data.tags import OUTSIDE, Span, spans
-from seqloom.metrics.ratios import Retrieved, ratio
+from seqloom.data.tags import OUTSIDE, spans
+from seqloom.metrics import ratio
 
 PACKED = 48  # labels in a number: six bytes
 TOGETHER = 2**22  # labels of rows that are unpacked at a time
 
 
+class Retrieved:
+    """Precision, recall and F1 of things that were to be found: spans, or labels of several."""
+
+    def __init__(self, right: np.ndarray, said: np.ndarray, true: np.ndarray) -> None:
+        self.precision, self.recall = ratio(right, said), ratio(right, true)
+        self.f1 = ratio(2 * np.asarray(right), np.asarray(said) + np.asarray(true))  # their harmonic mean
+
+
 class Counts(NamedTuple):
-    """How often each label was right, said and true, [...,K] each."""
+    """How often each label, or a span of each type, was right, said and true, [...,K] each."""
 
     right: np.ndarray
     said: np.ndarray
@@ -64,8 +73,18 @@ class Counts(NamedTuple):
         """The mean F1 of the labels that were said or are true, [...]."""
         return ratio(self.each.f1.sum(axis=-1), np.sum(self.said + self.true > 0, axis=-1))
 
+    @property
+    def figures(self) -> dict[str, np.ndarray]:
+        """`f1`, `precision` and `recall` of all labels together, and `macro_f1`, each [...]."""
+        micro = self.micro
+        return {"f1": micro.f1, "precision": micro.precision, "recall": micro.recall, "macro_f1": self.macro_f1}
+
     def named(self, labels: Sequence[str]) -> dict[str, dict[str, float]]:
-        """The figures of each label that was said or is true, by its name; `support` is how often it is true."""
+        """The figures of each label that was said or is true, by its name; `support` is how often it is true.
+
+        >>> Counts(np.array([1, 0]), np.array([2, 0]), np.array([1, 0])).named(["PER", "LOC"])
+        {'PER': {'precision': 0.5, 'recall': 1.0, 'f1': 0.6666666666666666, 'support': 1.0}}
+        """
         each = self.each
         columns = {"precision": each.precision, "recall": each.recall, "f1": each.f1, "support": self.true}
         seen = np.flatnonzero(self.said + self.true > 0).tolist()
@@ -182,24 +201,6 @@ def _above(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 # default; its strict mode leaves out unlawful spans, of which the answers of this package hold none.
 
 
-class SpanCounts(NamedTuple):
-    """How many spans of a sentence were said, are true, and are both."""
-
-    right: int
-    said: int
-    true: int
-
-
-def count_spans(said: Sequence[str], true: Sequence[str]) -> SpanCounts:
-    """The counts for one sentence, from a tag for each word.
-
-    >>> count_spans(["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "I-PER", "O", "B-ORG"])
-    SpanCounts(right=1, said=2, true=2)
-    """
-    found, there = set(spans(said)), set(spans(true))
-    return SpanCounts(len(found & there), len(found), len(there))
-
-
 def types_of(labels: Iterable[str]) -> tuple[str, ...]:
     """The types that tags of a scheme speak of, in the order of the alphabet.
 
@@ -216,32 +217,5 @@ def count_by_type(said: Sequence[str], true: Sequence[str], types: Sequence[str]
     [[0, 0, 1], [1, 0, 1], [0, 1, 1]]
     """
     found, there = set(spans(said)), set(spans(true))
-    return np.array([_counted(some, types) for some in (found & there, found, there)])
-
-
-def _counted(marked: Iterable[Span], types: Sequence[str]) -> list[int]:
-    counts = Counter(span.label for span in marked)
-    return [counts[kind] for kind in types]
-
-
-def span_figures(counts: np.ndarray) -> dict[str, np.ndarray]:
-    """`f1`, `precision` and `recall` of all spans together, and `macro_f1`, each [...], from counts [...,3,types].
-
-    The macro mean is that of the types of which a span is there or was said, as in seqeval.
-    """
-    right, said, true = np.moveaxis(counts, -2, 0)
-    together = Retrieved(*(one.sum(axis=-1) for one in (right, said, true)))
-    macro = ratio(Retrieved(right, said, true).f1.sum(axis=-1), ((said > 0) | (true > 0)).sum(axis=-1))
-    return {"f1": together.f1, "precision": together.precision, "recall": together.recall, "macro_f1": macro}
-
-
-def figures_by_type(counts: np.ndarray, types: Sequence[str]) -> dict[str, dict[str, float]]:
-    """`precision`, `recall`, `f1` and `support` of each type of which a span is there or was said; counts [3,types].
-
-    >>> figures_by_type(np.array([[1, 0], [2, 0], [1, 0]]), ["PER", "LOC"])
-    {'PER': {'precision': 0.5, 'recall': 1.0, 'f1': 0.6666666666666666, 'support': 1.0}}
-    """
-    found = Retrieved(*counts)
-    columns = {"precision": found.precision, "recall": found.recall, "f1": found.f1, "support": counts[2]}
-    seen = [number for number in range(len(types)) if counts[1:, number].any()]
-    return {types[number]: {name: float(column[number]) for name, column in columns.items()} for number in seen}
+    counts = [Counter(span.label for span in some) for some in (found & there, found, there)]
+    return np.array([[one[kind] for kind in types] for one in counts])

@@ -20,7 +20,7 @@ where every answer is right, and else 0, as in scikit-learn.
 
 import numpy as np
 
-from seqloom.metrics.ratios import ratio
+from seqloom.metrics import ratio
 
 SMALLEST = 1e-12  # of the largest that a spread could be: below it, sums of float64 know nothing
 

@@ -38,7 +38,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from seqloom.metrics.ratios import ratio
+from seqloom.metrics import ratio
 from seqloom.text.words import word_pattern
 
 

@@ -192,7 +192,7 @@ class Batch(NamedTuple, Generic[Inputs, Targets]):
     targets: Targets
     ids: tuple[str, ...] = ()
     references: Sequence[str] = ()  # where targets are texts: as they stood in the data, read only to judge
-    bytes: Tensor | None = None  # [B,T] on the host, of text: what each target stands for (data/encoding.py)
+    bytes: Tensor | None = None  # [B,T] on the host, of text: what each target stands for (data/loader.py)
 
 
 class Subwords(NamedTuple):

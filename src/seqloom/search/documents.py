@@ -27,7 +27,7 @@ import numpy as np
 from seqloom.config.data import BadRows, Format, ReadingConfig
 from seqloom.data.cells import cell
 from seqloom.data.inputs import InputColumns, find_columns
-from seqloom.data.kinds.inputs.text import TextInput
+from seqloom.data.kinds.text import TextInput
 from seqloom.data.problems import Ledger, Place, Problem
 from seqloom.data.readers.delimited import dialect_of
 from seqloom.data.readers.files import fingerprint, require_state, state_of

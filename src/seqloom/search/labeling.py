@@ -31,7 +31,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from seqloom.data.checks.duplicates import folded
-from seqloom.data.kinds.targets.label import LABELS
+from seqloom.data.kinds.labels import LABELS
 from seqloom.data.problems import Ledger
 from seqloom.data.values import Unfit, label_of
 from seqloom.errors import ConfigError, did_you_mean

@@ -14,6 +14,7 @@ models with the same --batch. A text alone is judged by a second reading, and de
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 from zlib import crc32
 
@@ -35,19 +36,29 @@ from seqloom.config.models import (
     ViewsConfig,
     objective_of,
 )
-from seqloom.data.kinds.inputs.text import TextInput
+from seqloom.data.kinds.text import TextInput
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
+from seqloom.metrics import ratio
 from seqloom.metrics.correlation import correlation, correlation_statistics, spearman
-from seqloom.metrics.ratios import ratio
 from seqloom.nn.models import Embedder
 from seqloom.nn.objectives import Contrast, Objective, ObjectiveLoss, RowObjective, thinned
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import Size
-from seqloom.tasks.abilities import Vectorizer
-from seqloom.tasks.inputs import encoder_in, require_shape, stepped_input_of
-from seqloom.tasks.predictions import VectorPrediction, numbers_shown, vectors_of
-from seqloom.tasks.task import LOSS, Asking, Division, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.tasks.encoders import encoder_in, require_shape, stepped_input_of
+from seqloom.tasks.task import (
+    LOSS,
+    Asking,
+    Division,
+    HeadSettings,
+    Judged,
+    Meaning,
+    Metric,
+    Prediction,
+    Task,
+    Vectorizer,
+    numbers_shown,
+)
 
 USUAL: dict[str, AnyObjective] = {
     "text": ViewsConfig(),
@@ -56,7 +67,28 @@ USUAL: dict[str, AnyObjective] = {
     "scored": RankConfig(),
 }
 JUDGED_WITHOUT = 0.3  # of the symbols of a text that is judged by a second reading
+SHOWN_OF_VECTOR = 4  # numbers
 NEVER_CHANGES = "the cosines or the true scores are all the same"
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPrediction(Prediction):
+    """The vector of a text, [D] float32."""
+
+    vector: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        """`vector`, a list of numbers."""
+        return {"vector": self.vector.tolist()}
+
+    def shown(self) -> str:
+        first = numbers_shown(self.vector[:SHOWN_OF_VECTOR].tolist())
+        return f"{first}, ..." if len(self.vector) > SHOWN_OF_VECTOR else first
+
+
+def vectors_of(vectors: Tensor) -> list[VectorPrediction]:
+    """The rows of vectors [N,D] as answers, in float32 on the host."""
+    return [VectorPrediction(row) for row in vectors.detach().float().cpu().numpy()]
 
 
 def together(schema: Schema) -> str:

@@ -20,7 +20,7 @@ from seqloom.data.values import is_number
 from seqloom.errors import DataError
 from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
-from seqloom.nn.types import Batch
+from seqloom.nn.types import Batch, Padded, places_of
 from seqloom.tasks.task import Evaluator, Judged
 
 Confusion = tuple[tuple[str, str, int], ...]  # what is true, what was said, how often; the most frequent first
@@ -61,8 +61,15 @@ class Evaluation(NamedTuple):
         self, task: Evaluator, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, Interval]:
         """Where each metric would lie with other examples of the same kind; without those of which nothing is known."""
-        how: Any = {"resamples": resamples, "seed": seed, "level": level}
-        found = bootstrap.intervals(self.statistics, task.measure, summed=task.summed, rows=task.measure_rows, **how)
+        found = bootstrap.intervals(
+            self.statistics,
+            task.measure,
+            summed=task.summed,
+            rows=task.measure_rows,
+            resamples=resamples,
+            seed=seed,
+            level=level,
+        )
         undefined = task.undefined(self.statistics)
         return {name: interval for name, interval in found.items() if name not in undefined}
 
@@ -93,7 +100,11 @@ def evaluate(
     if not statistics:
         raise DataError("there is no example to judge", fix="give at least one batch")
     table = task.agreed(np.stack(statistics), np.stack(statistics))
-    chosen, told = (_agreed(task, some, table) for some in (kept, bad))
+    # Examples whose statistics follow what all rows decide.
+    chosen, told = (
+        tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in some)
+        for some in (kept, bad)
+    )
     found = Evaluation(
         task.name, _metrics(task, table), len(table), table, chosen, _ordered(confusion), tuple(ids), told
     )
@@ -104,11 +115,6 @@ def _metrics(task: Evaluator, statistics: np.ndarray) -> dict[str, float]:
     """Every figure of the statistics [N,S]: those of sums, and those of all rows at once."""
     figures = {name: float(value) for name, value in task.measure(task.summed(statistics)).items()}
     return figures | task.measure_rows(statistics)
-
-
-def _agreed(task: Evaluator, judged: Sequence[Judged], table: np.ndarray) -> tuple[Judged, ...]:
-    """Examples whose statistics follow what all rows decide."""
-    return tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in judged)
 
 
 def _ordered(confusion: Counter[tuple[str, str]]) -> Confusion:
@@ -127,6 +133,17 @@ def answering(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def document_numbers(inputs: Padded) -> np.ndarray:
+    """[B,T] the document that each element belongs to, counted in reading order; rows are one each unless packed."""
+    rows, time = inputs.values.shape[:2]
+    if inputs.segments is None:
+        return np.repeat(np.arange(rows), time).reshape(rows, time)
+    within = places_of(inputs).segments.cpu().numpy()  # 1, 2, ... in each row, -1 in the padding
+    counts = within.max(axis=1)
+    before: np.ndarray = np.cumsum(counts) - counts - 1
+    return np.asarray(within + before[:, None])
 
 
 def badness(judged: Judged) -> float:

@@ -29,25 +29,20 @@ from seqloom import recipes
 from seqloom.config.data import Part
 from seqloom.config.models import AnyModel, LanguageModelConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
-from seqloom.data.kinds.inputs.text import LONGEST, text_shown
+from seqloom.data.kinds.text import LONGEST, text_shown
 from seqloom.data.loader import Loader, feed_packs, feed_streams
-from seqloom.data.order import Cut, Streams
 from seqloom.data.prepared import Prepared
 from seqloom.decoding.answers import Ended, Written, positions_of, room
-from seqloom.decoding.decode import stream, write
-from seqloom.decoding.sampling import numbers_by_content
+from seqloom.decoding.decode import numbers_by_content, stream, write
 from seqloom.errors import ConfigError, DataError
-from seqloom.metrics.ratios import perplexity, ratio
+from seqloom.metrics import perplexity, ratio
 from seqloom.nn.heads import Losses
 from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import Size
-from seqloom.tasks.abilities import Continuer
-from seqloom.tasks.evaluation import answering
-from seqloom.tasks.inputs import require_shape
-from seqloom.tasks.predictions import TextPrediction
-from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Metric
-from seqloom.tasks.windows import document_numbers, named_packs, summed
+from seqloom.tasks.encoders import require_shape
+from seqloom.tasks.evaluation import answering, document_numbers
+from seqloom.tasks.task import LOSS, Asking, Continuer, HeadSettings, Judged, Metric, TextPrediction
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
@@ -116,19 +111,24 @@ class LanguageModelling(Continuer):
                 fix="take 'packs' or 'by-length', or a model that forgets, such as lstm or window",
             )
 
-    def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
-        """The steps of a part; the ids of batches are always rows of the prepared data.
+    def fed(self, prepared: Prepared, part: Part, feed: AnyFeed, seed: int) -> Loader[Any, Any]:
+        """The steps of a part.
 
         A test part in streams is one row from its first symbol to its last, as published figures have it: no row has
         to begin in the middle of the text with an empty memory.
         """
-        if isinstance(feed, StreamsConfig):
-            rows, length = (1, feed.rows * feed.length) if part == "test" else (feed.rows, feed.length)
-            return _named_streams(feed_streams(prepared, part, rows=rows, length=length, **how), prepared.parts[part])
         if isinstance(feed, PacksConfig):
-            packs = feed_packs(prepared, part, rows=feed.rows, length=feed.length, seed=seed, **how)
-            return named_packs(packs, prepared.parts[part])
-        return super().loader(prepared, part, feed, seed=seed, **how)
+            return feed_packs(prepared, part, rows=feed.rows, length=feed.length, seed=seed)
+        if not isinstance(feed, StreamsConfig):
+            return super().fed(prepared, part, feed, seed)
+        rows, length = (1, feed.rows * feed.length) if part == "test" else (feed.rows, feed.length)
+        streams = feed_streams(prepared, part, rows=rows, length=length)
+
+        def running(cut: Any) -> Batch[Running, Tensor]:
+            batch: Batch[Any, Tensor] = streams.make_batch(cut)
+            return batch._replace(inputs=Running(batch.inputs))
+
+        return Loader(streams.plan, running)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
         """The summed loss; a step of streams hands on its state."""
@@ -155,7 +155,7 @@ class LanguageModelling(Continuer):
         numbers, count = document_numbers(inputs)[real], len(batch.ids)
         worth = np.zeros_like(symbols) if batch.bytes is None else batch.bytes.cpu().numpy()
         tables = (worth, symbols == UNKNOWN, *(table.cpu().numpy() for table in losses))
-        statistics = np.stack([summed(table[real], numbers, count) for table in tables], axis=1)
+        statistics = np.stack([np.bincount(numbers, table[real], count) for table in tables], axis=1)
         symbols, starts = symbols[real], np.searchsorted(numbers, np.arange(count + 1))
         for number, (id_, sums) in enumerate(zip(batch.ids, statistics, strict=True)):
             if sums[-1]:
@@ -235,18 +235,3 @@ def memory_grows(model: LanguageModel) -> bool:
 def _size(state: Any) -> int:
     """How many numbers a state holds."""
     return state.numel() if isinstance(state, Tensor) else sum(map(_size, state))
-
-
-def _named_streams(loader: Loader[Any, Any], rows: np.ndarray) -> Loader[Any, Any]:
-    """The same steps as running text, each row with the document in which it stands."""
-    streams, make_batch = loader.plan, loader.make_batch
-    assert isinstance(streams, Streams)
-
-    def named(cut: Cut) -> Batch[Running, Tensor]:
-        batch = make_batch(cut)
-        documents, _ = streams.locate(np.minimum(cut.starts, streams.total - 1))
-        ids = tuple(map(str, rows[documents].tolist()))
-        return Batch(Running(batch.inputs), batch.targets, ids, bytes=batch.bytes)
-
-    loader.make_batch = named
-    return loader

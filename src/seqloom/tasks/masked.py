@@ -36,21 +36,56 @@ from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig
-from seqloom.data.kinds.inputs.text import cut_short
+from seqloom.data.kinds.text import cut_short
 from seqloom.data.loader import Loader, feed_packs
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.metrics.ratios import perplexity, ratio
+from seqloom.metrics import perplexity, ratio
 from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import Size
-from seqloom.tasks.inputs import encoder_in, require_shape, sequences, stepped_input_of
+from seqloom.tasks.encoders import encoder_in, require_shape, sequences, stepped_input_of
+from seqloom.tasks.evaluation import document_numbers
 from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric, Prediction, Task
-from seqloom.tasks.windows import document_numbers, named_packs, summed
-from seqloom.text.gaps import GAP, GapTokenizer
+from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT, MASK
 from seqloom.text.tokenizer import Tokenizer
+
+GAP = "[MASK]"
+
+
+class GapTokenizer(Tokenizer):
+    """The tokeniser of a model for questions with gaps: wherever a text says [MASK], the symbol MASK stands.
+
+    Texts that are learnt from are never read like this: there "[MASK]" is text like any other.
+
+    >>> from seqloom.config.tokenizers import WordsConfig
+    >>> plain = WordsConfig().fit(["the cat sat"])
+    >>> GapTokenizer(plain).encode(["the [MASK] sat"]).values.tolist() == [*plain.encode(["the"]).values, MASK, 7]
+    True
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer.config, tokenizer.cutter, tokenizer.dropped)
+        # subwords begin with the space before them, so the space before a gap belongs to what is missing
+        self._joined = tokenizer.config.kind() in ("bpe", "unigram")
+
+    def encode_inner(self, texts: Sequence[str]) -> Ragged:
+        """The symbols of each text without a frame, MASK where it has a gap."""
+        split = [self._parts(text) for text in texts]
+        encoded = super().encode_inner([part for parts in split for part in parts])
+        rows, first = [], 0
+        for parts in split:
+            pieces = [encoded.row(number) for number in range(first, first + len(parts))]
+            rows.append(np.concatenate([pieces[0], *(half for one in pieces[1:] for half in ([MASK], one))]))
+            first += len(parts)
+        return Ragged.of(rows, np.int32)
+
+    def _parts(self, text: str) -> list[str]:
+        *before, last = text.split(GAP)
+        return [*(part.removesuffix(" ") if self._joined else part for part in before), last]
+
 
 PER_CENT = 15  # of the symbols are chosen
 MASKED, REPLACED = 0.8, 0.9  # below the first: MASK; below the second: another symbol; else it stays
@@ -229,12 +264,17 @@ class MaskedPrediction(Task):
                 fix=f"give it a head of kind next-token with vocab_size = {size}",
             )
 
-    def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
-        """The steps of a part; the ids of batches are always rows of the prepared data."""
+    def fed(self, prepared: Prepared, part: Part, feed: AnyFeed, seed: int) -> Loader[Any, Any]:
+        """The steps of a part; rows of packs hold what a language model would say: all symbols, and ENDs."""
         if not isinstance(feed, PacksConfig):
-            return super().loader(prepared, part, feed, seed=seed, **how)
-        packs = feed_packs(prepared, part, rows=feed.rows, length=feed.length, seed=seed, **how)
-        return _unshifted(named_packs(packs, prepared.parts[part]))
+            return super().fed(prepared, part, feed, seed)
+        packs = feed_packs(prepared, part, rows=feed.rows, length=feed.length, seed=seed)
+
+        def unshifted(packed: Any) -> Batch[Padded, Tensor]:
+            batch: Batch[Padded, Tensor] = packs.make_batch(packed)
+            return batch._replace(inputs=batch.inputs._replace(values=batch.targets))
+
+        return Loader(packs.plan, unshifted)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
         """The summed loss of the hidden symbols, drawn anew at every step."""
@@ -250,7 +290,7 @@ class MaskedPrediction(Task):
         numbers = np.take_along_axis(document_numbers(batch.inputs), hidden.places.values.cpu().numpy(), axis=1)[real]
         right = (said == hidden.targets).cpu().numpy()
         tables = [table[real] for table in (right, *(table.cpu().numpy() for table in losses))]
-        statistics = np.stack([summed(table, numbers, len(batch.ids)) for table in tables], axis=1)
+        statistics = np.stack([np.bincount(numbers, table, len(batch.ids)) for table in tables], axis=1)
         answers, true = (table.cpu().numpy()[real] for table in (said, hidden.targets))
         return [
             Judged(id_, self._shown(answers[numbers == number]), self._shown(true[numbers == number]), None, sums)
@@ -290,15 +330,3 @@ def _read(model: nn.Module, hidden: Hidden) -> Padded:
     """[B,K,D] the vectors from which hidden symbols are read."""
     x: Padded = cast(ElementModel, model).features(hidden.inputs)
     return x.pick(hidden.places)
-
-
-def _unshifted(loader: Loader[Any, Any]) -> Loader[Any, Any]:
-    """The same steps of packs, in which rows hold what a language model would say: all symbols, and ENDs."""
-    make_batch = loader.make_batch
-
-    def whole(packed: Any) -> Batch[Padded, Tensor]:
-        batch: Batch[Padded, Tensor] = make_batch(packed)
-        return batch._replace(inputs=batch.inputs._replace(values=batch.targets))
-
-    loader.make_batch = whole
-    return loader

@@ -1,8 +1,7 @@
 """Which task the numbers of a model belong to: the kinds of its data decide."""
 
-from seqloom.tasks.classify import Classify
+from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.embed import Embed, EmbedScored
-from seqloom.tasks.labels import ClassifySeveral
 from seqloom.tasks.lm import LanguageModelling
 from seqloom.tasks.masked import MaskedPrediction
 from seqloom.tasks.regress import Regress, RegressSteps

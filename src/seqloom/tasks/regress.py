@@ -12,7 +12,8 @@ numbers none drowns the rest. `loss` is the mean of squared errors in these unit
 mean of the training part as the answer to everything has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -20,16 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.config.heads import ElementHead, NumberHeadConfig, SequenceHead
-from seqloom.data.kinds.inputs.text import cut_short
+from seqloom.data.kinds.text import cut_short
 from seqloom.errors import ConfigError
+from seqloom.metrics import ratio
 from seqloom.metrics.correlation import KINDS, explained, explained_statistics, spearman, spreads
-from seqloom.metrics.ratios import ratio
 from seqloom.nn.models import ElementModel, SequenceModel
 from seqloom.nn.types import Batch, Loss
-from seqloom.tasks.inputs import sequences
-from seqloom.tasks.predictions import NumbersPrediction, SeriesPrediction, numbers_shown, series_shown
-from seqloom.tasks.sequences import ElementTask, SequenceTask
-from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric, Task
+from seqloom.tasks.encoders import ElementTask, SequenceTask, sequences
+from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric, Prediction, Task, numbers_shown
 
 OF_ERRORS = tuple(Metric(name, higher_is_better=False) for name in ("mse", "rmse", "mae"))
 SAME_NUMBERS = "the true numbers are all the same"
@@ -55,6 +54,35 @@ class NumberUnits(NamedTuple):
     def told(self, answers: Tensor) -> np.ndarray:
         """Answers [...,K] of a model in the units of the data, on the host."""
         return np.asarray(answers.detach().cpu().double().numpy() * self.deviations + self.means)
+
+
+@dataclass(frozen=True)
+class NumbersPrediction(Prediction):
+    """One number or several."""
+
+    numbers: tuple[float, ...]
+
+    def shown(self) -> str:
+        return numbers_shown(self.numbers)
+
+
+@dataclass(frozen=True)
+class SeriesPrediction(Prediction):
+    """One number or several for each word or step."""
+
+    series: tuple[tuple[float, ...], ...]
+
+    def shown(self) -> str:
+        return series_shown(self.series)
+
+
+def series_shown(series: Iterable[Iterable[float]]) -> str:
+    """The numbers of steps for people.
+
+    >>> series_shown(((0.5, 2.0), (1.0, 3.0)))
+    '0.5, 2; 1, 3'
+    """
+    return "; ".join(numbers_shown(tuple(step)) for step in series)
 
 
 class NumberTask(Task):

@@ -3,12 +3,13 @@
     f1          of spans, where tags form a scheme: borders and type right, counted as conlleval does (and seqeval)
     accuracy    of tags; what decides where tags mark no spans (parts of speech)
 
-Tags that mark spans are always a lawful sequence of their scheme, whatever head the model has (`chains`), and inputs of
-any length are read, window by window (`windows`). A tag that training never saw is an error whatever is said.
+Tags that mark spans are always a lawful sequence of their scheme, whatever head the model has (`Chain`), and inputs of
+any length are read, window by window. A tag that training never saw is an error whatever is said.
 Neighbours of that kind are read as one span of a type that no tag has, so it counts as missed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,22 +17,21 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, Scheme
-from seqloom.data.kinds.inputs.text import cut_short
+from seqloom.data.kinds.text import cut_short
+from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Target
-from seqloom.data.tags import form_fault
+from seqloom.data.tags import Span, form_fault, spans
 from seqloom.errors import ConfigError
-from seqloom.metrics.classification import count_by_type, figures_by_type, span_figures, types_of
-from seqloom.metrics.ratios import ratio
+from seqloom.metrics import ratio
+from seqloom.metrics.classification import Counts, count_by_type, types_of
 from seqloom.nn.heads import CrfHead, Head
 from seqloom.nn.models import ElementModel
 from seqloom.nn.ops import crf
 from seqloom.nn.packing import by_document
-from seqloom.nn.types import Batch, Padded
-from seqloom.tasks.classify import class_head
-from seqloom.tasks.predictions import TagsPrediction
-from seqloom.tasks.sequences import OF_LABEL, ElementTask
-from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric
-from seqloom.tasks.windows import features, window_size
+from seqloom.nn.types import Batch, Padded, Spelled, Subwords
+from seqloom.tasks.classify import OF_LABELS, class_head
+from seqloom.tasks.encoders import OF_LABEL, ElementTask
+from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric, Prediction
 
 ANY_LENGTH = 2**24  # the most that a configuration may say
 OF_SPANS = (Metric("f1"), Metric("macro_f1"))
@@ -117,6 +117,162 @@ def _corrected(scores: Padded, free: crf.Transitions) -> Tensor:
     return tags
 
 
+@dataclass(frozen=True)
+class TagsPrediction(Prediction):
+    """A tag for each word or step, and the spans that the tags mean, if they mean any.
+
+    Where the text is known, spans are counted in its characters and quote it; else in words or steps.
+    """
+
+    tags: tuple[str, ...]
+    marked: tuple[Span, ...] = ()
+    words: Words | None = None
+
+    @classmethod
+    def of(cls, tags: tuple[str, ...], *, in_scheme: bool) -> "TagsPrediction":
+        """The prediction of these tags; plain ones mark no spans."""
+        return cls(tags, tuple(spans(tags)) if in_scheme else ())
+
+    def located(self, given: Any) -> "TagsPrediction":
+        """The same with the text that was tagged; vectors have none."""
+        return replace(self, words=given) if isinstance(given, Words) else self
+
+    def to_json(self) -> dict[str, Any]:
+        """`tags`, and `spans` with start, end, label and, where it is known, text."""
+        return {"tags": list(self.tags), "spans": [self._span(span) for span in self.marked]}
+
+    def _span(self, span: Span) -> dict[str, Any]:
+        if self.words is None:
+            return {"start": span.start, "end": span.stop, "label": span.label}
+        start, end = self.words.spans[span.start][0], self.words.spans[span.stop - 1][1]
+        return {"start": start, "end": end, "label": span.label, "text": self.words.text[start:end]}
+
+    def shown(self) -> str:
+        """Each word with its tag, `Anna/B-PER sings/O`; where no words are known, the tags."""
+        if self.words is None:
+            return " ".join(self.tags)
+        told = " ".join(f"{word}/{tag}" for word, tag in zip(self.words.words(), self.tags, strict=True))
+        return " ".join(told.split())  # a list of words may hold line ends
+
+
+# Inputs of any length are read through overlapping windows, and what reads the vectors of the whole, a head, knows
+# nothing of it: there is one loss and one best path.
+#
+#     words       0   1   2   3   4   5   6   7   8   9  10  11
+#     window      [===============-------]                          each window answers where it is marked ===:
+#                         [-------=======-------]                   an element is answered by the window in which
+#                                         [-------===============]  it stands furthest from a border
+#
+# Windows begin half a window apart, so every answer has seen a quarter of a window on both sides at least, or all that
+# there is. A model is thus never asked about more than it has seen in training, nor about a position that it has no
+# vector for.
+
+LEAST = 32  # symbols or steps of a window: what was trained on a few words may be asked about a sentence
+USUAL = 512  # where it is not known how long the inputs of training were
+BUDGET = 8_192  # symbols or steps that are read at once
+
+
+class TextWindow(NamedTuple):
+    """A stretch of words or steps, and the part of it that it answers for."""
+
+    start: int
+    stop: int
+    first: int
+    last: int  # the first one that it does not answer for
+
+
+def window_size(model: ElementModel, longest: int) -> int:
+    """How many symbols or steps a model reads at once, if the longest input of its training had so many; 0: unknown."""
+    size, limit = max(LEAST, longest) if longest else USUAL, model.config.encoder.limit()
+    return size if limit is None else min(size, limit)
+
+
+def windows(ends: np.ndarray, size: int) -> list[TextWindow]:
+    """The windows over words whose pieces end at these places, each of `size` pieces at most, or of one long word.
+
+    >>> [tuple(one) for one in windows(np.arange(1, 13), 6)]
+    [(0, 6, 0, 5), (3, 9, 5, 8), (6, 12, 8, 12)]
+    """
+    begins = np.concatenate([[0], ends[:-1]])
+    starts, stops = [0], [_stop(begins, ends, 0, size)]
+    while stops[-1] < len(ends):
+        middle = int(np.searchsorted(begins, begins[starts[-1]] + size // 2))
+        starts.append(min(stops[-1], max(starts[-1] + 1, middle)))
+        stops.append(_stop(begins, ends, starts[-1], size))
+    if len(starts) > 1:  # the last window is as full as the others
+        starts[-1] = min(starts[-1], int(np.searchsorted(begins, ends[-1] - size)))
+    borders = [0, *((start + stop + 1) // 2 for start, stop in zip(starts[1:], stops, strict=False)), len(ends)]
+    return [TextWindow(*one) for one in zip(starts, stops, borders[:-1], borders[1:], strict=True)]
+
+
+def _stop(begins: np.ndarray, ends: np.ndarray, start: int, size: int) -> int:
+    """The first word behind a window that begins with the word `start`; one word at least is in it."""
+    return max(start + 1, int(np.searchsorted(ends, begins[start] + size, side="right")))
+
+
+def features(model: ElementModel, inputs: Any, size: int) -> Padded:
+    """What `model.features` gives, [B,W,D]; of inputs longer than `size`, window by window."""
+    if int(_read(inputs).lengths.max()) <= size:
+        return model.features(inputs)
+    words = inputs.firsts if isinstance(inputs, Subwords) else _read(inputs)
+    ends = [_ends(inputs, row) for row in range(len(words.lengths))]
+    planned = [
+        (row, window) for row, of_row in enumerate(ends) for window in (windows(of_row, size) if len(of_row) else ())
+    ]
+    vectors: Tensor | None = None
+    for some in _groups(planned, max(1, BUDGET // size)):
+        found = model.features(_cut(inputs, some, ends, size)).values
+        if vectors is None:
+            vectors = found.new_zeros(*words.values.shape[:2], found.shape[-1])
+        for (row, window), values in zip(some, found, strict=True):
+            begin = window.first - window.start
+            vectors[row, window.first : window.last] = values[begin : begin + window.last - window.first]
+    assert vectors is not None, "a row is longer than a window"
+    return Padded(vectors, words.lengths, None, words.full)
+
+
+def _read(inputs: Any) -> Padded:
+    """What is read one by one: the pieces of words, words with their letters, or steps."""
+    read: Padded = inputs[0] if isinstance(inputs, Subwords | Spelled) else inputs
+    return read
+
+
+def _groups(planned: Sequence[tuple[int, TextWindow]], count: int) -> Iterator[Sequence[tuple[int, TextWindow]]]:
+    return (planned[start : start + count] for start in range(0, len(planned), count))
+
+
+def _ends(inputs: Any, row: int) -> np.ndarray:
+    """[W] where the pieces of each word of a row end; a step is a word of one piece."""
+    if not isinstance(inputs, Subwords):
+        return np.arange(1, int(_read(inputs).lengths[row]) + 1)
+    firsts = inputs.firsts.values[row, : int(inputs.firsts.lengths[row])].cpu().numpy()
+    return np.append(firsts[1:], int(inputs.pieces.lengths[row]))[: len(firsts)]
+
+
+def _cut(inputs: Any, some: Sequence[tuple[int, TextWindow]], ends: Sequence[np.ndarray], size: int) -> Any:
+    """The inputs of some windows, each as a row of its own."""
+    rows = torch.tensor([row for row, _ in some])
+    words = torch.tensor([(window.start, window.stop) for _, window in some])
+    if isinstance(inputs, Spelled):
+        letters = Padded(inputs.letters, inputs.words.lengths)
+        return Spelled(_stretches(inputs.words, rows, words), _stretches(letters, rows, words).values)
+    if not isinstance(inputs, Subwords):
+        return _stretches(inputs, rows, words)
+    begins = [int(ends[row][window.start - 1]) if window.start else 0 for row, window in some]
+    stops = [int(ends[row][window.stop - 1]) for row, window in some]
+    pieces = torch.tensor([(begin, min(stop, begin + size)) for begin, stop in zip(begins, stops, strict=True)])
+    firsts = _stretches(inputs.firsts, rows, words)
+    inside = firsts.values - pieces[:, :1].to(firsts.values.device)
+    return Subwords(_stretches(inputs.pieces, rows, pieces), firsts.with_values(inside))
+
+
+def _stretches(x: Padded, rows: Tensor, borders: Tensor) -> Padded:
+    """Elements start..stop of the chosen rows; borders [N,2]."""
+    lengths, device = borders[:, 1] - borders[:, 0], x.values.device
+    places = (borders[:, :1] + torch.arange(int(lengths.max()))).clamp(max=x.values.shape[1] - 1)
+    return Padded.of(x.values[rows[:, None].to(device), places.to(device)], lengths.to(device))
+
+
 class Tag(ElementTask):
     """A tag for each element."""
 
@@ -189,26 +345,22 @@ class Tag(ElementTask):
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """`f1`, `precision`, `recall` and `macro_f1` of spans where there are any, `accuracy` of tags, and `loss`."""
         elements, right, loss, weight = np.moveaxis(sums[..., [0, 1, -2, -1]], -1, 0)
-        of_spans = span_figures(self._counts(sums)) if self.in_scheme else {}
+        of_spans = Counts.of(sums[..., 2:-2]).figures if self.in_scheme else {}
         return of_spans | {"accuracy": ratio(right, elements), "loss": ratio(loss, weight)}
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
         """The figures of each type of span; plain tags have none."""
-        return figures_by_type(self._counts(self.summed(statistics)), self.types) if self.in_scheme else {}
+        return Counts.of(self.summed(statistics)[2:-2]).named(self.types) if self.in_scheme else {}
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
         """The figures of spans, where no row has one and none was said."""
         without = self.in_scheme and not self.by_label(statistics)
-        return dict.fromkeys(span_figures(self._counts(self.summed(statistics))), "no spans") if without else {}
+        return dict.fromkeys(OF_LABELS, "no spans") if without else {}
 
     def truth(self, judged: Judged, target: Target) -> str:
         """The tags, those that training never saw by the names that the data has for them."""
         unseen = isinstance(target, tuple) and self.unseen in judged.true.split()
         return cut_short(" ".join(map(str, target or ()))) if unseen else judged.true
-
-    def _counts(self, sums: np.ndarray) -> np.ndarray:
-        """[...,3,types] spans right, said and true."""
-        return sums[..., 2:-2].reshape(*sums.shape[:-1], 3, len(self.types))
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TagsPrediction]:
         """The tags of each row; `located` adds the text."""

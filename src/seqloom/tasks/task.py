@@ -5,7 +5,7 @@
     Evaluator     how answers become statistics, and statistics metrics
     Predictor     what is asked of a trained model, and what it answers
 
-What only some tasks can do with a model - write text, go on with it, make vectors - stands in `abilities.py`.
+What only some tasks can do with a model - write text, go on with it, make vectors - are parts that the others lack.
 
 A new task is one class in one file, and a line in `registry.py`. Nobody else asks for its name.
 
@@ -21,25 +21,29 @@ ranks, are made of all rows at once (`measure_rows`), and decide nothing during 
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import msgspec
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from seqloom.config.data import Part
 from seqloom.config.data import Task as TaskName
+from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.models import AnyModel, AnyObjective
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyFeed, ByLengthConfig
-from seqloom.data.loader import Loader
+from seqloom.data.loader import WORKERS, Loader
 from seqloom.data.loader import feed as by_length
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema, Target
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.metrics.calibration import Calibration
+from seqloom.metrics.calibration import Calibration, Fitted
 from seqloom.nn.types import Batch, Loss
 from seqloom.recipes.families import Shape, Size, names
 from seqloom.text.tokenizer import Tokenizer
@@ -61,6 +65,7 @@ class Metric(NamedTuple):
         return than is None or (value > than if self.higher_is_better else value < than)
 
 
+SHOWN_NUMBERS = 6  # digits
 LOSS = Metric("loss", higher_is_better=False)
 
 
@@ -78,6 +83,25 @@ class Prediction(ABC):
     def located(self, given: Any) -> "Prediction":
         """The same answer to this input: one that speaks of places in it then says where they are, and quotes it."""
         return self
+
+
+@dataclass(frozen=True)
+class TextPrediction(Prediction):
+    """A text: a translation, or what follows a prompt."""
+
+    text: str
+
+    def shown(self) -> str:
+        return " ".join(self.text.split())
+
+
+def numbers_shown(numbers: Iterable[float]) -> str:
+    """Numbers for people.
+
+    >>> numbers_shown((0.5, 1234.5678))
+    '0.5, 1234.57'
+    """
+    return ", ".join(f"{number:.{SHOWN_NUMBERS}g}" for number in numbers)
 
 
 class Judged(NamedTuple):
@@ -205,11 +229,26 @@ class Feeder(ABC):
         fixed = schema.input.fixed_size and not schema.target.is_text
         return fixed or not isinstance(feed, ByLengthConfig)
 
-    def loader(self, prepared: Prepared, part: Part, feed: AnyFeed, *, seed: int, **how: Any) -> Loader[Any, Any]:
-        """The steps of a part; `how` goes to the `Loader`. ConfigError for a feed that makes no sense here."""
+    def fed(self, prepared: Prepared, part: Part, feed: AnyFeed, seed: int) -> Loader[Any, Any]:
+        """The steps of a part; ConfigError for a feed that makes no sense here."""
         if not isinstance(feed, ByLengthConfig):
             raise wrong_feed(self.name, feed)
-        return by_length(prepared, part, budget=feed.budget, seed=seed, **how)
+        return by_length(prepared, part, budget=feed.budget, seed=seed)
+
+    def loader(
+        self,
+        prepared: Prepared,
+        part: Part,
+        feed: AnyFeed,
+        *,
+        seed: int,
+        workers: int = WORKERS,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> Loader[Any, Any]:
+        """The steps of a part that are this rank's, made by so many workers."""
+        steps = self.fed(prepared, part, feed, seed)
+        return Loader(steps.plan, steps.make_batch, workers=workers, rank=rank, ranks=ranks)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[Loss, Any]:
         """The summed loss, and the state that the next step goes on from: None where nothing is carried."""
@@ -385,3 +424,116 @@ def _decider(task: TaskName, metrics: Sequence[Metric], name: str) -> Metric:
     if name not in possible:
         raise ConfigError(f"{task} has no metric '{name}' that decides", fix=did_you_mean(name, possible))
     return possible[name]
+
+
+# The parts that only some tasks have: a calibration, writing text, going on with it, making vectors.
+#
+# `Translator.of(task)` is the same task with the methods of the part, or the one refusal of whoever asks a classifier
+# for a translation. Nothing here stands in the other tasks, not even as a method that raises.
+
+
+class Calibrator(Task):
+    """A task whose scores are read in a way that the dev part finds, so that probabilities are honest."""
+
+    readings: Mapping[str, Calibration] = MappingProxyType({})  # of the scores of single examples, by id
+
+    @abstractmethod
+    def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Fitted:
+        """How the scores of a model are to be read, found on a dev part."""
+
+    def calibrated(self, calibration: Calibration, rows: Mapping[str, Calibration] = MappingProxyType({})) -> Self:
+        """The same task whose scores are read so, those of `rows`, by their ids, each in its own way."""
+        chosen = copy.copy(self)
+        chosen.meaning, chosen.readings = self.meaning._replace(calibration=calibration), rows
+        return chosen
+
+    def reading_of(self, id_: str) -> Calibration:
+        """How the scores of an example are read."""
+        return self.readings.get(id_, self.meaning.calibration)
+
+    def temperatures(self, ids: Sequence[str]) -> Tensor:
+        """[B,1] what the scores of examples are divided by."""
+        return torch.tensor([[self.reading_of(id_).temperature] for id_ in ids], dtype=torch.float64)
+
+    def looking(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Self:
+        """The task as a look at the dev part judges it, which decides what is the best; `batches` are all of dev.
+
+        One label is judged as it is, and no batch is looked at.
+        """
+        return self
+
+
+class Ability(Task):
+    """A part that a task may lack."""
+
+    LACKING: ClassVar[tuple[str, str]]  # what is said of a task without it, and what to do
+
+    @classmethod
+    def of(cls, task: Task, asked: str = "") -> Self:
+        """The same task, which has this part; ConfigError for one that has not, with what was `asked` for."""
+        if not isinstance(task, cls):
+            found, fix = cls.LACKING
+            raise ConfigError(found.format(task=task.name, asked=asked), fix=fix)
+        return task
+
+
+class Writer(Ability):
+    """A task whose answers are text."""
+
+    LACKING = (
+        "'{asked}' says how text is written, and the task of this model is {task}, which writes none",
+        "leave it out",
+    )
+    decoding: AnyDecoding = GreedyConfig()
+
+    def writing(self, how: AnyDecoding) -> Self:
+        """The same task whose answers are written in this way."""
+        chosen = copy.copy(self)
+        chosen.decoding = how
+        return chosen
+
+
+class Translator(Writer):
+    """A task whose texts are for sources."""
+
+    LACKING = ("the task of this model is {task}, and it translates nothing", "`seqloom predict` answers with it")
+
+    @abstractmethod
+    def copying(self, model: nn.Module) -> Self:
+        """The same task that copies what the vocabulary lacks from the source; ConfigError where it cannot."""
+
+
+class Continuer(Writer):
+    """A task that goes on with texts."""
+
+    LACKING = (
+        "going on with a text needs a language model, and the task of this one is {task}",
+        "`seqloom predict` answers with it",
+    )
+
+    @abstractmethod
+    def continued(
+        self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]
+    ) -> Sequence[Sequence[Prediction]]:
+        """What follows each prompt, one answer or several; `numbers` say which draws of the seed belong to each."""
+
+    @abstractmethod
+    def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
+        """What follows a prompt, piece by piece as it is written."""
+
+
+class Vectorizer(Ability):
+    """A task whose model makes a vector of a whole input."""
+
+    LACKING = (
+        "the task of this model is {task}, and it makes no vector of a whole input",
+        "take a model of embed, classify or regress",
+    )
+
+    @abstractmethod
+    def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
+        """[N,D] one vector for each row of a batch of inputs."""
+
+    @abstractmethod
+    def vector_size(self, model: AnyModel) -> int:
+        """How many numbers such a vector has."""

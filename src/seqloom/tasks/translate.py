@@ -24,21 +24,18 @@ from torch import Tensor, nn
 from seqloom import recipes
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
 from seqloom.config.tokenizers import BpeConfig
-from seqloom.data.kinds.inputs.text import cut_short, text_shown
+from seqloom.data.kinds.text import cut_short, text_shown
 from seqloom.decoding.alignment import alignment, looking
 from seqloom.decoding.answers import NEVER, Written, begins, positions_of, room
-from seqloom.decoding.decode import write
-from seqloom.decoding.sampling import numbers_by_content
+from seqloom.decoding.decode import numbers_by_content, write
 from seqloom.errors import ConfigError
+from seqloom.metrics import perplexity, ratio
 from seqloom.metrics import text as texts
-from seqloom.metrics.ratios import perplexity, ratio
 from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from seqloom.recipes.families import Size
-from seqloom.tasks.abilities import Translator
-from seqloom.tasks.inputs import input_of, require_shape, sequences
-from seqloom.tasks.predictions import Translation
-from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric
+from seqloom.tasks.encoders import input_of, require_shape, sequences
+from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric, TextPrediction, Translator
 from seqloom.text.special_tokens import BEGIN, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
@@ -63,6 +60,20 @@ class Copying:
         """The answer to this source text, its gaps filled."""
         spans = self.source.encode_with_offsets(given).spans.tolist()
         return self.target.decode_copying(self.symbols, [given[slice(*spans[place])] for place in self.looked])
+
+
+@dataclass(frozen=True)
+class Translation(TextPrediction):
+    """The best text for a source, and the next best ones, where several were asked for."""
+
+    score: float | None = None  # the higher the better, among the answers to one source
+    others: tuple["Translation", ...] = ()  # the best first
+
+    def to_json(self) -> dict[str, Any]:
+        """`text`; where several were asked for, `score` and `others`, each with text and score."""
+        score = {} if self.score is None else {"score": self.score}
+        others = {"others": [other.to_json() for other in self.others]} if self.others else {}
+        return {"text": self.text} | score | others
 
 
 @dataclass(frozen=True)
@@ -222,7 +233,10 @@ class Translate(Translator):
     def answers(self, model: nn.Module, source: Any) -> list[list[Written]]:
         """The answers to each row of sources, the best first; a source draws by what it holds, wherever it stands."""
         writing, how = cast(EncoderDecoder, model), self.decoding
-        lengths = source.lengths if isinstance(source, Padded) else _areas(source)
+        if isinstance(source, Padded):
+            lengths = source.lengths
+        else:  # the rows of pixels of each picture stand for a length
+            lengths = torch.full((len(source),), source.shape[1], device=source.device)
         most = self.most_symbols(lengths)
         most = most if how.longest is None else most.clamp(max=how.longest)
         prompt = begins(len(lengths), lengths.device)
@@ -230,9 +244,16 @@ class Translate(Translator):
         most = room(prompt, most, positions_of(writing.config.decoder))
         with torch.no_grad():
             state = writing.initial_state(source)
-            asked: dict[str, Any] = {"numbers": numbers_by_content(source), "never": never}
             return write(
-                writing, state, prompt, most, how, decode=self.tokenizer.decode, looks=looking(writing), **asked
+                writing,
+                state,
+                prompt,
+                most,
+                how,
+                decode=self.tokenizer.decode,
+                looks=looking(writing),
+                numbers=numbers_by_content(source),
+                never=never,
             )
 
     def most_symbols(self, lengths: Tensor) -> Tensor:
@@ -248,8 +269,3 @@ class Translate(Translator):
 
 def _read(inputs: Pair) -> Pair:
     return inputs._replace(source=sequences(inputs.source))
-
-
-def _areas(pictures: Tensor) -> Tensor:
-    """[B] the rows of pixels of each picture: what stands for a length."""
-    return torch.full((len(pictures),), pictures.shape[1], device=pictures.device)

@@ -1,1 +1,1 @@
-"""Text as symbols: normalising, tokenising, alignment of words and subwords, pretrained vectors."""
+"""Text as symbols: normalising, tokenising, alignment of words and subwords."""

@@ -46,20 +46,16 @@ class CharacterCutter:
 
     @property
     def vocab_size(self) -> int:
-        """How many symbols there are."""
         return COUNT + len(self._known)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """One symbol for each character."""
         return Ragged(self._symbols[_codes("".join(texts))], starts_of([len(text) for text in texts]))
 
     def encode_with_offsets(self, text: str) -> Pieces:
-        """One symbol for each character, and its place."""
         places = np.arange(len(text))
         return Pieces(self._symbols[_codes(text)], np.stack([places, places + 1], axis=1))
 
     def decode(self, symbols: np.ndarray) -> str:
-        """The characters put together."""
         return self.text([self.piece(symbol) for symbol in symbols.tolist()])
 
     def text(self, characters: Sequence[str]) -> str:
@@ -67,11 +63,9 @@ class CharacterCutter:
         return "".join(characters)
 
     def piece(self, symbol: int) -> str:
-        """The character."""
         return self._known[symbol - COUNT]
 
     def data(self) -> CharactersData:
-        """The characters in the order of their numbers."""
         return CharactersData(self._known)
 
 
@@ -102,11 +96,9 @@ class ByteCutter:
 
     @property
     def vocab_size(self) -> int:
-        """How many symbols there are."""
         return COUNT + 256
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """One symbol for each byte."""
         encoded = [text.encode() for text in texts]
         values = np.frombuffer(b"".join(encoded), np.uint8).astype(np.int32) + COUNT
         return Ragged(values, starts_of([len(text) for text in encoded]))
@@ -121,7 +113,6 @@ class ByteCutter:
         return (symbols - COUNT).astype(np.uint8).tobytes().decode("utf-8", errors="backslashreplace")
 
     def piece(self, symbol: int) -> str:
-        """The byte as ASCII, or written out."""
         return bytes([symbol - COUNT]).decode("ascii", errors="backslashreplace")
 
     def data(self) -> BytesData:

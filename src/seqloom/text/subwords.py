@@ -15,15 +15,16 @@ from itertools import chain, pairwise
 
 import msgspec
 import numpy as np
-from tokenizers import Regex, models, pre_tokenizers, trainers
+from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Library
 
-from seqloom.config.tokenizers import BpeConfig, UnigramConfig
+from seqloom.config.tokenizers import BpeConfig, UnigramConfig, WordpieceConfig
 from seqloom.errors import DataError
 from seqloom.text.cutter import Pieces, spans_of_bytes
 from seqloom.text.ragged import Ragged
-from seqloom.text.special_tokens import COUNT
+from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.unigram import count_parts, train_unigram
+from seqloom.text.words import detokenised
 
 PATTERN = (
     r" ?[\p{L}\p{M}]{1,64}"
@@ -82,11 +83,9 @@ class SubwordCutter:
 
     @property
     def vocab_size(self) -> int:
-        """How many symbols there are."""
         return COUNT + len(self._pieces)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """The symbols of each text."""
         found = self._library.encode_batch_fast([_spaced(text) for text in texts], add_special_tokens=False)
         rows = Ragged.of([encoding.ids for encoding in found], np.int32)
         return Ragged(rows.values + np.int32(COUNT), rows.starts)
@@ -125,7 +124,6 @@ class BpeCutter(SubwordCutter):
         self._ranks = {pair: rank for rank, pair in reversed([*enumerate(merges)])}  # of a pair, the first merge
 
     def data(self) -> BpeData:
-        """The merges."""
         return self._data
 
     def history(self, symbol: int) -> list[list[str]]:
@@ -188,7 +186,6 @@ class UnigramCutter(SubwordCutter):
         self._data = data
 
     def data(self) -> UnigramData:
-        """The pieces and their scores."""
         return self._data
 
 
@@ -211,3 +208,88 @@ def fit_unigram(config: UnigramConfig, texts: Iterator[Sequence[str]]) -> tuple[
     parts = count_parts(part for parts in found for part, _ in parts)
     pieces = train_unigram(parts, config.limit - COUNT)
     return UnigramCutter(config, UnigramData(tuple((_as_letters(piece), score) for piece, score in pieces))), 0
+
+
+# Subwords by the longest match, as BERT cuts text (Schuster and Nakajima 2012; Devlin et al. 2019).
+#
+#     "Unaffable!"  ──▶  unaffable !  ──▶  una ##ffa ##ble !
+#
+# Text is cleaned of control characters, Chinese characters stand alone, accents are taken off; white space and marks of
+# punctuation part the words. A word is cut from its left into the longest pieces that the vocabulary has, those inside
+# a word written with ## before them; a word that cannot be cut so is UNKNOWN as a whole.
+#
+# Such a vocabulary comes with the weights of an imported model, and its special pieces are no part of it: a text that
+# says "[MASK]" gives a bracket, a word and a bracket.
+
+INSIDE = "##"  # before a piece that does not begin a word
+NO_PIECE = "no piece"  # the library's name of what is unknown: no text gives it, because of its space
+
+
+class WordpieceData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The pieces in the order of their numbers, the special ones left out."""
+
+    pieces: tuple[str, ...]
+
+
+class WordpieceCutter:
+    """Cuts words into the longest pieces from the left."""
+
+    def __init__(self, config: WordpieceConfig, data: WordpieceData) -> None:
+        if len(set(data.pieces)) < len(data.pieces) or not all(data.pieces):
+            raise DataError("a piece of the vocabulary is empty or stands there twice")
+        if NO_PIECE in data.pieces:
+            raise DataError(f"a piece of the vocabulary is '{NO_PIECE}', and no piece holds a space")
+        self._pieces = data.pieces
+        # The library's tokeniser; lower case is none of its business, it has been made before.
+        numbers = {piece: number for number, piece in enumerate((*data.pieces, NO_PIECE))}
+        model = models.WordPiece(
+            vocab=numbers,
+            unk_token=NO_PIECE,
+            max_input_chars_per_word=config.longest_word,
+            continuing_subword_prefix=INSIDE,
+        )
+        library = Library(model)
+        library.normalizer = normalizers.BertNormalizer(
+            clean_text=config.clean,
+            handle_chinese_chars=config.chinese_apart,
+            strip_accents=not config.accents,
+            lowercase=False,
+        )
+        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self._library = library
+
+    @property
+    def vocab_size(self) -> int:
+        return COUNT + len(self._pieces)
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        found = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
+        rows = Ragged.of([encoding.ids for encoding in found], np.int32)
+        return Ragged(self._symbols(rows.values), rows.starts)
+
+    def _symbols(self, numbers: np.ndarray) -> np.ndarray:
+        """The symbols of the library's numbers, of which the last is that of what is unknown."""
+        return np.where(numbers < len(self._pieces), numbers + np.int32(COUNT), np.int32(UNKNOWN))
+
+    def encode_with_offsets(self, text: str) -> Pieces:
+        """The symbols, and the characters that each stands for."""
+        found = self._library.encode(text, add_special_tokens=False)
+        symbols = self._symbols(np.array(found.ids, np.int32))
+        return Pieces(symbols, np.array(found.offsets, np.int64).reshape(-1, 2))
+
+    def decode(self, symbols: np.ndarray) -> str:
+        """The text of the pieces: how words were spaced and written is not kept."""
+        words: list[str] = []
+        for piece in map(self.piece, symbols.tolist()):
+            if piece.startswith(INSIDE) and words:
+                words[-1] += piece.removeprefix(INSIDE)
+            else:
+                words.append(piece.removeprefix(INSIDE) or piece)
+        return detokenised(words)
+
+    def piece(self, symbol: int) -> str:
+        """The piece, with ## before one that does not begin a word."""
+        return self._pieces[symbol - COUNT]
+
+    def data(self) -> WordpieceData:
+        return WordpieceData(self._pieces)

@@ -16,26 +16,32 @@ document cannot bring in special tokens, patterns or steps, and does not depend 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from seqloom.config.base import Config, taken
+from seqloom.config.base import taken
 from seqloom.config.tokenizers import AnyTokenizer, FittedTokenizer
 from seqloom.errors import ConfigError, DataError
-from seqloom.text.alignment import encode_words
 from seqloom.text.characters import ByteCutter, BytesData, CharacterCutter, CharactersData, fit_bytes, fit_characters
-from seqloom.text.cutter import Cutter, Normaliser, Pieces, blocks, framed, framed_pieces, require_whole
-from seqloom.text.ragged import Ragged
+from seqloom.text.cutter import BLOCK, Cutter, Normaliser, Pieces, blocks, framed, framed_pieces, require_whole
+from seqloom.text.ragged import Ragged, starts_of
 from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
-from seqloom.text.subwords import BpeCutter, BpeData, UnigramCutter, UnigramData, fit_bpe, fit_unigram
-from seqloom.text.wordpiece import WordpieceCutter, WordpieceData
-from seqloom.text.words import WordCutter, WordsData, fit_words
+from seqloom.text.subwords import (
+    BpeCutter,
+    BpeData,
+    UnigramCutter,
+    UnigramData,
+    WordpieceCutter,
+    WordpieceData,
+    fit_bpe,
+    fit_unigram,
+)
+from seqloom.text.words import WordCutter, WordsData, fit_words, word_pattern
 
 FORMAT = "seqloom-tokenizer"
 VERSION = 1
@@ -59,36 +65,6 @@ class TokenizerDocument(msgspec.Struct, forbid_unknown_fields=True):
     config: msgspec.Raw
     dropped: int
     data: msgspec.Raw
-
-
-@contextmanager
-def reading() -> Iterator[None]:
-    """Inside the `with`, every error of reading says that it was a tokeniser that could not be read."""
-    try:
-        yield
-    except (msgspec.DecodeError, ConfigError, DataError, UnicodeError, RecursionError) as error:
-        problem = error.problem if isinstance(error, ConfigError | DataError) else str(error)
-        raise DataError(f"this is no tokeniser: {problem.rstrip('.')}", fix=FIX) from None
-
-
-def to_json(config: Config, dropped: int, data: msgspec.Struct) -> str:
-    """The document of a tokeniser."""
-    raw = msgspec.Raw(msgspec.json.encode(config)), msgspec.Raw(msgspec.json.encode(data))
-    return msgspec.json.encode(TokenizerDocument(FORMAT, VERSION, raw[0], dropped, raw[1])).decode()
-
-
-def from_json(text: str) -> tuple[AnyTokenizer, int, Any]:
-    """The configuration, the number of dropped words, and the data of a document."""
-    with reading():
-        if len(text) > MAX_CHARACTERS:
-            raise DataError(f"{len(text):,} characters, and the limit is {MAX_CHARACTERS:,}")
-        document = msgspec.json.decode(text.encode(), type=TokenizerDocument)
-        if document.format != FORMAT or document.version != VERSION:
-            raise DataError(f"expected {FORMAT} {VERSION}, found {document.format[:40]!r} {document.version}")
-        if document.dropped < 0:
-            raise DataError(f"{document.dropped} words were dropped")
-        config = taken(msgspec.json.decode(document.config), AnyTokenizer, "config")
-        return config, document.dropped, msgspec.json.decode(document.data, type=DATA[config.kind()])
 
 
 Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Cutter, int]]
@@ -151,9 +127,34 @@ class Tokenizer:
         pieces = self.cutter.encode_with_offsets(normalised.text)
         return pieces._replace(spans=normalised.original(pieces.spans))
 
-    def encode_words(self, words: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
-        """The symbols of each sentence, every word cut by itself, and the place of each word's first one."""
-        return encode_words(self, words)
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
+        """The symbols of each sentence, every word cut by itself, and the place of each word's first one.
+
+        A word that gives no piece gives UNKNOWN once, so that every word has a place. A frame stands around the
+        sentence.
+        """
+        for number, words in enumerate(sentences):
+            if isinstance(words, str):
+                raise DataError(f"sentence {number:,} is one text", fix="give its words in a list")
+        blocks_of = (sentences[start : start + BLOCK] for start in range(0, len(sentences), BLOCK))
+        parts = [self._encode_words(block) for block in blocks_of]
+        symbols = Ragged.joined([symbols for symbols, _ in parts], np.int32)
+        firsts = Ragged.joined([firsts for _, firsts in parts], np.int32)
+        if not self.config.framed:
+            return symbols, firsts
+        return framed(symbols), firsts._replace(values=firsts.values + np.int32(1))
+
+    def _encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
+        numbers: dict[str, int] = {}  # of the different words, in the order in which they come
+        flat = np.array([numbers.setdefault(word, len(numbers)) for words in sentences for word in words], np.int64)
+        cut = self.encode_inner(list(numbers))
+        filled = np.insert(cut.values, cut.starts[:-1][cut.lengths == 0], UNKNOWN)
+        words = Ragged(filled, starts_of(np.maximum(cut.lengths, 1))).select(flat)
+        word_counts = np.array([len(words) for words in sentences], np.int64)
+        sentence_words = starts_of(word_counts)
+        starts = words.starts[sentence_words]
+        firsts = (words.starts[:-1] - np.repeat(starts[:-1], word_counts)).astype(np.int32)
+        return Ragged(words.values, starts), Ragged(firsts, sentence_words)
 
     def decode(self, symbols: Sequence[int] | np.ndarray) -> str:
         """The text of symbols, the special ones left out.
@@ -202,14 +203,26 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The tokeniser as one JSON document: the same bytes for the same tokeniser."""
-        return to_json(self.config, self.dropped, self.cutter.data())
+        config, data = (msgspec.Raw(msgspec.json.encode(one)) for one in (self.config, self.cutter.data()))
+        return msgspec.json.encode(TokenizerDocument(FORMAT, VERSION, config, self.dropped, data)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
         """The tokeniser in a JSON document, every part of it checked."""
-        config, dropped, data = from_json(text)
-        with reading():
-            return cls(config, CUTTERS[config.kind()](config, data), dropped)
+        try:
+            if len(text) > MAX_CHARACTERS:
+                raise DataError(f"{len(text):,} characters, and the limit is {MAX_CHARACTERS:,}")
+            document = msgspec.json.decode(text.encode(), type=TokenizerDocument)
+            if document.format != FORMAT or document.version != VERSION:
+                raise DataError(f"expected {FORMAT} {VERSION}, found {document.format[:40]!r} {document.version}")
+            if document.dropped < 0:
+                raise DataError(f"{document.dropped} words were dropped")
+            config = taken(msgspec.json.decode(document.config), AnyTokenizer, "config")
+            data = msgspec.json.decode(document.data, type=DATA[config.kind()])
+            return cls(config, CUTTERS[config.kind()](config, data), document.dropped)
+        except (msgspec.DecodeError, ConfigError, DataError, UnicodeError, RecursionError) as error:
+            problem = error.problem if isinstance(error, ConfigError | DataError) else str(error)
+            raise DataError(f"this is no tokeniser: {problem.rstrip('.')}", fix=FIX) from None
 
 
 def fit(config: FittedTokenizer, texts: Iterable[str]) -> Tokenizer:
@@ -283,3 +296,46 @@ class TokenizerFit:
             if block is None:
                 return
             yield block
+
+
+# Words and their subwords, lined up in one way for training and for serving.
+#
+# text      No    way   !           spans of words: given by the data, or found by `split_words`
+# symbols   Ġ No  Ġwa y Ġ!          every word is cut by itself
+# firsts    0     2     4           tags belong to the first symbol of each word
+
+
+class Aligned(NamedTuple):
+    """The symbols of a text that was cut into words."""
+
+    symbols: np.ndarray  # [n] int32
+    firsts: np.ndarray  # [words] int32, the place of each word's first symbol
+    spans: np.ndarray  # [n, 2] int64, where each symbol stands in the text, in characters
+
+
+def split_words(text: str) -> tuple[tuple[int, int], ...]:
+    """The spans of the words and marks of a raw text.
+
+    >>> split_words("No way!")
+    ((0, 2), (3, 6), (6, 7))
+    """
+    return tuple(found.span() for found in word_pattern().finditer(text))
+
+
+def align(tokenizer: Tokenizer, text: str, spans: Sequence[tuple[int, int]]) -> Aligned:
+    """The symbols that `encode_words` gives for the words of a text, and the part of the text each stands for."""
+    for start, stop in spans:
+        if not 0 <= start <= stop <= len(text):
+            raise DataError(f"a word from {start} to {stop} does not lie in a text of {len(text):,} characters")
+    for (_, stop), (start, after) in pairwise(spans):
+        if start < stop:
+            raise DataError(f"the word {start}..{after} begins before the word in front of it ends, at {stop}")
+    symbols, firsts = tokenizer.encode_words([[text[start:stop] for start, stop in spans]])
+    offsets = [tokenizer.inner_with_offsets(text[start:stop]).spans + start for start, stop in spans]
+    # a word without a piece is one UNKNOWN
+    offsets = [one if len(one) else np.array([word], np.int64) for one, word in zip(offsets, spans, strict=True)]
+    if tokenizer.config.framed:
+        offsets = [np.zeros((1, 2), np.int64), *offsets, np.full((1, 2), len(text), np.int64)]
+    found = np.concatenate(offsets) if offsets else np.empty((0, 2), np.int64)
+    assert len(found) == len(symbols.values), "a word has other pieces with offsets than without"
+    return Aligned(symbols.values, firsts.values, found)

@@ -69,15 +69,13 @@ def _joins(before: str, mark: str, after: str, opened: set[str]) -> tuple[bool, 
         return closes, not closes
     if mark == "„":
         opened.add(mark)
-    return mark in CLOSING, mark in OPENING or _in_number(before, mark, after)
+    return mark in CLOSING, mark in OPENING or (
+        before[-1:].isdigit() and after.isdigit() and len(after) in DIGITS_AFTER.get(mark, ())
+    )
 
 
 def _is_word(text: str) -> bool:
     return text[-1:].isalnum() and text[:1].isalnum()
-
-
-def _in_number(before: str, mark: str, after: str) -> bool:
-    return before[-1:].isdigit() and after.isdigit() and len(after) in DIGITS_AFTER.get(mark, ())
 
 
 LONGEST = 256  # characters of a word that can be in a vocabulary; a longer one is a line without spaces
@@ -118,7 +116,10 @@ class WordCutter:
     """Words by their numbers; what is not in the vocabulary is UNKNOWN."""
 
     def __init__(self, config: WordsConfig, data: WordsData) -> None:
-        _require_vocabulary(data.words, config.limit)
+        if COUNT + len(data.words) > config.limit:
+            raise DataError(f"{len(data.words):,} words and {COUNT} special symbols, and the limit is {config.limit:,}")
+        if len(set(data.words)) < len(data.words) or not all(data.words):
+            raise DataError("a word of the vocabulary is empty or stands there twice")
         self._words = data.words
         self._numbers = {word: number for number, word in enumerate(data.words, start=COUNT)}
         self._pattern, self._or_lower = _pattern(config), config.or_lower
@@ -126,7 +127,6 @@ class WordCutter:
 
     @property
     def vocab_size(self) -> int:
-        """How many symbols there are."""
         return COUNT + len(self._words)
 
     @property
@@ -135,7 +135,6 @@ class WordCutter:
         return dict(self._numbers)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """One symbol for each word."""
         return Ragged.of([self._symbols(self._pattern.findall(text)) for text in texts], np.int32)
 
     def _symbols(self, words: Iterable[str]) -> list[int]:
@@ -150,7 +149,6 @@ class WordCutter:
         return [word for word in new if self._pattern.findall(word) == [word]]
 
     def encode_with_offsets(self, text: str) -> Pieces:
-        """One symbol for each word, and its span."""
         ends = chain.from_iterable(found.span() for found in self._pattern.finditer(text))
         return Pieces(self.encode([text]).values, np.fromiter(ends, np.int64).reshape(-1, 2))
 
@@ -167,19 +165,10 @@ class WordCutter:
         return " ".join(self._words[symbol - COUNT] for symbol in symbols.tolist())
 
     def piece(self, symbol: int) -> str:
-        """The word."""
         return self._words[symbol - COUNT]
 
     def data(self) -> WordsData:
-        """The words in the order of their numbers."""
         return WordsData(self._words)
-
-
-def _require_vocabulary(words: Sequence[str], limit: int) -> None:
-    if COUNT + len(words) > limit:
-        raise DataError(f"{len(words):,} words and {COUNT} special symbols, and the limit is {limit:,}")
-    if len(set(words)) < len(words) or not all(words):
-        raise DataError("a word of the vocabulary is empty or stands there twice")
 
 
 def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[WordCutter, int]:

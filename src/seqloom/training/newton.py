@@ -27,7 +27,7 @@ from seqloom.nn.heads import Head
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.tasks.inputs import sequences
+from seqloom.tasks.encoders import sequences
 from seqloom.tasks.task import Feeder
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState

@@ -25,10 +25,11 @@ from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.files import cache_folder
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import Schema
+from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
 from seqloom.events import Show, Work, finished
 from seqloom.report.numbers import share
-from seqloom.tasks.inputs import (
+from seqloom.tasks.encoders import (
     ENCODING,
     counts_pairs,
     reads_letters,
@@ -40,7 +41,6 @@ from seqloom.tasks.inputs import (
 from seqloom.tasks.registry import BY_TARGET, task_of
 from seqloom.tasks.task import HeadSettings, Meaning, Task
 from seqloom.text.special_tokens import COUNT, UNKNOWN
-from seqloom.text.word_vectors import width_of
 from seqloom.training.home import Home
 from seqloom.training.learning_rate import default_training, told
 from seqloom.training.newton import require_solvable

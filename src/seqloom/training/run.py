@@ -32,11 +32,11 @@ from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedul
 from seqloom.data.check import Names
 from seqloom.data.prepared import Prepared
 from seqloom.data.run_files import keep_places
+from seqloom.data.word_vectors import read_vectors, wanted_words
 from seqloom.errors import ConfigError, DurableError, SeqloomError
 from seqloom.nn.inputs import Tfidf
 from seqloom.recipes.families import Size
 from seqloom.text.special_tokens import COUNT
-from seqloom.text.word_vectors import read_vectors, wanted_words
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device
 from seqloom.training.events import Ended, Report

@@ -19,15 +19,14 @@ from torch import Tensor
 
 from seqloom.bundle import Bundle, bundle_files
 from seqloom.config.data import Part
-from seqloom.data.kinds.inputs.text import cut_short
+from seqloom.data.kinds.text import cut_short
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached
 from seqloom.files.folders import replace_folder, verify_folder
 from seqloom.metrics.bootstrap import PairedDifference, paired_differences
 from seqloom.nn.types import Batch
-from seqloom.tasks.abilities import Calibrator
 from seqloom.tasks.evaluation import Evaluation, answering, evaluate
-from seqloom.tasks.task import LOSS, Evaluator, Judged, Metric
+from seqloom.tasks.task import LOSS, Calibrator, Evaluator, Judged, Metric
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import Checkpoint, in_between
 from seqloom.training.devices import agreed

@@ -21,7 +21,7 @@ from seqloom.config.tokenizers import (
     WordsConfig,
 )
 from seqloom.data.dataset import open_data
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
 from seqloom.report.labels import excerpt

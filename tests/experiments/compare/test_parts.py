@@ -29,8 +29,7 @@ from seqloom.experiments.compare.plan import Budget, ComparisonBegun, Comparison
 from seqloom.experiments.compare.results import Comparison, Cost, Spread
 from seqloom.experiments.compare.statistics import MOST_MORE, SeedSpread, Tables, added, resampled
 from seqloom.experiments.compare.verdicts import Weighed, by_length, count_leaks
-from seqloom.tasks.classify import Classify
-from seqloom.tasks.labels import ClassifySeveral
+from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.task import Meaning, Metric
 
 TOKENS = TokensConfig(vocab_size=500)

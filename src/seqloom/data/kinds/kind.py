@@ -4,7 +4,7 @@
 
 A kind is a type without fields; its name is what files, messages and people call it. Whoever wants to know something
 about the data asks the kind, by a property or a method, and never by its name. So a new kind is one file that holds a
-class, and one line in `registry`.
+class, and one line in `data/schema.py`.
 
 A value of an input is one text, a tuple of texts, `Words`, or an array; what is measured or compared asks for its
 `texts`. Every kind of input has a column "input"; a row of it may have any length.
@@ -21,14 +21,17 @@ from seqloom.config.data import Task
 from seqloom.config.inputs import AnyInput
 from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.values import Content, Read, Remarks
+from seqloom.errors import DataError
 from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
+from seqloom.text.special_tokens import BEGIN, END
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from seqloom.data.roles import Roles
+    from seqloom.nn.types import Padded
 
 Columns = Mapping[str, Ragged]
 Likeness = tuple[str, tuple[int | str, ...]]  # the code of a problem, and what all examples have in common
@@ -201,8 +204,13 @@ class TargetKind(Kind):
         return np.zeros(columns["input"].rows, np.int64)
 
     def cut(self, columns: Columns, most: int) -> dict[str, Ragged]:
-        """The columns that change when the inputs, which are cut already, are no longer than `most`."""
-        return {}
+        """The columns that change when the inputs, which are cut already, are no longer than `most`.
+
+        Of targets of words or steps those are left whose word or step is.
+        """
+        if not self.of_steps:
+            return {}
+        return {"target": columns["target"].shorten(columns.get("firsts", columns["input"]).lengths)}
 
     @abstractmethod
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
@@ -220,3 +228,56 @@ class TargetKind(Kind):
         """The mean and the deviation of each column of numbers [rows,K]; 1 for one that never changes."""
         deviations = np.where(np.ptp(numbers, axis=0) > 0, numbers.std(axis=0), 1.0)
         return tuple(zip(numbers.mean(axis=0).tolist(), deviations.tolist(), strict=True))
+
+
+# From columns to tensors: what kinds collate a batch with. torch is imported when the first batch is made.
+
+
+def filled(column: Ragged, dtype: type[np.generic]) -> np.ndarray:
+    """[B,T,...] rows side by side, zeros behind the short ones."""
+    lengths = column.lengths
+    matrix = np.zeros((len(lengths), int(lengths.max()), *column.values.shape[1:]), dtype)
+    matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = column.values
+    return matrix
+
+
+def tensor(array: np.ndarray) -> "Tensor":
+    """The same numbers as a tensor, not copied."""
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def padded(matrix: np.ndarray, lengths: np.ndarray) -> "Padded":
+    """The rows of a matrix as far as their lengths go."""
+    from seqloom.nn.types import Padded
+
+    full = bool((lengths == matrix.shape[1]).all())
+    return Padded(tensor(matrix), tensor(np.asarray(lengths, np.int64)), None, full)
+
+
+def tokens(column: Ragged) -> "Padded":
+    """[B,T] the tokens of each row."""
+    return padded(filled(column, np.int64), column.lengths)
+
+
+def shifted(read: "Padded") -> tuple["Padded", "Tensor"]:
+    """What is read, BEGIN and the tokens, and what is to be said there, the tokens and END."""
+    import torch
+
+    batch, lengths = len(read.lengths), read.lengths
+    before = torch.cat([torch.full((batch, 1), BEGIN), read.values], dim=1)
+    said = torch.cat([read.values, torch.zeros(batch, 1, dtype=torch.int64)], dim=1)
+    said[torch.arange(batch), lengths] = END
+    return read._replace(values=before, lengths=lengths + 1), said
+
+
+def even(column: Ragged, what: str) -> np.ndarray:
+    """[B,T,...] rows that must have one length."""
+    lengths = column.lengths
+    if int(lengths.min()) != int(lengths.max()):
+        raise DataError(
+            f"{what} of one size were expected, found {int(lengths.min())} and {int(lengths.max())}",
+            fix="bring all examples to one size",
+        )
+    return column.values.reshape(len(lengths), int(lengths[0]), *column.values.shape[1:])

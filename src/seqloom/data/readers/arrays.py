@@ -25,17 +25,15 @@ import numpy as np
 from numpy.lib import format as npy
 
 from seqloom.config.data import ReadingConfig
-from seqloom.data.kinds.inputs.pair import PairInput
-from seqloom.data.kinds.inputs.picture import PictureInput
-from seqloom.data.kinds.inputs.vectors import VectorsInput
-from seqloom.data.kinds.inputs.words import WordsInput
 from seqloom.data.kinds.kind import InputKind, TargetKind
-from seqloom.data.kinds.targets.label import LabelTarget
-from seqloom.data.kinds.targets.nothing import NoTarget
-from seqloom.data.kinds.targets.numbers import NumbersTarget
-from seqloom.data.kinds.targets.series import SeriesTarget
-from seqloom.data.kinds.targets.tags import TagsTarget
-from seqloom.data.kinds.targets.text import TextTarget
+from seqloom.data.kinds.labels import LabelTarget, TagsTarget
+from seqloom.data.kinds.nothing import NoTarget
+from seqloom.data.kinds.numbers import NumbersTarget, SeriesTarget
+from seqloom.data.kinds.picture import PictureInput
+from seqloom.data.kinds.target_text import TextTarget
+from seqloom.data.kinds.text import PairInput
+from seqloom.data.kinds.vectors import VectorsInput
+from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import opened, require_regular
 from seqloom.data.values import Record, Table

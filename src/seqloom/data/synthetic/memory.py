@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Sizes, SyntheticSet
 

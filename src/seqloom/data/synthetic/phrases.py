@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import date
 
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet, fingerprint, part_of
 

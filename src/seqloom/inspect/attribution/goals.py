@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.kinds.inputs.words import Words
+from seqloom.data.kinds.words import Words
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still

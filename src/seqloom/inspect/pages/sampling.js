@@ -1,5 +1,5 @@
 "use strict";
-// What seqloom.decoding.sampling.filtered does, in the browser: the tests hold one against the other.
+// What seqloom.decoding.decode.filtered does, in the browser: the tests hold one against the other.
 // `logs` are the log-probabilities of all symbols that can be said, the likeliest first: none is cut off before the
 // sums are made, or the numbers of the filters would not be the model's.
 function softmax(scores) {

@@ -26,7 +26,7 @@ from seqloom.errors import ConfigError
 from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import PredictionNote, Reply
 from seqloom.search.embedding.packed_linears import Precision, computing_in
-from seqloom.tasks.predictions import VectorPrediction
+from seqloom.tasks.embed import VectorPrediction
 
 ROWS, CHARACTERS = 2_048, 2_000_000  # of a window, whichever comes first
 LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line spoils itself alone

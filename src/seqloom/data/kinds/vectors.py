@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqloom.config.inputs import AnyInput, VectorsConfig
-from seqloom.data.kinds.inputs.text import cut_short
-from seqloom.data.kinds.kind import Columns, InputKind, Likeness
+from seqloom.data.kinds.kind import Columns, InputKind, Likeness, filled, padded
+from seqloom.data.kinds.text import cut_short
 from seqloom.data.values import Content, Read, Remarks, Unfit, floats_of, number_of, remark_rounding, to_float32
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
+
 
 SHOWN_STEPS = 4
 
@@ -28,7 +29,6 @@ class VectorsInput(InputKind):
     of_numbers = True
 
     def holds(self, name: str, content: Content) -> bool:
-        """Numbers, and lists of them."""
         return content in ("vectors", "number")
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
@@ -62,25 +62,18 @@ class VectorsInput(InputKind):
         return np.asarray(np.atleast_2d(value), np.float32)
 
     def likeness(self, value: Any) -> Likeness | None:
-        """The width."""
         return "array.width", value.shape[1:]
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Steps."""
         return {"steps of an input": np.array(list(map(len, values)), np.int32)}
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
-        """The vectors as they are."""
         return {"input": Ragged.of(values, values[0].dtype)}
 
     def collate(self, columns: Columns) -> Any:
-        """Padded vectors."""
-        from seqloom.data.kinds import tensors
-
-        return tensors.padded(tensors.filled(columns["input"], np.float32), columns["input"].lengths)
+        return padded(filled(columns["input"], np.float32), columns["input"].lengths)
 
     def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
-        """A map of each vector."""
         return VectorsConfig(size=sizes[0])
 
     def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:

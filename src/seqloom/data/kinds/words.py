@@ -8,8 +8,8 @@ import numpy as np
 
 from seqloom.config.inputs import AnyInput, SpelledConfig
 from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
-from seqloom.data.kinds.inputs.text import TEXTS, TextInput, cut_short, fitted, text_shown
-from seqloom.data.kinds.kind import Columns
+from seqloom.data.kinds.kind import Columns, filled, tensor, tokens
+from seqloom.data.kinds.text import TEXTS, TextInput, cut_short, fitted, text_shown
 from seqloom.data.values import Content, Read, Remarks, Unfit, kind_name, shown
 from seqloom.text.characters import letters_of
 from seqloom.text.cutter import closed
@@ -18,6 +18,7 @@ from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
+
 
 LETTERS = "letters"  # the column of the spelling of each word
 
@@ -75,7 +76,6 @@ class WordsInput(TextInput):
         return (*self.usual, *((name,) for name in TEXTS))
 
     def holds(self, name: str, content: Content) -> bool:
-        """Lists of texts."""
         return content == "texts"
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
@@ -106,11 +106,9 @@ class WordsInput(TextInput):
         return several and bool(value) and all(isinstance(one, str) for one in value)
 
     def plain(self, value: Any) -> Any:
-        """The list of words."""
         return value.words()
 
     def typed(self, texts: list[str]) -> Any:
-        """The words of all texts."""
         return " ".join(texts).split()
 
     def texts(self, value: Any) -> tuple[str, ...]:
@@ -118,7 +116,6 @@ class WordsInput(TextInput):
         return (value.text,)
 
     def steps(self, value: Any) -> int:
-        """How many words there are."""
         return len(value.spans)
 
     def fitting_texts(self, value: Any, tokenizer: AnyTokenizer) -> tuple[str, ...]:
@@ -126,7 +123,6 @@ class WordsInput(TextInput):
         return (" ".join(value.words()),) if keeps_letters(tokenizer) else (value.text,)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Characters and words."""
         return super().measure(values) | {"words of an input": np.array(list(map(self.steps, values)), np.int32)}
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
@@ -139,7 +135,6 @@ class WordsInput(TextInput):
         return {**whole_words(pieces, firsts), LETTERS: letters}
 
     def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
-        """Words stay whole."""
         cut_by = cut_framed_words if framed else cut_words
         pieces, firsts = cut_by(columns["input"], columns["firsts"], most)
         short = {**columns, "input": pieces, "firsts": firsts}
@@ -147,19 +142,16 @@ class WordsInput(TextInput):
 
     def collate(self, columns: Columns) -> Any:
         """Pieces and where words begin, or words and their letters, as far as the longest word of the batch goes."""
-        from torch import from_numpy
-
-        from seqloom.data.kinds import tensors
         from seqloom.nn.types import Spelled, Subwords
 
-        pieces = tensors.tokens(columns["input"])
+        pieces = tokens(columns["input"])
         if LETTERS not in columns:
-            return Subwords(pieces, tensors.tokens(columns["firsts"]))
+            return Subwords(pieces, tokens(columns["firsts"]))
         letters = columns[LETTERS]
         used = np.flatnonzero(letters.values.any(axis=0))
         longest = int(used[-1]) + 1 if len(used) else 1
-        spelled = tensors.filled(Ragged(letters.values[:, :longest], letters.starts), np.uint8)
-        return Spelled(pieces, from_numpy(spelled))
+        spelled = filled(Ragged(letters.values[:, :longest], letters.starts), np.uint8)
+        return Spelled(pieces, tensor(spelled))
 
     def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
         """Vectors of words and their letters, or of tokens."""
@@ -168,7 +160,6 @@ class WordsInput(TextInput):
         return super().layer(sizes, tokenizer)
 
     def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
-        """The words with spaces between."""
         words = np.split(columns["input"].row(row), columns["firsts"].row(row)[1:])
         return cut_short(" ".join(text_shown(fitted(tokenizer), word) for word in words))
 

@@ -1,15 +1,17 @@
-"""No target of its own: the texts of a row stand together, and vectors are learned from that."""
+"""What stands together in a row, from which vectors are learned: texts that belong together, or with a score."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqloom.data.kinds.kind import Columns, TargetKind
+from seqloom.data.kinds.kind import Columns, TargetKind, even, tensor, tokens
+from seqloom.data.kinds.numbers import NumbersTarget
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import SEPARATOR
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 RELATED = (("anchor", "positive"), ("query", "positive"), ("query", "answer"), ("question", "answer"))
 
@@ -22,7 +24,6 @@ class RelatedTarget(TargetKind):
     apart = True
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
-        """The texts, each by itself."""
         import torch
 
         return together(columns), torch.empty(columns["input"].rows, 0)
@@ -30,10 +31,9 @@ class RelatedTarget(TargetKind):
 
 def together(columns: Columns) -> Any:
     """The texts of the rows of a batch, each by itself."""
-    from seqloom.data.kinds import tensors
     from seqloom.nn.types import Both, Triple
 
-    texts = [tensors.tokens(text) for text in cut_apart(columns["input"])]
+    texts = [tokens(text) for text in cut_apart(columns["input"])]
     return texts[0] if len(texts) == 1 else Both(*texts) if len(texts) == 2 else Triple(*texts)
 
 
@@ -80,3 +80,19 @@ def cut_texts(joined: Ragged, most: int) -> Ragged:
     """
     kept = (joined.values == SEPARATOR) | (_offsets_in_texts(joined) < most)
     return Ragged(joined.values[kept], np.concatenate([[0], np.cumsum(kept)])[joined.starts])
+
+
+class SimilarityTarget(NumbersTarget):
+    """Column "target": the number. In a batch: [B]; the inputs are Both."""
+
+    name = "similarity"
+    task = "embed"
+    usual = ("score", "similarity", "rating")
+    apart = True
+
+    def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
+        """The texts, each by itself, and how similar they are."""
+        return together(columns), tensor(even(columns["target"], "scores")[:, 0].astype(np.float32))
+
+    def units(self, numbers: np.ndarray) -> tuple[tuple[float, float], ...]:
+        return ((float(numbers.min()), float(np.ptp(numbers)) or 1.0),)  # the least, and the range

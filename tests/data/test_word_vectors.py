@@ -15,11 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.tokenizers import BytesConfig, WordsConfig
-from seqloom.errors import DataError, RejectedError
-from seqloom.text import word_vectors
-from seqloom.text.special_tokens import COUNT, PAD, UNKNOWN
-from seqloom.text.tokenizer import Tokenizer, fit
-from seqloom.text.word_vectors import (
+from seqloom.data import word_vectors
+from seqloom.data.word_vectors import (
     MAX_WORD,
     WordVectors,
     first_words,
@@ -29,6 +26,9 @@ from seqloom.text.word_vectors import (
     width_of,
     with_words,
 )
+from seqloom.errors import DataError, RejectedError
+from seqloom.text.special_tokens import COUNT, PAD, UNKNOWN
+from seqloom.text.tokenizer import Tokenizer, fit
 
 Rows = list[tuple[str, list[float]]]
 ROWS: Rows = [("the", [0.5, -1.25, 3.0]), ("café", [1e-3, 2.0, -0.0]), ("北京", [7.0, 8.5, 9.0])]

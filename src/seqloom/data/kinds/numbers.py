@@ -1,4 +1,4 @@
-"""One number or several of each example."""
+"""One number or several: of each example, or of each word or step of the input."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from seqloom.config.data import Task
-from seqloom.data.kinds.kind import Coding, Columns, Likeness, TargetKind
+from seqloom.data.kinds.kind import Coding, Columns, Likeness, TargetKind, even, filled, tensor
 from seqloom.data.values import EXACT, Read, Remarks, Unfit, floats_of, number_of, remark_rounding, shown, to_float32
 from seqloom.text.ragged import Ragged
 
@@ -47,24 +47,16 @@ class NumbersTarget(TargetKind):
         return read
 
     def likeness(self, value: Any) -> Likeness | None:
-        """How many there are."""
         return "type.number", (len(value),)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """All numbers."""
         return {"target": np.array(list(chain.from_iterable(values)))}
 
     def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
-        """The numbers."""
         return {"target": Ragged.of(values, np.float32)}
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
-        """The numbers of each row."""
-        from torch import from_numpy
-
-        from seqloom.data.kinds import tensors
-
-        return inputs, from_numpy(tensors.even(columns["target"], "rows of numbers").astype(np.float32))
+        return inputs, tensor(even(columns["target"], "rows of numbers").astype(np.float32))
 
     def count(self, column: Ragged) -> int:
         """As many as the first row has."""
@@ -87,6 +79,70 @@ def _listed_numbers(value: Any, column: int) -> tuple[float, ...]:
         raise Unfit(column, "type.number", f"expected a list of numbers, got {shown(value)}") from None
     if numbers.ndim != 1 or not numbers.size:
         raise Unfit(column, "type.number", f"expected a flat list of numbers, got {shown(value)}")
+    _require_float32(numbers, column)
+    return tuple(numbers.tolist())
+
+
+def _require_float32(numbers: np.ndarray, column: int) -> None:
     if to_float32(numbers) is None:
         raise Unfit(column, "type.number", "a number is NaN, infinite or too large for float32", "leave the row out")
-    return tuple(numbers.tolist())
+
+
+class SeriesTarget(TargetKind):
+    """Column "target": numbers [T,K]. In a batch: [B,W,K] or [B,T,K], 0 in the padding."""
+
+    name = "series"
+    task = "regress"
+    usual = ("series",)
+    thing = "answer"
+    of_steps = True
+    length_code = "series.length"
+    measured = True
+
+    def reader(self, roles: "Roles", remarks: Remarks) -> Read:
+        """What takes the numbers of a row: a list for each step, or one number each."""
+        (column,), count = roles.target, 0  # numbers of a step of the first row; the others must agree
+
+        def read(values: tuple[Any, ...]) -> tuple[tuple[float, ...], ...]:
+            nonlocal count
+            numbers = _series(values[column], column)
+            count = count or numbers.shape[1]
+            if numbers.shape[1] != count:
+                text = f"{numbers.shape[1]} numbers for each step; the first row has {count}"
+                raise Unfit(column, "type.number", text)
+            remark_rounding(numbers, column, remarks)
+            return tuple(map(tuple, numbers.tolist()))
+
+        return read
+
+    def likeness(self, value: Any) -> Likeness | None:
+        """How many numbers a step has."""
+        return "type.number", (len(value[0]),)
+
+    def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
+        return {"target of a step": np.array(list(chain.from_iterable(chain.from_iterable(values))))}
+
+    def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
+        return {"target": Ragged.of([np.array(value, np.float32) for value in values], np.float32)}
+
+    def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
+        """The numbers of each word or step."""
+        return inputs, tensor(filled(columns["target"], np.float32))
+
+    def count(self, column: Ragged) -> int:
+        """As many as a step has."""
+        return int(column.values.shape[1])
+
+
+def _series(value: Any, column: int) -> np.ndarray:
+    """[T,K] the numbers of each step, from a list of lists or, of one number a step, a flat one."""
+    try:
+        numbers = floats_of(value) if isinstance(value, list | tuple | np.ndarray) else np.empty(0)
+    except ValueError:
+        numbers = np.empty(0)
+    if numbers.ndim == 1:
+        numbers = numbers[:, None]
+    if numbers.ndim != 2 or not numbers.size:
+        raise Unfit(column, "type.number", f"expected numbers for each step, as many for each, got {shown(value)}")
+    _require_float32(numbers, column)
+    return numbers

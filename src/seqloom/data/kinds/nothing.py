@@ -1,10 +1,9 @@
-"""No target: the text goes on by itself, and a language model says the next token.
+"""No target: the text goes on by itself, and a language model says the next token, or one that was hidden.
 
-How much of the original text each symbol of a language model stands for, in bytes of UTF-8.
-
-A loss per symbol depends on how the text was cut: words are harder to guess than characters, and there are fewer of
-them. A loss per byte of the original does not, so models with different tokenisers can be compared by it. An END
-counts as one byte, the line break or the end of file that it stands for:
+What a model says is counted in symbols, and told per byte of the original text: a loss per symbol depends on how the
+text was cut, for words are harder to guess than characters, and there are fewer of them. A loss per byte does not, so
+models with different tokenisers can be compared by it. An END counts as one byte, the line break or the end of file
+that it stands for:
 
     bits per byte = (loss of all symbols and ENDs) / log 2 / (bytes of all texts + number of texts)
 
@@ -17,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqloom.data.kinds.inputs.text import fitted
-from seqloom.data.kinds.kind import Coding, Columns, TargetKind
+from seqloom.data.kinds.kind import Coding, Columns, TargetKind, shifted
+from seqloom.data.kinds.text import fitted
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 BYTES = "bytes"  # the column that says how many each text is worth
 
@@ -51,12 +51,9 @@ class NoTarget(TargetKind):
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
         """What is read, and what comes next."""
-        from seqloom.data.kinds import tensors
-
-        return tensors.shifted(inputs)
+        return shifted(inputs)
 
     def sizes(self, columns: Columns) -> np.ndarray:
-        """The tokens and END."""
         return (columns["input"].lengths + 1)[:, None]
 
 
@@ -73,3 +70,18 @@ def bytes_of_first(tokenizer: Tokenizer, text: str, symbols: int) -> int:
     """The same of a text of which only so many symbols are read."""
     _, stop = tokenizer.encode_with_offsets(text).spans[symbols - 1].tolist()
     return bytes_of(text[:stop])
+
+
+class MaskedTarget(TargetKind):
+    """No column: what is hidden is drawn later. In a batch: [B,T] the tokens; of words all pieces are the inputs."""
+
+    name = "masked"
+    task = "masked"
+    exclusive = True
+    is_running = True
+
+    def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
+        from seqloom.nn.types import Subwords
+
+        tokens = inputs.pieces if isinstance(inputs, Subwords) else inputs
+        return tokens, tokens.values

@@ -1,21 +1,84 @@
-"""Two texts that are judged together: premise and hypothesis, two questions."""
+"""Texts: one of any length, two that are judged together, or three from which vectors are learned."""
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from seqloom.data.kinds.inputs.text import TextInput, fitted
-from seqloom.data.kinds.kind import Columns
+from seqloom.config.inputs import AnyInput, TokensConfig
+from seqloom.data.kinds.kind import Columns, InputKind, tokens
 from seqloom.data.values import Read, Remarks, text_of
 from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
-from seqloom.text.special_tokens import SEPARATOR
+from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
+
+
+TEXTS = ("text", "sentence", "review", "question", "content", "comment", "message", "tweet", "utterance", "document")
+SOURCES = ("source", "src", "input")
+LONGEST = 200  # characters of a text that is shown
+
+
+class TextInput(InputKind):
+    """Column "input": its tokens. In a batch: Padded tokens [B,T]."""
+
+    name = "text"
+    wanted = "one text"
+    usual = tuple((name,) for name in (*TEXTS, *SOURCES))
+    reads_tokens = True
+    is_text = True
+
+    def reader(self, roles: "Roles", remarks: Remarks) -> Read:
+        """What takes the text of a row."""
+        (column,) = roles.input
+        return lambda values: text_of(values[column], column)
+
+    def matches(self, value: Any) -> bool:
+        return isinstance(value, str)
+
+    def texts(self, value: Any) -> tuple[str, ...]:
+        return (value,)
+
+    def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
+        return {"input": fitted(tokenizer).encode(values)}
+
+    def collate(self, columns: Columns) -> Any:
+        return tokens(columns["input"])
+
+    def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
+        return TokensConfig(vocab_size=fitted(tokenizer).vocab_size)
+
+    def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
+        return text_shown(fitted(tokenizer), columns["input"].row(row))
+
+
+def fitted(tokenizer: Tokenizer | None) -> Tokenizer:
+    """The tokenizer, which is there wherever tokens are read."""
+    assert tokenizer is not None, "a schema with text has a tokeniser"
+    return tokenizer
+
+
+def text_shown(tokenizer: Tokenizer, symbols: Sequence[int] | np.ndarray) -> str:
+    """The text of symbols in one line, cut short; what the vocabulary lacks, and borders of pairs, can be seen."""
+    visible = (UNKNOWN, SEPARATOR)
+    runs = groupby((int(symbol) for symbol in symbols), key=lambda symbol: symbol if symbol in visible else None)
+    parts = [tokenizer.decode(list(run)) if mark is None else NAMES[mark] for mark, run in runs]
+    return cut_short(" ".join(parts))
+
+
+def cut_short(text: str, most: int = LONGEST) -> str:
+    """The text in one line of so many characters at most.
+
+    >>> cut_short("one\\ttwo three", 9)
+    'one two…'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 class TextPair(NamedTuple):
@@ -63,7 +126,6 @@ class PairInput(TextInput):
         return (value if value is None else [value], *[""] * (self.num_columns - 1))
 
     def texts(self, value: Any) -> tuple[str, ...]:
-        """The texts, in their order."""
         return tuple(value)
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
@@ -109,3 +171,21 @@ def cut_pairs(pairs: Ragged, most: int) -> Ragged:
     kept = np.where(offset < 0, begins, offset <= np.repeat(kept_second, pairs.lengths))
     starts = np.concatenate([[0], np.cumsum(kept_first + 1 + kept_second)])
     return Ragged(pairs.values[kept], starts)
+
+
+class TextTriple(NamedTuple):
+    """A text, one that belongs to it, and one that does not."""
+
+    anchor: str
+    positive: str
+    negative: str
+
+
+class TripleInput(PairInput):
+    """Column "input": the tokens of all three, SEPARATORs between. In a batch: Padded tokens [B,T]."""
+
+    name = "triple"
+    wanted = "three texts"
+    usual = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
+    num_columns = 3
+    value = TextTriple

@@ -1,13 +1,25 @@
-"""What a task's model reads: the input that fits the data, and whether the input of somebody's own model does."""
+"""What tasks share whose models are an encoder and a head: one answer per sequence, or one per element of it.
 
-from typing import Any, TypeVar
+Also what every task asks of a model's input: which one fits the data, and whether that of somebody's own model does.
+
+The default for whole sequences is `cnn` for text: it needs little data, trains in seconds on a processor, and order
+matters to it only where it should. Vectors are measured over time, so a memory reads them (`gru`); pictures have
+filters (`conv2d`). For elements it is `bilstm`: what one means depends on both sides of it, and sentences are few.
+"""
+
+from abc import abstractmethod
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from seqloom.config.heads import UnmappedHead
+from seqloom import recipes
+from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, MappedHead, SequenceHead, UnmappedHead
 from seqloom.config.inputs import (
     AnyInput,
+    FiltersConfig,
     InputConfig,
     NgramsConfig,
     PictureConfig,
@@ -27,12 +39,14 @@ from seqloom.config.models import (
 )
 from seqloom.config.stacks import EncoderConfig
 from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
-from seqloom.data.kinds.targets.related import longest_texts
+from seqloom.data.kinds.related import longest_texts
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
-from seqloom.nn.types import Subwords
-from seqloom.tasks.task import Meaning, Task
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch, Loss, Subwords
+from seqloom.recipes.families import Size
+from seqloom.tasks.task import HeadSettings, Meaning, Setting, Task, Vectorizer
 
 ENCODING = (SequenceModelConfig, ElementModelConfig, EmbedderConfig)  # models of an encoder and a head
 Shape = TypeVar("Shape", bound=ModelConfig)
@@ -184,3 +198,102 @@ def encoder_in(task: Task, wanted: type[ModelConfig], model: AnyModel) -> Encode
         )
     require_input(task.meaning, model.encoder.input)
     return model.encoder
+
+
+DEFAULTS: dict[type[InputConfig], str] = {VectorsConfig: "gru", FiltersConfig: "conv2d"}
+OF_NUMBERS: frozenset[Setting] = frozenset({"vectors"})
+OF_LABEL: frozenset[Setting] = frozenset({"smoothing", "class_weights", "vectors"})
+
+
+class SequenceTask(Vectorizer):
+    """One answer per sequence of symbols or vectors, or per picture."""
+
+    settings = OF_NUMBERS
+
+    def recipes(self) -> list[str]:
+        """The recipes that make a classifier of this kind of input."""
+        layer, tokens = input_of(self.meaning), self.meaning.schema.input.reads_tokens
+        shape: recipes.Shape = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
+        names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
+        return [name for name in names if name != "linear" or tokens]  # it counts symbols
+
+    def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
+        self.require_settings(head)
+        answer = self.head(head)
+        inputs = input_of(self.meaning)
+        if not isinstance(inputs, PictureConfig):
+            return recipes.sequence_model(recipe, inputs=inputs, head=answer, size=size)
+        height, width, channels = self.meaning.sizes
+        made = recipes.picture_classifier(
+            recipe, height=height, width=width, channels=channels, num_classes=2, size=size
+        )
+        return msgspec.structs.replace(made, head=answer)
+
+    def adapted(self, model: AnyModel) -> SequenceModelConfig:
+        """The same model with the head that this task needs; of one that answers for elements or by vectors
+        the encoder.
+        """
+        any_head = ClassHeadConfig(num_classes=2)
+        if isinstance(model, EmbedderConfig):
+            pooling, dropout = model.pooling, model.dropout
+            model = SequenceModelConfig(encoder=model.encoder, pooling=pooling, dropout=dropout, head=any_head)
+        if isinstance(model, ElementModelConfig):
+            model = SequenceModelConfig(encoder=model.encoder, head=any_head)
+        model = require_shape(self, SequenceModelConfig, model)
+        head = self.head(HeadSettings())
+        ready = head.unmapped()  # where the vector was the scores of as many answers, it still is
+        same = isinstance(model.head, type(ready)) and model.head.answers == ready.answers
+        return msgspec.structs.replace(model, head=ready if same else head)
+
+    def require(self, model: AnyModel) -> None:
+        self.require_head(require_shape(self, SequenceModelConfig, model).head)
+
+    @abstractmethod
+    def head(self, settings: HeadSettings) -> MappedHead:
+        """The head that answers."""
+
+    @abstractmethod
+    def require_head(self, head: SequenceHead) -> None:
+        """Raise ConfigError if a head cannot answer."""
+
+    def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
+        return cast(SequenceModel, model).loss(batch._replace(inputs=sequences(batch.inputs))), None
+
+    def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
+        """[N,D] what the head reads of each input, of length one."""
+        pooled = cast(SequenceModel, model).features(sequences(inputs)).values[:, 0]
+        return F.normalize(pooled, dim=-1)
+
+    def vector_size(self, model: AnyModel) -> int:
+        """How many numbers the head reads."""
+        assert isinstance(model, SequenceModelConfig), "require has seen it"
+        return model.widths()[-1]
+
+
+class ElementTask(Task):
+    """One answer per word or step."""
+
+    settings = OF_NUMBERS
+    made_by = "tagger", "bilstm"
+
+    def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
+        self.require_settings(head)
+        made = recipes.tagger(recipe, inputs=stepped_input_of(self.meaning), num_tags=2, size=size)
+        return msgspec.structs.replace(made, head=self.head(head))
+
+    def adapted(self, model: AnyModel) -> ElementModelConfig:
+        """The same encoder with the head that this task needs, of the kind that the model has."""
+        encoder = encoder_in(self, ElementModelConfig, model)
+        head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "class")
+        return ElementModelConfig(encoder=encoder, head=self.head(head))
+
+    def require(self, model: AnyModel) -> None:
+        self.require_head(require_shape(self, ElementModelConfig, model).head)
+
+    @abstractmethod
+    def head(self, settings: HeadSettings) -> ElementHead:
+        """The head that answers."""
+
+    @abstractmethod
+    def require_head(self, head: ElementHead) -> None:
+        """Raise ConfigError if a head cannot answer."""

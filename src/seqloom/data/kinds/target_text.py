@@ -5,10 +5,16 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from seqloom.data.kinds.inputs.text import fitted
-from seqloom.data.kinds.kind import Coding, Columns, TargetKind
+from seqloom.data.kinds.kind import Coding, Columns, TargetKind, shifted, tokens
+from seqloom.data.kinds.text import fitted
 from seqloom.data.values import Read, Remarks, text_of
 from seqloom.text.ragged import Ragged, starts_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from seqloom.data.roles import Roles
+
 
 # The true answers of a task that writes, as they stood in the data.
 #
@@ -50,12 +56,6 @@ class References(Sequence[str]):
         return self.column.row(int(self.rows[index])).tobytes().decode()
 
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from seqloom.data.roles import Roles
-
-
 class TextTarget(TargetKind):
     """Columns "target": its tokens; REFERENCE: the original in bytes. In a batch: [B,T] tokens and END.
 
@@ -73,7 +73,6 @@ class TextTarget(TargetKind):
         return lambda values: text_of(values[column], column)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Characters."""
         return {"characters of a target": np.array(list(map(len, values)), np.int32)}
 
     def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
@@ -81,21 +80,17 @@ class TextTarget(TargetKind):
         return {"target": fitted(coding.target_tokenizer).encode(values), REFERENCE: reference_column(values)}
 
     def lengths(self, columns: Columns) -> np.ndarray:
-        """The tokens."""
         return columns["target"].lengths
 
     def cut(self, columns: Columns, most: int) -> dict[str, Ragged]:
-        """The first tokens."""
         return {"target": columns["target"].shorten(np.full(columns["target"].rows, most))}
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
         """What is read on both sides, and what is to be said."""
-        from seqloom.data.kinds import tensors
         from seqloom.nn.types import Pair
 
-        read, said = tensors.shifted(tensors.tokens(columns["target"]))
+        read, said = shifted(tokens(columns["target"]))
         return Pair(inputs, read), said
 
     def sizes(self, columns: Columns) -> np.ndarray:
-        """Both sides, and END."""
         return np.stack([columns["input"].lengths, columns["target"].lengths + 1], axis=1)

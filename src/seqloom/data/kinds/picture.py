@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqloom.config.inputs import AnyInput, FiltersConfig
-from seqloom.data.kinds.kind import Columns, InputKind, Likeness
+from seqloom.data.kinds.kind import Columns, InputKind, Likeness, even, tensor
 from seqloom.data.values import Content, Read, Remarks, Unfit, shown, to_float32
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
+
 
 LEAST_FOR_TWO = 8  # pixels of the shorter side: two layers of filters fit
 
@@ -48,7 +49,6 @@ class PictureInput(InputKind):
         return read
 
     def matches(self, value: Any) -> bool:
-        """Numbers of three axes."""
         return np.ndim(value) == 3 and np.asarray(value).dtype.kind in "iufb"
 
     def whole(self, value: Any) -> Any:
@@ -61,35 +61,25 @@ class PictureInput(InputKind):
         return "picture.size", (*value.shape, value.dtype.name)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Pixels."""
         return {"pixels of a picture": np.array([value.shape[0] * value.shape[1] for value in values])}
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
-        """The pixels as they are."""
         return {"input": Ragged.of(values, values[0].dtype)}
 
     def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
-        """Pictures are never cut."""
-        return dict(columns)
+        return dict(columns)  # pictures are never cut
 
     def collate(self, columns: Columns) -> Any:
-        """The pixels."""
-        from torch import from_numpy
-
-        from seqloom.data.kinds import tensors
-
-        pixels = tensors.even(columns["input"], "pictures")
+        pixels = even(columns["input"], "pictures")
         floats = pixels.astype(np.float32)
-        return from_numpy(floats / np.float32(255) if pixels.dtype == np.uint8 else floats)
+        return tensor(floats / np.float32(255) if pixels.dtype == np.uint8 else floats)
 
     def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
-        """Filters."""
         height, width, channels = sizes
         filters = (32, 64) if min(height, width) >= LEAST_FOR_TWO else (64,)
         return FiltersConfig(height=height, width=width, channels=channels, filters=filters)
 
     def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
-        """Its size."""
         column = columns["input"]
         return " x ".join(map(str, (int(column.lengths[row]), *column.values.shape[1:])))
 

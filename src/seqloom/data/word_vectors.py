@@ -1,0 +1,367 @@
+r"""Pretrained word vectors: read for the words that are wanted, and laid out as the table of a tokeniser.
+
+with_words(tokenizer, first_words(path, 100_000))     the file's most frequent words join those of the training data
+read_vectors(path, wanted_words(tokenizer))           ──▶ WordVectors ── table(tokenizer) ──▶ [V,D], and who was found
+
+Most files hold lower-cased words only. A tokeniser that was joined with one reads a word as it stands, and if nobody
+knows it then in lower case; its table finds vectors by the same rule.
+
+Files have three forms of rows, and every way in which they can be broken is refused with its place:
+
+    glove              the 0.418 0.24968 -0.41242        one row a line; a word may hold spaces
+    word2vec           400000 50\n the 0.418 ...        the same below a header: rows and width (also fastText's .vec)
+    word2vec-binary    400000 50\n the <50 x float32>    little-endian, the next word follows, sometimes after \n
+
+The extension decides (.vec, .bin, .txt, each text also with .gz); a .txt has a header if its first line is two whole
+numbers. What a header promises is compared with the size of the file before anything is kept.
+"""
+
+import io
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple, NoReturn
+
+import msgspec
+import numpy as np
+
+from seqloom.config.base import MAX_WIDTH, quoted
+from seqloom.config.tokenizers import WordsConfig
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.readers.files import PACKED, is_folder, require_regular
+from seqloom.data.readers.passages import chunks_of
+from seqloom.errors import DataError
+from seqloom.text.special_tokens import COUNT, PAD
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.words import WordCutter, WordsData
+
+VectorFormat = Literal["glove", "word2vec", "word2vec-binary"]
+CHUNK = 1 << 20  # bytes
+MAX_LINE = 2**22  # bytes
+MAX_WORD = 4_096  # bytes
+MAX_ROWS = 2**31
+FASTTEXT_MODEL = b"\xba\x16\x4f\x2f"
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+
+
+class _Joined(io.RawIOBase):
+    """Chunks of bytes as one stream."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._held = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        self._held = self._held or memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._held))
+        buffer[:count], self._held = self._held[:count], self._held[count:]
+        return count
+
+
+class VectorRow(NamedTuple):
+    """One row as it stands in the file: the word, and its numbers not yet read."""
+
+    word: bytes
+    numbers: bytes
+    line: int  # from 1; the number of the row in a binary file
+
+
+class VectorFile:
+    """An open file of vectors: its `rows`, each of `width` numbers, and how the numbers of one are read."""
+
+    def __init__(self, path: Path, stream: BinaryIO, form: VectorFormat | None, width: int | None) -> None:
+        self.path, self._stream = path, stream
+        form = form or self._form_by_extension()
+        self._binary = form == "word2vec-binary"
+        if self._binary and _is_packed(path):
+            self._refuse(None, "vec.format", "a binary file is read without .gz", "unpack it")
+        first = None if form in ("word2vec", "word2vec-binary") else self._line(1)
+        if form is None and first is not None:
+            form = self._form_by_first_line(first)
+        if form in ("word2vec", "word2vec-binary"):
+            count, self.width = self._header(stream.readline(64) if first is None else first + b"\n", width)
+            self.rows = self._binary_rows(count) if self._binary else self._text_rows(None, count)
+            return
+        if first is None:
+            self._refuse(None, "data.empty", "the file is empty", "give a file of vectors")
+        self.width = width or first.count(b" ")
+        if not 1 <= self.width <= MAX_WIDTH:
+            text = f"expected a word and its numbers, found {self.width} numbers"
+            self._refuse(1, "vec.fields", text, "is it the right file?")
+        self.rows = self._text_rows(first, None)
+
+    def _refuse(self, line: int | None, code: str, text: str, fix: str) -> NoReturn:
+        Ledger().bad_file(code, text, Place(str(self.path), line), fix)
+
+    def read(self, numbers: bytes) -> np.ndarray:
+        """The numbers of a row; ValueError for what is none."""
+        if self._binary:
+            return np.frombuffer(numbers, "<f4")
+        try:
+            if b"_" not in numbers:  # Python would read 1_0 as 10
+                return np.array([float(field) for field in numbers.split(b" ")])
+        except ValueError:
+            pass
+        raise ValueError(f"{_shown(numbers)} holds what is no number")
+
+    def vector(self, row: VectorRow) -> np.ndarray:
+        """[D] the numbers of a row as float32."""
+        try:
+            values = self.read(row.numbers)
+        except ValueError as error:
+            self._refuse(row.line, "vec.number", str(error), "is the file damaged?")
+        if not (np.abs(values) <= LARGEST_NUMBER).all():  # false for NaN
+            self._refuse(row.line, "vec.number", f"a number of {_shown(row.word)} is not finite", "leave it out")
+        return values.astype(np.float32)
+
+    def name(self, word: bytes) -> str:
+        """A word as text."""
+        try:
+            return word.decode()
+        except UnicodeDecodeError:
+            self._refuse(None, "enc.utf8", f"the word {_shown(word)} is not UTF-8", "convert the file to UTF-8")
+
+    def _form_by_extension(self) -> VectorFormat | None:
+        """The format that an extension means; None for .txt, where the first line decides."""
+        forms: dict[str, VectorFormat | None] = {".vec": "word2vec", ".bin": "word2vec-binary", ".txt": None}
+        suffix = Path(self.path.stem if _is_packed(self.path) else self.path).suffix.lower()
+        if suffix not in forms:
+            fix = "give format='glove', 'word2vec' or 'word2vec-binary'"
+            self._refuse(None, "vec.format", f"the extension '{suffix}' does not say what the file holds", fix)
+        return forms[suffix]
+
+    def _form_by_first_line(self, line: bytes) -> VectorFormat:
+        fields = line.split(b" ")
+        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+            return "glove"
+        if int(fields[1][:20]) == 1:
+            text = f"the first line {_shown(line)} is a header, or a word with one number"
+            self._refuse(1, "vec.format", text, "give format='word2vec' or format='glove'")
+        return "word2vec"
+
+    def _line(self, number: int) -> bytes | None:
+        """The next line without its end and the space that some programs leave there; None behind the last."""
+        line = self._stream.readline(MAX_LINE)
+        if len(line) == MAX_LINE:
+            self._refuse(number, "line.too_long", f"over {MAX_LINE:,} bytes", "is this a file of vectors?")
+        return line.rstrip(b"\n").removesuffix(b"\r").rstrip(b" ") if line else None
+
+    def _header(self, line: bytes, width: int | None) -> tuple[int, int]:
+        """Rows and width, both possible in a file of this size."""
+        fields = line.split()
+        if line.startswith(FASTTEXT_MODEL):
+            fix = "take the .vec file beside it"
+            self._refuse(None, "vec.format", "this is a model of fastText, not vectors", fix)
+        if len(fields) != 2 or not all(field.isdigit() for field in fields) or not line.endswith(b"\n"):
+            text = f"expected 'rows width', found {_shown(line)}"
+            self._refuse(1, "vec.header", text, "is it a file without a header: format='glove'?")
+        rows, found = int(fields[0][:20]), int(fields[1][:20])
+        if not (1 <= found <= MAX_WIDTH and rows <= MAX_ROWS):
+            text = f"{rows:,} rows of {found:,} numbers, and at most {MAX_ROWS:,} of {MAX_WIDTH:,} are read"
+            self._refuse(1, "vec.header", text, "is the file damaged?")
+        if width not in (None, found):
+            text = f"the vectors have {found:,} numbers, and {width:,} were asked for"
+            self._refuse(1, "vec.header", text, "ask for these")
+        least = rows * (4 * found + 2 if self._binary else 2 * found + 1)  # " 0" for each number at least
+        if not _is_packed(self.path) and least > (size := self.path.stat().st_size):
+            text = f"{rows:,} rows of {found:,} numbers need {least:,} bytes at least, and the file has {size:,}"
+            self._refuse(1, "vec.truncated", text, "copy the file again")
+        return rows, found
+
+    def _text_rows(self, line: bytes | None, count: int | None) -> Iterator[VectorRow]:
+        """The rows of a text, the first of which may be read; where a header promised a count, no word has a space."""
+        number = before = 0 if count is None else 1
+        line = self._line(number + 1) if line is None else line
+        while line is not None:
+            number += 1
+            fields = line.count(b" ")
+            word, *numbers = line.split(b" ", 1) if fields == self.width else line.rsplit(b" ", self.width)
+            if fields < self.width or not word or (fields > self.width and (count is not None or _is_number(word))):
+                text = f"expected a word and {self.width:,} numbers, found {fields:,} spaces"
+                self._refuse(number, "vec.fields", text, "correct the line, or give the width")
+            yield VectorRow(word, b" ".join(numbers), number)
+            line = self._line(number + 1)
+        if count is not None and number - before != count:
+            text = f"the header promises {count:,} rows, and there are {number - before:,}"
+            self._refuse(number, "vec.truncated", text, "copy the file again")
+        if number == before:
+            self._refuse(None, "data.empty", "there are no rows", "give a file of vectors")
+
+    def _binary_rows(self, count: int) -> Iterator[VectorRow]:
+        r"""The rows of a binary file, read in blocks; the \n that some programs write behind each row is left out."""
+        held, at, size = b"", 0, 4 * self.width
+        for number in range(1, count + 1):
+            if len(held) - at <= MAX_WORD + 1 + size:
+                held, at = held[at:] + self._stream.read(CHUNK), 0  # the widest row is smaller
+            space = held.find(b" ", at, at + MAX_WORD + 1)
+            if space < 0:
+                ends = len(held) - at <= MAX_WORD
+                problem = "the file ends" if ends else f"there is no word of at most {MAX_WORD:,} bytes"
+                self._refuse(number, "vec.truncated", f"{problem} in row {number:,}", "copy the file again")
+            word, numbers, at = held[at:space], held[space + 1 : space + 1 + size], space + 1 + size
+            if len(numbers) < size:
+                text = f"the file ends in row {number:,} of {count:,}"
+                self._refuse(number, "vec.truncated", text, "copy the file again")
+            yield VectorRow(word.removeprefix(b"\n"), numbers, number)
+        if held[at:] + self._stream.read(2) not in (b"", b"\n"):
+            text = f"bytes are left behind the last of {count:,} rows"
+            self._refuse(count, "vec.header", text, "is the header right?")
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() in PACKED
+
+
+def _shown(word: bytes) -> str:
+    return quoted(word.decode("utf-8", "backslashreplace"))
+
+
+def _is_number(word: bytes) -> bool:
+    """Whether a word ends in a number, so that its line holds one number too many."""
+    try:
+        float(word.rpartition(b" ")[2])
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def open_vectors(path: Path, form: VectorFormat | None, width: int | None) -> Iterator[VectorFile]:
+    """The file, open while its rows are read."""
+    ledger = Ledger()
+    if is_folder(path):
+        ledger.bad_file("file.is_dir", "this is a folder", Place(str(path)), "give a file of vectors")
+    require_regular(path, ledger)
+    chunks = chunks_of(path, ledger, "text" if _is_packed(path) else None)
+    with io.BufferedReader(_Joined(chunks), CHUNK) as stream:
+        yield VectorFile(path, stream, form, width)
+
+
+class VectorTable(NamedTuple):
+    """A vector for every symbol of a tokeniser."""
+
+    rows: np.ndarray  # [V,D] float32; PAD is zero
+    own: np.ndarray  # [V] bool: the words that have a vector of their own
+    lowered: np.ndarray  # [V] bool: those that have that of their lower-cased form
+
+    @property
+    def coverage(self) -> float:
+        """The share of the words that were found."""
+        return (self.found + int(self.lowered.sum())) / max(self.words, 1)
+
+    @property
+    def found(self) -> int:
+        """How many words have a vector of their own."""
+        return int(self.own.sum())
+
+    @property
+    def words(self) -> int:
+        """How many words there are."""
+        return len(self.rows) - COUNT
+
+
+class WordVectors(NamedTuple):
+    """Words and their vectors."""
+
+    words: tuple[str, ...]
+    matrix: np.ndarray  # [words, D] float32
+    duplicates: int = 0  # rows that were left out, as their word had come before
+
+    def table(self, tokenizer: Tokenizer, seed: int = 0) -> VectorTable:
+        """The vectors of a tokeniser of words; symbols without one are drawn with the spread of those that have one."""
+        numbers = known_words(tokenizer)
+        rows = {word: row for row, word in enumerate(self.words)}
+        own: dict[int, int] = {}
+        lowered: dict[int, int] = {}
+        for word, symbol in numbers.items():
+            if word in rows:
+                own[symbol] = rows[word]
+            elif _lowers(tokenizer) and word.lower() in rows:
+                lowered[symbol] = rows[word.lower()]
+        if not own and not lowered:
+            raise DataError(
+                f"none of {len(numbers):,} words of the tokeniser has a vector",
+                fix="take vectors of the same language and case",
+            )
+        return self._laid_out(tokenizer.vocab_size, own, lowered, seed)
+
+    def _laid_out(self, vocab_size: int, own: dict[int, int], lowered: dict[int, int], seed: int) -> VectorTable:
+        symbols, rows = (np.fromiter(part, np.int64) for part in zip(*(own | lowered).items(), strict=True))
+        spread = float(self.matrix[rows].std(dtype=np.float64))
+        drawn = np.random.default_rng(seed).normal(0.0, spread, (vocab_size, self.matrix.shape[1]))
+        table = drawn.astype(np.float32)
+        table[symbols] = self.matrix[rows]
+        table[PAD] = 0.0
+        known = (np.isin(np.arange(vocab_size), list(part)) for part in (own, lowered))
+        return VectorTable(table, *known)
+
+
+def known_words(tokenizer: Tokenizer) -> dict[str, int]:
+    """The words of a tokeniser with their symbols; only one of kind "words" has any."""
+    if not isinstance(tokenizer.cutter, WordCutter):
+        raise DataError(f"pretrained vectors are of words, and this tokeniser cuts {tokenizer.config.kind()}")
+    return tokenizer.cutter.numbers
+
+
+def _lowers(tokenizer: Tokenizer) -> bool:
+    return isinstance(tokenizer.config, WordsConfig) and tokenizer.config.or_lower
+
+
+def wanted_words(tokenizer: Tokenizer) -> set[str]:
+    """The words under which a table of this tokeniser looks for vectors."""
+    words = known_words(tokenizer)
+    return {*words, *(word.lower() for word in words)} if _lowers(tokenizer) else set(words)
+
+
+def with_words(tokenizer: Tokenizer, words: Sequence[str]) -> Tokenizer:
+    """The tokeniser with further words behind its own; what even so is not known is looked up in lower case."""
+    known_words(tokenizer)  # refuses other kinds
+    assert isinstance(tokenizer.cutter, WordCutter) and isinstance(tokenizer.config, WordsConfig)
+    both = (*tokenizer.cutter.data().words, *tokenizer.cutter.whole(tokenizer.normalised(words)))
+    limit = max(tokenizer.config.limit, COUNT + len(both))
+    config = msgspec.structs.replace(tokenizer.config, limit=limit, or_lower=True)
+    return Tokenizer(config, WordCutter(config, WordsData(both)), tokenizer.dropped)
+
+
+def first_words(path: str | Path, count: int) -> tuple[str, ...]:
+    """The first words of a file of vectors: files begin with what is most frequent."""
+    with open_vectors(Path(path), None, None) as file:
+        return tuple(file.name(row.word) for row in islice(file.rows, count))
+
+
+def width_of(path: str | Path) -> int:
+    """How many numbers a vector of a file has."""
+    with open_vectors(Path(path), None, None) as file:
+        return file.width
+
+
+def read_vectors(
+    path: str | Path,
+    words: Collection[str] | None = None,
+    *,
+    format: VectorFormat | None = None,  # noqa: A002  # the word of ReadingConfig
+    width: int | None = None,
+) -> WordVectors:
+    """The vectors of the wanted words, or of all, from a file in the format that its extension or `format` names.
+
+    Only wanted rows are kept and their numbers read, so a large file needs little memory. A word that comes again is
+    counted, and its first row kept. `width` is needed only for GloVe files whose first word holds a space.
+    """
+    wanted = None if words is None else {word.encode("utf-8", "surrogatepass") for word in words}
+    numbers: dict[bytes, int] = {}
+    values = bytearray()
+    with open_vectors(Path(path), format, width) as file:
+        duplicates = 0
+        for row in file.rows:
+            if wanted is not None and row.word not in wanted:
+                continue
+            if row.word in numbers:
+                duplicates += 1
+                continue
+            numbers[row.word] = len(numbers)
+            values += file.vector(row).tobytes()
+        names = tuple(map(file.name, numbers))
+    return WordVectors(names, np.frombuffer(values, np.float32).reshape(len(names), file.width), duplicates)
