@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from reading_common import MANY, SOME, near_values, require_examples_or_a_place, write
 from seqloom.config.data import BadRows, ColumnSplit, DataConfig, RandomSplit, Task
+from seqloom.data.dataset import make_examples
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
-from seqloom.data.parsing import make_examples
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.roles import find_roles
 from seqloom.data.schema import Example

@@ -8,7 +8,7 @@ import pytest
 
 from reading_common import write
 from seqloom.config.data import BadRows, ColumnSplit, DataConfig, Part, RandomSplit
-from seqloom.data import parsing
+from seqloom.data import dataset
 from seqloom.data.dataset import open_data
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import Example
@@ -84,7 +84,7 @@ def test_a_row_that_cannot_be_read_spoils_the_sequences_it_may_belong_to(tmp_pat
 
 
 def test_an_endless_sequence_is_refused_before_memory_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "MOST_STEPS", 3)
+    monkeypatch.setattr(dataset, "MOST_STEPS", 3)
     assert len(rows(tmp_path, GOOD[:1] * 3)[0]) == 1
     with pytest.raises(RejectedError, match=r"a\.csv:2: sequence\.too_long: sequence '7' has more than 3 steps"):
         rows(tmp_path, GOOD[:1] * 4)

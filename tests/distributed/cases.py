@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqloom.training.checkpoint import part_of, put_whole, whole_of
 from seqloom.training.devices import Ranks
 from seqloom.training.distributed import Processes, joined
-from seqloom.training.weights import part_of, put_whole, whole_of
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -191,7 +191,7 @@ def late(seconds: float, timeout: float) -> str:
 
 
 def whole_again(parts_: list[Any]) -> dict[str, Tensor]:
-    from seqloom.training.weights import ShardPart, ShardPlace
+    from seqloom.training.checkpoint import ShardPart, ShardPlace
 
     made = [
         ShardPart(

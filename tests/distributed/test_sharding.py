@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import DamagedError
-from seqloom.training.weights import ShardPart, ShardPlace, part_of, put_whole, whole_of
+from seqloom.training.checkpoint import ShardPart, ShardPlace, part_of, put_whole, whole_of
 
 
 def cut(whole: torch.Tensor, count: int) -> list[ShardPart]:

@@ -10,7 +10,7 @@ from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.models import ElementModelConfig
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Padded, Subwords
-from seqloom.recipes.shapes import tagger
+from seqloom.recipes.families import tagger
 from seqloom.tasks.tag import LEAST, USUAL, features, window_size, windows
 
 VOCABULARY = 30

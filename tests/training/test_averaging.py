@@ -4,8 +4,8 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from seqloom.training.checkpoint import mean_of
 from seqloom.training.state import TrainingState
-from seqloom.training.weights import mean_of
 from update_common import CASES, PLAIN, assert_same, batch_of, copied, drawn, take, updating
 
 AVERAGED = replace(PLAIN, average=0.6)

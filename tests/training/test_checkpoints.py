@@ -22,8 +22,7 @@ from seqloom import files as durable
 from seqloom.errors import ConfigError, DamagedError, DurableError
 from seqloom.files import folders
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.checkpoint import Checkpoint, estimated_bytes, newest, read, retain, save
-from seqloom.training.weights import ShardPart, ShardPlace
+from seqloom.training.checkpoint import Checkpoint, ShardPart, ShardPlace, estimated_bytes, newest, read, retain, save
 
 SOME_ERRORS = [ERRORS[0], *(pytest.param(code, marks=pytest.mark.slow) for code in ERRORS[1:])]
 

@@ -22,7 +22,7 @@ from seqloom.experiments.doctor.range_test import range_test
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.shapes import sequence_model
+from seqloom.recipes.families import sequence_model
 from seqloom.training.devices import Alone, choose_device
 from seqloom.training.events import Ended, Saved, Stepped, Validated
 from seqloom.training.learning_rate import default_training

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import DataConfig, Format, ReadingConfig
+from seqloom.data.dataset import in_sequences, make_examples
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
-from seqloom.data.parsing import in_sequences, make_examples
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
 from seqloom.data.readers.folders import FORMATS, load_column, read_picture

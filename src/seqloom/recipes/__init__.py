@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING
 from seqloom.lazy import loading
 
 if TYPE_CHECKING:
-    from seqloom.recipes.families import RECIPES, SIZES, Body, Recipe, Shape, Size, SizeNumbers, names
-    from seqloom.recipes.shapes import (
+    from seqloom.recipes.families import (
+        RECIPES,
+        SIZES,
+        Body,
+        Recipe,
+        Shape,
+        Size,
+        SizeNumbers,
         classifier,
         embedder,
         language_model,
         masked_model,
+        names,
         picture_classifier,
         sequence_model,
         tagger,
@@ -46,21 +53,4 @@ __all__ = [
 ]
 
 
-HOMES = {
-    "families": ("RECIPES", "SIZES", "Body", "Recipe", "Shape", "Size", "SizeNumbers", "names"),
-    "shapes": (
-        "classifier",
-        "embedder",
-        "language_model",
-        "masked_model",
-        "picture_classifier",
-        "sequence_model",
-        "tagger",
-        "translator",
-    ),
-}
-__getattr__ = loading(__name__, HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__ = loading(__name__, {"families": tuple(__all__)})

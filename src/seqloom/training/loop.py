@@ -28,7 +28,7 @@ from seqloom.files.folders import remove_folder
 from seqloom.files.jsonl import write_lines
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training import devices
-from seqloom.training.checkpoint import Checkpoint, in_between, save_is_due, validation_is_due
+from seqloom.training.checkpoint import Checkpoint, in_between, mean_of, save_is_due, validation_is_due
 from seqloom.training.devices import agreed, deterministic, environment
 from seqloom.training.events import Begun, Ended, Journal, Noticed, Report, Saved, Silent, Stepped, Validated, Why
 from seqloom.training.launcher import few_kernels
@@ -38,7 +38,6 @@ from seqloom.training.session import Clock, Session
 from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
 from seqloom.training.step import Tally, Update, WeightUpdate, elements_of
 from seqloom.training.validation import CheckpointChoice, ValidationResult, judge, last_weights, look, mended, ship
-from seqloom.training.weights import mean_of
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 ROOM = 2.2  # checkpoints that must fit on the disk at the start: one stays while the next is written

@@ -29,10 +29,10 @@ from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.tasks.encoders import sequences
 from seqloom.tasks.task import Feeder
+from seqloom.training.checkpoint import copy_all, weights_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
 from seqloom.training.step import AnyBatch, LossOf, Tally, WeightUpdate, elements_of, moved
-from seqloom.training.weights import copy_all, weights_of
 
 MOST_PRODUCTS = 50  # of one step
 INEXACT = 0.1  # of the gradient may be left by a step; less as the gradient falls, so that the last steps are few

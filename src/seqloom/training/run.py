@@ -38,6 +38,7 @@ from seqloom.nn.inputs import Tfidf
 from seqloom.recipes.families import Size
 from seqloom.text.special_tokens import COUNT
 from seqloom.training import checkpoint as checkpoints
+from seqloom.training.checkpoint import put, weights_of
 from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device
 from seqloom.training.events import Ended, Report
 from seqloom.training.home import Home, OtherRunError, changed, wait_on
@@ -50,7 +51,6 @@ from seqloom.training.run_summary import write_pages
 from seqloom.training.session import Session, Stopping
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
-from seqloom.training.weights import put, weights_of
 from seqloom.training.wishes import WORD_VECTORS, settings_of
 
 

@@ -28,10 +28,10 @@ from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Batch, Padded, Spelled, Subwords, count_rows, map_state, merge_rows
 from seqloom.tasks.task import Feeder
+from seqloom.training.checkpoint import Average, copy_all, leaves_of, plain, put, weights_of
 from seqloom.training.devices import Device, HalvedError, OutOfMemoryError, Ranks, ran_out, release
 from seqloom.training.optimizers import apply, build_optimiser, gradients_of, moments_of
 from seqloom.training.state import TrainingState
-from seqloom.training.weights import Average, copy_all, leaves_of, plain, put, weights_of
 
 # A batch cut by rows into pieces that fit into memory, moved to a device, and counted.
 #

@@ -28,14 +28,13 @@ from seqloom.nn.types import Batch
 from seqloom.tasks.evaluation import Evaluation, answering, evaluate
 from seqloom.tasks.task import LOSS, Calibrator, Evaluator, Judged, Metric
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.checkpoint import Checkpoint, in_between
+from seqloom.training.checkpoint import Checkpoint, in_between, mean_of, plain
 from seqloom.training.devices import agreed
 from seqloom.training.events import Sample
 from seqloom.training.run_summary import read_scores, summary_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState, Validation
 from seqloom.training.step import WeightUpdate, moved
-from seqloom.training.weights import mean_of, plain
 
 SAMPLES = 4
 

@@ -22,15 +22,7 @@ from seqloom.data.prepared import Unchecked
 from seqloom.data.problems import Ledger
 from seqloom.data.survey import Survey
 from seqloom.errors import DataError
-from seqloom.experiments.compare.results import (
-    ALPHA,
-    Binned,
-    Comparison,
-    Interval,
-    LeakCount,
-    ModelResult,
-    PairResult,
-)
+from seqloom.experiments.compare.results import ALPHA, Binned, Comparison, Interval, LeakCount, ModelResult, PairResult
 from seqloom.experiments.compare.runs import Judgement
 from seqloom.experiments.compare.statistics import (
     LEVEL,

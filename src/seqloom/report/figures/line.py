@@ -32,16 +32,7 @@ from seqloom.report.figures.frame import (
     log_axis,
     ruler,
 )
-from seqloom.report.figures.markup import (
-    LINES_DARK,
-    Markup,
-    hover,
-    in_colour,
-    label,
-    stroked,
-    tag,
-    together,
-)
+from seqloom.report.figures.markup import LINES_DARK, Markup, hover, in_colour, label, stroked, tag, together
 from seqloom.report.figures.markup import colour as colour_of
 from seqloom.report.labels import cell, columns, fit, isolated, shortened, visible, wrap
 from seqloom.report.numbers import number

@@ -39,10 +39,7 @@ def page(title: str, figures: Sequence[Figure]) -> str:
     >>> document.startswith("<!DOCTYPE html>") and "<script" not in document
     True
     """
-    from seqloom.report.document import (
-        Document,
-        Pictures,  # which is made of figures
-    )
+    from seqloom.report.document import Document, Pictures
 
     checked_text(title, "title")
     shown = checked_instances(figures, Figure, "figures")  # type: ignore[type-abstract]
