@@ -205,12 +205,12 @@ class TableBlock(DocumentBlock):
     @property
     def numeric(self) -> tuple[bool, ...]:
         """Of each column whether its cells begin as numbers do; the first one names its row, and never is."""
-        columns = list(zip(*self.rows, strict=True))
-        return tuple(at > 0 and all(map(_is_number, column)) for at, column in enumerate(columns))
-
-
-def _is_number(cell: TableCell) -> bool:
-    return not isinstance(cell, Bar | Spans | Paragraphs) and bool(NUMERIC.match(str(lines_of(cell)[0])))
+        return tuple(
+            at > 0
+            and not any(isinstance(cell, Bar | Spans | Paragraphs) for cell in column)
+            and all(NUMERIC.match(str(lines_of(cell)[0])) for cell in column)
+            for at, column in enumerate(zip(*self.rows, strict=True))
+        )
 
 
 @dataclass(frozen=True)

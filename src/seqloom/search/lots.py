@@ -173,8 +173,8 @@ def joined(lots: Sequence[KeptLot], places: Sequence[Rowed]) -> tuple[Lot, Posti
     return lot, Postings.joined([(lots[one].postings, np.array([row for _, row in some])) for one, some in by_lot])
 
 
-def bounded(sized: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
-    """Things with the lengths of their texts, in the lists of which lots are made.
+def bounded(sized: Iterable[tuple[T, int]], most: int = 0, longest: int = 0) -> Iterator[list[T]]:
+    """Things with the lengths of their texts, in lists up to a number of them or of characters: usually those of lots.
 
     >>> [len(some) for some in bounded((name, 1 << 22) for name in "abc")]
     [2, 1]
@@ -184,7 +184,7 @@ def bounded(sized: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
     for one, size in sized:
         lot.append(one)
         characters += size
-        if len(lot) == DOCUMENTS or characters >= CHARACTERS:
+        if len(lot) == (most or DOCUMENTS) or characters >= (longest or CHARACTERS):
             yield lot
             lot, characters = [], 0
     if lot:

@@ -16,9 +16,9 @@ Conditions on the columns of documents: `year>=2000`, `lang=en`, `title~cancer`.
 A value that is missing fulfils nothing but `!=`.
 """
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import ge, gt, le, lt
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -30,12 +30,7 @@ from seqloom.events import Work
 from seqloom.search.passages import Span
 
 WRITTEN = re.compile(r"\s*(?P<column>[^<>=!~]+?)\s*(?P<sign>>=|<=|!=|==|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
-ORDERED: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+ORDERED: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 class Condition(NamedTuple):

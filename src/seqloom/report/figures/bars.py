@@ -33,6 +33,8 @@ from seqloom.report.figures.markup import (
     width_of,
 )
 from seqloom.report.labels import breadth, cell, shortened, stacked_cell, typeset, visible
+from seqloom.report.numbers import estimate
+from seqloom.report.numbers import interval as between
 from seqloom.report.numbers import number as brief
 
 MOST_BARS = 500
@@ -88,7 +90,7 @@ class Bars(Figure):
         return f"Bar chart, {self.x_label or 'values'}: " + "; ".join(map(_said, self._rows())) + "."
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
-        tails = [_number(value) + _written(interval) for _, value, interval in self._rows()]
+        tails = [_number(value, interval) for _, value, interval in self._rows()]
         gutter = min(width // 3, max(map(breadth, self.labels)))
         # with too little room for bars, intervals go on lines of their own
         apart = max(map(len, tails)) > width - gutter - 12
@@ -99,25 +101,21 @@ class Bars(Figure):
             *above, last = stacked_cell(visible(text), gutter)
             lines += [*above, f"{last} {_bar(value, self._reach(), room, colour)} {tail}"]
             if apart and interval:
-                lines.append(cell(_written(interval).strip(), width, right=True))
+                lines.append(cell(f"({between(*interval)})", width, right=True))
         return FigureBlock([*lines, *([cell(visible(self.x_label), width)] if self.x_label else [])])
 
 
-def _number(value: float | None) -> str:
-    return "no value" if value is None else brief(value)
+def _number(value: float | None, interval: Interval | None = None) -> str:
+    return "no value" if value is None else estimate(value, interval)
 
 
 def _printed(value: float | None) -> str:
     return "no value" if value is None else typeset(brief(value))
 
 
-def _written(interval: Interval | None) -> str:
-    return f" ({brief(interval[0])} to {brief(interval[1])})" if interval else ""
-
-
 def _said(row: tuple[str, float | None, Interval | None]) -> str:
     text, value, interval = row
-    return f"{shortened(text)} {_number(value)}{_written(interval)}"
+    return f"{shortened(text)} {_number(value, interval)}"
 
 
 def _bar(value: float | None, reach: Interval, room: int, colour: bool) -> str:

@@ -201,9 +201,8 @@ class _Area(NamedTuple):
     def tiles(self) -> int:
         return len(self.pooled.x) * len(self.pooled.y)
 
-    def box(self, row: int, column: int, run: int = 1) -> tuple[float, float, float, float]:
-        x, y = self.left + column * self.tile_width, row * self.tile_height
-        return x, y, run * self.tile_width, self.tile_height
+    def box(self, row: int, column: int) -> tuple[float, float, float, float]:
+        return self.left + column * self.tile_width, row * self.tile_height, self.tile_width, self.tile_height
 
     def places(self) -> Iterator[tuple[int, int, float | None]]:
         for row_index, row in enumerate(self.pooled.rows):

@@ -154,8 +154,7 @@ class Line(Figure):
     def _block(self, width: int, colour: bool) -> FigureBlock:
         across, upward = self._axes()
         height = max(4, 12 // len(self.series))
-        gutter = max(len(upward.labels[0]), len(upward.labels[-1]))
-        count = width - gutter - 2
+        count = width - upward.gutter - 2
         lines = []
         for index, series in enumerate(self.series):
             name, words = isolated(fit(visible(series.name), width // 2)), _range(series)
@@ -163,15 +162,8 @@ class Line(Figure):
             lines += [joined] if columns(joined) <= width else [*filter(None, [name]), *wrap(words, width)]
             rows = _profile(series, across, upward, count, height)
             ink = colour_of(LINES_DARK[index % len(LINES_DARK)])
-            sides = [
-                f"{upward.labels[-1]:>{gutter}} ┤",
-                *[f"{'':{gutter}} │"] * (height - 2),
-                f"{upward.labels[0]:>{gutter}} ┤",
-            ]
-            lines += [
-                side + (in_colour(row, ink) if colour else row.rstrip()) for side, row in zip(sides, rows, strict=True)
-            ]
-        lines.append(" " * (gutter + 2) + ruler(across.marks(count), count))
+            lines += upward.beside([in_colour(row, ink) for row in rows] if colour else rows)
+        lines.append(" " * (upward.gutter + 2) + ruler(across.marks(count), count))
         names = [cell(visible(text), width - 4).rstrip() for text in (self.x_label, self.y_label)]
         return FigureBlock([*lines, *(f"{axis}: {name}" for axis, name in zip("xy", names, strict=True) if name)])
 

@@ -96,10 +96,8 @@ class Matrix(Figure):
             object.__setattr__(self, name, tuple((down, across) for down, across in getattr(self, name)))
             for down, across in getattr(self, name):
                 if not (0 <= down < len(self.rows) and 0 <= across < len(self.columns)):
-                    size = f"{len(self.rows)} x {len(self.columns)}"
-                    raise DataError(
-                        f"{name} has the cell ({down}, {across}) of {size}", fix="give (row, column), from 0"
-                    )
+                    found = f"({down}, {across}) of {len(self.rows)} x {len(self.columns)}"
+                    raise DataError(f"{name} has the cell {found}", fix="give (row, column), from 0")
 
     @cached_property
     def _numerals(self) -> list[list[str]]:
@@ -128,7 +126,11 @@ class Matrix(Figure):
         width = max(NARROWEST, right + max(MARGIN, spill))
         corner = label(self.y_label, left - 8, top - 8, anchor="end", theme="soft", room=left - MARGIN)
         name = label(self.x_label, left, 12, theme="soft", room=width - left - MARGIN)
-        body = tag("g", self._names(left, tile), self._cells(left, tile), transform=f"translate(0 {top:g})")
+        names = [
+            label(edged(text), left - 8, (index + 0.5) * tile.height + 4, anchor="end", room=LONGEST_ROW)
+            for index, text in enumerate(self.rows)
+        ]
+        body = tag("g", *names, self._cells(left, tile), transform=f"translate(0 {top:g})")
         return Plot(together([name, corner, heads, body]), width, top + tile.height * len(self.rows) + 14)
 
     def _heads(self, left: float, tile: "_Tile") -> tuple[Markup, float, float]:
@@ -143,13 +145,6 @@ class Matrix(Figure):
         top = start + widest * SLOPE + 18
         heads = [label(edged(text), x + 2, top - 6, turn=-45, room=LONGEST_LABEL) for text, x in pairs]
         return together(heads), top, widest * SLOPE + 14 - tile.width / 2
-
-    def _names(self, left: float, tile: "_Tile") -> Markup:
-        names = (
-            label(edged(text), left - 8, (index + 0.5) * tile.height + 4, anchor="end", room=LONGEST_ROW)
-            for index, text in enumerate(self.rows)
-        )
-        return together(names)
 
     def _cells(self, left: float, tile: "_Tile") -> Markup:
         scale, marks, gaps = self._scale(), [], []

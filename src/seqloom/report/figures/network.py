@@ -34,7 +34,6 @@ from seqloom.report.figures.markup import (
 )
 from seqloom.report.labels import cell, columns, edged, isolated, shortened, typeset, visible, wrap
 from seqloom.report.numbers import number
-from seqloom.report.numbers import number as brief
 
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
 ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # lines with words on them are longer
@@ -234,15 +233,15 @@ class Network(Figure):
             words.append(label(_printed(text), middle, line, anchor="middle", size=SIZE, looks=looks, room=room))
         return together([ground, *words])
 
-    def _called(self, number: int) -> str:
+    def _called(self, at: int) -> str:
         """A node in a sentence: by the name of its row, where rows have names."""
-        node = self.nodes[number]
+        node = self.nodes[at]
         return self.rows[round(node.row)] if self.rows else node.text
 
     def _named(self, node: Node) -> str:
         shown = " ".join(filter(None, (edged(shortened(node.text, 60)), visible(node.below))))
         row = f"{visible(shortened(self.rows[round(node.row)], 60))} " if self.rows else ""
-        return row + (shown if node.value is None else f"{shown} {brief(node.value)}")
+        return row + (shown if node.value is None else f"{shown} {number(node.value)}")
 
     def _said(self, edge: Edge) -> str:
         group = f" ({shortened(self.groups[edge.group])})" if self.groups[edge.group] else ""

@@ -137,7 +137,7 @@ class Points(Figure):
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
         across, upward = self._axes()
-        room = _room(upward, width)
+        room = width - upward.gutter - 2
         grid = [[" "] * room for _ in range(ROWS)]
         for name, point in zip(NAMES, self._points(), strict=False):
             column = round(across.place(point.x) * (room - 1))
@@ -145,25 +145,12 @@ class Points(Figure):
             grid[row][column] = name if grid[row][column] == " " else SEVERAL
         rows = ["".join(row).rstrip() for row in grid]
         rows = [tinted(row, THEME["bar"][2]) for row in rows] if colour else rows
-        lines = _framed(rows, across, upward, room)
+        lines = [*upward.beside(rows), " " * (upward.gutter + 2) + ruler(across.marks(room), room)]
         for name, point in zip(NAMES, self._points(), strict=False):
             words = f": {point.said()}"
             text = isolated(fit(visible(point.label), max(8, width - 4 - len(words))))
             lines.append(fit(f"{name} {'●' if point.marked else '○'} {text}{words}", width))
         return FigureBlock([*lines, *_axis_names(self.x_label, self.y_label, width)])
-
-
-def _room(upward: Axis, width: int) -> int:
-    """The columns beside the numbers of the upward axis."""
-    return width - max(len(upward.labels[0]), len(upward.labels[-1])) - 2
-
-
-def _framed(rows: Sequence[str], across: Axis, upward: Axis, room: int) -> list[str]:
-    """The rows of a plot between the numbers of both axes."""
-    gutter = max(len(upward.labels[0]), len(upward.labels[-1]))
-    sides = [upward.labels[-1], *[""] * (len(rows) - 2), upward.labels[0]]
-    lines = [f"{side:>{gutter}} {'┤' if side else '│'}{row}" for side, row in zip(sides, rows, strict=True)]
-    return [*lines, " " * (gutter + 2) + ruler(across.marks(room), room)]
 
 
 def _axis_names(x_label: str, y_label: str, width: int) -> list[str]:
@@ -306,12 +293,13 @@ class Trail(Figure):
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
         (across, upward), scale = self._axes(), self._scale()
-        room = _room(upward, width)
+        room = width - upward.gutter - 2
         grid = [[" "] * room for _ in range(TRAIL_ROWS)]
         for x, y, order in zip(self.x, self.y, self._order, strict=True):
             row, column = round((1 - upward.place(y)) * (TRAIL_ROWS - 1)), round(across.place(x) * (room - 1))
             glyph = scale.glyph(order).replace(" ", "·")  # the first places are seen too
             grid[row][column] = scale.shade_of(order).behind(" ") if colour else glyph
-        lines = _framed(["".join(row).rstrip() for row in grid], across, upward, room)
+        lines = upward.beside(["".join(row) for row in grid])
+        lines.append(" " * (upward.gutter + 2) + ruler(across.marks(room), room))
         lines += _axis_names(self.x_label, self.y_label, width)
         return FigureBlock([*lines, *written_legend(scale, self.value_label, width=width, colour=colour, gaps=False)])

@@ -32,6 +32,7 @@ When a process dies, the windows that are committed stay; one that is damaged is
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -212,11 +213,8 @@ class Segments:
 
     def require_own(self) -> None:
         """Raise ConfigError for a folder that holds anything but work of ours: it is removed in the end."""
-        strays = (
-            [path.name for path in self.folder.iterdir() if not OWN.fullmatch(path.name)]
-            if self.folder.is_dir()
-            else []
-        )
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        strays = [name for name in names if not OWN.fullmatch(name)]
         if strays:
             fix = "choose another name, or move the folder away"
             raise ConfigError(f"{self.folder} is there, and {min(strays)} in it is not ours", fix=fix)
@@ -232,19 +230,16 @@ class Segments:
         if not path.exists():
             write_file(path, msgspec.json.encode(self.job))
         elif (there := _read(path)) != self.job:
-            fix = f"give the same file and settings, or delete {self.folder}"
-            raise ConfigError(
-                f"{self.folder} holds unfinished work of another kind: {differences(there, self.job)}", fix=fix
-            )
-        return self._whole()
-
-    def _whole(self) -> int:
-        """Where the segments end that are whole and follow one another; what is behind goes."""
-        done = 0
-        for start, path in self._listed():
-            stop = self._stop(path) if start == done else None
+            fix, other = f"give the same file and settings, or delete {self.folder}", differences(there, self.job)
+            raise ConfigError(f"{self.folder} holds unfinished work of another kind: {other}", fix=fix)
+        done = 0  # where the segments end that are whole and follow one another; what is behind goes
+        for start, folder in self._listed():
+            stop = None
+            if start == done:
+                with suppress(DurableError, ValueError):  # it is not whole
+                    stop = self._segment(folder).told.stop
             if stop is None:
-                remove_folder(path)
+                remove_folder(folder)
             else:
                 done = stop
         return done
@@ -253,23 +248,10 @@ class Segments:
         """The first rows and the folders of all segments, in order."""
         return sorted(numbered(self.folder, PREFIX)[0])
 
-    def _stop(self, path: Path) -> int | None:
-        """Where a segment ends; None for one that is not whole."""
-        try:
-            return self._segment(path).told.stop
-        except (DurableError, ValueError):
-            return None
-
     def add(self, made: WindowVectors, numbers: Numbers) -> None:
         """Keep the rows of a window; when this returns, they are kept for good."""
-        told = SegmentRecord(
-            made.start,
-            made.start + len(made.vectors),
-            made.ids,
-            made.bad,
-            made.notes,
-            None if numbers.scale is None else numbers.scale.tolist(),
-        )
+        stop, scale = made.start + len(made.vectors), None if numbers.scale is None else numbers.scale.tolist()
+        told = SegmentRecord(made.start, stop, made.ids, made.bad, made.notes, scale)
         files = {
             SEGMENT: msgspec.json.encode(told),
             VECTORS: numbers.encoded(made.vectors).tobytes(),
