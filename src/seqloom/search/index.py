@@ -39,7 +39,6 @@ from seqloom.search.lots import (
     Join,
     KeptLot,
     LotHeader,
-    commit_joined,
     commit_lot,
     damage,
     divided,
@@ -51,6 +50,7 @@ from seqloom.search.store import (
     LINKED,
     Built,
     Condition,
+    Conditions,
     DocumentSource,
     FoundPassage,
     Lot,
@@ -114,7 +114,7 @@ class State:
         lot = bisect_right(self.offsets, number) - 1
         return lot, number - self.offsets[lot]
 
-    def allowed(self, where: Sequence[Condition]) -> Allowed:
+    def allowed(self, where: Conditions) -> Allowed:
         """Which documents are there and fulfil all conditions; kept, for the same ones are asked again and again."""
         asked = tuple(where)
         if asked not in self._asked:
@@ -212,11 +212,11 @@ class Index:
 
     @property
     def _newest(self) -> LotHeader | None:
-        return self._steadily(self._read_newest)
+        def read() -> LotHeader | None:
+            numbers = self.counting()
+            return read_header(lot_at(self.path, numbers[-1])) if numbers else None
 
-    def _read_newest(self) -> LotHeader | None:
-        numbers = self.counting()
-        return read_header(lot_at(self.path, numbers[-1])) if numbers else None
+        return self._steadily(read)
 
     @property
     def settings(self) -> Settings | None:
@@ -259,14 +259,14 @@ class Index:
         """Those of the ids that name a document."""
         return {name for name in ids if name in self.state.rows}
 
-    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_words(self, question: str, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents that have words of the question by BM25, the best first."""
         scores = self.state.keywords.scores(question)
         numbers = np.flatnonzero(self.state.allowed(where).documents & (scores > 0))
         found = best(numbers, scores[numbers], count)
         return self._named(found.passages.tolist(), found.scores.tolist())
 
-    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_vector(self, question: np.ndarray, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
         owners, allowed = self.state.owners, self.state.allowed(where)
         count = min(count, allowed.total)
@@ -354,7 +354,7 @@ class WritableIndex(Index):
         first, parts = state.numbers[-1] + 1, divided(state.lots, state.kept())
         for number, places in enumerate(parts, first):
             join = Join(first, last=number == first + len(parts) - 1)
-            commit_joined(lot_at(self.path, number), *joined(state.lots, places), join)
+            commit_lot(lot_at(self.path, number), *joined(state.lots, places), join)
         self._forget()
         self._drop_before(first)
 

@@ -154,11 +154,7 @@ def active_order(
 
 
 def random_order(
-    vectors: np.ndarray,  # noqa: ARG001  # as every order
-    doubts: np.ndarray,  # noqa: ARG001
-    free: np.ndarray,
-    count: int,
-    draws: np.random.Generator,
+    _vectors: np.ndarray, _doubts: np.ndarray, free: np.ndarray, count: int, draws: np.random.Generator
 ) -> list[int]:
     """`count` of the rows that are free, drawn without preference."""
     return [int(row) for row in draws.permutation(free)[:count]]

@@ -89,13 +89,10 @@ class KeptLot(NamedTuple):
         return FoundPassage(self.document(row), spans, self.vectors[here])
 
 
-def commit_lot(path: Path, lot: Lot) -> None:
-    """Write a lot; when this returns, the folder holds it for good."""
-    commit_joined(path, lot, Postings.of(one.text for one in lot.documents), None)
-
-
-def commit_joined(path: Path, lot: Lot, postings: Postings, join: Join | None) -> None:
-    """The same for one whose postings are known, as they are where lots are joined."""
+def commit_lot(path: Path, lot: Lot, postings: Postings | None = None, join: Join | None = None) -> None:
+    """Write a lot; when this returns, the folder holds it for good. Where lots are joined its postings are known."""
+    if postings is None:
+        postings = Postings.of(one.text for one in lot.documents)
     names = dict.fromkeys(name for one in lot.documents for name in one.columns)
     columns = {name: [one.columns.get(name) for one in lot.documents] for name in names}
     ids = tuple(one.id for one in lot.documents)

@@ -28,7 +28,7 @@ import numpy as np
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.bm25 import words_of
 from seqloom.search.passages import Span, sentences_of
-from seqloom.search.store import Condition, IndexStore, ScoredPassage, conditions
+from seqloom.search.store import Conditions, IndexStore, ScoredPassage, conditions
 from seqloom.search.vectors import Embeds, ModelEmbeds, require_same, unit
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ class SearchQuestion(NamedTuple):
 class Ranking(Protocol):
     """One way to rank documents, and the parts of a document."""
 
-    def ranked(
-        self, store: IndexStore, question: SearchQuestion, where: Sequence[Condition], count: int
-    ) -> list[ScoredPassage]:
+    def ranked(self, store: IndexStore, question: SearchQuestion, where: Conditions, count: int) -> list[ScoredPassage]:
         """The best documents, the best one first."""
 
     def fits(self, question: SearchQuestion, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
@@ -95,9 +93,7 @@ class Ranking(Protocol):
 class ByWords:
     """By the words that document and question share: BM25."""
 
-    def ranked(
-        self, store: IndexStore, question: SearchQuestion, where: Sequence[Condition], count: int
-    ) -> list[ScoredPassage]:
+    def ranked(self, store: IndexStore, question: SearchQuestion, where: Conditions, count: int) -> list[ScoredPassage]:
         """The best documents, the best one first."""
         return store.by_words(question.text, where, count)
 
@@ -111,9 +107,7 @@ class ByWords:
 class ByVectors:
     """By meaning: the cosine of the question and the best passage."""
 
-    def ranked(
-        self, store: IndexStore, question: SearchQuestion, where: Sequence[Condition], count: int
-    ) -> list[ScoredPassage]:
+    def ranked(self, store: IndexStore, question: SearchQuestion, where: Conditions, count: int) -> list[ScoredPassage]:
         """The best documents, the best one first; none for a vector of zeros, which is near to nothing."""
         assert question.vector is not None, "who ranks by vectors has a model"
         return store.by_vector(question.vector, where, count) if question.is_known else []
@@ -123,11 +117,8 @@ class ByVectors:
         return cosines
 
 
-RANKINGS: dict[str, tuple[Ranking, ...]] = {
-    "both": (ByWords(), ByVectors()),
-    "vectors": (ByVectors(),),
-    "words": (ByWords(),),
-}
+WORDS, VECTORS = ByWords(), ByVectors()
+RANKINGS: dict[str, tuple[Ranking, ...]] = {"both": (WORDS, VECTORS), "vectors": (VECTORS,), "words": (WORDS,)}
 
 
 class SearchResult(NamedTuple):
@@ -179,7 +170,7 @@ class Searcher:
         vector = None if self.model is None else unit(self.model.embed([question]))[0]
         return SearchQuestion(question, vector)
 
-    def _ranked(self, asked: SearchQuestion, where: Sequence[Condition], count: int) -> list[SearchResult]:
+    def _ranked(self, asked: SearchQuestion, where: Conditions, count: int) -> list[SearchResult]:
         if count < 1:
             raise ConfigError(f"{count} answers are none", fix="ask for at least 1")
         if len(self.rankings) == 1:

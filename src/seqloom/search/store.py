@@ -74,6 +74,9 @@ class Condition(NamedTuple):
         return bool(ORDERED[self.sign](mine, other))
 
 
+Conditions = Sequence[Condition]
+
+
 def written(value: Any) -> str:
     """A value as people write it in a condition."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -182,10 +185,10 @@ class IndexStore(Protocol):
     def holds(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that name a document."""
 
-    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_words(self, question: str, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents that have words of the question by BM25, the best first."""
 
-    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_vector(self, question: np.ndarray, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
 
     def found(self, ids: Sequence[str]) -> list[FoundPassage]:

@@ -5,33 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from seqloom.report.figures.figure import (
-    MARGIN,
-    WIDTH,
-    Figure,
-    FigureBlock,
-    Interval,
-    Plot,
-    checked_intervals,
-    checked_labels,
-    checked_numbers,
-    require_same_count,
-    require_some,
-)
+from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Interval, Plot, checked_intervals
 from seqloom.report.figures.frame import Axis, linear_axis
-from seqloom.report.figures.markup import (
-    THEME,
-    Markup,
-    axis_name,
-    hover,
-    label,
-    look,
-    rule,
-    tag,
-    tinted,
-    together,
-    width_of,
-)
+from seqloom.report.figures.markup import Markup, axis_name, hover, label, look, rule, tag, tinted, together, width_of
 from seqloom.report.labels import breadth, cell, shortened, stacked_cell, typeset, visible
 from seqloom.report.numbers import estimate
 from seqloom.report.numbers import interval as between
@@ -62,10 +38,8 @@ class Bars(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
-        object.__setattr__(self, "values", checked_numbers(self.values, "values"))
-        require_some(self.labels, "labels", largest=MOST_BARS)
-        require_same_count(self.values, "values", self.labels, "labels")
+        self._check_labels("labels", largest=MOST_BARS)
+        self._check_numbers("values", others="labels", gaps=True)
         object.__setattr__(self, "intervals", checked_intervals(self.intervals, self.values, "the value"))
 
     def _rows(self) -> list[tuple[str, float | None, Interval | None]]:
@@ -129,7 +103,7 @@ def _bar(value: float | None, reach: Interval, room: int, colour: bool) -> str:
     rise = "█" * (eighths // 8) + (EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
     left = (fall if value is not None and value < 0 else "").rjust(below)
     right = (rise if value is not None and value > 0 else "").ljust(above)
-    return f"{tinted(left, THEME['fall'][2])}│{tinted(right, THEME['bar'][2])}" if colour else f"{left}│{right}"
+    return f"{tinted(left, 'fall')}│{tinted(right, 'bar')}" if colour else f"{left}│{right}"
 
 
 @dataclass(frozen=True)

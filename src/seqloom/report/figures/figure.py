@@ -191,6 +191,28 @@ class Figure(ABC):
             if field.name in ("title", "caption") or field.name.endswith("_label"):
                 checked_text(getattr(self, field.name), field.name)
 
+    def _check_labels(self, *names: str, largest: int | None = None) -> None:
+        """Make these fields tuples of text, of one to `largest` entries."""
+        for name in names:
+            labels = checked_labels(getattr(self, name), name)
+            if largest is not None:
+                require_some(labels, name, largest=largest)
+            object.__setattr__(self, name, labels)
+
+    def _check_parts(self, name: str, kind: type[object], largest: int | None = None) -> None:
+        """Make a field a tuple of instances of a class, of one to `largest` entries."""
+        parts = checked_instances(getattr(self, name), kind, name)
+        if largest is not None:
+            require_some(parts, name, largest=largest)
+        object.__setattr__(self, name, parts)
+
+    def _check_numbers(self, *names: str, others: str, gaps: bool = False) -> None:
+        """Make these fields tuples of numbers, as many as the field `others` has, none missing but `gaps`."""
+        for name in names:
+            numbers = (checked_numbers if gaps else every_number)(getattr(self, name), name)
+            require_same_count(numbers, name, getattr(self, others), others)
+            object.__setattr__(self, name, numbers)
+
     @abstractmethod
     def _plot(self) -> Plot: ...
 

@@ -66,10 +66,10 @@ class Axis:
         sides = [self.labels[-1], *[""] * (len(rows) - 2), self.labels[0]]
         return [f"{side:>{self.gutter}} {'┤' if side else '│'}{row}" for side, row in zip(sides, rows, strict=True)]
 
-    def marks(self, room: int) -> dict[int, str]:
-        """The labels of the ticks by their columns, of so many in a terminal."""
+    def below(self, room: int) -> str:
+        """The line of numbers below a plot of so many columns in a terminal."""
         ticks = zip(self.ticks, self.labels, strict=True)
-        return {round(self.place(tick) * (room - 1)): text for tick, text in ticks}
+        return ruler({round(self.place(tick) * (room - 1)): text for tick, text in ticks}, room)
 
 
 def linear_axis(low: float, high: float, *, count: int = 6, least_step: float = 0.0) -> Axis:

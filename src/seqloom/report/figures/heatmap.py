@@ -15,12 +15,10 @@ from seqloom.report.figures.figure import (
     Plot,
     Row,
     checked_grid,
-    checked_instances,
     checked_span,
     checked_text,
     every_number,
     require_same_count,
-    require_some,
 )
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, ruler, written_legend
 from seqloom.report.figures.markup import (
@@ -294,12 +292,11 @@ class Tiles(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        found = checked_instances(self.tiles, Tile, "tiles")
-        require_some(found, "tiles", largest=MOST_TILES)
+        self._check_parts("tiles", Tile, largest=MOST_TILES)
         if self.across < 1:
             raise DataError(f"{self.across} tiles side by side were asked for", fix="give at least 1")
         kept = []
-        for tile in found:
+        for tile in self.tiles:
             grid = checked_grid(tile.values, largest=MOST_TILE_CELLS, fix="pool it first")
             kept.append(Tile(checked_text(tile.name, "the name of a tile"), grid))
         object.__setattr__(self, "tiles", tuple(kept))

@@ -13,7 +13,6 @@ from seqloom.report.figures.figure import (
     Figure,
     FigureBlock,
     Plot,
-    checked_instances,
     checked_numbers,
     checked_text,
     every_number,
@@ -30,7 +29,6 @@ from seqloom.report.figures.frame import (
     LineLegend,
     linear_axis,
     log_axis,
-    ruler,
 )
 from seqloom.report.figures.markup import LINES_DARK, Markup, hover, in_colour, label, stroked, tag, together
 from seqloom.report.figures.markup import colour as colour_of
@@ -109,8 +107,7 @@ class Line(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "series", checked_instances(self.series, Series, "series"))
-        require_some(self.series, "series", largest=MOST_SERIES)
+        self._check_parts("series", Series, largest=MOST_SERIES)
         if self.y_axis not in ("linear", "log"):
             raise DataError(f"y_axis is {quoted_label(str(self.y_axis))}", fix="choose linear or log")
         for series in self.series if self.y_axis == "log" else ():
@@ -163,7 +160,7 @@ class Line(Figure):
             rows = _profile(series, across, upward, count, height)
             ink = colour_of(LINES_DARK[index % len(LINES_DARK)])
             lines += upward.beside([in_colour(row, ink) for row in rows] if colour else rows)
-        lines.append(" " * (upward.gutter + 2) + ruler(across.marks(count), count))
+        lines.append(" " * (upward.gutter + 2) + across.below(count))
         names = [cell(visible(text), width - 4).rstrip() for text in (self.x_label, self.y_label)]
         return FigureBlock([*lines, *(f"{axis}: {name}" for axis, name in zip("xy", names, strict=True) if name)])
 

@@ -17,7 +17,6 @@ from seqloom.report.figures.figure import (
     checked_labels,
     checked_span,
     require_same_count,
-    require_some,
 )
 from seqloom.report.figures.frame import alike
 from seqloom.report.figures.markup import (
@@ -79,11 +78,8 @@ class Matrix(Figure):
         super().__post_init__()
         values = checked_grid(self.values, largest=MOST_CELLS, fix="draw it as a HeatMap, or a part of it")
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "rows", checked_labels(self.rows, "rows"))
-        object.__setattr__(self, "columns", checked_labels(self.columns, "columns"))
+        self._check_labels("rows", "columns", largest=LARGEST_SIDE)
         object.__setattr__(self, "span", checked_span(self.span, values))
-        require_some(self.rows, "rows", largest=LARGEST_SIDE)
-        require_some(self.columns, "columns", largest=LARGEST_SIDE)
         require_same_count(self.rows, "rows", values, "values")
         require_same_count(self.columns, "columns", values[0], "each row of values")
         words = tuple(checked_labels(row, "words") for row in self.words)

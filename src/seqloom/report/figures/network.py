@@ -8,17 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from seqloom.errors import DataError
-from seqloom.report.figures.figure import (
-    MARGIN,
-    NARROWEST,
-    Figure,
-    FigureBlock,
-    Plot,
-    checked_instances,
-    checked_labels,
-    every_number,
-    require_some,
-)
+from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot, checked_instances, every_number
 from seqloom.report.figures.frame import LEGEND_HEIGHT, LineLegend, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.markup import (
     ColorScale,
@@ -101,15 +91,13 @@ class Network(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "nodes", checked_instances(self.nodes, Node, "nodes"))
-        object.__setattr__(self, "edges", checked_instances(self.edges, Edge, "edges"))
-        require_some(self.nodes, "nodes", largest=MOST_NODES)
+        self._check_parts("nodes", Node, largest=MOST_NODES)
+        self._check_parts("edges", Edge)
         if len(self.edges) > MOST_EDGES:
             raise DataError(f"edges has {len(self.edges):,} entries, more than {MOST_EDGES:,}", fix="draw a part")
-        for name in ("groups", "columns", "rows"):
-            object.__setattr__(self, name, checked_labels(getattr(self, name), name))
         object.__setattr__(self, "groups", self.groups or ("",))
-        require_some(self.groups, "groups", largest=MOST_GROUPS)
+        self._check_labels("groups", largest=MOST_GROUPS)
+        self._check_labels("columns", "rows")
         for at, edge in enumerate(self.edges):
             places = (edge.start, edge.stop)
             if not all(0 <= end < len(self.nodes) for end in places) or not 0 <= edge.group < len(self.groups):
@@ -311,11 +299,9 @@ class Links(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("left", "right"):
-            object.__setattr__(self, name, checked_labels(getattr(self, name), name))
-            require_some(getattr(self, name), name, largest=MOST_TOKENS)
-        object.__setattr__(self, "groups", checked_labels(self.groups, "groups") or ("",))
-        require_some(self.groups, "groups", largest=MOST_LINK_GROUPS)
+        self._check_labels("left", "right", largest=MOST_TOKENS)
+        object.__setattr__(self, "groups", self.groups or ("",))
+        self._check_labels("groups", largest=MOST_LINK_GROUPS)
         found = checked_instances(self.links, Link, "links")
         if len(found) > MOST_LINKS:
             raise DataError(f"links has {len(found):,} entries, more than {MOST_LINKS:,}", fix="draw the strongest")

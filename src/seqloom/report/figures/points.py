@@ -12,13 +12,9 @@ from seqloom.report.figures.figure import (
     FigureBlock,
     Interval,
     Plot,
-    checked_instances,
     checked_intervals,
-    checked_labels,
-    every_number,
     quoted_label,
     require_same_count,
-    require_some,
 )
 from seqloom.report.figures.frame import (
     LEAST_LOGARITHMIC,
@@ -29,10 +25,9 @@ from seqloom.report.figures.frame import (
     drawn_legend,
     linear_axis,
     log_axis,
-    ruler,
     written_legend,
 )
-from seqloom.report.figures.markup import THEME, ColorScale, Markup, hover, label, look, tag, tinted, together, width_of
+from seqloom.report.figures.markup import ColorScale, Markup, hover, label, look, tag, tinted, together, width_of
 from seqloom.report.labels import edged, fit, isolated, shortened, visible
 from seqloom.report.numbers import estimate, number
 
@@ -96,13 +91,10 @@ class Points(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
-        require_some(self.labels, "labels", largest=len(NAMES))
-        for name in ("x", "y"):
-            object.__setattr__(self, name, every_number(getattr(self, name), name))
-            require_same_count(getattr(self, name), name, self.labels, "labels")
+        self._check_labels("labels", largest=len(NAMES))
+        self._check_numbers("x", "y", others="labels")
         if self.marked is not None:
-            object.__setattr__(self, "marked", checked_instances(self.marked, bool, "marked"))
+            self._check_parts("marked", bool)
             require_same_count(self.marked, "marked", self.labels, "labels")
         object.__setattr__(self, "intervals", checked_intervals(self.intervals, self.y, "y"))
         if self.x_axis not in ("linear", "log"):
@@ -144,8 +136,8 @@ class Points(Figure):
             row = round((1 - upward.place(point.y)) * (ROWS - 1))
             grid[row][column] = name if grid[row][column] == " " else SEVERAL
         rows = ["".join(row).rstrip() for row in grid]
-        rows = [tinted(row, THEME["bar"][2]) for row in rows] if colour else rows
-        lines = [*upward.beside(rows), " " * (upward.gutter + 2) + ruler(across.marks(room), room)]
+        rows = [tinted(row, "bar") for row in rows] if colour else rows
+        lines = [*upward.beside(rows), " " * (upward.gutter + 2) + across.below(room)]
         for name, point in zip(NAMES, self._points(), strict=False):
             words = f": {point.said()}"
             text = isolated(fit(visible(point.label), max(8, width - 4 - len(words))))
@@ -229,13 +221,10 @@ class Trail(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
-        require_some(self.labels, "labels", largest=MOST_PLACES)
+        self._check_labels("labels", largest=MOST_PLACES)
         if self.numbers is None:
             object.__setattr__(self, "numbers", tuple(range(len(self.labels))))
-        for name in ("x", "y", "numbers"):
-            object.__setattr__(self, name, every_number(getattr(self, name), name))
-            require_same_count(getattr(self, name), name, self.labels, "labels")
+        self._check_numbers("x", "y", "numbers", others="labels")
 
     def _axes(self) -> tuple[Axis, Axis]:
         return linear_axis(min(self.x), max(self.x)), linear_axis(min(self.y), max(self.y))
@@ -299,7 +288,6 @@ class Trail(Figure):
             row, column = round((1 - upward.place(y)) * (TRAIL_ROWS - 1)), round(across.place(x) * (room - 1))
             glyph = scale.glyph(order).replace(" ", "·")  # the first places are seen too
             grid[row][column] = scale.shade_of(order).behind(" ") if colour else glyph
-        lines = upward.beside(["".join(row) for row in grid])
-        lines.append(" " * (upward.gutter + 2) + ruler(across.marks(room), room))
+        lines = [*upward.beside(list(map("".join, grid))), " " * (upward.gutter + 2) + across.below(room)]
         lines += _axis_names(self.x_label, self.y_label, width)
         return FigureBlock([*lines, *written_legend(scale, self.value_label, width=width, colour=colour, gaps=False)])

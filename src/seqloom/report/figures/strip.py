@@ -5,19 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from seqloom.report.figures.figure import (
-    MARGIN,
-    NARROWEST,
-    WIDTH,
-    Figure,
-    FigureBlock,
-    Plot,
-    checked_labels,
-    checked_numbers,
-    checked_span,
-    require_same_count,
-    require_some,
-)
+from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot, checked_span
 from seqloom.report.figures.frame import LEGEND_HEIGHT, alike, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.markup import (
     NO_VALUE,
@@ -64,10 +52,8 @@ class Strip(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "tokens", checked_labels(self.tokens, "tokens"))
-        object.__setattr__(self, "values", checked_numbers(self.values, "values"))
-        require_some(self.tokens, "tokens", largest=MOST_TOKENS)
-        require_same_count(self.values, "values", self.tokens, "tokens")
+        self._check_labels("tokens", largest=MOST_TOKENS)
+        self._check_numbers("values", others="tokens", gaps=True)
         object.__setattr__(self, "span", checked_span(self.span, [tuple(self.values)]))
 
     @cached_property

@@ -37,10 +37,10 @@ from seqloom.search.embedding.output import (
     card_of,
     differences,
     form_of,
-    is_of_another_version,
     measured,
     read_card,
     require_kind,
+    require_own_card,
     sampled,
 )
 from seqloom.search.embedding.packed_linears import Precision, require_precision
@@ -121,7 +121,7 @@ def embedding(
     require_precision(loaded, precision)
     if out.absolute() == source.path.absolute():
         raise ConfigError(f"{out} is the input itself, which the vectors would replace", fix="another name")
-    _require_own_card(out)
+    require_own_card(out)
     symbols = budget or loaded.vector_budget
     setup = Setup(str(loaded.path), str(loaded.device), precision, symbols, source.skip, threads())
     checked = source.checked(loaded.task.asked.schema.input)
@@ -153,17 +153,6 @@ def embedding(
     for path in (out, card_of(out), work):
         sweep(out.absolute().parent, name=path.name)  # what kills have left
     return Finished(out, card.job.rows, card.job.width, card.bad, card.notes, card.loss)
-
-
-def _require_own_card(out: Path) -> None:
-    """Raise ConfigError for a file where the card will stand that is no card of ours."""
-    card = card_of(out)
-    if not (card.exists() or card.is_symlink()) or read_card(out) is not None:
-        return
-    if is_of_another_version(out):
-        fix = f"choose another name, or delete it and {out.name}"
-        raise ConfigError(f"{card} is there, the card of another version of Seqloom", fix=fix)
-    raise ConfigError(f"{card} is there, and is no card of ours", fix="choose another name, or move it away")
 
 
 def _done_card(out: Path, job: Job) -> EmbeddingCard | None:

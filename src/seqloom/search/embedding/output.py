@@ -342,13 +342,18 @@ class _AnyCard(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def is_of_another_version(out: Path) -> bool:
-    """Whether the card beside an output, which cannot be read, is that of another Seqloom."""
+def require_own_card(out: Path) -> None:
+    """Raise ConfigError for a file where the card will stand that is no card of ours."""
+    card = card_of(out)
+    if not (card.exists() or card.is_symlink()) or read_card(out) is not None:
+        return
     try:
-        msgspec.json.decode(card_of(out).read_bytes(), type=_AnyCard)
+        msgspec.json.decode(card.read_bytes(), type=_AnyCard)
     except (OSError, msgspec.MsgspecError):
-        return False
-    return True
+        fix = "choose another name, or move it away"
+        raise ConfigError(f"{card} is there, and is no card of ours", fix=fix) from None
+    fix = f"choose another name, or delete it and {out.name}"
+    raise ConfigError(f"{card} is there, the card of another version of Seqloom", fix=fix)
 
 
 def npy(segments: Iterable[Segment], numbers: Numbers, rows: int) -> Iterator[bytes]:
