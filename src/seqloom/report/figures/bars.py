@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Interval, Plot, checked_intervals
 from seqloom.report.figures.frame import Axis, linear_axis
@@ -20,7 +19,7 @@ EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bars(Figure):
+class Bars(Figure, kind="bars"):
     """Labelled values as horizontal bars from zero, with an optional interval around each.
 
     >>> scores = Bars(title="Accuracy", labels=["bag", "lstm"], values=[0.5, 0.9], intervals=[None, (0.86, 0.93)])
@@ -30,7 +29,6 @@ class Bars(Figure):
     lstm │██████████████▋ 0.9 (0.86 to 0.93)
     """
 
-    kind: ClassVar[str] = "bars"
     labels: Sequence[str]
     values: Sequence[float | None]
     intervals: Sequence[Interval | None] | None = None

@@ -186,6 +186,9 @@ class Figure(ABC):
     title: str
     caption: str = ""
 
+    def __init_subclass__(cls, kind: str = "") -> None:
+        cls.kind = kind or cls.kind
+
     def __post_init__(self) -> None:
         for field in fields(self):
             if field.name in ("title", "caption") or field.name.endswith("_label"):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -50,7 +50,7 @@ GAP, NAME_HEIGHT = 12.0, 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatMap(Figure):
+class HeatMap(Figure, kind="heat_map"):
     """A matrix of numbers as colour; `x` and `y` number its columns and rows, from 0 if not given.
 
     The scale starts at zero, is centred on it if both signs occur, and is that of `span` if several figures share one.
@@ -64,7 +64,6 @@ class HeatMap(Figure):
     0 [ ░▒▓█] 1  ╱ no value
     """
 
-    kind: ClassVar[str] = "heat_map"
     values: Sequence[Sequence[float | None]]
     x: Sequence[float] | None = None
     y: Sequence[float] | None = None
@@ -275,7 +274,7 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tiles(Figure):
+class Tiles(Figure, kind="tiles"):
     """Small heat maps in rows of `across`, all on one scale.
 
     >>> print(Tiles(title="Heads", tiles=[Tile("0.0", [[1, 0]]), Tile("0.1", [[0, 0.5]])], across=2).text(40))
@@ -285,7 +284,6 @@ class Tiles(Figure):
     0 [ ░▒▓█] 1
     """
 
-    kind: ClassVar[str] = "tiles"
     tiles: Sequence[Tile]
     across: int
     value_label: str = ""

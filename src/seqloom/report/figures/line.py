@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -74,7 +74,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line(Figure):
+class Line(Figure, kind="line"):
     """Curves over a common x axis, y linear or logarithmic.
 
     In a terminal each series has a strip of its own on the same scale; a column shows the mean of the points in it.
@@ -99,7 +99,6 @@ class Line(Figure):
     x: epoch
     """
 
-    kind: ClassVar[str] = "line"
     series: Sequence[Series]
     x_label: str = ""
     y_label: str = ""

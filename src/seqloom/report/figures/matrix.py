@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -49,7 +49,7 @@ Place = tuple[int, int]  # a row and a column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matrix(Figure):
+class Matrix(Figure, kind="matrix"):
     """A matrix with its rows and columns named and its numbers written out: at most 64 on a side and 1,600 in all.
 
     Names may be in any script. What does not fit in the width of a terminal continues below, no number is left out.
@@ -63,7 +63,6 @@ class Matrix(Figure):
     狗    1  9
     """
 
-    kind: ClassVar[str] = "matrix"
     values: Sequence[Sequence[float | None]]
     rows: Sequence[str]
     columns: Sequence[str]

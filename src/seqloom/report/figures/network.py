@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot, checked_instances, every_number
@@ -68,7 +67,7 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network(Figure):
+class Network(Figure, kind="network"):
     """Nodes in columns with lines between them; columns and rows may have names.
 
     >>> nodes = [Node(0, 0, "BEGIN"), Node(1, 0, "the", 0.75), Node(1, 1, "a", 0.25)]
@@ -81,7 +80,6 @@ class Network(Figure):
     0 [ ░▒▓█] 0.75
     """
 
-    kind: ClassVar[str] = "network"
     nodes: Sequence[Node]
     edges: Sequence[Edge]
     groups: Sequence[str] = ()  # the names of the kinds of lines
@@ -278,7 +276,7 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Links(Figure):
+class Links(Figure, kind="links"):
     """Lines between two columns of tokens: attention from tokens to tokens, alignments of two sentences.
 
     >>> links = [Link(0, 1, 0.9), Link(1, 1, 0.75), Link(1, 0, 0.25)]
@@ -288,7 +286,6 @@ class Links(Figure):
     chat the 0.75, cat 0.25
     """
 
-    kind: ClassVar[str] = "links"
     left: Sequence[str]
     right: Sequence[str]
     links: Sequence[Link]

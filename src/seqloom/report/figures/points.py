@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -56,7 +56,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points(Figure):
+class Points(Figure, kind="points"):
     """Labelled points, x linear or logarithmic; those that are marked are filled, and y may have an interval.
 
     >>> costs = Points(title="Quality", labels=["bag", "lstm"], x=[1, 10], y=[0.5, 0.9], marked=[False, True])
@@ -79,7 +79,6 @@ class Points(Figure):
     b ● lstm: 0.9 at 10, marked
     """
 
-    kind: ClassVar[str] = "points"
     labels: Sequence[str]
     x: Sequence[float]
     y: Sequence[float]
@@ -201,7 +200,7 @@ def _touches(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trail(Figure):
+class Trail(Figure, kind="trail"):
     """Places in the order in which they are reached: the states of a model over a sentence.
 
     `numbers` say where in the whole each place stands; they are the scale of the colours.
@@ -210,7 +209,6 @@ class Trail(Figure):
     States
     """
 
-    kind: ClassVar[str] = "trail"
     labels: Sequence[str]
     x: Sequence[float]
     y: Sequence[float]

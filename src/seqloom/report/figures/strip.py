@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot, checked_span
 from seqloom.report.figures.frame import LEGEND_HEIGHT, alike, drawn_legend, legend_width, written_legend
@@ -31,7 +31,7 @@ CHIP_HEIGHT, GAP = 24.0, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strip(Figure):
+class Strip(Figure, kind="strip"):
     """Tokens in reading order, each on the colour of its value: attributions, gates, surprisals.
 
     Spaces at the ends of a token are shown as `␣`, an empty token as `∅`. A picture runs from the right if most
@@ -44,7 +44,6 @@ class Strip(Figure):
     -0.8 [#=~- ░▒▓█] 0.8
     """
 
-    kind: ClassVar[str] = "strip"
     tokens: Sequence[str]
     values: Sequence[float | None]
     value_label: str = ""

@@ -210,6 +210,7 @@ class Segments:
 
     def __init__(self, folder: Path, job: Job) -> None:
         self.folder, self.job = folder, job
+        self.plain = Numbers(job.kept_as, job.width)  # without a scale
 
     def require_own(self) -> None:
         """Raise ConfigError for a folder that holds anything but work of ours: it is removed in the end."""
@@ -261,11 +262,10 @@ class Segments:
 
     def numbers(self) -> Numbers:
         """How vectors are kept: with the scale of the first rows, if they are done."""
-        plain = Numbers(self.job.kept_as, self.job.width)
         first = next(iter(self), None)
         if first is None or first.told.scale is None:
-            return plain
-        return plain._replace(scale=np.array(first.told.scale, np.float32))
+            return self.plain
+        return self.plain._replace(scale=np.array(first.told.scale, np.float32))
 
     def __iter__(self) -> Iterator[Segment]:
         """The segments in the order of their rows, one in memory at a time."""
@@ -276,8 +276,8 @@ class Segments:
         if files.keys() != {SEGMENT, VECTORS, SAMPLE}:
             raise DamagedError(f"{path}: expected the files of a segment, found {', '.join(files)}", fix="delete it")
         told = msgspec.json.decode(files[SEGMENT], type=SegmentRecord)
-        plain = Numbers(self.job.kept_as, self.job.width)
-        vectors = np.frombuffer(files[VECTORS], plain.dtype).reshape(told.stop - told.start, plain.columns)
+        shape = told.stop - told.start, self.plain.columns
+        vectors = np.frombuffer(files[VECTORS], self.plain.dtype).reshape(shape)
         sample = np.frombuffer(files[SAMPLE], "<f4").reshape(-1, self.job.width)
         return Segment(told, vectors, sample)
 
