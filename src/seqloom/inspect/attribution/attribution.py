@@ -424,9 +424,8 @@ def line_of(row: int, view: AttributionView) -> dict[str, Any]:
         }
         for part in view.parts
     ]
-    names = ("label", "answer", "method", "baseline", "score", "baseline_scores")
-    told = {name: plain(getattr(view, name)) for name in names}
-    return {"row": row, **told, "error": plain(view.error), "sides": sides}
+    names = ("label", "answer", "method", "baseline", "score", "baseline_scores", "error")
+    return {"row": row, **{name: plain(getattr(view, name)) for name in names}, "sides": sides}
 
 
 MOST_NGRAMS = 30  # that are drawn

@@ -240,13 +240,7 @@ def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | No
 
 
 def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tensor:
-    again = _read_again(other, reading)
-    with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
-        return _rows(bench)
-
-
-def _read_again(other: Subject, reading: Reading) -> Reading:
-    """What another model reads of the same input; of a translation what this one said, not what the other would say."""
+    """The rows of another model for the same input; of a translation for what this one said, not the other would."""
     again = read(other, reading.given)
     own, others = reading.sides[0], again.sides[0]
     if own.tokens != others.tokens:
@@ -254,7 +248,9 @@ def _read_again(other: Subject, reading: Reading) -> Reading:
             f"another model cuts this input into {len(others.tokens)} other tokens than the {len(own.tokens)} of this",
             fix="compare models that were trained with the same tokeniser",
         )
-    return again if reading.said is None else reading
+    again = again if reading.said is None else reading
+    with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
+        return _rows(bench)
 
 
 def _rows(bench: Bench) -> Tensor:
@@ -333,20 +329,18 @@ class _AdversarySearch:
 
     def __init__(self, bench: Bench, draw: torch.Generator) -> None:
         self.bench = bench
-        kept: list[ImposedRows] = []
-
-        chosen: list[Tensor] = []
+        kept: list[tuple[Tensor, ...]] = []
 
         def keep(rows: ImposedRows, _part: slice) -> Tensor:
             meant = bench.asked[rows.start : rows.stop]
-            kept.append(ImposedRows(rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], 0))
-            chosen.append(bench.has_choice(rows)[meant])
+            kept.append((rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], bench.has_choice(rows)[meant]))
             return rows.weights
 
         bench.under(keep, 1)
-        self.choice = torch.cat(chosen)  # [R]
-        self.own = torch.cat([rows.weights for rows in kept], dim=2)  # [1,H,R,S]
-        self.movable = torch.cat([rows.allowed for rows in kept], dim=2)  # [1,1,R,S]
+        own, movable, choice = zip(*kept, strict=True)
+        self.own = torch.cat(own, dim=2)  # [1,H,R,S]
+        self.movable = torch.cat(movable, dim=2)  # [1,1,R,S]
+        self.choice = torch.cat(choice)  # [R]
         self.mass = self.own.masked_fill(~self.movable, 0).sum(dim=-1, keepdim=True)
         noise = torch.randn(CANDIDATES, *self.own.shape[1:], generator=draw)
         self.logits = (SPREAD * noise).to(self.own.device).requires_grad_()
