@@ -13,7 +13,7 @@ answers are the same, bit for bit. `standing_of` tells whether a model was train
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attention_weights import chosen_heads, chosen_layer, chosen_token, layers_of
 from seqloom.inspect.faithfulness.bench import ImposedRows, imposed
-from seqloom.inspect.flow import still
-from seqloom.inspect.layers import LayerPlace, chosen, heard, is_backward, places, required, state_places
+from seqloom.inspect.flow import changed_states, still, unrolled
+from seqloom.inspect.layers import LayerPlace, before, chosen, heard, is_backward, places, required, state_places
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.nn.mixers.recurrent import Recurrent
@@ -226,7 +226,14 @@ def clamped(
     low = -1.0 if gate in (TANH, None) else 0.0
     if not math.isfinite(value) or (gate is not None and not low <= value <= 1.0):
         raise ConfigError(f"{gate or 'a unit'} at {value:g}", fix=f"give a number from {low:g} to 1")
-    cell = _standing(module.cell, unit, value) if gate is None else _gated(module.cell, gate, unit, value)
+
+    def hold(state: Memory) -> Memory:
+        hidden, *others = state
+        held = hidden.clone()
+        held[:, unit] = value
+        return (held, *others)
+
+    cell = changed_states(module.cell, hold) if gate is None else _gated(module.cell, gate, unit, value)
     with _reading_with(module, cell):
         yield path
 
@@ -241,18 +248,6 @@ def _reading_with(module: Any, cell: Cell) -> Iterator[None]:
             yield
     finally:
         module.cell = before
-
-
-def _standing(cell: Cell, unit: int, value: float) -> Cell:
-    """The same recurrence, one unit of whose hidden state is always `value`."""
-
-    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-        hidden, *others = cell.update(fed, kept, state)
-        held = hidden.clone()
-        held[:, unit] = value
-        return (held, *others)
-
-    return cell._replace(update=update)
 
 
 def _gated(cell: Cell, gate: str, unit: int, value: float) -> Cell:
@@ -310,29 +305,19 @@ def carried(
         asked = clock.tick() == (place.call, step)
         return tuple(part.expand_as(mine) for part, mine in zip(known[step], state, strict=True)) if asked else state
 
-    handle = subject.model.register_forward_pre_hook(clock.begin)
-    try:
-        with _reading_with(module, _changing(module.cell, exchange)):
-            yield place.path
-    finally:
-        handle.remove()
+    hooked = subject.model.register_forward_pre_hook(clock.begin)
+    with hooked, _reading_with(module, changed_states(module.cell, exchange)):
+        yield place.path
 
 
 @torch.no_grad()
 def _states(subject: Subject, reading: Reading, place: LayerPlace) -> list[Memory]:
     """What a layer remembers after each element that it reads, in its own order."""
-    module, seen = place.module(subject.model), []
-
-    def keep(state: Memory) -> Memory:
-        seen.append(state)
-        return state
-
-    with still(subject.model), _reading_with(module, _changing(module.cell, keep)):
+    with still(subject.model), unrolled(subject.model) as states:
         scores(subject, reading.inputs)
     side = reading.side(place.side)
-    mine = [len(each.tokens) for each in reading.sides if each.stack == side.stack]
-    offset = sum(mine[: place.call])
-    return seen[offset : offset + len(side.tokens)]
+    start = sum(len(each.tokens) for each in before(reading, side))
+    return states[place.path][start : start + len(side.tokens)]
 
 
 class _Clock:
@@ -352,12 +337,3 @@ class _Clock:
         """The text and the element that comes now."""
         self.time += 1
         return self.uses % self.texts, self.time
-
-
-def _changing(cell: Cell, change: Callable[[Memory], Memory]) -> Cell:
-    """The same recurrence, whose states `change` may exchange, one after the other."""
-
-    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-        return change(cell.update(fed, kept, state))
-
-    return cell._replace(update=update)

@@ -20,7 +20,7 @@ to the states after it stays inside the kernel. `unrolled` listens to the cell i
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -146,13 +146,6 @@ def spectral_radius(mixer: nn.Module) -> float | None:
 @contextmanager
 def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
     """Inside, the inputs of every innermost mixer are kept by name: of all batches, those that reach farthest back."""
-    mixers = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, Mixer)
-        and not isinstance(module, Stateless)
-        and not any(isinstance(part, Mixer) for part in module.modules() if part is not module)
-    }
 
     def listener(name: str) -> Any:
         def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -164,12 +157,12 @@ def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
 
         return hear
 
-    handles = [module.register_forward_pre_hook(listener(name)) for name, module in mixers.items()]
-    try:
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            inner = any(isinstance(part, Mixer) for part in module.modules() if part is not module)
+            if isinstance(module, Mixer) and not isinstance(module, Stateless) and not inner:
+                stack.enter_context(module.register_forward_pre_hook(listener(name)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _full_rows(x: Padded) -> Padded:
@@ -253,18 +246,27 @@ def unrolled(model: nn.Module) -> Iterator[dict[str, list[Memory]]]:
     cells = {name: module.cell for name, module in recurrences.items()}
     states: dict[str, list[Memory]] = {name: [] for name in recurrences}
 
-    def listened(cell: Cell, kept_states: list[Memory]) -> Cell:
-        def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-            kept_states.append(cell.update(fed, kept, state))
-            return kept_states[-1]
+    def keeping(kept: list[Memory]) -> Callable[[Memory], Memory]:
+        def keep(state: Memory) -> Memory:
+            kept.append(state)
+            return state
 
-        return cell._replace(update=update)
+        return keep
 
     try:
         for name, module in recurrences.items():
-            module.cell = listened(cells[name], states[name])
+            module.cell = changed_states(cells[name], keeping(states[name]))
         with using(recurrence="plain"):
             yield states
     finally:
         for name, module in recurrences.items():
             module.cell = cells[name]
+
+
+def changed_states(cell: Cell, change: Callable[[Memory], Memory]) -> Cell:
+    """The same recurrence, whose states `change` may exchange, one after the other."""
+
+    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
+        return change(cell.update(fed, kept, state))
+
+    return cell._replace(update=update)

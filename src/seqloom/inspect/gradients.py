@@ -173,12 +173,10 @@ def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, s
     def leave(_module: Any, _arguments: Any, output: Padded) -> None:
         left.append(output)
 
-    handle = subject.model.get_submodule(stack).register_forward_hook(leave)
-    try:
-        with torch.enable_grad(), still(subject.model), changed_vectors(subject.model, stack, enter):
-            scores(subject, reading.inputs)
-    finally:
-        handle.remove()
+    model = subject.model
+    hooked = model.get_submodule(stack).register_forward_hook(leave)
+    with hooked, torch.enable_grad(), still(model), changed_vectors(model, stack, enter):
+        scores(subject, reading.inputs)
     return Flow(stack, flow_between(entered[call], left[call].last(), seed=seed))
 
 

@@ -93,7 +93,7 @@ def _before(subject: Subject, reading: Reading, path: str) -> dict[str, Padded]:
 
     with ExitStack() as stack:
         for name, module in subject.model.named_modules():
-            stack.callback(module.register_forward_hook(hook(name)).remove)
+            stack.enter_context(module.register_forward_hook(hook(name)))
         stack.enter_context(listening(subject.model, f"{path}.weights", begin))
         scores(subject, reading.inputs)
     once = {name: outputs[0] for name, outputs in ended.items() if len(outputs) == 1}
@@ -137,11 +137,8 @@ def _pooling(pooler: Pooler, change: Change) -> Iterator[None]:
         changed = change(ImposedRows(own[:, None, None], x.valid[:, None, None], 0))[:, 0, 0]
         return (changed[:, :, None].to(x.values.dtype) * x.values).sum(dim=1)
 
-    handle = pooler.register_forward_hook(hook)
-    try:
+    with pooler.register_forward_hook(hook):
         yield
-    finally:
-        handle.remove()
 
 
 @contextmanager
@@ -160,7 +157,7 @@ def _mixing(model: nn.Module, path: str, owner: Any, change: Change) -> Iterator
 
     with ExitStack() as stack:
         if hasattr(owner, "heads"):  # an alignment has none
-            stack.callback(owner.heads.value.register_forward_hook(hear_values).remove)
+            stack.enter_context(owner.heads.value.register_forward_hook(hear_values))
         stack.enter_context(listening(model, f"{path}.weights", hear))
         stack.enter_context(listening(model, f"{path}.mixed", replace))
         yield
