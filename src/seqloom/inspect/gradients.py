@@ -279,21 +279,17 @@ def gradients(
     Without `at` the last answer is meant: of a language model the last symbol, which everything stands before.
     """
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
+    start = f"{reading.side(side).stack}.layers."
+    every = flows_while(subject.model, lambda: scores(subject, reading.inputs), seed=seed)
+    whole = stack_flow(subject, reading, side=side, seed=seed)
+    flows = [*(flow for flow in every if flow.layer.startswith(start)), *([whole] if any(whole.norms[1:]) else [])]
     return GradientsView(
         title=f"Gradients of {goal.name}",
         tokens=tuple(token.text for token in read_by(reading, reading.side(side))),
         answer=goal.name,
         totals=total_gradients(subject, reading, goal.of, side),
-        flows=_flows(subject, reading, side, seed),
+        flows=tuple(flows),
     )
-
-
-def _flows(subject: Subject, reading: Reading, side: str | None, seed: int) -> tuple[Flow, ...]:
-    start = f"{reading.side(side).stack}.layers."
-    every = flows_while(subject.model, lambda: scores(subject, reading.inputs), seed=seed)
-    mixers = [flow for flow in every if flow.layer.startswith(start)]
-    whole = stack_flow(subject, reading, side=side, seed=seed)
-    return (*mixers, *([whole] if any(whole.norms[1:]) else []))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,10 +167,10 @@ class OpeningSentences(Interactive):
     span: tuple[float, float] | None
 
     def markup(self) -> list[Markup]:
-        numbers = [None if np.isnan(value) else float(value) for value in self.part.values]
-        scale, chips = scale_of(numbers, self.span), list[Markup]()
-        for at, (text, value) in enumerate(zip(self.part.texts, numbers, strict=True)):
-            if value is None:
+        numbers = self.part.values
+        scale, chips = scale_of(numbers[~np.isnan(numbers)].tolist(), self.span), list[Markup]()
+        for at, (text, value) in enumerate(zip(self.part.texts, numbers.tolist(), strict=True)):
+            if np.isnan(value):
                 chips.append(tag("mark", text, class_="none", title=f"{text}: no value (token {at})"))
                 continue
             ground = scale.shade(scale.level(value)).light

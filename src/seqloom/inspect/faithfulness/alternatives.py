@@ -189,9 +189,9 @@ class Needed(NamedTuple):
 
     moved: float  # TVD under frozen equal weights, the mean
     kept: float  # the share of decisions that stay under them
-    score: float | None  # of the model
-    frozen_score: float | None  # of the model with equal weights
-    retrained_score: float | None  # of the model that learnt with equal weights
+    score: float | None = None  # of the model
+    frozen_score: float | None = None  # of the model with equal weights
+    retrained_score: float | None = None  # of the model that learnt with equal weights
 
 
 def even(bench: Bench) -> Evened:
@@ -207,28 +207,6 @@ def decisions(subject: Subject, reading: Reading) -> tuple[int, ...]:
     """[Q] what a model answers."""
     with still(subject.model):
         return tuple(decided(probabilities(subject, reading, reading.inputs)[0]).tolist())
-
-
-def needed(
-    evens: Sequence[Evened],
-    own: Sequence[Sequence[int]],
-    truths: Sequence[Sequence[int]] | None,
-    retrained: Sequence[Sequence[int]] | None,
-) -> Needed:
-    """What equal weights cost: decisions and truths of every input, those of the retrained model where there is one."""
-    moved, kept = (float(np.mean([getattr(each, name) for each in evens])) for name in ("moved", "kept"))
-    if truths is None:
-        return Needed(moved, kept, None, None, None)
-    again = None if retrained is None else score(retrained, truths)
-    return Needed(moved, kept, score(own, truths), score([each.decided for each in evens], truths), again)
-
-
-def score(found: Sequence[Sequence[int]], truths: Sequence[Sequence[int]]) -> float:
-    """The share of answers that are true."""
-    right = [
-        one == true for each, said in zip(found, truths, strict=True) for one, true in zip(each, said, strict=True)
-    ]
-    return float(np.mean(right))
 
 
 def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | None) -> float | None:

@@ -305,30 +305,21 @@ def at_bench(subject: Subject, reading: Reading, layer: AttentionLayer) -> Itera
     asked = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
     if is_running(reading) and layer.same:
         asked[:-1] = False
-    with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
-        seen = _Seen(free, asked)
-        with imposed(subject.model, layer.path, seen.hear):
-            scores(subject, reading.inputs)
-        own = probabilities(subject, reading, reading.inputs)[0]
-        yield Bench(subject, reading, layer, free, asked, own, *seen.summary())
+    columns = torch.zeros(len(free), dtype=torch.float64, device=subject.device)
+    largest, heads = 0.0, 1
 
-
-class _Seen:
-    """What is to be known of a layer's own weights, gathered while they pass."""
-
-    def __init__(self, free: Tensor, asked: Tensor) -> None:
-        self.free, self.asked = free, asked
-        self.columns = torch.zeros(len(free), dtype=torch.float64, device=free.device)
-        self.largest, self.rows, self.heads = 0.0, int(asked.sum()), 1
-
-    def hear(self, rows: ImposedRows) -> Tensor:
-        meant = rows.weights[0, :, self.asked[rows.start : rows.stop]].double()  # [H,R,S]
-        self.heads = len(meant)
-        self.columns += meant.sum(dim=(0, 1))
-        self.largest += float(meant[..., self.free].amax(dim=-1).sum())
+    def hear(rows: ImposedRows) -> Tensor:
+        nonlocal largest, heads
+        meant = rows.weights[0, :, asked[rows.start : rows.stop]].double()  # [H,R,S]
+        heads = len(meant)
+        columns.add_(meant.sum(dim=(0, 1)))
+        largest += float(meant[..., free].amax(dim=-1).sum())
         return rows.weights
 
-    def summary(self) -> tuple[Any, ...]:
-        count = max(1, self.rows * self.heads)
-        weights = (self.columns / count).masked_fill(~self.free, torch.nan).cpu().numpy()
-        return weights, self.largest / count, count * len(self.free)
+    with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
+        with imposed(subject.model, layer.path, hear):
+            scores(subject, reading.inputs)
+        own = probabilities(subject, reading, reading.inputs)[0]
+        count = max(1, int(asked.sum()) * heads)
+        weights = (columns / count).masked_fill(~free, torch.nan).cpu().numpy()
+        yield Bench(subject, reading, layer, free, asked, own, weights, largest / count, count * len(free))
