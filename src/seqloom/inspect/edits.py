@@ -77,7 +77,13 @@ def attending(
     layers = layers_of(subject, reading)
     asked = chosen_layer(layers, layer)
     at = chosen_token(asked.queries, row)
-    wanted = _distribution(weights, len(asked.keys)).to(subject.device)
+    given = torch.tensor(list(map(float, weights)))
+    if len(given) != len(asked.keys):
+        fix = "give one for each token that can be read"
+        raise DataError(f"{len(given)} weights for {len(asked.keys)} keys", fix=fix)
+    if not bool((given >= 0).all()) or not bool(given.isfinite().all()) or float(given.sum()) < LEAST_SUM:
+        raise DataError("weights are not below zero, and not all of them zero", fix="give a distribution")
+    wanted = (given / given.sum()).to(subject.device)
     turns = _Turns(asked.call, sum(each.path == asked.path for each in layers))
 
     def change(rows: ImposedRows) -> Tensor:
@@ -98,15 +104,6 @@ def attending(
 
     with imposed(subject.model, asked.path, change):
         yield wanted
-
-
-def _distribution(weights: Sequence[float], count: int) -> Tensor:
-    wanted = torch.tensor(list(map(float, weights)))
-    if len(wanted) != count:
-        raise DataError(f"{len(wanted)} weights for {count} keys", fix="give one for each token that can be read")
-    if not bool((wanted >= 0).all()) or not bool(wanted.isfinite().all()) or float(wanted.sum()) < LEAST_SUM:
-        raise DataError("weights are not below zero, and not all of them zero", fix="give a distribution")
-    return wanted / wanted.sum()
 
 
 class _Turns:
