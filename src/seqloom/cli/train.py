@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.text import Text
 
-from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
+from seqloom.cli.options import DATA, DeviceName, Given, encoded, option, require_device, takes
 from seqloom.cli.progress import followed, last_of, summary
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.base import read
@@ -43,10 +42,6 @@ NARROWEST = 40  # columns of a figure
 FLAGS = settings(Wishes) | settings(TrainingConfig) | DATA
 
 
-def _option(name: str, metavar: str | None, panel: str, text: str) -> Any:
-    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
-
-
 @takes(FLAGS)
 def train(
     data: Annotated[
@@ -54,31 +49,31 @@ def train(
         typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
     ] = None,
     out: Annotated[
-        Path | None, _option("--out", "RUN", RUN, "The run folder; alone, it goes on with the run that is there.")
+        Path | None, option(RUN, "--out", "RUN", "The run folder; alone, it goes on with the run that is there.")
     ] = None,
     config: Annotated[
-        Path | None, _option("--config", "FILE", RUN, "Everything from the config.toml of a run, instead of options.")
+        Path | None, option(RUN, "--config", "FILE", "Everything from the config.toml of a run, instead of options.")
     ] = None,
     tensorboard: Annotated[
         bool,
-        _option("--tensorboard", None, RUN, "Also write curves for TensorBoard (its extra) into the run folder."),
+        option(RUN, "--tensorboard", None, "Also write curves for TensorBoard (its extra) into the run folder."),
     ] = False,
     find_lr: Annotated[
-        bool, _option("--find-lr", None, RUN, "Train nothing: try rates from small to large, and draw it.")
+        bool, option(RUN, "--find-lr", None, "Train nothing: try rates from small to large, and draw it.")
     ] = False,
-    json: Annotated[bool, _option("--json", None, RUN, "Print how it ended as JSON.")] = False,
+    json: Annotated[bool, option(RUN, "--json", None, "Print how it ended as JSON.")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
-    workers: Annotated[int, _option("--workers", "COUNT", MACHINE, "Threads that make batches ahead of time.")] = 2,
+    workers: Annotated[int, option(MACHINE, "--workers", "COUNT", "Threads that make batches ahead of time.")] = 2,
     processes: Annotated[
-        int, _option("--processes", "COUNT", MACHINE, "Train in so many processes on this machine.")
+        int, option(MACHINE, "--processes", "COUNT", "Train in so many processes on this machine.")
     ] = 1,
     max_restarts: Annotated[
-        int, _option("--max-restarts", "COUNT", MACHINE, "How often processes that died are started again.")
+        int, option(MACHINE, "--max-restarts", "COUNT", "How often processes that died are started again.")
     ] = 0,
     shard: Annotated[
-        bool, _option("--shard", None, MACHINE, "Each process keeps only its part of the weights.")
+        bool, option(MACHINE, "--shard", None, "Each process keeps only its part of the weights.")
     ] = False,
 ) -> None:
     """Train a model on data: everything that is not said is chosen, told, and written to config.toml.
@@ -256,8 +251,7 @@ def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     if json:
         screen.say_json(found.to_json())
         return
-    coloured = screen.color_system is not None and not screen.no_color
-    screen.print(Text.from_ansi(found.figure.text(width=max(NARROWEST, screen.width), colour=coloured)), soft_wrap=True)
+    screen.show(found.figure, screen.width, NARROWEST)
 
 
 SHOWN = 4  # changes that have no flag
