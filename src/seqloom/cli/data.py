@@ -12,17 +12,16 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from seqloom.cli.options import DATA, Data, Given, encoded, takes
 from seqloom.cli.terminal import Screen, followed_work
-from seqloom.config.data import DataConfig, EncodingConfig, Task
+from seqloom.config.data import PARTS, DataConfig, EncodingConfig, Task
 from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.report.numbers import counted
 
-# `seqloom data list` and `seqloom data get NAME`: the data sets that are known by name.
-
 if TYPE_CHECKING:
     from seqloom.data.download import Event, NamedSource
+    from seqloom.data.report import DataReport
 
 SEARCH = "search"  # sets of tables, without a task of their own
 TASKS = (*get_args(Task), SEARCH)
@@ -47,7 +46,7 @@ def list_sources(
     """List the known data sets: what each is, how many rows it has, its licence, and whether it is here."""
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
-    sets = [one for one in (*_known(), *_embedded()) if task in (None, one.task)]
+    sets = [one for one in _known() if task in (None, one.task)]
     console = Screen()
     if json:
         console.say_json([one._asdict() for one in sets])
@@ -80,20 +79,16 @@ def _columns(one: Listed) -> tuple[str, str, str]:
 
 
 def _known() -> Iterator[Listed]:
+    """The sets of files, then the embedded ones."""
     from seqloom.data.download import usual_shelves
     from seqloom.data.sources import SOURCES
+    from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
 
     shelves = usual_shelves()
     for source in SOURCES.values():
         here = all(shelves.find(file) for file in source.every_file())
         state = "yes" if here else "no" if source.has_addresses() else "by hand"
         yield Listed(source.name, source.task or SEARCH, source.rows(), state, source.description, source.licence)
-
-
-def _embedded() -> Iterator[Listed]:
-    from seqloom.config.data import PARTS
-    from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
-
     for one in NAMES.values():
         yield Listed(one.name, one.task, dict(zip(PARTS, one.sizes, strict=True)), "embedded", one.description, None)
 
@@ -105,32 +100,25 @@ def get_source(
     from seqloom.data.sources import SOURCES
 
     console = Screen()
-    if name in SOURCES:
-        _get(SOURCES[name], console)
-    else:
+    if name not in SOURCES:
         from seqloom.data.synthetic.registry import NAMES
 
         if name not in NAMES:
             raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-        console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
-
-
-def _get(source: "NamedSource", console: Screen) -> None:
+        return console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
     from seqloom.data.download import get_source as fetch
     from seqloom.data.download import usual_shelves
 
-    shelves = usual_shelves()
-    console.say(*_about(source))
+    source, shelves = SOURCES[name], usual_shelves()
+    console.say(
+        f"{source.name}: {source.description}",
+        "rows:     " + ", ".join(f"{part} {rows:,}" for part, rows in source.rows().items()),
+        f"licence:  {source.licence}",
+        f"cite:     {source.citation}",
+        f"origin:   {source.origin}",
+    )
     written = _watch(fetch(source, shelves), console)
-    console.say(f"{_summary(source, written)}: {shelves.own}")
-
-
-def _about(source: "NamedSource") -> Iterator[str]:
-    yield f"{source.name}: {source.description}"
-    yield "rows:     " + ", ".join(f"{part} {rows:,}" for part, rows in source.rows().items())
-    yield f"licence:  {source.licence}"
-    yield f"cite:     {source.citation}"
-    yield f"origin:   {source.origin}"
+    return console.say(f"{_summary(source, written)}: {shelves.own}")
 
 
 def _watch(events: "Iterable[Event]", console: Screen) -> int:
@@ -160,9 +148,6 @@ def _summary(source: "NamedSource", written: int) -> str:
         return f"nothing to do, all {count} files of '{source.name}' were here and are verified"
     return f"'{source.name}' is here, {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
 
-
-if TYPE_CHECKING:
-    from seqloom.data.report import DataReport
 
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)

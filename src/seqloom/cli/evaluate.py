@@ -17,12 +17,10 @@ from seqloom.report.numbers import counted
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
     from seqloom.report.document import Document
-    from seqloom.tasks.evaluation import Evaluation, Slice, Unseen
+    from seqloom.tasks.evaluation import Evaluation, Unseen
     from seqloom.tasks.task import Evaluator
 
 LABELS = 8  # that training never saw, which are named
-
-
 WRITING = settings(BeamConfig, "beam", "length_penalty")
 COLUMNS = settings(DataConfig, "target", "label_separator")
 BAD_ROWS = settings(DataConfig, "bad_rows", "max_bad")
@@ -100,15 +98,18 @@ def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict
     task = evaluation.judge or loaded.task
     known["metric"] = task.metric.name  # that decided which weights are the best
     new = evaluation.unseen
-    unseen = {"unseen": {"rows": new.rows, "labels": dict(new.labels)}} if new.rows else {}
-    slices = {"slices": _slices(task, evaluation.slices)} if evaluation.slices else {}
+    slices: dict[str, dict[str, Any]] = {}  # of each column by their values
+    for column, value, part in evaluation.slices:
+        slices.setdefault(column, {})[value] = _figures(task, part)
     about = {
         "signatures": task.signatures(evaluation.statistics),
         "labels": task.by_label(evaluation.statistics),
         "confusion": [list(one) for one in evaluation.confusion],
+        "unseen": {"rows": new.rows, "labels": dict(new.labels)} if new.rows else {},
+        "slices": slices,
     }
     there = {name: value for name, value in about.items() if value}
-    return known | _figures(task, evaluation) | there | unseen | slices | looks
+    return known | _figures(task, evaluation) | there | looks
 
 
 def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
@@ -127,14 +128,6 @@ def _worst_said(evaluation: "Evaluation") -> str:
         also = f", {right:,} of them right" if right else ""
         return f"{counted(count, 'answer')}{also}, the worst first,"
     return f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
-
-
-def _slices(task: "Evaluator", slices: "tuple[Slice, ...]") -> dict[str, Any]:
-    """The slices of each column by their values."""
-    found: dict[str, dict[str, Any]] = {}
-    for column, value, part in slices:
-        found.setdefault(column, {})[value] = _figures(task, part)
-    return found
 
 
 def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> "Document":

@@ -24,13 +24,9 @@ from seqloom.errors import ConfigError, near_name
 from seqloom.events import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from seqloom.config.decoding import AnyDecoding
     from seqloom.inference.generation import Answered, Prompt
     from seqloom.inference.model import LoadedModel
-    from seqloom.inference.prediction import PredictionNote
-    from seqloom.tasks.task import Prediction
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
 WRITING = settings(SampleConfig) | settings(BeamConfig, "beam", "length_penalty")
@@ -59,18 +55,14 @@ def generate(
     if "stop" in writing:
         writing["stop"] = [MARKS.get(text, text) for text in writing["stop"]]
     how = way_to_write(writing)
-    ledger = _ledger(skip)
+    from seqloom.inference.prediction import PredictionNote
+
+    ledger = PredictionNote() if skip else Ledger()
     asked = _prompts(prompts, file, ledger)
     loaded, screen = load_on(model, device), Screen()
     if screen.is_terminal and form == "text" and out is None and len(asked) == how.abreast == 1:
         return _stream(screen, loaded, asked[0], how, ledger)
     return _write(loaded, asked, how, ledger, form, out)
-
-
-def _ledger(skip: bool) -> Ledger:
-    from seqloom.inference.prediction import PredictionNote
-
-    return PredictionNote() if skip else Ledger()
 
 
 def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "list[Prompt]":
@@ -124,9 +116,19 @@ def _write(
 
     said = sorted(_watched(loaded, given, how, ledger), key=by_number)
     warn_of_unknown(loaded.task, given, ledger)
-    lines = [line for row, answers in said for line in _answers(given[row], answers, numbered=how.abreast > 1)]
-    told, last = (_told(ledger), (ERROR,)) if isinstance(ledger, PredictionNote) else ((), ())
-    ordered = iter(sorted([*lines, *told], key=lambda line: line.place["line"]))
+    lines = []
+    for row, answers in said:
+        prompt = given[row]
+        for number, answer in enumerate(answers, 1):
+            count = {"answer": number} if how.abreast > 1 else {}
+            found = rounded_text(answer.to_json())
+            place = {"line": prompt.place.line, "prompt": prompt.text} | count
+            lines.append(AnswerLine(place, found, prompt.text + found["text"]))
+    last: tuple[str, ...] = ()
+    if isinstance(ledger, PredictionNote):  # prompts that cannot be answered have their lines too
+        lines += [refused(problem, problem.place.path) for _, problem in ledger.kept]
+        last = (ERROR,)
+    ordered = iter(sorted(lines, key=lambda line: line.place["line"]))
     write_lines(ordered, form, out, TOGETHER, last)
     tell(ledger, out)
     if ledger.skipped:
@@ -142,16 +144,3 @@ def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", l
         for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
             show(Progress("answers", done, len(given)))
             yield answer
-
-
-def _answers(prompt: "Prompt", answers: "Sequence[Prediction]", *, numbered: bool) -> Iterator[AnswerLine]:
-    """The lines of the answers to a prompt."""
-    for number, answer in enumerate(answers, 1):
-        place = {"line": prompt.place.line, "prompt": prompt.text} | ({"answer": number} if numbered else {})
-        said = rounded_text(answer.to_json())
-        yield AnswerLine(place, said, prompt.text + said["text"])
-
-
-def _told(ledger: "PredictionNote") -> Iterator[AnswerLine]:
-    """The lines of prompts that cannot be answered."""
-    return (refused(problem, problem.place.path) for _, problem in ledger.kept)

@@ -58,18 +58,13 @@ def _numbers(values: list[str]) -> dict[str, float]:
             raise DataError(f"'{value}' is not a value of an input", fix="write NAME=NUMBER, such as a=3")
         if name in found:
             raise DataError(f"'{name}' was given twice", fix="give one value")
-        found[name] = _number(name, numeral)
+        try:
+            found[name] = float(numeral)
+        except ValueError:
+            found[name] = math.nan
+        if not math.isfinite(found[name]):
+            raise DataError(f"{name} is '{numeral}', which is not a number", fix=f"write {name}=0.5, for example")
     return found
-
-
-def _number(name: str, numeral: str) -> float:
-    try:
-        value = float(numeral)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise DataError(f"{name} is '{numeral}', which is not a number", fix=f"write {name}=0.5, for example")
-    return value
 
 
 def _stepped(view: "ExpressionGraph", rate: float) -> str:

@@ -98,7 +98,14 @@ def inspect(
         raise ConfigError("--target is empty", fix="give the translation to look at, or leave it out")
     if whole and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError("--whole belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
-    options = {} if view is None else _options(view, asked)
+    if view is None:
+        options: dict[str, Any] = {}
+    else:  # wrong ones are told before a model is read
+        from seqloom.inspect.inspector import LOOKS
+
+        if view not in LOOKS:
+            raise ConfigError(f"there is no view '{view}'", fix=did_you_mean(view, LOOKS))
+        options = typed(view, LOOKS[view].function, asked)
     require_readable(given)
     _require(view, texts or [], data, out)
     loaded = load_on(model, device)
@@ -113,14 +120,6 @@ def inspect(
             inspection = loaded.inspect(first, target=target, among=others, show=show)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
-
-
-def _options(view: str, asked: dict[str, str]) -> dict[str, Any]:
-    """The options as the view takes them; wrong ones are told before a model is read."""
-    from seqloom.inspect.inspector import LOOKS
-
-    look = LOOKS[chosen(view, LOOKS)]
-    return typed(view, look.function, asked)
 
 
 def _require(view: str | None, texts: list[str], data: Path | None, out: Path | None) -> None:
@@ -292,6 +291,18 @@ class Option(NamedTuple):
         """What its value is, in words."""
         return " or ".join(dict.fromkeys(WORDS[_plain(kind)] for kind in self.kinds))
 
+    def value(self, name: str, text: str) -> Any:
+        """The value that a text stands for; ConfigError, with the name of the option, for none."""
+        kinds = [_plain(kind) for kind in self.kinds]
+        if kinds[0] is str:
+            return text
+        for kind in sorted(kinds, key=list(WORDS).index):
+            try:
+                return READERS[kind](text)
+            except ValueError:
+                continue
+        raise ConfigError(f"{name} is '{text}'", fix=f"give {self.said}")
+
 
 def only_in_python(function: Callable[..., Any]) -> bool:
     """Whether a view needs what no text can say."""
@@ -307,7 +318,9 @@ def options_of(function: Callable[..., Any]) -> dict[str, Option]:
     """What a view can be told as text, by name; what only Python can give, such as a function, is left out."""
     hints, found = get_type_hints(function), {}
     for name, one in _parameters(function):
-        kinds = tuple(kind for kind in _members(hints[name]) if _plain(kind) in WORDS)
+        hint = hints[name]
+        members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        kinds = tuple(kind for kind in members if _plain(kind) in WORDS)
         if kinds:
             found[name] = Option(kinds, one.default is one.empty)
     return found
@@ -327,7 +340,7 @@ def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> 
             said = (function.__doc__ or "").partition("\n")[0]
             fix = f"--set {name}=VALUE, {option.said}; it shows: {said.rstrip('.')}"
             raise ConfigError(f"the view {view} needs '{name}'", fix=fix)
-    return {name: _value(name, text, known[name]) for name, text in given.items()}
+    return {name: known[name].value(name, text) for name, text in given.items()}
 
 
 def view_settings(texts: Iterable[str], flags: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
@@ -347,34 +360,10 @@ def view_settings(texts: Iterable[str], flags: Iterable[tuple[str, str]] = ()) -
     return found
 
 
-def chosen(name: str, known: Iterable[str]) -> str:
-    """The name of a view; ConfigError for one that there is not."""
-    names = list(known)
-    if name not in names:
-        raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, names))
-    return name
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-
-
 def _plain(kind: Any) -> Any:
     """The type that says how a text is read: one of `WORDS`, or something else."""
     kind = str if kind is Any else kind
     return Sequence[str] if kind in (list[str], tuple[str, ...]) else kind
-
-
-def _value(name: str, text: str, option: Option) -> Any:
-    kinds = [_plain(kind) for kind in option.kinds]
-    if kinds[0] is str:
-        return text
-    for kind in sorted(kinds, key=list(WORDS).index):
-        try:
-            return READERS[kind](text)
-        except ValueError:
-            continue
-    raise ConfigError(f"{name} is '{text}'", fix=f"give {option.said}")
 
 
 def _truth(text: str) -> bool:
@@ -386,14 +375,6 @@ def _truth(text: str) -> bool:
 def _span(text: str) -> tuple[int, int]:
     start, _, stop = text.partition(BETWEEN)
     return int(start), int(stop)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(LIST)]
-
-
-def _texts(text: str) -> list[str]:
-    return text.split(LIST) if text else []
 
 
 # the narrowest first: what can be a number is one
@@ -411,7 +392,7 @@ READERS: Mapping[Any, Callable[[str], Any]] = {
     int: int,
     float: float,
     tuple[int, int]: _span,
-    Sequence[int]: _numbers,
-    Sequence[str]: _texts,
+    Sequence[int]: lambda text: [int(part) for part in text.split(LIST)],
+    Sequence[str]: lambda text: text.split(LIST) if text else [],
     str: str,
 }

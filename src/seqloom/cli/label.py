@@ -16,9 +16,7 @@ from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.search.decisions import Decisions, WritableDecisions
-    from seqloom.search.documents import FileRows, GivenRows
-    from seqloom.search.labeling import Examples, Labelling, LabelQuestion
+    from seqloom.search.labeling import Labelling, LabelQuestion
 
 MOST_SHOWN = 2_000  # characters of a text
 HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
@@ -63,8 +61,8 @@ def label(
 ) -> None:
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.decisions import Decisions, writing
-    from seqloom.search.documents import FileRows, require_copy
-    from seqloom.search.labeling import BY, How, opening
+    from seqloom.search.documents import FileRows, require_copy, write_copy
+    from seqloom.search.labeling import BY, NONE, How, exported, opening, read_examples
 
     reading = ReadingConfig(**said(ReadingConfig, given))
     rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
@@ -78,31 +76,27 @@ def label(
     if undo or suggests:
         with writing(out, unlabelled.by_name) as decisions:
             if undo:
-                _undo(decisions)
+                action = decisions.undo()
+                taken = 0 if action is None else len(action.rows)
+                typer.echo(f"taken back: {counted(taken, 'decision')}" if action is not None else "nothing to undo")
             if suggests:
-                learnt = _learnt(rows, examples, target)
-                _require_labels(names, learnt, decisions)
+                learnt = NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
+                if not (names or learnt.labels or decisions.labelled):
+                    raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
                 embedder = None if model is None else embedder_of(model, device, budget)
                 how = How(suggest, order, seed)
                 session = followed_work(
                     opening(unlabelled, decisions, model=embedder, labels=names, examples=learnt, how=how)
                 )
-                _review(session) if accept_above is None else _accept(session, accept_above)
+                if accept_above is None:
+                    _review(session)
+                else:
+                    accepted = counted(session.accept_above(accept_above), "suggestion")
+                    typer.echo(f"{accepted} accepted; seqloom label ... --undo takes them back")
     if export is not None:
-        _export(Decisions(out, unlabelled.by_name), unlabelled, rows, export, column)
-
-
-def _learnt(rows: "FileRows", examples: Path | None, target: str | None) -> "Examples":
-    """The rows that have a label already."""
-    from seqloom.search.labeling import NONE, read_examples
-
-    return NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
-
-
-def _require_labels(names: list[str], learnt: "Examples", decisions: "Decisions") -> None:
-    """Refuse, before vectors are made, to ask for labels of which none is known."""
-    if not (names or learnt.labels or decisions.labelled):
-        raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
+        added, wanted = exported(Decisions(out, unlabelled.by_name), unlabelled.names, column)
+        write_copy(export, rows, unlabelled.state, added, wanted)
+        typer.echo(f"{counted(int(wanted.sum()), 'labelled row')} written to {export}")
 
 
 def _require_out(out: Path, file: Path, examples: Path | None) -> None:
@@ -131,25 +125,6 @@ def _names(labels: str | None) -> list[str]:
     if taken := [name for name in names if name in COMMANDS]:
         raise ConfigError(f"--labels {labels!r}: the answer {taken[0]!r} has a meaning", fix="give a longer name")
     return names
-
-
-def _undo(decisions: "WritableDecisions") -> None:
-    action = decisions.undo()
-    typer.echo("nothing to undo" if action is None else f"taken back: {counted(len(action.rows), 'decision')}")
-
-
-def _accept(session: "Labelling", confidence: float) -> None:
-    count = session.accept_above(confidence)
-    typer.echo(f"{counted(count, 'suggestion')} accepted; seqloom label ... --undo takes them back")
-
-
-def _export(decisions: "Decisions", given: "GivenRows", rows: "FileRows", out: Path, column: str) -> None:
-    from seqloom.search.documents import write_copy
-    from seqloom.search.labeling import exported
-
-    added, wanted = exported(decisions, given.names, column)
-    write_copy(out, rows, given.state, added, wanted)
-    typer.echo(f"{counted(int(wanted.sum()), 'labelled row')} written to {out}")
 
 
 class Chosen(NamedTuple):

@@ -2,11 +2,9 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import msgspec
 import typer
 
 from seqloom.cli.inputs import Exact
@@ -15,7 +13,6 @@ from seqloom.errors import ConfigError, SeqloomError
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.search.evaluation import JudgedQuery
     from seqloom.search.search import Hit, Reranker, Searcher
 
 AROUND = 240  # characters of a passage that are shown around its best sentence
@@ -119,24 +116,18 @@ def _reranker(path: Path | None, label: str | None, device: str) -> "Reranker | 
     return Reranker(load(path, device=device), label)
 
 
-def _typed() -> Iterator[str]:
-    """The questions that somebody types, or that come through a pipe, until the end or an empty line."""
-    asks = sys.stdin.isatty()
-    while True:
-        if asks:
-            typer.echo(PROMPT, nl=False, err=True)
-        line = sys.stdin.readline()
-        if not line.strip():
-            return
-        yield line.strip()
-
-
 def _converse(answering: Answering, json: bool) -> None:
-    """Answer one question after the other; what is wrong with one does not end all."""
-    told = not json and not sys.stdin.isatty()  # who types sees what was asked, and where the answers end
-    for number, question in enumerate(_typed()):
-        if told:
-            Screen().say(f"{chr(10) * bool(number)}{plain(question)}")
+    """Answer questions that are typed or come through a pipe, until an empty line; a wrong one does not end all."""
+    typing, first = sys.stdin.isatty(), True
+    while True:
+        if typing:
+            typer.echo(PROMPT, nl=False, err=True)
+        question = sys.stdin.readline().strip()
+        if not question:
+            return
+        if not json and not typing:  # who types sees what was asked, and where the answers end
+            Screen().say(plain(question) if first else f"\n{plain(question)}")
+        first = False
         try:
             _show(answering.hits(question), question, json)
         except SeqloomError as error:
@@ -145,8 +136,7 @@ def _converse(answering: Answering, json: bool) -> None:
 
 def _show(hits: "list[Hit]", question: str, json: bool) -> None:
     if json:
-        line = msgspec.json.encode({"query": question, "hits": [hit.to_json() for hit in hits]}).decode()
-        return Screen().say(line)
+        return Screen().say_json({"query": question, "hits": [hit.to_json() for hit in hits]})
     return _show_hits(hits)
 
 
@@ -167,8 +157,10 @@ def _show_hits(hits: "list[Hit]") -> None:
     if not hits:
         screen.print("nothing found", markup=False)
     for rank, hit in enumerate(hits, 1):
-        line = "  ".join([f"{rank:>3}. {plain(hit.id)}", *_scores(hit), *_columns(hit)])
-        screen.say(line)
+        score = f"{hit.score:.4f}"
+        cosine = score if hit.cosine is None else f"{hit.cosine:.4f}"
+        told = [f"{rank:>3}. {plain(hit.id)}", score, *([] if cosine == score else [f"cosine {cosine}"])]
+        screen.say("  ".join([*told, *_columns(hit)]))
         before, sentence, after = _marked(hit)
         mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
         shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
@@ -184,13 +176,6 @@ def _marked(hit: "Hit") -> tuple[str, str, str]:
     return plain(" ".join(before.split()) + " " * bool(before)), plain(hit.text[first:last]), plain(after)
 
 
-def _scores(hit: "Hit") -> list[str]:
-    """The score, and the cosine where that is another number."""
-    score = f"{hit.score:.4f}"
-    cosine = score if hit.cosine is None else f"{hit.cosine:.4f}"
-    return [score] if cosine == score else [score, f"cosine {cosine}"]
-
-
 def _columns(hit: "Hit") -> list[str]:
     """The columns, shortened, but for what is shown anyhow: the id, and long ones that are a part of the text."""
     texts = {name: str(value).strip() for name, value in hit.columns.items()}
@@ -202,6 +187,8 @@ def _columns(hit: "Hit") -> list[str]:
 
 def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None:
     """Show how good the answers are, by judgements of people."""
+    from seqloom.cli.tables import figure_table
+    from seqloom.report.document import Document
     from seqloom.search.documents import Collection
     from seqloom.search.evaluation import DEEP, judged, read_judgements, read_questions, unknown
 
@@ -209,18 +196,10 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
     if missing := unknown(judgements, answering.searcher.store.holds):
         told = f"not in the index: {counted(len(missing), 'document')} of {qrels.name}, such as '{plain(missing[0])}'"
         typer.echo(f"warning: {told}; what cannot be found counts as missed", err=True)
-    deep = answering._replace(most=DEEP)
-    _show_judged(followed_work(judged(deep.ids, questions, judgements)), json)
-
-
-def _show_judged(found: "JudgedQuery", json: bool) -> None:
-    """The figures and their intervals, and what an interval of a figure of 0 or 1 is."""
-    from seqloom.cli.tables import figure_table
-    from seqloom.report.document import Document
-
-    told: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
-    told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
+    found = followed_work(judged(answering._replace(most=DEEP).ids, questions, judgements))
+    figures: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
+    figures["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
     if json:
-        return Screen().say_json(told)
-    blocks = figure_table(told, shares=found.intervals, one="question")
+        return Screen().say_json(figures)
+    blocks = figure_table(figures, shares=found.intervals, one="question")
     return Screen().show(Document(counted(found.rows, "question"), blocks))
