@@ -29,7 +29,7 @@ WHY = {
     "stopped": "stopped; the same command goes on",
     "disk": "ended: a checkpoint could not be written; the same command goes on",
 }
-own = partial(option, "The comparison")  # the panel of its options
+own = partial(option, panel="The comparison")  # the panel of its options
 
 
 @takes(settings(Wishes, "size"), settings(TrainingConfig, "epochs", "validate_every", "metric"), DATA)

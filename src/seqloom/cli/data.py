@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from seqloom.cli.options import DATA, Data, Given, encoded, takes
+from seqloom.cli.options import DATA, Data, Given, encoded, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import PARTS, DataConfig, EncodingConfig, Task
 from seqloom.config.options import with_flags
@@ -41,7 +41,7 @@ class Listed(NamedTuple):
 
 def list_sources(
     task: Annotated[str | None, typer.Option(help=f"Only sets for this task: {', '.join(TASKS)}.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the list as JSON.")] = False,
 ) -> None:
     """List the known data sets: what each is, how many rows it has, its licence, and whether it is here."""
     if task is not None and task not in TASKS:
@@ -162,7 +162,7 @@ def check(
         int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the report as JSON.")] = False,
     *,
     given: Given,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
@@ -25,21 +25,16 @@ PICTURES = (".html", ".svg")
 @takes(settings(DataConfig, "id"), FILE)
 def dedupe(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="MARKED", help="The marked copy: .csv, .jsonl, ...")],
+    out: Annotated[Path, option("--out -o", "MARKED", "The marked copy: .csv, .jsonl, ...")],
     by: Annotated[
         Literal["text", "meaning"] | None,
-        typer.Option("--by", help="Compare letters, or vectors of --model; else meaning where a model is given."),
+        option("--by", None, "Compare letters, or vectors of --model; else meaning where a model is given."),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", metavar="MODEL", help="A model that makes vectors of texts.")
-    ] = None,
+    model: Annotated[Path | None, option("--model", "MODEL", "A model that makes vectors of texts.")] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", metavar="X", help="Similarity from 0.5 to 1; else in the valley of a histogram."),
+        float | None, option("--threshold", "X", "Similarity from 0.5 to 1; else in the valley of a histogram.")
     ] = None,
-    picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="Save the histogram: .html or .svg.")
-    ] = None,
+    picture: Annotated[Path | None, option("--picture", "FILE", "Save the histogram: .html or .svg.")] = None,
     *,
     given: Given,
     budget: Budget = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
 from seqloom.cli.terminal import SOME_BAD, followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
@@ -29,10 +29,8 @@ SHOWN = 3  # rows without a vector
 def embed(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Write the vectors here: .npy or .parquet.")],
-    as_: Annotated[
-        str, typer.Option("--as", metavar="KIND", help="How numbers are kept: float32, float16, int8 or binary.")
-    ] = "float32",
+    out: Annotated[Path, option("--out -o", "FILE", "Write the vectors here: .npy or .parquet.")],
+    as_: Annotated[str, option("--as", "KIND", "How numbers are kept: float32, float16, int8 or binary.")] = "float32",
     precision: Annotated[
         Literal["float32", "int8"],
         typer.Option(help="What the model computes in; int8 is faster on a processor and less exact."),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes, way_to_write
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes, way_to_write
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.decoding import BeamConfig
@@ -33,16 +33,13 @@ def evaluate(
         list[str] | None,
         typer.Argument(metavar="FILE", help="Data with targets, or the name of a set; else that of the run."),
     ] = None,
-    test: Annotated[bool, typer.Option("--test", help="Look at the test part, and write down that you did.")] = False,
+    test: Annotated[bool, option("--test", None, "Look at the test part, and write down that you did.")] = False,
     by: Annotated[
-        list[str] | None,
-        typer.Option("--by", metavar="COLUMN", help="Also for each value of a column, or by length; may be repeated."),
+        list[str] | None, option("--by", "COLUMN", "Also for each value of a column, or by length; may be repeated.")
     ] = None,
-    errors: Annotated[
-        Path | None, typer.Option("--errors", metavar="FILE", help="Write the worst answers here, .jsonl or .csv.")
-    ] = None,
-    most: Annotated[int | None, typer.Option("--most", metavar="COUNT", help="How many of them; else 1000.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    errors: Annotated[Path | None, option("--errors", "FILE", "Write the worst answers here, .jsonl or .csv.")] = None,
+    most: Annotated[int | None, option("--most", "COUNT", "How many of them; else 1000.")] = None,
+    json: Annotated[bool, option("--json", None, "Print the result as JSON.")] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,

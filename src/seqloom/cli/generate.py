@@ -13,7 +13,7 @@ import typer
 
 from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
 from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
-from seqloom.cli.options import DeviceName, Given, takes, way_to_write
+from seqloom.cli.options import DeviceName, Given, option, takes, way_to_write
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.config.data import BadRows, DataConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig
@@ -36,10 +36,10 @@ WRITING = settings(SampleConfig) | settings(BeamConfig, "beam", "length_penalty"
 def generate(
     model: Model,
     prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to go on with.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="One prompt a line.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answers here.")] = None,
+    file: Annotated[Path | None, option("--file -f", "FILE", "One prompt a line.")] = None,
+    out: Annotated[Path | None, option("--out -o", "FILE", "Write the answers here.")] = None,
     as_: Annotated[
-        str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
+        str | None, option("--as", "FORM", "text, jsonl or csv; else by the name of --out, or text.")
     ] = None,
     *,
     given: Given,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seqloom.cli.options import option
 from seqloom.cli.terminal import Screen
 from seqloom.errors import DataError
 
@@ -26,7 +27,7 @@ def graph(
     rate: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Also take one step of gradient descent at this rate.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the graph as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the graph as JSON.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write it: .html with a slider, .md, .txt, .svg, .png, .json."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli.inputs import load_on, reading_of, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
 from seqloom.cli.terminal import followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings, with_flags
@@ -26,20 +26,14 @@ if TYPE_CHECKING:
 def index(
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")] = None,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The documents, one in each row.")] = None,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", "-o", metavar="INDEX", help="The folder of the index, or a postgresql:// URL."),
-    ] = None,
-    add: Annotated[bool, typer.Option("--add", help="Add to an index; an id that is there is replaced.")] = False,
-    delete: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="ID", help="Delete a document; may be repeated.")
-    ] = None,
+    out: Annotated[str | None, option("--out -o", "INDEX", "The folder of the index, or a postgresql:// URL.")] = None,
+    add: Annotated[bool, option("--add", None, "Add to an index; an id that is there is replaced.")] = False,
+    delete: Annotated[list[str] | None, option("--delete", "ID", "Delete a document; may be repeated.")] = None,
     join: Annotated[
-        bool, typer.Option("--join", help="Write the index anew, without what was deleted or replaced.")
+        bool, option("--join", None, "Write the index anew, without what was deleted or replaced.")
     ] = False,
     passage: Annotated[
-        int | None,
-        typer.Option("--passage", metavar="COUNT", help="Symbols of a passage; else 256, or what the model reads."),
+        int | None, option("--passage", "COUNT", "Symbols of a passage; else 256, or what the model reads.")
     ] = None,
     exact: Annotated[
         bool | None,

@@ -18,7 +18,7 @@ import typer
 
 from seqloom.cli.answers import tell_warnings
 from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
-from seqloom.cli.options import FILE, DeviceName, Given, takes
+from seqloom.cli.options import FILE, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings, with_flags
@@ -46,12 +46,8 @@ def inspect(
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="What the model reads; two texts where it reads two."),
     ] = None,
-    view: Annotated[
-        str | None, typer.Option("--view", metavar="NAME", help="What to look at; without it, which views there are.")
-    ] = None,
-    layer: Annotated[
-        str | None, typer.Option("--layer", metavar="LAYER", help="The number of a layer, or its path.")
-    ] = None,
+    view: Annotated[str | None, option("--view", "NAME", "What to look at; without it, which views there are.")] = None,
+    layer: Annotated[str | None, option("--layer", "LAYER", "The number of a layer, or its path.")] = None,
     head: Annotated[str | None, typer.Option(metavar="NUMBER", help="A head of attention.")] = None,
     row: Annotated[str | None, typer.Option(metavar="TOKEN", help="A token, by its number or its text.")] = None,
     side: Annotated[str | None, typer.Option(metavar="NAME", help="source or target, first or second.")] = None,
@@ -61,10 +57,8 @@ def inspect(
     against: Annotated[str | None, typer.Option(metavar="NAME", help="Another one that it is set against.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TOKEN", help="Where the answer stands, of several.")] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", help="How an attribution is measured.")] = None,
-    words: Annotated[bool, typer.Option("--words", help="Put pieces of words together.")] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of the view.")
-    ] = None,
+    words: Annotated[bool, option("--words", None, "Put pieces of words together.")] = False,
+    set_: Annotated[list[str] | None, option("--set", "NAME=VALUE", "Any other option of the view.")] = None,
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The translation to look at, else the model writes one.")
     ] = None,
@@ -77,13 +71,10 @@ def inspect(
         typer.Option(min=1, metavar="COUNT", help="How many of them are read; else 200, and all of them for .jsonl."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="Write it: .html .md .txt .svg .png .json; .jsonl for all of --data."
-        ),
+        Path | None, option("--out -o", "FILE", "Write it: .html .md .txt .svg .png .json; .jsonl for all of --data.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
-    whole: Annotated[bool, typer.Option("--whole", help="JSON with every number, however many there are.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the numbers as JSON.")] = False,
+    whole: Annotated[bool, option("--whole", None, "JSON with every number, however many there are.")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
@@ -336,9 +327,9 @@ def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> 
             fix = f"it takes {', '.join(known)}" if known else "it takes none"
             raise ConfigError(f"the view {view} takes no '{name}'", fix=fix)
     for name, option in known.items():
-        if option.needed and name not in given:
+        if one.needed and name not in given:
             said = (function.__doc__ or "").partition("\n")[0]
-            fix = f"--set {name}=VALUE, {option.said}; it shows: {said.rstrip('.')}"
+            fix = f"--set {name}=VALUE, {one.said}; it shows: {said.rstrip('.')}"
             raise ConfigError(f"the view {view} needs '{name}'", fix=fix)
     return {name: known[name].value(name, text) for name, text in given.items()}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
@@ -25,35 +25,24 @@ HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME
 @takes(settings(DataConfig, "id"), FILE)
 def label(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="LABELS", help="The log of all decisions; it grows.")],
-    labels: Annotated[str | None, typer.Option("--labels", metavar="A,B,C", help="The labels, with commas.")] = None,
-    examples: Annotated[
-        Path | None, typer.Option("--examples", metavar="FILE", help="FileRows that have a label, to learn from.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="NAME", help="The column of labels in --examples.")
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", metavar="MODEL", help="A model of vectors; without one, words decide.")
-    ] = None,
+    out: Annotated[Path, option("--out -o", "LABELS", "The log of all decisions; it grows.")],
+    labels: Annotated[str | None, option("--labels", "A,B,C", "The labels, with commas.")] = None,
+    examples: Annotated[Path | None, option("--examples", "FILE", "FileRows that have a label, to learn from.")] = None,
+    target: Annotated[str | None, option("--target", "NAME", "The column of labels in --examples.")] = None,
+    model: Annotated[Path | None, option("--model", "MODEL", "A model of vectors; without one, words decide.")] = None,
     suggest: Annotated[
-        Literal["head", "neighbours"], typer.Option("--suggest", help="A fitted head, or the nearest examples.")
+        Literal["head", "neighbours"], option("--suggest", None, "A fitted head, or the nearest examples.")
     ] = "head",
     order: Annotated[
-        Literal["active", "random"], typer.Option("--order", help="The most doubtful rows first, or any.")
+        Literal["active", "random"], option("--order", None, "The most doubtful rows first, or any.")
     ] = "active",
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="Of the order.")] = 0,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the last action back, and ask nothing.")] = False,
+    undo: Annotated[bool, option("--undo", None, "Take the last action back, and ask nothing.")] = False,
     accept_above: Annotated[
-        float | None,
-        typer.Option("--accept-above", metavar="X", help="Accept all suggestions this sure, and ask nothing."),
+        float | None, option("--accept-above", "X", "Accept all suggestions this sure, and ask nothing.")
     ] = None,
-    export: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Write the labelled rows, and ask nothing.")
-    ] = None,
-    column: Annotated[
-        str, typer.Option("--column", metavar="NAME", help="What the column of labels is called in --export.")
-    ] = "label",
+    export: Annotated[Path | None, option("--export", "FILE", "Write the labelled rows, and ask nothing.")] = None,
+    column: Annotated[str, option("--column", "NAME", "What the column of labels is called in --export.")] = "label",
     *,
     given: Given,
     budget: Budget = None,

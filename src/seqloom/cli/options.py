@@ -68,7 +68,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     described, kind = setting.described, _typed_as(setting)
     usual = setting.usual if described.shown else False if kind is bool else None
     metavar = None if kind in (bool, bool | None) else described.metavar
-    flag = option(described.panel, described.name or setting.flag, metavar, setting.help)
+    flag = option(described.name or setting.flag, metavar, setting.help, described.panel)
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[kind, flag]
     )
@@ -87,9 +87,9 @@ def _typed_as(setting: Setting) -> Any:
     return next((base | None for base in (int, float) if base in bases), str | None)
 
 
-def option(panel: str, name: str, metavar: str | None, text: str) -> Any:
-    """An option of one verb alone, in a panel of its help; one without a metavar is a switch."""
-    return typer.Option(name, metavar=metavar, rich_help_panel=panel or None, help=text)
+def option(names: str, metavar: str | None, text: str, panel: str = "") -> Any:
+    """An option called by its long name and perhaps a short one; one without a metavar is a switch."""
+    return typer.Option(*names.split(), metavar=metavar, rich_help_panel=panel or None, help=text)
 
 
 def encoded(given: Given) -> EncodingConfig | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from seqloom.cli.inputs import Exact
+from seqloom.cli.options import option
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.report.numbers import counted
@@ -53,31 +54,22 @@ def search(
     ] = None,
     count: Annotated[int, typer.Option("-k", "--count", min=1, metavar="COUNT", help="How many documents.")] = 10,
     where: Annotated[
-        list[str] | None,
-        typer.Option("--where", metavar="CONDITION", help='Such as "year>=2000" or lang=en; may be repeated.'),
+        list[str] | None, option("--where", "CONDITION", 'Such as "year>=2000" or lang=en; may be repeated.')
     ] = None,
-    mode: Annotated[str, typer.Option("--mode", metavar="NAME", help="vectors, words or both.")] = "both",
-    rerank: Annotated[
-        Path | None, typer.Option("--rerank", metavar="MODEL", help="A model of pairs that reads the first again.")
-    ] = None,
+    mode: Annotated[str, option("--mode", "NAME", "vectors, words or both.")] = "both",
+    rerank: Annotated[Path | None, option("--rerank", "MODEL", "A model of pairs that reads the first again.")] = None,
     rerank_label: Annotated[
-        str | None, typer.Option("--rerank-label", metavar="LABEL", help="Its label for a passage that answers.")
+        str | None, option("--rerank-label", "LABEL", "Its label for a passage that answers.")
     ] = None,
     rerank_top: Annotated[
         int, typer.Option("--rerank-top", min=1, metavar="COUNT", help="How many it reads again.")
     ] = 50,
-    queries: Annotated[
-        Path | None, typer.Option("--queries", metavar="FILE", help="Questions, to be judged with --qrels.")
-    ] = None,
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", metavar="FILE", help="Which documents answer which questions.")
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", metavar="MODEL", help="The model of the index, if it was moved.")
-    ] = None,
+    queries: Annotated[Path | None, option("--queries", "FILE", "Questions, to be judged with --qrels.")] = None,
+    qrels: Annotated[Path | None, option("--qrels", "FILE", "Which documents answer which questions.")] = None,
+    model: Annotated[Path | None, option("--model", "MODEL", "The model of the index, if it was moved.")] = None,
     exact: Exact = False,
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda or mps.")] = "cpu",
-    json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each question.")] = False,
+    device: Annotated[str, option("--device", "NAME", "cpu, cuda or mps.")] = "cpu",
+    json: Annotated[bool, option("--json", None, "Print a line of JSON for each question.")] = False,
 ) -> None:
     """Search in an index, by meaning, by words or by both."""
     if (queries is None) != (qrels is None):

@@ -49,31 +49,30 @@ def train(
         typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
     ] = None,
     out: Annotated[
-        Path | None, option(RUN, "--out", "RUN", "The run folder; alone, it goes on with the run that is there.")
+        Path | None, option("--out", "RUN", "The run folder; alone, it goes on with the run that is there.", RUN)
     ] = None,
     config: Annotated[
-        Path | None, option(RUN, "--config", "FILE", "Everything from the config.toml of a run, instead of options.")
+        Path | None, option("--config", "FILE", "Everything from the config.toml of a run, instead of options.", RUN)
     ] = None,
     tensorboard: Annotated[
-        bool,
-        option(RUN, "--tensorboard", None, "Also write curves for TensorBoard (its extra) into the run folder."),
+        bool, option("--tensorboard", None, "Also write curves for TensorBoard (its extra) into the run folder.", RUN)
     ] = False,
     find_lr: Annotated[
-        bool, option(RUN, "--find-lr", None, "Train nothing: try rates from small to large, and draw it.")
+        bool, option("--find-lr", None, "Train nothing: try rates from small to large, and draw it.", RUN)
     ] = False,
-    json: Annotated[bool, option(RUN, "--json", None, "Print how it ended as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print how it ended as JSON.", RUN)] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
-    workers: Annotated[int, option(MACHINE, "--workers", "COUNT", "Threads that make batches ahead of time.")] = 2,
+    workers: Annotated[int, option("--workers", "COUNT", "Threads that make batches ahead of time.", MACHINE)] = 2,
     processes: Annotated[
-        int, option(MACHINE, "--processes", "COUNT", "Train in so many processes on this machine.")
+        int, option("--processes", "COUNT", "Train in so many processes on this machine.", MACHINE)
     ] = 1,
     max_restarts: Annotated[
-        int, option(MACHINE, "--max-restarts", "COUNT", "How often processes that died are started again.")
+        int, option("--max-restarts", "COUNT", "How often processes that died are started again.", MACHINE)
     ] = 0,
     shard: Annotated[
-        bool, option(MACHINE, "--shard", None, "Each process keeps only its part of the weights.")
+        bool, option("--shard", None, "Each process keeps only its part of the weights.", MACHINE)
     ] = False,
 ) -> None:
     """Train a model on data: everything that is not said is chosen, told, and written to config.toml.

@@ -27,7 +27,7 @@ WHY = {
     "stopped": "stopped; the same command goes on",
     "disk": "ended: checkpoints could not be written",
 }
-own = partial(option, "The search")  # the panel of its options
+own = partial(option, panel="The search")  # the panel of its options
 
 
 @takes(settings(TrainingConfig, "epochs", "steps", "symbols", "patience", "validate_every", "seed"), DATA)
@@ -40,8 +40,7 @@ def tune(
     trials: Annotated[int, own("--trials", "COUNT", "Trials in all, over all processes and machines.")] = 20,
     seconds: Annotated[float, own("--seconds", "COUNT", "Stop after so long; 0: when all are done.")] = 0.0,
     storage: Annotated[
-        str | None,
-        own("--storage", "URL", "sqlite:///FILE, or postgresql://... for several machines; else in --out."),
+        str | None, own("--storage", "URL", "sqlite:///FILE, or postgresql://... for several machines; else in --out.")
     ] = None,
     study: Annotated[
         str | None, own("--study", "NAME", "The name of the study in the storage; else that of --out.")
