@@ -17,7 +17,6 @@ X    texts                     ["a fine film", ...]          one column, a list,
 """
 
 import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from numbers import Number
 from pathlib import Path
@@ -150,19 +149,11 @@ def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: st
         raise ConfigError("pictures have one label or numbers here", fix="one label for each picture")
     pictures = np.stack(inputs.values)
     kept = pictures if pictures.dtype == np.uint8 else pictures.astype(np.float32)
-    write_file(path, [_archive({"pictures": kept, name: np.array(targets)})])
+    archive = io.BytesIO()  # only `files` writes to a disk, so numpy is given none to write to
+    arrays: dict[str, Any] = {"pictures": kept, name: np.array(targets)}
+    np.savez(archive, **arrays)
+    write_file(path, [archive.getvalue()])
     return path
-
-
-def _archive(arrays: dict[str, np.ndarray]) -> bytes:
-    """The bytes of an .npz file: only `files` writes to a disk, so numpy is given none to write to."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name, array in arrays.items():
-            one = io.BytesIO()
-            np.lib.format.write_array(one, array, allow_pickle=False)
-            archive.writestr(f"{name}.npy", one.getvalue())
-    return data.getvalue()
 
 
 # The three estimators: parameters are plain values, `fit` trains in a folder that is gone afterwards.

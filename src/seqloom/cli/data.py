@@ -47,11 +47,9 @@ def list_sources(
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
     sets = [one for one in _known() if task in (None, one.task)]
-    console = Screen()
     if json:
-        console.say_json([one._asdict() for one in sets])
-    else:
-        _print_list(sets, console)
+        return Screen().say_json([one._asdict() for one in sets])
+    return _print_list(sets, Screen())
 
 
 def _print_list(sets: list[Listed], console: Screen) -> None:

@@ -85,7 +85,12 @@ def evaluate(
     else:
         Screen().show(_document(found, evaluation, data or []))
     if errors is not None:
-        typer.echo(f"{_worst_said(evaluation)} written to {errors}", err=True)
+        count, right = len(evaluation.worst), sum(one.right is True for one in evaluation.worst)
+        also = f", {right:,} of them right" if right else ""
+        held = f"{counted(count, 'answer')}{also}, the worst first,"
+        if right == count:
+            held = f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
+        typer.echo(f"{held} written to {errors}", err=True)
 
 
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict[str, Any]:
@@ -116,15 +121,6 @@ def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
     found = {"rows": evaluation.rows, "metrics": figures}
     found["intervals"] = {name: list(intervals[name]) if name in intervals else None for name in figures}
     return found | ({"undefined": undefined} if undefined else {})
-
-
-def _worst_said(evaluation: "Evaluation") -> str:
-    """What the error file holds: how many answers, and whether one of them is an error."""
-    count, right = len(evaluation.worst), sum(one.right is True for one in evaluation.worst)
-    if right < count:
-        also = f", {right:,} of them right" if right else ""
-        return f"{counted(count, 'answer')}{also}, the worst first,"
-    return f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
 
 
 def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> "Document":

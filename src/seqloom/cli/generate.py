@@ -5,7 +5,6 @@ Answers are lines as `predict` writes them. A prompt that cannot be answered is 
 
 import io
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -25,7 +24,7 @@ from seqloom.events import Progress
 
 if TYPE_CHECKING:
     from seqloom.config.decoding import AnyDecoding
-    from seqloom.inference.generation import Answered, Prompt
+    from seqloom.inference.generation import Prompt
     from seqloom.inference.model import LoadedModel
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
@@ -111,17 +110,22 @@ def _write(
     loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger, form: Form, out: Path | None
 ) -> None:
     """Write all answers, those to one prompt one after another, and what is wrong with a prompt in its place."""
-    from seqloom.inference.generation import by_number, warn_of_unknown
+    from seqloom.inference.generation import answered, by_number, warn_of_unknown
+    from seqloom.inference.model import BUDGET
     from seqloom.inference.prediction import PredictionNote
 
-    said = sorted(_watched(loaded, given, how, ledger), key=by_number)
+    said = []
+    with work_bar() as show:
+        for answer in answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET):
+            said.append(answer)
+            show(Progress("answers", len(said), len(given)))
     warn_of_unknown(loaded.task, given, ledger)
     lines = []
-    for row, answers in said:
+    for row, answers in sorted(said, key=by_number):
         prompt = given[row]
-        for number, answer in enumerate(answers, 1):
+        for number, one in enumerate(answers, 1):
             count = {"answer": number} if how.abreast > 1 else {}
-            found = rounded_text(answer.to_json())
+            found = rounded_text(one.to_json())
             place = {"line": prompt.place.line, "prompt": prompt.text} | count
             lines.append(AnswerLine(place, found, prompt.text + found["text"]))
     last: tuple[str, ...] = ()
@@ -133,14 +137,3 @@ def _write(
     tell(ledger, out)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)
-
-
-def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger) -> "Iterator[Answered]":
-    """The answers as they are written; people at a terminal see how far it is."""
-    from seqloom.inference.generation import answered
-    from seqloom.inference.model import BUDGET
-
-    with work_bar() as show:
-        for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
-            show(Progress("answers", done, len(given)))
-            yield answer

@@ -326,7 +326,7 @@ def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> 
         if name not in known:
             fix = f"it takes {', '.join(known)}" if known else "it takes none"
             raise ConfigError(f"the view {view} takes no '{name}'", fix=fix)
-    for name, option in known.items():
+    for name, one in known.items():
         if one.needed and name not in given:
             said = (function.__doc__ or "").partition("\n")[0]
             fix = f"--set {name}=VALUE, {one.said}; it shows: {said.rstrip('.')}"

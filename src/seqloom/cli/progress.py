@@ -154,9 +154,8 @@ class RunFacts:
     def words(self, sparks: str = "") -> list[str]:
         """Everything worth telling, the most wanted first."""
         if self.stepped is None:
-            return (
-                ["the first steps"] if self.begun is None or not self.begun.step else [f"from step {self.begun.step:,}"]
-            )
+            begun = 0 if self.begun is None else self.begun.step
+            return [f"from step {begun:,}" if begun else "the first steps"]
         now, pace = self.stepped, self.stepped.pace
         left = [] if pace.remaining is None else [f"{duration(pace.remaining)} left"]
         waiting = [f"waiting for data {share(pace.waited)}"] if pace.waited >= 0.01 else []
@@ -180,10 +179,8 @@ class RunFacts:
     def _scores(self) -> list[str]:
         if self.validated is None or self.best is None or self.metric not in self.validated.metrics:
             return []
-        current, best = (
-            f"dev {score(self.validated.metrics, self.metric)}",
-            self.best.metrics.get(self.metric, math.nan),
-        )
+        current = f"dev {score(self.validated.metrics, self.metric)}"
+        best = self.best.metrics.get(self.metric, math.nan)
         return [current] if self.validated is self.best else [current, f"best {number(best)} at {self.best.step:,}"]
 
 
@@ -215,15 +212,9 @@ def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) 
 
 
 def sample_lines(samples: Sequence[Sample]) -> list[Text]:
-    """A line for each of the samples, with a mark where there is right and wrong."""
-    return [Text.assemble("  ", *_marks(sample), sample_line(sample)) for sample in samples]
-
-
-def _marks(sample: Sample) -> list[Text]:
-    """A mark for what is right or wrong; none for what is only better or worse."""
-    if sample.right is None:
-        return []
-    return [Text("+ ", style="green") if sample.right else Text("- ", style="red")]
+    """A line for each of the samples, with a mark where there is right and wrong, not only better and worse."""
+    marks = {True: ("+ ", "green"), False: ("- ", "red"), None: ("", "")}
+    return [Text.assemble("  ", marks[sample.right], sample_line(sample)) for sample in samples]
 
 
 def sample_line(sample: Sample) -> Text:
@@ -321,19 +312,16 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     calibrated = _calibrated(out, ended)
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
-        facts |= {
-            "chosen_step": ended.chosen_step,
-            "metrics": ended.metrics,
-            "calibrated": calibrated,
-            "seconds": ended.pace.seconds,
-        }
-        record = facts | {name: str(place) for name, place in places.items()}
-        Screen().say_json(record)
-        return
+        facts |= {"chosen_step": ended.chosen_step, "metrics": ended.metrics, "calibrated": calibrated}
+        facts |= {"seconds": ended.pace.seconds} | {name: str(place) for name, place in places.items()}
+        return Screen().say_json(facts)
     lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", *_chosen(ended, task)]
     lines += [f"  calibrated, each half of dev by the other half: {_scores(calibrated)}"] if calibrated else []
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
-    Screen().say(*lines, "next:", *_next(escaped(str(out)), task))
+    # How the model is asked, by one text where it reads such, and how it is judged.
+    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
+    then = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
+    return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
@@ -363,13 +351,6 @@ def _chosen(ended: Ended, task: "Task") -> list[str]:
 
 def _scores(metrics: dict[str, float]) -> str:
     return ", ".join(score(metrics, name) for name in metrics)
-
-
-def _next(out: str, task: "Task") -> list[str]:
-    """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
-    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
-    lines = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
-    return [f"  {line.replace('RUN', out)}" for line in lines]
 
 
 def warnings_said(findings: "Iterable[DataFinding]") -> list[str]:

@@ -127,25 +127,12 @@ def _converse(answering: Answering, json: bool) -> None:
 
 
 def _show(hits: "list[Hit]", question: str, json: bool) -> None:
-    if json:
-        return Screen().say_json({"query": question, "hits": [hit.to_json() for hit in hits]})
-    return _show_hits(hits)
-
-
-def plain(text: str) -> str:
-    r"""The text with all that steers a terminal written out; the joiners of scripts and emoji stay.
-
-    >>> plain("a\x1b[31mb\u202e") , plain("می\u200cخواهم") == "می\u200cخواهم"
-    ('a\\x1b[31mb\\u202e', True)
-    """
-    return STEERS.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def _show_hits(hits: "list[Hit]") -> None:
-    """A few lines for each hit, its best sentence in bold."""
+    """A line of JSON, or a few lines for each hit, its best sentence in bold."""
     from rich.text import Text
 
     screen = Screen()
+    if json:
+        return screen.say_json({"query": question, "hits": [hit.to_json() for hit in hits]})
     if not hits:
         screen.print("nothing found", markup=False)
     for rank, hit in enumerate(hits, 1):
@@ -157,6 +144,16 @@ def _show_hits(hits: "list[Hit]") -> None:
         mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
         shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
         screen.print(shown, soft_wrap=True)
+    return None
+
+
+def plain(text: str) -> str:
+    r"""The text with all that steers a terminal written out; the joiners of scripts and emoji stay.
+
+    >>> plain("a\x1b[31mb\u202e") , plain("می\u200cخواهم") == "می\u200cخواهم"
+    ('a\\x1b[31mb\\u202e', True)
+    """
+    return STEERS.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def _marked(hit: "Hit") -> tuple[str, str, str]:

@@ -183,7 +183,7 @@ def _run(
     from seqloom.training.devices import Alone, choose_device, is_launched
     from seqloom.training.events import drawn, require_tensorboard
     from seqloom.training.resolve import resolving
-    from seqloom.training.run import train_run
+    from seqloom.training.run import expected_seconds, train_run
 
     screen = Screen(stderr=True)
     choose_device(device_name)  # type: ignore[arg-type]  # checked; what is not there is refused before data is read
@@ -202,14 +202,15 @@ def _run(
 
         joining = joined(sharded=shard, device=device.torch.type)
     with joining as ranks:
-        estimate = _estimate(resolved, device) if ranks.count == 1 and resolved.before is None else ()
+        seconds = expected_seconds(resolved, device) if ranks.count == 1 and resolved.before is None else None
+        told = f"about {duration(seconds or 0)} of training here, by a few steps that were tried"
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=workers)
         if ranks.rank != 0:
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
         reports = drawn(reports, out / RunFile.TENSORBOARD) if tensorboard else reports
-        ended = followed(reports, screen, metric, estimate)
+        ended = followed(reports, screen, metric, (told,) if seconds is not None and seconds >= 1 else ())
     summary(out, ended, resolved.task, json=json)
     raise typer.Exit(ended.exit_code)
 
@@ -225,18 +226,6 @@ def _placed(resolved: "Resolved", name: str, precision: str) -> "tuple[Resolved,
     return resolved._replace(config=msgspec.structs.replace(resolved.config, training=training)), device
 
 
-def _estimate(resolved: "Resolved", device: "Device") -> tuple[str, ...]:
-    """How long a new run will take, in one line; none where that cannot be known."""
-    from seqloom.training.run import expected_seconds
-
-    seconds = expected_seconds(resolved, device)
-    return (
-        ()
-        if seconds is None or seconds < 1
-        else (f"about {duration(seconds)} of training here, by a few steps that were tried",)
-    )
-
-
 def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     """Try rates from small to large, and draw what the loss does."""
     from seqloom.experiments.doctor.range_test import range_test
@@ -248,9 +237,8 @@ def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     found = range_test(task, model, settings, loader.steps(), device)
     screen = Screen()
     if json:
-        screen.say_json(found.to_json())
-        return
-    screen.show(found.figure, screen.width, NARROWEST)
+        return screen.say_json(found.to_json())
+    return screen.show(found.figure, screen.width, NARROWEST)
 
 
 SHOWN = 4  # changes that have no flag

@@ -171,7 +171,11 @@ def taken(value: Any, annotation: Any, place: str) -> Any:
         return _items(value, annotation, Meta(max_length=MAX_ITEMS), place)
     if origin is Literal:
         return _name(value, parts, place)
-    return _switch(value, place) if annotation is bool else _record(value, (annotation,), place)
+    if annotation is not bool:
+        return _record(value, (annotation,), place)
+    if not isinstance(value, bool):
+        raise ConfigError(at(place, f"expected true or false, found {found(value)}"), fix="write true or false")
+    return value
 
 
 def _number(value: Any, base: type, meta: Meta, place: str) -> int | float:
@@ -223,12 +227,6 @@ def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ..
         )
     item, _ = get_args(annotation)
     return tuple(taken(part, item, f"{place}[{number}]") for number, part in enumerate(value))
-
-
-def _switch(value: Any, place: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(at(place, f"expected true or false, found {found(value)}"), fix="write true or false")
-    return value
 
 
 def _text(value: Any, meta: Meta, place: str) -> str:
