@@ -79,7 +79,10 @@ class Inputs(NamedTuple):
         values = [plain(value) for value in getattr(given, "to_numpy", lambda: given)()]
         if not values:
             raise BadValueError("X holds no example", fix="give at least one")
-        found = INPUT_KINDS[kind] if kind != "auto" else _kind_of(values[0])
+        found = INPUT_KINDS.get(kind) or next((one for one in INPUT_KINDS.values() if one.matches(values[0])), None)
+        if found is None:
+            what = f"X holds {type(values[0]).__name__} of {np.ndim(values[0])} axes"
+            raise BadValueError(what, fix="give texts, vectors or pictures")
         inputs = cls(found, [found.whole(value) for value in values])
         inputs._require_readable()
         return inputs
@@ -116,16 +119,6 @@ def is_table(given: Any) -> bool:
         return hasattr(given, "toarray")  # sparse, which they refuse
     array = np.asarray(given)
     return array.ndim <= 2 and array.dtype.kind not in "UOST"
-
-
-def _kind_of(value: Any) -> InputKind:
-    """What the first value is: the others must be the same, which the readers see to."""
-    for kind in INPUT_KINDS.values():
-        if kind.matches(value):
-            return kind
-    raise BadValueError(
-        f"X holds {type(value).__name__} of {np.ndim(value)} axes", fix="give texts, vectors or pictures"
-    )
 
 
 def write_examples(folder: Path, inputs: Inputs, targets: Sequence[Any], name: str) -> Path:

@@ -104,7 +104,11 @@ def inspect(
     how = ReadingConfig(**said(ReadingConfig, given)) if plain else reading_of(loaded, str(data), given)
     rows = InspectedRows(loaded, data, how, given, most)
     if out is not None and out.suffix == LINES:
-        return _export(loaded, rows, out, options)
+        from seqloom.inspect.attribution.attribution import attribute_file
+
+        with rows, work_bar() as show:  # a line for each input of the file
+            count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
+        return typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
     with work_bar() as show:
         with rows:
             first, others = _given(loaded, texts or [], islice(rows, most or MOST))
@@ -230,15 +234,6 @@ def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
         f"the model reads {reads} {'text' if max(counts) == 1 else 'texts'}, and {len(texts)} are given",
         fix=f'the translation to look at is --target "{escaped(texts[1])}"; else {quoted}' if translates else quoted,
     )
-
-
-def _export(loaded: "LoadedModel", rows: InspectedRows, out: Path, options: dict[str, Any]) -> None:
-    """Write a line for each input of the file."""
-    from seqloom.inspect.attribution.attribution import attribute_file
-
-    with rows, work_bar() as show:
-        count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
-    typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
 
 
 def _list(inspection: "Inspection", json: bool) -> None:

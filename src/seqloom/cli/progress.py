@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
@@ -26,7 +26,7 @@ from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import counted, duration, number, share, size
-from seqloom.training.events import Begun, Ended, Noticed, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.events import Begun, Ended, Noticed, Report, Sample, Stepped, Validated
 
 if TYPE_CHECKING:
     from seqloom.data.checks.check import DataFinding
@@ -39,15 +39,8 @@ BETWEEN_LINES = 10.0  # seconds between plain lines about steps
 GAP = " · "
 
 
-class Display(Protocol):
-    """Something that shows reports."""
-
-    def take(self, report: Report) -> None:
-        """Show one report."""
-
-
 @contextmanager
-def display(screen: Screen, metric: str) -> Iterator[Display]:
+def display(screen: Screen, metric: str) -> "Iterator[PlainLines | LiveLines]":
     """The display that the screen allows, for as long as the block lasts; `metric` is the one that decides."""
     if not screen.is_terminal or screen.is_dumb_terminal:
         yield PlainLines(screen, metric)
@@ -76,8 +69,8 @@ class PlainLines:
             case Validated():
                 self._last = self.clock()
                 self._print(*validation_lines(report, self.metric, self.facts.news(report)))
-            case Noticed() | Saved():
-                self._print(*notice_lines(report))
+            case Noticed():
+                self._print(notice_line(report))
 
     def _print(self, *lines: Text) -> None:
         for line in lines:
@@ -99,8 +92,8 @@ class LiveLines:
                 self._above(begun_lines(report))
             case Validated():
                 self._above(validation_lines(report, self.metric, self.facts.news(report)), cut=True)
-            case Noticed() | Saved():
-                self._above(notice_lines(report))
+            case Noticed():
+                self._above([notice_line(report)])
         self.live.update(self._picture())
 
     def _above(self, lines: list[Text], *, cut: bool = False) -> None:
@@ -158,9 +151,11 @@ class RunFacts:
             return [f"from step {begun:,}" if begun else "the first steps"]
         now, pace = self.stepped, self.stepped.pace
         left = [] if pace.remaining is None else [f"{duration(pace.remaining)} left"]
+        steps = self.begun.steps if self.begun is not None else None
+        step = f"step {now.step:,}" if steps is None else f"step {now.step:,} of {max(steps, now.step):,}"
         waiting = [f"waiting for data {share(pace.waited)}"] if pace.waited >= 0.01 else []
         return [
-            self._step(now),
+            step,
             f"epoch {now.epoch + (now.share < 1)}",
             duration(pace.seconds),
             *left,
@@ -171,10 +166,6 @@ class RunFacts:
             f"memory {size(pace.memory)}",
             *waiting,
         ]
-
-    def _step(self, now: Stepped) -> str:
-        steps = self.begun.steps if self.begun is not None else None
-        return f"step {now.step:,}" if steps is None else f"step {now.step:,} of {max(steps, now.step):,}"
 
     def _scores(self) -> list[str]:
         if self.validated is None or self.best is None or self.metric not in self.validated.metrics:
@@ -224,12 +215,10 @@ def sample_line(sample: Sample) -> Text:
     return line if told else line.append(f"   true: {brief(sample.true)}", style="dim")
 
 
-def notice_lines(report: Noticed | Saved) -> list[Text]:
-    """Something that people should know, in colour; a checkpoint that was written is no news."""
-    if isinstance(report, Saved):
-        return []
+def notice_line(report: Noticed) -> Text:
+    """Something that people should know, in colour."""
     cure = f" Fix: {escaped(report.fix)}." if report.fix else ""
-    return [Text(f"step {report.step:,}: {report.code}: {escaped(report.text)}.{cure}", style="yellow")]
+    return Text(f"step {report.step:,}: {report.code}: {escaped(report.text)}.{cure}", style="yellow")
 
 
 def packed(words: list[str], width: int) -> list[Text]:

@@ -338,7 +338,10 @@ def _file_text(path: Path) -> str:
         if path.is_dir():
             raise ConfigError("this is a folder", fix="give a file inside it")
         if not path.is_file():
-            raise ConfigError("there is no such file", fix=_nearest(path))
+            beside = [other.name for other in path.parent.glob("*.*")] if path.parent.is_dir() else []
+            guess = did_you_mean(path.name, [name for name in beside if name.isprintable()])
+            fix = guess if guess.startswith("did you mean") else "check the path"
+            raise ConfigError("there is no such file", fix=fix)
         with path.open("rb") as file:
             _require_short(path.stat().st_size)
             data = file.read(MAX_FILE_BYTES + 1)  # a file may grow, and some have no size until they are read
@@ -350,13 +353,6 @@ def _file_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"byte {error.start:,} is not UTF-8", fix="save the file as UTF-8") from None
-
-
-def _nearest(path: Path) -> str:
-    """A file beside the path that could have been meant."""
-    others = path.parent.glob("*.*") if path.parent.is_dir() else []
-    guess = did_you_mean(path.name, [other.name for other in others if other.name.isprintable()])
-    return guess if guess.startswith("did you mean") else "check the path"
 
 
 def _require_short(size: int) -> None:
