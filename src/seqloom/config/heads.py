@@ -53,9 +53,8 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
 
     def unmapped(self) -> "ScoresHeadConfig":
         """The same choice where the vector is the scores."""
-        return ScoresHeadConfig(
-            num_classes=self.num_classes, smoothing=self.smoothing, class_weights=self.class_weights
-        )
+        smoothing, weights = self.smoothing, self.class_weights
+        return ScoresHeadConfig(num_classes=self.num_classes, smoothing=smoothing, class_weights=weights)
 
     def parameters(self, width: int) -> int:
         return (width + 1) * self.num_classes
