@@ -99,6 +99,7 @@ def _finite(value: float) -> float | None:
 LENGTH = "length"  # of the input: a column that every data set has
 
 Where = tuple[str, int | None]  # the file and the line of a row
+EVERY = BadRows(skip=True, share=1.0)  # also for a second reading: what was bad has been told by the first
 
 
 class Origin(NamedTuple):
@@ -116,7 +117,7 @@ class Origin(NamedTuple):
         places = [self._where(row) for row in rows]
         found: dict[Where, Any] = {}
         for paths in self.dataset.files().values():
-            table = read_table(paths, self.dataset.config.reading, _forgiving())
+            table = read_table(paths, self.dataset.config.reading, Ledger(EVERY))
             if column not in table.columns:
                 return self._own(column, rows, table.columns)
             at, wanted = table.columns.index(column), set(places)
@@ -138,7 +139,7 @@ class Origin(NamedTuple):
         """The examples of some rows as they were read, by their rows."""
         wanted = {self._where(row): row for row in rows}
         found: dict[int, Example] = {}
-        for part, example in self.dataset.rows(_forgiving()):
+        for part, example in self.dataset.rows(Ledger(EVERY)):
             row = wanted.get((example.place.path, example.place.line))
             if part == self.part and row is not None:
                 found[row] = example
@@ -161,13 +162,7 @@ class Origin(NamedTuple):
         return path, line
 
 
-def _forgiving() -> Ledger:
-    """A ledger for a second reading: what was bad has been told by the first."""
-    return Ledger(BadRows(skip=True, share=1.0))
-
-
 Paths = tuple[str | Path, ...]
-EVERY = BadRows(skip=True, share=1.0)
 
 
 class EvaluationSource(NamedTuple):
@@ -230,7 +225,8 @@ def _require_unsealed(paths: Paths, part: Part, run: RunConfig | None) -> None:
     """Refuse to look, by the name of a file, at the run's test files or at test rows inside its other files."""
     sealed = () if run is None or part == "test" else _with_test_rows(run.data)
     for path in map(Path, paths):
-        if any(_overlap(path.resolve(), Path(other).resolve()) for other in sealed):
+        pairs = [(path.resolve(), Path(other).resolve()) for other in sealed]
+        if any(one.is_relative_to(other) or other.is_relative_to(one) for one, other in pairs):  # a folder, or a file
             raise ConfigError(
                 f"{path} holds the test part of this run",
                 fix="leave it out to see the dev part, or add --test, which writes the look down",
@@ -243,11 +239,6 @@ def _with_test_rows(data: DataConfig) -> tuple[str, ...]:
         return (*data.train, *data.dev, *data.test)
     drawn = isinstance(data.split, RandomSplit) and data.split.test > 0
     return (*data.train, *data.test) if drawn else data.test
-
-
-def _overlap(path: Path, other: Path) -> bool:
-    """Whether two files are the same, or one of them is a folder that the other lies in."""
-    return path.is_relative_to(other) or other.is_relative_to(path)
 
 
 def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -15,7 +15,7 @@ rows differs, fewer than 3/n of all further rows do, with 95 % confidence, becau
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,15 +46,13 @@ def resampled_sums(
     statistics: np.ndarray, resamples: int, draws: np.random.Generator, summed: Summed = added
 ) -> np.ndarray:
     """[resamples,W] the summed statistics of as many draws of N rows out of [N,S]."""
-    return np.concatenate([summed(statistics, times) for times in _drawn(len(statistics), resamples, draws)])
-
-
-def _drawn(rows: int, resamples: int, draws: np.random.Generator) -> Iterator[np.ndarray]:
-    """How often each row was drawn [R,N], for a few resamples at a time."""
-    together = max(1, min(resamples, TOGETHER // rows))
-    for start in range(0, resamples, together):
+    rows, sums = len(statistics), []
+    for start in range(0, resamples, together := max(1, min(resamples, TOGETHER // rows))):
         count = min(together, resamples - start)
-        yield np.stack([np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(count)])
+        # [R,N] how often each row was drawn
+        times = np.stack([np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(count)])
+        sums.append(summed(statistics, times))
+    return np.concatenate(sums)
 
 
 def intervals(
