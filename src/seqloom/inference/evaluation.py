@@ -225,8 +225,7 @@ def _require_unsealed(paths: Paths, part: Part, run: RunConfig | None) -> None:
     """Refuse to look, by the name of a file, at the run's test files or at test rows inside its other files."""
     sealed = () if run is None or part == "test" else _with_test_rows(run.data)
     for path in map(Path, paths):
-        pairs = [(path.resolve(), Path(other).resolve()) for other in sealed]
-        if any(one.is_relative_to(other) or other.is_relative_to(one) for one, other in pairs):  # a folder, or a file
+        if any(_overlap(path.resolve(), Path(other).resolve()) for other in sealed):
             raise ConfigError(
                 f"{path} holds the test part of this run",
                 fix="leave it out to see the dev part, or add --test, which writes the look down",
@@ -239,6 +238,11 @@ def _with_test_rows(data: DataConfig) -> tuple[str, ...]:
         return (*data.train, *data.dev, *data.test)
     drawn = isinstance(data.split, RandomSplit) and data.split.test > 0
     return (*data.train, *data.test) if drawn else data.test
+
+
+def _overlap(path: Path, other: Path) -> bool:
+    """Whether two files are the same, or one of them is a folder that the other lies in."""
+    return path.is_relative_to(other) or other.is_relative_to(path)
 
 
 def _usual(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -125,7 +125,8 @@ def rows_alike(
     whole = measure(summed(statistics, np.ones((1, len(statistics)))))
     extreme = {name: float(value[0]) for name, value in whole.items() if is_extreme(name, float(value[0]), shares)}
     alike = _rows_with(extreme, statistics, measure, summed) if extreme else {}
-    return {name: _rule_of_three(value, alike[name], level) for name, value in extreme.items()}
+    most = {name: rule_of_three(rows, level) for name, rows in alike.items()}
+    return {name: (1 - most[name], 1.0) if value == 1.0 else (0.0, most[name]) for name, value in extreme.items()}
 
 
 def _rows_with(
@@ -168,9 +169,9 @@ as many further rows up to 3 may differ.
     return f"{same} {rule}" if names else ""
 
 
-def _rule_of_three(value: float, rows: int, level: float) -> Interval:
-    most = min(1.0, -math.log(1 - level) / max(1, rows))  # 3/n for 95 %
-    return (1 - most, 1.0) if value == 1.0 else (0.0, most)
+def rule_of_three(rows: int, level: float) -> float:
+    """The share of further rows that may differ where none of so many did: 3/n for 95 %."""
+    return min(1.0, -math.log(1 - level) / max(1, rows))
 
 
 # How sure the difference of two models is on the same examples: the paired jackknife (Quenouille 1949, Tukey 1958).

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -27,9 +27,6 @@ from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines, write_lines
 from seqloom.files.layouts import RunFile
 from seqloom.training.state import Environment
-
-if TYPE_CHECKING:
-    pass
 
 
 class Begun(NamedTuple):
@@ -180,9 +177,6 @@ class Silent:
 
     def flush(self) -> None:
         """Return at once: there is nothing to write."""
-
-
-AnyJournal = Journal | Silent
 
 
 def metrics_of(report: Report) -> list[dict[str, Any]]:

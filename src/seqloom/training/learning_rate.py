@@ -174,7 +174,7 @@ def default_training(
     """
     if is_solved(recipe, named):
         return _solving(prepared, named.get("optimiser"))
-    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
+    symbols = training_symbols(prepared)
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
     length = named.get("length") or EpochsConfig(count=usual_epochs(symbols))
@@ -189,6 +189,11 @@ def default_training(
         "schedule": default_schedule(recipe, length, steps, budget),
         "patience": PATIENCE,
     }
+
+
+def training_symbols(prepared: Prepared) -> int:
+    """The symbols of one epoch."""
+    return int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
 
 
 def usual_epochs(symbols: int) -> int:
