@@ -27,7 +27,7 @@ def label(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
     out: Annotated[Path, option("--out -o", "LABELS", "The log of all decisions; it grows.")],
     labels: Annotated[str | None, option("--labels", "A,B,C", "The labels, with commas.")] = None,
-    examples: Annotated[Path | None, option("--examples", "FILE", "FileRows that have a label, to learn from.")] = None,
+    examples: Annotated[Path | None, option("--examples", "FILE", "Rows that have a label, to learn from.")] = None,
     target: Annotated[str | None, option("--target", "NAME", "The column of labels in --examples.")] = None,
     model: Annotated[Path | None, option("--model", "MODEL", "A model of vectors; without one, words decide.")] = None,
     suggest: Annotated[
