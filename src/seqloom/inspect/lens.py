@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from seqloom.errors import ConfigError
 from seqloom.inspect.flow import still
 from seqloom.inspect.layers import LayerPlace, heard, state_places
-from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.subject import Reading, Subject, said_in
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.types import Padded
@@ -217,29 +217,21 @@ def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Se
     behind = (*exits, subject.model.get_submodule("head"))  # what stands behind the last layer
 
     def blocks(values: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """What is read off one layer [1,T,D], some positions at a time."""
+        """The fields of a `Lens` of one layer [1,T,D], some positions at a time."""
         for start in range(0, values.shape[1], BLOCK):
             x = Padded.of(values[:, start : start + BLOCK])
             for link in behind:
                 x = link(x)
-            scores = x.values[0]
-            logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-            yield _told(logs, wanted[start : start + BLOCK])
+            truth = wanted[start : start + BLOCK]
+            known = truth != UNKNOWN_TRUTH
+            logs, mine, rank, entropy = said_in(x.values[0], truth.clamp(min=0))
+            best, chances = logs.max(dim=-1), mine.exp().masked_fill(~known, float("nan"))
+            yield best.indices, best.values.exp(), entropy, rank.masked_fill(~known, 0), chances
 
     with still(subject.model):
         rows = [list(blocks(values)) for values in states]
     joined = [[torch.cat(parts).cpu().numpy() for parts in zip(*row, strict=True)] for row in rows]
     return Lens(*(np.stack(column) for column in zip(*joined, strict=True)))
-
-
-def _told(logs: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
-    """Of log-probabilities [T,V] the fields of a `Lens`, [T] each."""
-    best = logs.max(dim=-1)
-    known = wanted != UNKNOWN_TRUTH
-    mine = logs.gather(1, wanted.clamp(min=0)[:, None])
-    rank = (1 + (logs > mine).sum(dim=1)).masked_fill(~known, 0)
-    entropy = -(logs.exp() * logs).nan_to_num().sum(dim=1)
-    return best.indices, best.values.exp(), entropy, rank, mine[:, 0].exp().masked_fill(~known, float("nan"))
 
 
 def _seen(text: str) -> str:

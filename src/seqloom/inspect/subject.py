@@ -6,20 +6,12 @@ A *side* is a sequence that a stack of the model reads: the input, or the source
 texts that are compared. An answer is a row of scores: one for a whole text, one for each element of a tagger, one for
 each next symbol of a language model. Everything that looks inside a model, whatever its family, stands on this.
 
-One input from Python as the model reads it: a batch of one row.
-
-A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
-with what was found; what to do is said for a call from Python, not for the rows of a file.
-
-What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
-
-Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
-a head that is a chain the likelihood of a tag is the share of all paths that go through it.
-
-Tokens: what a model reads, one by one, with the part of the text that each stands for.
-
 Every view names its rows and columns by tokens. A piece of a word shows the letters that it stands for in the text
 that was given, so upper case, accents and spaces are seen as they were written; a special symbol shows its name.
+
+What a model decides, and how likely it holds each answer, is said here alone. Each row of scores is decided by itself,
+but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in a head that is a chain the likelihood of a
+tag is the share of all paths that go through it.
 """
 
 import unicodedata
@@ -412,6 +404,16 @@ def likelihoods(subject: Subject, found: Tensor) -> Tensor:
     if not (isinstance(subject.task, Tag) and isinstance(head, CrfHead)):
         return found.softmax(dim=-1)
     return crf.marginals(found[None], _length(found), subject.task.chain.transitions(head, found))[0]
+
+
+def said_in(scores: Tensor, said: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of scores [R,V] the log-probabilities [R,V]; of the column `said` in each row its own and its rank; the entropy.
+
+    A rank of 1 is the likeliest, entropy and log-probabilities are in nats.
+    """
+    logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    mine = logs.gather(1, said[:, None])
+    return logs, mine[:, 0], 1 + (logs > mine).sum(dim=1), -(logs.exp() * logs).nan_to_num().sum(dim=1)
 
 
 def _head(subject: Subject) -> Any:

@@ -6,13 +6,7 @@ operation is whatever has a result with a gradient: what only makes masks, shape
 and its result stands for what was handed in. Fused kernels stay as they are, as one operation. What changes in place is
 seen from the version that torch counts, whatever the function is called; a change of a view is one of its whole tensor.
 
-One call of torch: the name of the function, the tensors in what it was given, and which of them it changed.
-
-What was recorded of one computation: its operations in order, each with its value and its gradient in brief.
-
 Tensors are not kept: of each there are its shape, a few numbers that say how it is, and all of it where it is small.
-
-Tensors in words: a single number as it is, a few as a list, more by their norm.
 """
 
 import math
@@ -450,21 +444,17 @@ def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root:
             recorder.hand_in(one)
         with torch.enable_grad(), recorder.hearing_modules(), recorder:
             number = function()
-        return _back(recorder, number, given)
+        if not number.requires_grad:
+            raise DataError(
+                "the number does not depend on anything that a gradient could come back to",
+                fix="give inputs of floats, or a model with weights that are trained",
+            )
+        target = recorder.operation_of(number)
+        used = {weight: name for weight, name in recorder.weights.items() if weight.requires_grad}
+        leaves = [*used, *(one.tensor for one in given if one.tensor.requires_grad), *recorder.strays]
+        found = torch.autograd.grad(number, leaves, allow_unused=True)
     finally:
         recorder.release()
-
-
-def _back(recorder: Recorder, number: Tensor, given: Sequence[GivenTensor]) -> Trace:
-    if not number.requires_grad:
-        raise DataError(
-            "the number does not depend on anything that a gradient could come back to",
-            fix="give inputs of floats, or a model with weights that are trained",
-        )
-    target = recorder.operation_of(number)
-    used = {weight: name for weight, name in recorder.weights.items() if weight.requires_grad}
-    leaves = [*used, *(one.tensor for one in given if one.tensor.requires_grad), *recorder.strays]
-    found = torch.autograd.grad(number, leaves, allow_unused=True)
     heard = recorder.gradients
     ops = tuple(
         op._replace(gradient=merged(heard[at]) if heard.get(at) else None) for at, op in enumerate(recorder.ops)
