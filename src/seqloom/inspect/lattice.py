@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from seqloom.data.tags import spans
-from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.flow import still
+from seqloom.inspect.requirements import tags
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_line
 from seqloom.nn.heads import CrfHead
@@ -309,9 +310,8 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
 
     `gold` is a tag for each word, or a text of them with spaces or commas between: `O B-X I-X`.
     """
-    task, model = subject.task, subject.model
-    if not isinstance(task, Tag):
-        raise ConfigError(f"a model for {task.name} gives no tags", fix="choose a model for tag")
+    task, model = tags(subject, reading), subject.model
+    labels = task.meaning.schema.labels
     true = None if gold is None else _numbers(task, gold, len(reading.rows))
     with still(model):
         tagger: Any = model
@@ -319,19 +319,21 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         emissions: Tensor = tagger.head(vectors).values[0].float()
     legal = task.chain.transitions(tagger.head, emissions)
     chained = isinstance(tagger.head, CrfHead)
-    moves = legal if chained else _free(emissions)
+    moves = legal
+    if not chained:  # moves that score nothing, all of them legal: each word is then by itself
+        one, square = emissions.new_zeros(len(labels)), emissions.new_zeros(len(labels), len(labels))
+        moves = crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
     lengths = torch.tensor([len(emissions)], device=emissions.device)
     paths = best_paths(emissions, legal, 2)
-    labels = task.meaning.schema.labels
     named = tuple(labels[tag] for tag in paths[0].tags)
     marked = tuple(spans(named)) if task.in_scheme else ()
     # Tags that go on with a span make it longer; where ends are marked there are none
     asked = []
-    for one in marked:
-        longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{one.label}"]
-        asked.append(SpanScore(one.start, one.stop, paths[0].tags[one.start : one.stop], tuple(longer)))
+    for span in marked:
+        longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{span.label}"]
+        asked.append(SpanScore(span.start, span.stop, paths[0].tags[span.start : span.stop], tuple(longer)))
     known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
-    starts, between, ends = (None if one is None else one.cpu().numpy() for one in known)
+    starts, between, ends = (None if part is None else part.cpu().numpy() for part in known)
     return LatticeView(
         title="Why these tags",
         words=reading.rows,
@@ -344,16 +346,10 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         paths=paths,
         gold=true,
         entities=tuple(
-            Entity(one.start, one.stop, one.label, " ".join(reading.rows[one.start : one.stop]), sure)
-            for one, sure in zip(marked, span_probabilities(emissions, moves, asked), strict=True)
+            Entity(span.start, span.stop, span.label, " ".join(reading.rows[span.start : span.stop]), sure)
+            for span, sure in zip(marked, span_probabilities(emissions, moves, asked), strict=True)
         ),
     )
-
-
-def _free(scores: Tensor) -> crf.Transitions:
-    """Moves that score nothing, all of them legal: each word is then by itself."""
-    one, square = scores.new_zeros(scores.shape[1]), scores.new_zeros(scores.shape[1], scores.shape[1])
-    return crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
 
 
 def _numbers(task: Tag, gold: str | Sequence[str], count: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from seqloom.config.decoding import SampleConfig
 from seqloom.decoding.answers import NEVER, log_probabilities
 from seqloom.decoding.decode import filtered
-from seqloom.errors import ConfigError
+from seqloom.inspect import requirements
 from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import left_out
@@ -237,10 +237,7 @@ def next_symbols(
     min_p: float = 0.0,
 ) -> NextSymbolsView:
     """What comes next at a row, the last if none is named, and how surprised the model was along the text."""
-    if reading.said is None:
-        raise ConfigError(
-            f"a model for {subject.task.name} says no next symbol", fix="choose a language model or a translator"
-        )
+    requirements.next_symbols(subject, reading)
     how = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     tokens = reading.sides[-1].tokens
     row = len(tokens) - 1 if at is None else chosen_token(tokens, at)

@@ -133,11 +133,15 @@ def layer_states(
     subject: Subject, reading: Reading, *, layer: int | str | None = None, side: str | None = None
 ) -> tuple[LayerPlace, np.ndarray]:
     """Which layer was meant, and [elements, units] what leaves it, in double precision."""
-    found = state_places(subject.model, reading, side)
-    required(found, subject.model, "states", "it has no layers between its input and its answer")
-    place = chosen({each.path: each for each in found}, layer, "layers")
+    place = chosen({each.path: each for each in layers_with_states(subject, reading, side)}, layer, "layers")
     values: Any = heard(subject, reading, [place.path])[place.path][place.call][0]
     return place, values.double().cpu().numpy()
+
+
+def layers_with_states(subject: Subject, reading: Reading, side: str | None = None) -> Sequence[LayerPlace]:
+    """Where the vectors that leave each layer can be heard; ConfigError for a model that has no layers."""
+    found = state_places(subject.model, reading, side)
+    return required(found, subject.model, "states", "it has no layers between its input and its answer")
 
 
 def principal(states: np.ndarray) -> Plane:
