@@ -14,6 +14,7 @@ spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the p
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -176,29 +177,29 @@ class LatticeView(View):
             f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {number(one.confidence)}."
             for one in self.entities[:LISTED]
         )
-        return (*self._said_of_gold(), *self._said_of_paths(), *sure)
+        return (*self._said_of_gold(), self._said_of_paths(), *sure)
 
-    def _said_of_paths(self) -> tuple[str, ...]:
+    def _said_of_paths(self) -> str:
         if len(self.paths) < 2:
-            return ("There is one lawful path alone.",)
+            return "There is one lawful path alone."
         best, second = self.paths
-        other = [at for at, pair in enumerate(zip(best.tags, second.tags, strict=True)) if pair[0] != pair[1]]
         differences = ", ".join(
-            f"“{self.words[at]}” ({at}) {self.tags[best.tags[at]]} or {self.tags[second.tags[at]]}" for at in other[:6]
+            f"“{self.words[at]}” ({at}) {self.tags[best.tags[at]]} or {self.tags[second.tags[at]]}"
+            for at in self._unlike(second.tags)[:6]
         )
-        gap = best.score - second.score
-        return (
-            f"The best path scores {number(best.score)}, {number(gap)} more than the second, "
-            f"which differs in {differences}.",
-        )
+        gap = number(best.score - second.score)
+        return f"The best path scores {number(best.score)}, {gap} more than the second, which differs in {differences}."
+
+    def _unlike(self, tags: Sequence[int]) -> list[int]:
+        """The words at which the best path has other tags."""
+        return [at for at, pair in enumerate(zip(self.paths[0].tags, tags, strict=True)) if pair[0] != pair[1]]
 
     def _said_of_gold(self) -> tuple[str, ...]:
         if self.gold is None:
             return ()
-        wrong = [at for at, pair in enumerate(zip(self.paths[0].tags, self.gold, strict=True)) if pair[0] != pair[1]]
+        wrong = self._unlike(self.gold)
         told = ", ".join(f"“{self.words[at]}” ({at}) should be {self.tags[self.gold[at]]}" for at in wrong[:12])
-        whole = counted(len(self.words), "tag")
-        return (f"{len(wrong)} of {whole} are wrong{': ' + told if told else ''}.",)
+        return (f"{len(wrong)} of {counted(len(self.words), 'tag')} are wrong{': ' + told if told else ''}.",)
 
     def _lattice(self) -> Figure:
         """Words as columns, tags as rows: nodes coloured by their marginals, lines for the paths."""
@@ -214,9 +215,9 @@ class LatticeView(View):
         nodes = [self._node(at, tag) for at, tag in shown]
         groups = [*range(len(self.paths)), *([2] if self.gold is not None else [])]
         edges = [
-            Edge(numbers[at, route[at]], numbers[at + 1, route[at + 1]], group, self._move(route[at], route[at + 1]))
+            Edge(numbers[at, before], numbers[at + 1, after], group, self._move(before, after))
             for group, route in zip(groups, routes, strict=True)
-            for at in range(len(route) - 1)
+            for at, (before, after) in enumerate(pairwise(route))
         ]
         used = GROUPS if self.gold is not None else GROUPS[: len(self.paths)]
         caption = "In each box the emission; its colour is the marginal. On each line what the move scores."
@@ -240,14 +241,13 @@ class LatticeView(View):
         return "" if self.transitions is None else _short(self.transitions[before, after])
 
     def _tables(self) -> tuple[Figure, ...]:
-        pairs = (("Marginals", self.marginals), ("Emissions", self.emissions))
         if self.emissions.size > MOST_CELLS or len(self.tags) > SMALL:
             return (self._map(), *self._moves())
         rows = [f"{word} / {tag}" for word, tag in zip(self.words, self.best, strict=True)]
         caption = "A row is a word / the tag that the model says."
         tables = [
             Matrix(title=name, rows=rows, columns=self.tags, values=values.tolist(), caption=caption)
-            for name, values in pairs
+            for name, values in (("Marginals", self.marginals), ("Emissions", self.emissions))
         ]
         return (*tables, *self._moves())
 

@@ -66,10 +66,8 @@ class LensView(View):
     @property
     def decided(self) -> np.ndarray:
         """[T] the layer from which on the likeliest symbol is the one that the model says."""
-        same = np.array(
-            [[one == last for one, last in zip(row, self.symbols[-1], strict=True)] for row in self.symbols]
-        )
-        held = np.logical_and.accumulate(same[::-1])[::-1]  # [L,T] that layer and all behind it agree
+        said = np.array(self.symbols, dtype=object)
+        held = np.logical_and.accumulate((said == said[-1])[::-1])[::-1]  # [L,T] that layer and all behind it agree
         found: np.ndarray = held.argmax(axis=0)
         return found
 
@@ -78,10 +76,19 @@ class LensView(View):
 
     def figures(self) -> tuple[Figure, ...]:
         if not self._is_long:
-            return (*self._matrices(), self._curves())
+            each = max(1, MOST_CELLS // len(self.layers))  # positions in a matrix
+            starts = range(0, len(self.tokens), each)
+            return (*(self._matrix(at, min(at + each, len(self.tokens))) for at in starts), self._curves())
         maps = [self._map("probability of what truly comes", self.truth), self._map("entropy, nats", self.entropy)]
-        along = [self._strip()] if len(self.tokens) <= MEDIUM else self._late()
-        return (*maps, *along, self._curves())
+        if len(self.tokens) > MEDIUM:
+            return (*maps, *self._late(), self._curves())
+        strip = Strip(
+            title="After which layer the answer stands",
+            tokens=[_seen(token) for token in self.tokens],
+            values=self.decided.astype(float).tolist(),
+            value_label="layer",
+        )
+        return (*maps, strip, self._curves())
 
     def _sentences(self) -> tuple[str, ...]:
         counts = np.bincount(self.decided, minlength=len(self.layers))
@@ -100,12 +107,8 @@ class LensView(View):
     def _is_long(self) -> bool:
         return len(self.tokens) > SMALL or len(self.layers) > LARGEST_SIDE
 
-    def _matrices(self) -> list[Figure]:
-        """The likeliest symbols, some positions in each matrix if they are too many for one."""
-        each = max(1, MOST_CELLS // len(self.layers))
-        return [self._matrix(at, min(at + each, len(self.tokens))) for at in range(0, len(self.tokens), each)]
-
     def _matrix(self, start: int, stop: int) -> Figure:
+        """The likeliest symbols at some positions."""
         inside = range(start, stop)
         return Matrix(
             title=self.title if start == 0 else f"{self.title}, from position {self.first + start}",
@@ -130,14 +133,6 @@ class LensView(View):
             x_label="position",
             y_label="layer",
             value_label=label,
-        )
-
-    def _strip(self) -> Figure:
-        return Strip(
-            title="After which layer the answer stands",
-            tokens=[_seen(token) for token in self.tokens],
-            values=self.decided.astype(float).tolist(),
-            value_label="layer",
         )
 
     def _late(self) -> list[Figure]:

@@ -120,14 +120,6 @@ def _labelled(each: Occurrence) -> str:
     return f"{each.sentence}.{each.number} {each.text}"
 
 
-class _Words(NamedTuple):
-    """All words of some sentences, with their vectors."""
-
-    occurrences: list[Occurrence]
-    static: np.ndarray  # [N,D] of length one
-    contextual: np.ndarray
-
-
 def neighbours(
     subject: Subject,
     readings: Sequence[Reading],
@@ -152,24 +144,24 @@ def neighbours(
         "its vectors are the same in every sentence",
     )
     path = chosen({place.path: place for place in states}, layer, "layers").path
-    found = _words(subject, readings, path)
-    first = _place(found.occurrences, sentence, word)
-    same = [at for at, each in enumerate(found.occurrences) if _alike(each.text, found.occurrences[first].text)]
-    same = [first, *(at for at in same if at != first)]
-    near, plain = found.contextual @ found.contextual[first], found.static @ found.static[first]
+    occurrences, static, contextual = _words(subject, readings, path)
+    first = _place(occurrences, sentence, word)
+    text = occurrences[first].text
+    same = [first, *(at for at, each in enumerate(occurrences) if at != first and _alike(each.text, text))]
+    near, plain = contextual @ contextual[first], static @ static[first]
     order = [int(at) for at in np.argsort(-near, kind="stable") if at != first][:most]
-    mine = [at for at, each in enumerate(found.occurrences) if each.sentence == sentence]
+    mine = [at for at, each in enumerate(occurrences) if each.sentence == sentence]
     return NeighboursView(
-        title=f"The word “{found.occurrences[first].text}” in sentence {sentence}",
-        word=found.occurrences[first].text,
+        title=f"The word “{text}” in sentence {sentence}",
+        word=text,
         layer=path,
-        occurrences=tuple(found.occurrences[at] for at in same),
-        contextual=_cosines(found.contextual[same]),
-        static=_cosines(found.static[same]),
-        nearest=tuple(Neighbour(found.occurrences[at], float(near[at]), float(plain[at])) for at in order),
-        usual=_usual(found.contextual),
-        usual_static=_usual(found.static),
-        sentence=tuple(found.occurrences[at].text for at in mine),
+        occurrences=tuple(occurrences[at] for at in same),
+        contextual=_cosines(contextual[same]),
+        static=_cosines(static[same]),
+        nearest=tuple(Neighbour(occurrences[at], float(near[at]), float(plain[at])) for at in order),
+        usual=_usual(contextual),
+        usual_static=_usual(static),
+        sentence=tuple(occurrences[at].text for at in mine),
         alike=near[mine],
     )
 
@@ -203,7 +195,8 @@ def _usual(vectors: np.ndarray) -> float:
     return (total - own) / (count * (count - 1)) if count > 1 else 1.0
 
 
-def _words(subject: Subject, readings: Sequence[Reading], path: str) -> _Words:
+def _words(subject: Subject, readings: Sequence[Reading], path: str) -> tuple[list[Occurrence], np.ndarray, np.ndarray]:
+    """All words of some sentences, with their static and contextual vectors, [N,D] of length one."""
     occurrences: list[Occurrence] = []
     static, contextual = [], []
     for sentence, reading in enumerate(readings):
@@ -222,7 +215,7 @@ def _words(subject: Subject, readings: Sequence[Reading], path: str) -> _Words:
         raise DataError(
             f"{len(occurrences):,} words were given", fix=f"give at most {MOST_VECTORS:,}, or search an index of them"
         )
-    return _Words(occurrences, _unit(np.concatenate(static)), _unit(np.concatenate(contextual)))
+    return occurrences, _unit(np.concatenate(static)), _unit(np.concatenate(contextual))
 
 
 def _means(vectors: torch.Tensor, starts: Sequence[int]) -> np.ndarray:

@@ -9,7 +9,7 @@ place. Of byte-pair pieces the merges are told, in the order in which they happe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
 from seqloom.errors import ConfigError
 from seqloom.inspect.readings import cut_off
-from seqloom.inspect.subject import Reading, Side, Subject, Token
+from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, View, blocks_line
 from seqloom.report.document import DocumentBlock, TableBlock
 from seqloom.report.figures.figure import Figure
@@ -117,8 +117,15 @@ def _cells(number: int, piece: Piece) -> tuple[str, ...]:
 def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> CuttingView:
     """How the text of one side was cut."""
     chosen = reading.side(side)
-    tokenizer = _tokenizer(subject, reading, chosen)
-    whole = _whole(reading, chosen)
+    is_target = len(reading.sides) > 1 and chosen.stack == "decoder"
+    tokenizer = subject.task.asked.target_tokenizer if is_target else subject.task.asked.tokenizer
+    if tokenizer is None or any(token.symbol is None for token in chosen.tokens):
+        raise ConfigError(
+            f"the side '{chosen.name}' is no text: nothing of it was cut", fix="choose a model that reads text"
+        )
+    whole = None if is_target else reading.given  # what was given for the side
+    if isinstance(reading.given, TextPair):
+        whole = reading.given[reading.sides.index(chosen)] if len(reading.sides) > 1 else None
     given = whole if whole is None or isinstance(whole, str) else Words.join(list(whole)).text
     if given is None:  # what a model wrote has no text that was cut: its pieces are what there is
         given = tokenizer.decode([token.symbol for token in chosen.tokens if token.symbol is not None])
@@ -134,24 +141,6 @@ def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> C
         tokeniser=tokenizer.config.kind(),
         vocabulary=tokenizer.vocab_size,
     )
-
-
-def _tokenizer(subject: Subject, reading: Reading, side: Side) -> Tokenizer:
-    meaning = subject.task.asked
-    is_target = len(reading.sides) > 1 and side.stack == "decoder"
-    found = meaning.target_tokenizer if is_target else meaning.tokenizer
-    if found is None or any(token.symbol is None for token in side.tokens):
-        raise ConfigError(
-            f"the side '{side.name}' is no text: nothing of it was cut", fix="choose a model that reads text"
-        )
-    return found
-
-
-def _whole(reading: Reading, side: Side) -> Any:
-    """What was given for a side."""
-    if isinstance(reading.given, TextPair):
-        return reading.given[reading.sides.index(side)] if len(reading.sides) > 1 else None
-    return None if side.stack == "decoder" and len(reading.sides) > 1 else reading.given
 
 
 def _piece(tokenizer: Tokenizer, token: Token, bytes_before: np.ndarray, *, cut_off: bool) -> Piece:

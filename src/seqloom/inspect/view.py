@@ -71,19 +71,16 @@ class Telling:
         if isinstance(value, np.integer | np.bool_):
             return value.item()
         if isinstance(value, Teller):
-            return self._named(value.told_values(whole=self.whole), name)
-        if hasattr(value, "_asdict"):
-            return self._named(value._asdict(), name)
+            value = value.told_values(whole=self.whole)
+        elif hasattr(value, "_asdict"):
+            value = value._asdict()
+        elif is_dataclass(value) and not isinstance(value, type):
+            value = {field.name: getattr(value, field.name) for field in fields(value)}
         if isinstance(value, Mapping):
-            return self._named(value, name)
+            return {str(key): self.of(part, f"{name}.{key}".lstrip(".")) for key, part in value.items()}
         if isinstance(value, tuple | list):
             return [self.of(part, f"{name}.{at}") for at, part in enumerate(value)]
-        if is_dataclass(value) and not isinstance(value, type):
-            return self._named({field.name: getattr(value, field.name) for field in fields(value)}, name)
         return value
-
-    def _named(self, values: Mapping[Any, Any], name: str) -> dict[str, Any]:
-        return {str(key): self.of(part, f"{name}.{key}".lstrip(".")) for key, part in values.items()}
 
     def _array(self, values: np.ndarray, name: str) -> Any:
         if self.whole or values.size <= MOST_NUMBERS or values.dtype.kind not in "fiub":
@@ -193,7 +190,8 @@ class View(Shown, Teller, ABC):
     def svg(self) -> str:
         """The figures as one SVG element; what is said first about it, and what was noted, stands below the first."""
         first, *others = self.figures()
-        said = " ".join(map(_ended, filter(None, (first.caption, *self._sentences()[:1], *self.notes))))
+        sentences = filter(None, (first.caption, *self._sentences()[:1], *self.notes))
+        said = " ".join(one if one[-1] in ".?!" else f"{one}." for one in sentences)
         return stacked((replace(first, caption=said), *others))
 
     def save(self, path: str | Path, *, whole: bool = False) -> Path:
@@ -220,10 +218,6 @@ class View(Shown, Teller, ABC):
 def pictures(figures: Sequence[Figure]) -> list[DocumentBlock]:
     """The figures, each of its own size."""
     return [Pictures([figure]) for figure in figures]
-
-
-def _ended(sentence: str) -> str:
-    return sentence if sentence[-1] in ".?!" else f"{sentence}."
 
 
 def _json(view: View, *, whole: bool) -> bytes:

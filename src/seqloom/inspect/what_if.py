@@ -105,15 +105,11 @@ def swapped(
     if old == new:
         raise DataError(f"'{old}' is swapped for itself", fix="give another word")
     other = read_again(subject, reading, replaced(reading.given, old, new, at=at))
-    with subject.work("views beside it", 2) as moved:
-        views = _seen(subject, reading, looks)
-        moved(1)
-        differences = tuple(map(difference, views, _seen(subject, other, looks)))
-        moved(1)
+    views, others = subject.made("views beside it", [reading, other], lambda one: _seen(subject, one, looks))
     before, after = scores_of_both(subject, reading, other)
     answers = _answered(subject, reading, before), _answered(subject, other, after)
     rows = paired(reading.rows, other.rows)
-    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, differences)
+    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, tuple(map(difference, views, others)))
     return with_remark(found, reading, other)
 
 
@@ -134,17 +130,12 @@ def edited(
             after = _answers(subject, reading)
             others = _seen(subject, reading, looks)
         moved(1)
-    differences = tuple(map(difference, views, others))
-    return _view(subject, what, paired(reading.rows, reading.rows), (before, after), differences)
+    rows = paired(reading.rows, reading.rows)
+    return _view(subject, what, rows, (before, after), tuple(map(difference, views, others)))
 
 
 def _seen(subject: Subject, reading: Reading, looks: Sequence[Look]) -> list[View]:
-    found = list[View]()
-    with subject.work("looks", len(looks)) as moved:
-        for look in looks:
-            found.append(look(subject, reading))
-            moved(1)
-    return found
+    return subject.made("looks", looks, lambda look: look(subject, reading))
 
 
 def with_remark(view: ChangeView, before: Reading, after: Reading) -> ChangeView:
@@ -287,15 +278,11 @@ def _attributing(subject: Subject, reading: Reading) -> Look:
     return look
 
 
-def _always(look: Look) -> Callable[[Subject, Reading], Look]:
-    return lambda _subject, _reading: look
-
-
 # views that can stand beside an edit, and what a model needs for them
 BESIDE: Mapping[str, tuple[Callable[[Subject, Reading], Look], requirements.Question]] = {
-    "attention": (_always(attention), requirements.attention),
+    "attention": (lambda *_: attention, requirements.attention),
     "attribution": (_attributing, requirements.an_answer),
-    "gates": (_always(gates), requirements.gates),
+    "gates": (lambda *_: gates, requirements.gates),
     "states": (states_beside, requirements.states),
 }
 USUAL = ("attention", "attribution")
@@ -317,12 +304,12 @@ def swap(
     Of a word that stands in several places, `at` is the number of one of them, from 0; `beside` names other views.
     Where it names none, attribution stands beside texts of up to 512 tokens alone: it takes long.
     """
-    usual = [name for name in USUAL if requirements.reason(BESIDE[name][1], subject, reading) is None]
-    named = usual if beside is None else beside
+    there = (name for name in USUAL if requirements.reason(BESIDE[name][1], subject, reading) is None)
+    named = list(there if beside is None else beside)
     left_out = beside is None and DEAR in named and max(len(side.tokens) for side in reading.sides) > MEDIUM
     looks = _looks(subject, reading, [name for name in named if not (left_out and name == DEAR)])
     view = swapped(subject, reading, old=old, new=new, at=at, looks=looks)
-    said = f"{DEAR.title()} is left out of more than {MEDIUM} tokens, where it takes long: ask beside={list(named)}."
+    said = f"{DEAR.title()} is left out of more than {MEDIUM} tokens, where it takes long: ask beside={named}."
     return replace(view, notes=(*view.notes, said)) if left_out else view
 
 

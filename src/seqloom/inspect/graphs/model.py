@@ -311,8 +311,8 @@ class ModelGraph(View):
         title = f"{self.title}: {self.part}" if self.part else self.title
         if len(seen.boxes) > MOST_CARDS:
             sizes = [(float(at), _tens(self.trace.ops[box.result])) for at, box in enumerate(seen.boxes)]
-            known = [(at, size) for at, size in sizes if size is not None] or [(0.0, 0.0)]
-            series = Series(name="gradient", x=[at for at, _ in known], y=[size for _, size in known])
+            drawn = [(at, size) for at, size in sizes if size is not None] or [(0.0, 0.0)]
+            series = Series(name="gradient", x=[at for at, _ in drawn], y=[size for _, size in drawn])
             caption = f"{len(seen.boxes):,} operations are too many for a diagram: open a part of it."
             label = "log10 of the gradient's norm"
             return Line(title=title, series=[series], x_label="operation", y_label=label, caption=caption)
