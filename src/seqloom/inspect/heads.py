@@ -193,7 +193,9 @@ class HeadsView(View):
     layers: tuple[Named, ...]  # of the first input, the tokens of the rows and columns of each layer
 
     def figures(self) -> tuple[Figure, ...]:
-        return (self._tiles(), *self._tables(), self._measures())
+        each = min(LARGEST_SIDE, MOST_CELLS // len(SHARES))
+        tables = [self._table(self.heads[at : at + each], at) for at in range(0, len(self.heads), each)]
+        return (self._tiles(), *tables, self._measures())
 
     def _sentences(self) -> tuple[str, ...]:
         counts: dict[str, list[str]] = {}
@@ -243,15 +245,10 @@ class HeadsView(View):
         label = "share of the largest weight of the same head; maxima of blocks"
         return Tiles(title=self.title, tiles=tiles, across=self.across, value_label=label)
 
-    def _tables(self) -> list[Figure]:
-        each = min(LARGEST_SIDE, MOST_CELLS // len(SHARES))
-        return [self._table(self.heads[at : at + each], at) for at in range(0, len(self.heads), each)]
-
     def _table(self, heads: Sequence[HeadSummary], at: int) -> Figure:
-        said = "Shares of the weight on keys of each kind; evenness is entropy over that of an even look."
         return Matrix(
             title=f"What each head reads{', continued' if at else ''}",
-            caption=said,
+            caption="Shares of the weight on keys of each kind; evenness is entropy over that of an even look.",
             rows=[f"{head.name} {_words(head.kind)}" for head in heads],
             columns=SHARES,
             values=[[_cells(head.numbers).get(name) for name in SHARES] for head in heads],

@@ -156,15 +156,8 @@ WORDS: Mapping[Any, tuple[str, str]] = {
 ATTENTION, ATTRIBUTION = "attention", "attribution"  # what a picture is, and what a report is about
 
 PICTURES: Mapping[str, str] = {
-    "attention": ATTENTION,
-    "heads": ATTENTION,
-    "head_view": ATTENTION,
-    "query_key": ATTENTION,
-    "alignment": ATTENTION,
-    "attribution": ATTRIBUTION,
-    "attributions": ATTRIBUTION,
-    "attribution_table": ATTRIBUTION,
-    "similarity_pairs": ATTRIBUTION,
+    **dict.fromkeys(("attention", "heads", "head_view", "query_key", "alignment"), ATTENTION),
+    **dict.fromkeys(("attribution", "attributions", "attribution_table", "similarity_pairs"), ATTRIBUTION),
 }
 ASK: Mapping[str, str] = {
     ATTENTION: "how far to believe it: .faithfulness(), or --view faithfulness",
@@ -268,10 +261,6 @@ class ViewCall(Generic[Given, P, V]):
         """What of the inspection the function is about."""
         raise NotImplementedError
 
-    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
-        """That some of it was cut, in a sentence."""
-        raise NotImplementedError
-
 
 class OfOne(ViewCall[Reading, P, V]):
     """A view of the input alone."""
@@ -280,10 +269,6 @@ class OfOne(ViewCall[Reading, P, V]):
         """The input."""
         return inspection.reading
 
-    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
-        """That the input was cut."""
-        return inspection.cut
-
 
 class OfAll(ViewCall[list[Reading], P, V]):
     """A view of data: of the input, and of those that it is looked at among."""
@@ -291,10 +276,6 @@ class OfAll(ViewCall[list[Reading], P, V]):
     def given(self, inspection: "Inspection") -> list[Reading]:
         """All of them, the input first."""
         return [inspection.reading, *inspection.among]
-
-    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
-        """How many of them were cut."""
-        return inspection.all_cut
 
 
 class Inspection(Shown):
@@ -391,7 +372,8 @@ class Inspection(Shown):
         # The pictures that it shows: itself, or those whose changes a trial has beside the answers
         pictures = [one.of for one in view.differences] if isinstance(view, what_if.ChangeView) else [name]
         badges = (said for picture in pictures for said in self._beliefs.badge(picture, missing))
-        return (*LOOKS[name].cut(self), *dict.fromkeys(badges))
+        cut = self.all_cut if isinstance(LOOKS[name], OfAll) else self.cut
+        return (*cut, *dict.fromkeys(badges))
 
     def document(self) -> Document:
         """What is looked into, and what there is to see."""

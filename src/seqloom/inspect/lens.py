@@ -11,7 +11,7 @@ otherwise looks worse than it is. Of a masked model the symbol that truly comes 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -38,16 +38,6 @@ LISTED = 20
 SPACES = str.maketrans({" ": "␣", "\t": "⇥", "\n": "↵"})
 
 
-class Lens(NamedTuple):
-    """What is read off every layer at every position, [L,T] each."""
-
-    symbols: np.ndarray  # the likeliest, as columns of the scores
-    probability: np.ndarray  # of it
-    entropy: np.ndarray  # nats
-    rank: np.ndarray  # of the symbol that truly comes, 1 is the likeliest; 0 where it is not known
-    truth: np.ndarray  # its probability; NaN where it is not known
-
-
 @dataclass(frozen=True, kw_only=True)
 class LensView(View):
     """Layers x positions: what would be said after each layer."""
@@ -60,8 +50,8 @@ class LensView(View):
     symbols: tuple[tuple[str, ...], ...]  # [L][T] the likeliest
     probability: np.ndarray  # [L,T] of it
     entropy: np.ndarray  # [L,T] nats
-    rank: np.ndarray  # [L,T] of what truly comes
-    truth: np.ndarray  # [L,T] its probability
+    rank: np.ndarray  # [L,T] of what truly comes, 1 is the likeliest; 0 where it is not known
+    truth: np.ndarray  # [L,T] its probability; NaN where it is not known
 
     @property
     def decided(self) -> np.ndarray:
@@ -172,18 +162,18 @@ def lens(subject: Subject, reading: Reading, *, window: tuple[int, int] | None =
     truths = list(standing if reading.said is None else reading.said)[start:stop]
     told = heard(subject, reading, [place.path for place in places])
     states = [told[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] what leaves each layer
-    found = _read_off(subject, reading.sides[-1].stack, states, truths)
+    symbols, probability, entropy, rank, truth = _read_off(subject, reading.sides[-1].stack, states, truths)
     return LensView(
         title="What would be said after each layer",
         layers=tuple(place.path for place in places),
         tokens=tuple(token.text for token in places[0].tokens[start:stop]),
         said=tuple("?" if truth == UNKNOWN_TRUTH else subject.name(truth) for truth in truths),
         first=start,
-        symbols=tuple(tuple(map(subject.name, row)) for row in found.symbols.tolist()),
-        probability=found.probability,
-        entropy=found.entropy,
-        rank=found.rank,
-        truth=found.truth,
+        symbols=tuple(tuple(map(subject.name, row)) for row in symbols.tolist()),
+        probability=probability,
+        entropy=entropy,
+        rank=rank,
+        truth=truth,
     )
 
 
@@ -206,13 +196,14 @@ def lens_places(subject: Subject, reading: Reading) -> list[LayerPlace]:
 
 
 @torch.no_grad()
-def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Sequence[int]) -> Lens:
+def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Sequence[int]) -> list[np.ndarray]:
+    """[L,T] each: the likeliest column, its probability, the entropy, and rank and probability of the truth."""
     wanted = torch.tensor(truths, device=subject.device)
     exits: Any = subject.model.get_submodule(stack).exit
     behind = (*exits, subject.model.get_submodule("head"))  # what stands behind the last layer
 
     def blocks(values: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """The fields of a `Lens` of one layer [1,T,D], some positions at a time."""
+        """The same of one layer [1,T,D], some positions at a time."""
         for start in range(0, values.shape[1], BLOCK):
             x = Padded.of(values[:, start : start + BLOCK])
             for link in behind:
@@ -226,7 +217,7 @@ def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Se
     with still(subject.model):
         rows = [list(blocks(values)) for values in states]
     joined = [[torch.cat(parts).cpu().numpy() for parts in zip(*row, strict=True)] for row in rows]
-    return Lens(*(np.stack(column) for column in zip(*joined, strict=True)))
+    return [np.stack(column) for column in zip(*joined, strict=True)]
 
 
 def _seen(text: str) -> str:

@@ -18,7 +18,7 @@ from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
 from seqloom.inspect.attribution.goals import ground_of, places_of
 from seqloom.inspect.layers import chosen, heard, required, state_places
-from seqloom.inspect.subject import Reading, Subject, Token
+from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, View
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
@@ -68,19 +68,11 @@ class NeighboursView(View):
     def figures(self) -> tuple[Figure, ...]:
         found: list[Figure] = []
         if len(self.sentence) <= MEDIUM:
-            found.append(
-                Strip(
-                    title=f"{self.title}: its own sentence",
-                    tokens=self.sentence,
-                    values=self.alike.tolist(),
-                    value_label=f"cosine with “{self.word}”",
-                )
-            )
+            title, label = f"{self.title}: its own sentence", f"cosine with “{self.word}”"
+            found.append(Strip(title=title, tokens=self.sentence, values=self.alike.tolist(), value_label=label))
         if len(self.occurrences) > 1:
-            found += [
-                self._table("Static vectors of", self.static),
-                self._table("Vectors in context of", self.contextual),
-            ]
+            found.append(self._table("Static vectors of", self.static))
+            found.append(self._table("Vectors in context of", self.contextual))
         return (*found, self._bars())
 
     def _sentences(self) -> tuple[str, ...]:
@@ -137,12 +129,8 @@ def neighbours(
         raise DataError(f"there is no sentence {sentence}", fix=f"they are numbered from 0 to {len(readings) - 1}")
     if any(place.shape is not None for reading in readings for place in places_of(reading)):
         raise DataError("a picture has no words to have neighbours", fix="look at its attribution, or activation_maps")
-    states = required(
-        state_places(subject.model, readings[sentence], None),
-        subject.model,
-        "layers",
-        "its vectors are the same in every sentence",
-    )
+    states = state_places(subject.model, readings[sentence], None)
+    required(states, subject.model, "layers", "its vectors are the same in every sentence")
     path = chosen({place.path: place for place in states}, layer, "layers").path
     occurrences, static, contextual = _words(subject, readings, path)
     first = _place(occurrences, sentence, word)
@@ -206,11 +194,12 @@ def _words(subject: Subject, readings: Sequence[Reading], path: str) -> tuple[li
         (states, *_) = heard(subject, reading, [path])[path]
         static.append(_means(place.here[0], starts)[real])
         contextual.append(_means(states[0], starts)[real])
-        words = [tokens[at] for at in real]
-        occurrences += [
-            Occurrence(sentence, at, words[at].text.strip(), _context(words, at, place.places[0].text))
-            for at in range(len(words))
-        ]
+        words, text = [tokens[at] for at in real], place.places[0].text
+        for at, word in enumerate(words):
+            around = words[max(0, at - AROUND) : at + AROUND + 1]
+            near = (one.text.strip() for one in around)
+            context = near if text is None else text[around[0].start : around[-1].stop].split()
+            occurrences.append(Occurrence(sentence, at, word.text.strip(), " ".join(context)))
     if len(occurrences) > MOST_VECTORS:
         raise DataError(
             f"{len(occurrences):,} words were given", fix=f"give at most {MOST_VECTORS:,}, or search an index of them"
@@ -235,10 +224,3 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
     """[N,N] of vectors of length one; rounding leaves none beyond 1."""
     found: np.ndarray = np.clip(vectors @ vectors.T, -1.0, 1.0)
     return found
-
-
-def _context(words: Sequence[Token], at: int, text: str | None) -> str:
-    around = words[max(0, at - AROUND) : at + AROUND + 1]
-    if text is None:
-        return " ".join(token.text.strip() for token in around)
-    return " ".join(text[around[0].start : around[-1].stop].split())

@@ -157,8 +157,17 @@ class NextSymbolsView(View):
         return told
 
     def figures(self) -> tuple[Figure, ...]:
-        text = (self._strip(), self._lines()) if len(self.said) <= MEDIUM else (self._lines(), self._bars_of_worst())
-        return (self._before(), self._after(), *text)
+        usual = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        changed = [f"{name} {value:g}" for name, value in self._settings.items() if value != usual[name]]
+        written = ", ".join(changed) or "no setting changed, without symbols that are never written"
+        every = (*self.choices, self.tail)
+        before = self._bars(f"{self.title}, as the model has it", [one.model for one in every])
+        after = self._bars(f"As it is drawn: {written}", [one.drawn for one in every])
+        if len(self.said) > MEDIUM:
+            return before, after, self._lines(), self._bars_of_worst()
+        title, losses = "How surprised the model was", self.surprisal.tolist()
+        strip = Strip(title=title, tokens=self.said, values=losses, value_label="surprisal, nats")
+        return before, after, strip, self._lines()
 
     def _sentences(self) -> tuple[str, ...]:
         row = self.at
@@ -179,27 +188,12 @@ class NextSymbolsView(View):
         sliders = SamplingSliders((), self.settings, self.logs, [one.symbol for one in self.choices], rows)
         return [sliders, *super()._blocks()]
 
-    def _before(self) -> Figure:
-        told = [one.model for one in self.choices]
-        return self._bars(f"{self.title}, as the model has it", told, self.tail.model)
-
-    def _after(self) -> Figure:
-        told = [one.drawn for one in self.choices]
-        usual = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-        changed = [f"{name} {value:g}" for name, value in self._settings.items() if value != usual[name]]
-        written = ", ".join(changed) or "no setting changed, without symbols that are never written"
-        return self._bars(f"As it is drawn: {written}", told, self.tail.drawn)
-
-    def _bars(self, title: str, told: Sequence[float], tail: float) -> Figure:
+    def _bars(self, title: str, told: Sequence[float]) -> Figure:
         labels = [one.symbol for one in self.choices[:DRAWN_BARS]]
-        values = list(told[:DRAWN_BARS])
+        values = list(told[: len(labels)])
         if (others := len(self.logs) + len(NEVER) - len(labels)) > 0:
-            labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[DRAWN_BARS:]) + tail]
+            labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[len(labels) :])]
         return Bars(title=title, labels=labels, values=values, x_label="probability")
-
-    def _strip(self) -> Figure:
-        title = "How surprised the model was"
-        return Strip(title=title, tokens=self.said, values=self.surprisal.tolist(), value_label="surprisal, nats")
 
     def _lines(self) -> Figure:
         """Surprisal with its blocks' maxima, entropy and running perplexity's logarithm."""

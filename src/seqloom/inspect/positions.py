@@ -333,7 +333,13 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
             # [windows,length] the surprisal of every symbol; one window after another, as memory is what it is
             starts = range(0, len(symbols) - length + 1, length)
             step = max(1, -(-len(starts) // ROWS))
-            found = np.stack([_loss(subject, symbols[start : start + length]) for start in starts[::step]])
+            rows = []
+            for start in starts[::step]:
+                window = symbols[start : start + length]
+                fed = torch.cat([torch.full_like(window[:1], BEGIN), window[:-1]])
+                told = scores(subject, Padded.of(fed[None]))[0].float()
+                rows.append(nn.functional.cross_entropy(told, window, reduction="none").cpu().numpy())
+            found = np.stack(rows)
             losses.append(float(found.mean()))
             late = found[:, trained:] if trained else found[:, :0]
             behind.append(float(late.mean()) if late.size else np.nan)
@@ -346,10 +352,3 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
         windows=tuple(counts),
         trained=trained,
     )
-
-
-def _loss(subject: Subject, window: torch.Tensor) -> np.ndarray:
-    begin = torch.full_like(window[:1], BEGIN)
-    found = scores(subject, Padded.of(torch.cat([begin, window[:-1]])[None]))[0]
-    losses: np.ndarray = torch.nn.functional.cross_entropy(found.float(), window, reduction="none").cpu().numpy()
-    return losses

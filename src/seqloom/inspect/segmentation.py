@@ -81,7 +81,13 @@ class CuttingView(View):
     def _blocks(self) -> Sequence[DocumentBlock]:
         """The strip, and below it a row for each piece, of a long text for the first of them."""
         few = self.pieces if len(self.pieces) <= MEDIUM else self.pieces[:FIRST]
-        rows = (_cells(number, piece) for number, piece in enumerate(few))
+        rows = []
+        for number, piece in enumerate(few):
+            characters, places = f"{piece.start}..{piece.stop}", f"{piece.first_byte}..{piece.last_byte}"
+            marks = {"special": piece.special, "unknown": piece.unknown, "cut off": piece.cut_off}
+            marked = ", ".join(name for name, is_so in marks.items() if is_so)
+            merges = " → ".join(" + ".join(map(_seen, step)) for step in piece.merges)
+            rows.append((str(number), piece.text, piece.piece, str(piece.symbol), characters, places, marked, merges))
         columns = [column for column in zip(HEADS, *rows, strict=True) if any(column[1:])]  # few pieces have marks
         heads, *shown = zip(*columns, strict=True)
         return [*super()._blocks(), TableBlock(heads, shown)]
@@ -98,20 +104,6 @@ class CuttingView(View):
     def _curve(self) -> Figure:
         sizes = np.array([piece.stop - piece.start for piece in self.pieces], dtype=float)
         return blocks_line(sizes, title=self.title, x_label="piece", y_label="characters that a piece stands for")
-
-
-def _cells(number: int, piece: Piece) -> tuple[str, ...]:
-    marks = {"special": piece.special, "unknown": piece.unknown, "cut off": piece.cut_off}
-    return (
-        str(number),
-        piece.text,
-        piece.piece,
-        str(piece.symbol),
-        f"{piece.start}..{piece.stop}",
-        f"{piece.first_byte}..{piece.last_byte}",
-        ", ".join(name for name, is_so in marks.items() if is_so),
-        " → ".join(" + ".join(map(_seen, step)) for step in piece.merges),
-    )
 
 
 def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> CuttingView:

@@ -344,13 +344,16 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
     def encode(value: Any) -> Any:
         ledger, schema = Ledger(), Schema(meaning.schema.input, NoTarget())
         config = EncodingConfig(longest=longest, too_long="cut")
-        with _worded(schema.input.name):
+        try:
             examples = list(given_inputs([value], schema.input, ledger))
             ledger.close()
-            inputs = schema.input.collate(
-                ExampleEncoder(schema, config, meaning.tokenizer, None, ledger).columns(examples)
-            )
+            encoder = ExampleEncoder(schema, config, meaning.tokenizer, None, ledger)
+            inputs = schema.input.collate(encoder.columns(examples))
             ledger.close()
+        except RejectedError as error:  # one refused input: there are no other rows that could be read without it
+            found = "; ".join(str(detail["text"]) for detail in error.details)
+            fix = f"give one input that is not empty: the model reads {schema.input.name}"
+            raise DataError(found, fix=fix) from error
         read = inputs.pieces if isinstance(inputs, Subwords) else inputs
         if room is not None and isinstance(read, Padded) and int(read.lengths[0]) > room:
             raise DataError(
@@ -360,16 +363,6 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
         return on_device(inputs, device)
 
     return encode
-
-
-@contextmanager
-def _worded(kind: str) -> Iterator[None]:
-    """Inside, a refused row is one refused input: there are no other rows that could be read without it."""
-    try:
-        yield
-    except RejectedError as error:
-        found = "; ".join(str(detail["text"]) for detail in error.details)
-        raise DataError(found, fix=f"give one input that is not empty: the model reads {kind}") from error
 
 
 @torch.no_grad()

@@ -39,14 +39,6 @@ MOST_BLOCKS = 2**13  # of one that is not
 DIGITS = 6  # of the numbers of blocks
 
 
-class Teller(ABC):
-    """What says itself which values are told of it."""
-
-    @abstractmethod
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        """The values by name, as they are; `whole`: nothing shall be made smaller."""
-
-
 def plain(value: Any) -> Any:
     """A value as JSON has it, all of it."""
     return Telling(whole=True).of(value)
@@ -70,7 +62,7 @@ class Telling:
             return float(value) if math.isfinite(value) else None
         if isinstance(value, np.integer | np.bool_):
             return value.item()
-        if isinstance(value, Teller):
+        if isinstance(value, View):
             value = value.told_values(whole=self.whole)
         elif hasattr(value, "_asdict"):
             value = value._asdict()
@@ -145,7 +137,7 @@ JSON = ".json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(Shown, Teller, ABC):
+class View(Shown, ABC):
     """A look inside a model, as a value."""
 
     kind: ClassVar[str]
@@ -176,7 +168,10 @@ class View(Shown, Teller, ABC):
         return told | {"notes": list(self.notes)} | ({"in_blocks": telling.in_blocks} if telling.in_blocks else {})
 
     def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        """What `to_json` tells, by name: the kind, and every field; kinds of views that tell something else say so."""
+        """What `to_json` tells, by name: the kind, and every field; kinds of views that tell something else say so.
+
+        With `whole` nothing shall be made smaller.
+        """
         return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
 
     def document(self) -> Document:

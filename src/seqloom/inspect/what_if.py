@@ -93,13 +93,7 @@ class ChangeView(View):
 
 
 def swapped(
-    subject: Subject,
-    reading: Reading,
-    *,
-    old: str,
-    new: str,
-    at: int | None = None,
-    looks: Sequence[Look] = (),
+    subject: Subject, reading: Reading, *, old: str, new: str, at: int | None = None, looks: Sequence[Look] = ()
 ) -> ChangeView:
     """What changes when a word is replaced: the answers, and each of the views that `looks` give."""
     if old == new:

@@ -94,19 +94,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "sigmoid({x})", lambda v: _sigmoid(v[0]), lambda _, out: (out * (1 - out),), ("{out}*(1 - {out})",)
     ),
     # The derivative at 0 is 0, as in torch; the lectures of deck A print 1.
-    "relu": Operation(
-        "relu({x})",
-        lambda v: max(v[0], 0.0),
-        lambda v, _: (float(v[0] > 0),),
-        ("1 if {x} > 0 else 0",),
-    ),
+    "relu": Operation("relu({x})", lambda v: max(v[0], 0.0), lambda v, _: (float(v[0] > 0),), ("1 if {x} > 0 else 0",)),
     "sin": Operation("sin({x})", lambda v: math.sin(v[0]), lambda v, _: (math.cos(v[0]),), ("cos({x})",)),
     "cos": Operation("cos({x})", lambda v: math.cos(v[0]), lambda v, _: (-math.sin(v[0]),), ("-sin({x})",)),
     "sqrt": Operation(
-        "sqrt({x})",
-        lambda v: math.sqrt(v[0]),
-        lambda _, out: (0.5 / out if out else math.inf,),
-        ("1/(2*{out})",),
+        "sqrt({x})", lambda v: math.sqrt(v[0]), lambda _, out: (0.5 / out if out else math.inf,), ("1/(2*{out})",)
     ),
     "abs": Operation(
         "abs({x})", lambda v: abs(v[0]), lambda v, _: (float((v[0] > 0) - (v[0] < 0)),), ("the sign of {x}",)

@@ -261,6 +261,7 @@ def _tens(op: Op) -> float | None:
 
 MOST_OPERATIONS = 2_000  # that are told one by one; beyond it parts stay collapsed
 MOST_GRIDS = 3
+MOST_NAMED = 4  # in a sentence
 FEWEST_TOLD = 3  # repeats along which a gradient is followed
 
 
@@ -331,7 +332,7 @@ class ModelGraph(View):
             return f"from {op.label or ' '.join([*op.path[-1:], op.name])}"
         if not box.calls:
             return op.label or op.name
-        first, last = (_short(call, self.part) for call in (box.calls[0], box.calls[-1]))
+        first, last = (call.removeprefix(f"{self.part}.") for call in (box.calls[0], box.calls[-1]))
         return first if len(box.calls) == 1 else f"{first} to {last}  × {len(box.calls)}"
 
     def _card(self, box: Box, known: frozenset[str] | None) -> NodeCard:
@@ -375,14 +376,12 @@ class ModelGraph(View):
         calls = len({op.path for op in ops if len(op.path) > len(self._path)})
         within = f" in {calls:,} parts" if calls > 1 else ""
         found = [f"{len(ops):,} operations{within}; the number is {brief(self.result)}."]
-        moving = [op for op in ops if _size(op)]
-        if moving:
-            largest = max(moving, key=lambda op: _size(op) or 0.0)
-            found.append(f"Largest gradient: norm {brief(_size(largest) or 0.0)} at {_where(largest)}.")
+        largest = max(ops, key=lambda op: _size(op) or 0.0)
+        if norm := _size(largest):
+            found.append(f"Largest gradient: norm {brief(norm)} at {_where(largest)}.")
         else:
             found.append("No gradient comes back into this part.")
-        found += [*self._fading(), *_first_nan(ops), *self._dead(ops)]
-        return tuple(found)
+        return (*found, *self._fading(), *_first_nan(ops), *self._dead(ops))
 
     @cached_property
     def _path(self) -> tuple[str, ...]:
@@ -460,9 +459,9 @@ class ModelGraph(View):
     def _section(self, known: frozenset[str]) -> WalkPart:
         figures = self.figures()
         drawn = self._picture(self.inside, known)
-        ways = [("the whole", ""), *((_short(call, ""), call) for call in self._path[:-1])]
+        way = [("the whole", ""), *((call, call) for call in self._path[:-1])] if self.part else []
         last = [box.calls[-1] for box in self.inside.boxes if len(box.calls) > 1]
-        way = [*(ways if self.part else []), *((f"last: {_short(call, self.part)}", call) for call in last)]
+        way += [(f"last: {call.removeprefix(f'{self.part}.')}", call) for call in last]
         steps = self.steps() if isinstance(drawn, Diagram) else ()
         shown = [replace(drawn, title=""), *figures[1:]]
         return WalkPart(self.part, self.sentences(), shown, steps, [one for one in way if one[1] in known])
@@ -494,18 +493,15 @@ def _size(op: Op) -> float | None:
     return None if op.gradient is None or not math.isfinite(op.gradient.norm) else op.gradient.norm
 
 
-def _short(label: str, part: str) -> str:
-    return label.removeprefix(f"{part}.") if part else label
-
-
 def _where(op: Op) -> str:
     return f"{op.path[-1]} {op.label or op.name}" if op.path else op.label or op.name
 
 
-def _few(names: list[str], most: int = 4) -> str:
+def _few(names: list[str]) -> str:
     distinct = list(dict.fromkeys(names))
-    more = f" and {len(distinct) - most:,} more" if len(distinct) > most else ""
-    return ", ".join(distinct[:most]) + more
+    return ", ".join(distinct[:MOST_NAMED]) + (
+        f" and {len(distinct) - MOST_NAMED:,} more" if distinct[MOST_NAMED:] else ""
+    )
 
 
 def _first_nan(ops: list[Op]) -> Iterator[str]:
@@ -591,10 +587,9 @@ def _arguments(of: Any, inputs: Any) -> tuple[list[GivenTensor], tuple[Any, ...]
     """The tensors that are handed in, by name, and the arguments to call with: those tensors, ready for gradients."""
     if isinstance(inputs, Mapping):
         values, names = list(inputs.values()), [str(name) for name in inputs]
-    elif isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields"):
-        values, names = list(inputs), _parameters(of)
     else:
-        values, names = [inputs], _parameters(of)
+        several = isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields")
+        values, names = list(inputs) if several else [inputs], _parameters(of)
     names += [f"input {at}" for at in range(len(names), len(values))]
     ready = [_ready(value) for value in values]
     given = [one for name, value in zip(names, ready, strict=False) for one in _named(name, value)]
