@@ -109,8 +109,15 @@ class PinnedTokenView(View):
         return {name: tuple(nucleus(row)) for name, row in zip(self.names, self.values, strict=True)}
 
     def figures(self) -> tuple[Figure, ...]:
-        strip = [self._strip()] if len(self.columns) <= MEDIUM else []
-        return (*strip, self._map(), *([self._ranked()] if len(self.columns) > SMALL else []))
+        title, mean = f"{self.title}: mean of {len(self.names)} heads", self.mean.tolist()
+        found = [self._map()]
+        if len(self.columns) <= MEDIUM:
+            found.insert(0, Strip(title=title, tokens=self.columns, values=mean, value_label="weight"))
+        if len(self.columns) > SMALL:
+            title, best = "What it reads most, mean of the heads", self._best()
+            labels = [f"{at} {snippet(self.columns, at)}" for at in best]
+            found.append(Bars(title=title, labels=labels, values=[mean[at] for at in best], x_label="weight"))
+        return tuple(found)
 
     def _sentences(self) -> tuple[str, ...]:
         sizes = [len(keys) for keys in self.nuclei().values()]
@@ -122,10 +129,6 @@ class PinnedTokenView(View):
     def _best(self) -> list[int]:
         order = np.argsort(-np.nan_to_num(self.mean, nan=-1.0), kind="stable")[:RANKED]
         return [int(at) for at in order if not np.isnan(self.mean[at])]
-
-    def _strip(self) -> Figure:
-        title = f"{self.title}: mean of {len(self.names)} heads"
-        return Strip(title=title, tokens=self.columns, values=self.mean.tolist(), value_label="weight")
 
     def _map(self) -> Figure:
         if len(self.columns) <= SMALL and len(self.names) <= SMALL and self.values.size <= MOST_CELLS:
@@ -148,15 +151,6 @@ class PinnedTokenView(View):
             x_label="reads token",
             y_label="head",
             value_label=f"weight{blocks}",
-        )
-
-    def _ranked(self) -> Figure:
-        best = self._best()
-        return Bars(
-            title="What it reads most, mean of the heads",
-            labels=[f"{at} {snippet(self.columns, at)}" for at in best],
-            values=[float(self.mean[at]) for at in best],
-            x_label="weight",
         )
 
 

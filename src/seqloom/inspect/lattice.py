@@ -170,7 +170,8 @@ class LatticeView(View):
             return (*((self._lattice(),) if drawn else ()), *self._tables())
         if len(self.words) <= MEDIUM:
             return (self._map(), self._paths(), *self._moves())
-        return (self._curve(), self._list(), *self._moves())
+        title = f"{self.title}: doubt, 1 - marginal of what was said"
+        return (blocks_line(1 - self.confidence, title=title, x_label="word"), self._list(), *self._moves())
 
     def _sentences(self) -> tuple[str, ...]:
         sure = (
@@ -283,10 +284,6 @@ class LatticeView(View):
         routes += [(GROUPS[2], self.gold)] if self.gold is not None else []
         series = [Series(name=name, x=range(len(route)), y=[float(tag) for tag in route]) for name, route in routes]
         return Line(title="The paths", series=series, x_label="word", y_label="number of the tag")
-
-    def _curve(self) -> Figure:
-        title = f"{self.title}: doubt, 1 - marginal of what was said"
-        return blocks_line(1 - self.confidence, title=title, x_label="word")
 
     def _list(self) -> Figure:
         if self.entities:

@@ -73,7 +73,14 @@ class NeighboursView(View):
         if len(self.occurrences) > 1:
             found.append(self._table("Static vectors of", self.static))
             found.append(self._table("Vectors in context of", self.contextual))
-        return (*found, self._bars())
+        bars = Bars(
+            title=f"{self.title}: the nearest in context",
+            caption=f"Two places have a cosine of {number(self.usual)} on average.",
+            labels=[_labelled(each.at) for each in self.nearest],
+            values=[each.contextual for each in self.nearest],
+            x_label="cosine",
+        )
+        return (*found, bars)
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
@@ -95,15 +102,6 @@ class NeighboursView(View):
         shown = values[:MOST_OCCURRENCES, :MOST_OCCURRENCES].tolist()
         return Matrix(
             title=f"{title} “{self.word}”: cosines", rows=names, columns=names, values=shown, span=(-1.0, 1.0)
-        )
-
-    def _bars(self) -> Figure:
-        return Bars(
-            title=f"{self.title}: the nearest in context",
-            caption=f"Two places have a cosine of {number(self.usual)} on average.",
-            labels=[_labelled(each.at) for each in self.nearest],
-            values=[each.contextual for each in self.nearest],
-            x_label="cosine",
         )
 
 

@@ -70,7 +70,15 @@ class PositionsView(View):
     told: PositionAnswer
 
     def figures(self) -> tuple[Figure, ...]:
-        return (self._map(), self._curves(), *self._wavelengths())
+        if not self.told.wavelengths:
+            return self._map(), self._curves()
+        pairs = range(len(self.told.wavelengths))
+        series = [Series(name="wavelength", x=pairs, y=self.told.wavelengths)]
+        if self.trained:
+            series.append(Series(name="longest in training", x=pairs, y=[self.trained] * len(pairs)))
+        title = "After how many places each pair of dimensions comes round"
+        waves = Line(title=title, series=series, x_label="pair", y_label="places", y_axis="log")
+        return self._map(), self._curves(), waves
 
     def _sentences(self) -> tuple[str, ...]:
         known = f"{self.trained:,} elements" if self.trained else "unknown"
@@ -111,15 +119,6 @@ class PositionsView(View):
             if self.told.distances[0] < border < self.told.distances[-1]:
                 series.append(Series(name="longest in training", x=[border, border], y=ends))
         return Line(title="By distance", series=series, x_label="distance", y_label=self.told.curve_label)
-
-    def _wavelengths(self) -> tuple[Figure, ...]:
-        if not self.told.wavelengths:
-            return ()
-        pairs = range(len(self.told.wavelengths))
-        waves = Series(name="wavelength", x=pairs, y=self.told.wavelengths)
-        known = [] if not self.trained else [Series(name="longest in training", x=pairs, y=[self.trained] * len(pairs))]
-        title = "After how many places each pair of dimensions comes round"
-        return (Line(title=title, series=[waves, *known], x_label="pair", y_label="places", y_axis="log"),)
 
 
 def positions(

@@ -80,8 +80,14 @@ class QueryKeyView(View):
     separated: str  # how content and position were told apart
 
     def figures(self) -> tuple[Figure, ...]:
-        many = [self._spread()] if len(self.columns) > SMALL else []
-        return (self._terms(), self._dimensions(self.keys[0], 0), *many)
+        if len(self.columns) <= SMALL:
+            return self._terms(), self._dimensions()
+        known = self.logit[~np.isnan(self.weights)]
+        counts, edges = np.histogram(known, bins=BINS)
+        labels = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
+        title = f"The logits of all {len(known):,} keys"
+        spread = Bars(title=title, labels=labels, values=[float(count) for count in counts], x_label="keys")
+        return self._terms(), self._dimensions(), spread
 
     def _sentences(self) -> tuple[str, ...]:
         best = self.keys[0]
@@ -102,8 +108,8 @@ class QueryKeyView(View):
             y_label="key",
         )
 
-    def _dimensions(self, key: int, at: int) -> Figure:
-        products = self.products[at]
+    def _dimensions(self) -> Figure:
+        key, products = self.keys[0], self.products[0]
         order = np.argsort(-np.abs(products), kind="stable")
         shown, rest = order[:MOST_DIMENSIONS], order[MOST_DIMENSIONS:]
         labels = [f"dimension {dimension}" for dimension in shown]
@@ -113,13 +119,6 @@ class QueryKeyView(View):
         title = f"'{self.token}' times '{self.columns[key]}' ({key}), dimension by dimension"
         said = f"Together {number(products.sum())}."
         return Bars(title=title, labels=labels, values=values, x_label="query x key", caption=said)
-
-    def _spread(self) -> Figure:
-        known = self.logit[~np.isnan(self.weights)]
-        counts, edges = np.histogram(known, bins=BINS)
-        labels = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
-        title = f"The logits of all {len(known):,} keys"
-        return Bars(title=title, labels=labels, values=[float(count) for count in counts], x_label="keys")
 
 
 def query_key(

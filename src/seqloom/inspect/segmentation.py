@@ -66,7 +66,9 @@ class CuttingView(View):
     def figures(self) -> tuple[Figure, ...]:
         if len(self.pieces) <= MEDIUM:
             return (self._strip(self.title, self.pieces),)
-        return (self._curve(), self._strip(f"The first {FIRST} pieces", self.pieces[:FIRST]))
+        sizes = np.array([piece.stop - piece.start for piece in self.pieces], dtype=float)
+        curve = blocks_line(sizes, title=self.title, x_label="piece", y_label="characters that a piece stands for")
+        return (curve, self._strip(f"The first {FIRST} pieces", self.pieces[:FIRST]))
 
     def _sentences(self) -> tuple[str, ...]:
         left_out = len(self.pieces) - len(self.read)
@@ -100,10 +102,6 @@ class CuttingView(View):
             values=[None if piece.cut_off else float(piece.stop - piece.start) for piece in pieces],
             value_label="characters that a piece stands for" + ("; without a value: cut off" if gone else ""),
         )
-
-    def _curve(self) -> Figure:
-        sizes = np.array([piece.stop - piece.start for piece in self.pieces], dtype=float)
-        return blocks_line(sizes, title=self.title, x_label="piece", y_label="characters that a piece stands for")
 
 
 def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> CuttingView:

@@ -213,23 +213,19 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
     'she said that she saw'
     """
     if isinstance(given, str):
-        return _in_text(given, old, new, at)
+        start, stop = _one(_places(given, old), old, at, given.split())
+        return given[:start] + new + given[stop:]
     if not isinstance(given, tuple | list) or not all(isinstance(one, str) for one in given):
         raise DataError(f"there are no words in this input, a {type(given).__name__}", fix="swap words of a text")
     if isinstance(given, tuple):  # two texts: the first that has it
         number = next((one for one, text in enumerate(given) if _places(text, old)), 0)
-        return (*given[:number], _in_text(given[number], old, new, at), *given[number + 1 :])
+        return (*given[:number], replaced(given[number], old, new, at=at), *given[number + 1 :])
     place = _one([number for number, word in enumerate(given) if word == old], old, at, given)
     return [*given[:place], new, *given[place + 1 :]]
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:
     return [found.span() for found in re.finditer(rf"(?<!\w){re.escape(old)}(?!\w)", text)] if old else []
-
-
-def _in_text(text: str, old: str, new: str, at: int | None) -> str:
-    start, stop = _one(_places(text, old), old, at, text.split())
-    return text[:start] + new + text[stop:]
 
 
 def _one(places: Sequence[Place], old: str, at: int | None, words: Sequence[str]) -> Place:

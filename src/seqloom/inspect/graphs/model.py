@@ -499,9 +499,8 @@ def _where(op: Op) -> str:
 
 def _few(names: list[str]) -> str:
     distinct = list(dict.fromkeys(names))
-    return ", ".join(distinct[:MOST_NAMED]) + (
-        f" and {len(distinct) - MOST_NAMED:,} more" if distinct[MOST_NAMED:] else ""
-    )
+    more = f" and {len(distinct) - MOST_NAMED:,} more" if len(distinct) > MOST_NAMED else ""
+    return ", ".join(distinct[:MOST_NAMED]) + more
 
 
 def _first_nan(ops: list[Op]) -> Iterator[str]:
