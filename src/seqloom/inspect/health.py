@@ -275,7 +275,7 @@ class _HealthWatch:
             units = measured_units(part, numbers)
             flat = numbers.double().numpy().ravel()
             slope = None if part.is_gate else self.slopes.get(part.name, 0.0) / self.readings
-            low_to_high = tuple(float(value) for value in np.quantile(flat, QUANTILES))
+            low_to_high = tuple(np.quantile(flat, QUANTILES).tolist())
             found.append(
                 LayerHealth(
                     part.name,

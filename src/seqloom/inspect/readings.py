@@ -229,13 +229,12 @@ def scores_of_both(subject: Subject, one: Reading, other: Reading) -> tuple[Tens
     """[R,K] of each of two readings."""
     model = subject.model
     with still(model):
-        if not isinstance(model, LanguageModel) or is_touched(model):
-            return scores(subject, one.inputs)[0], scores(subject, other.inputs)[0]
-        start = beginning(one.inputs, other.inputs)
-        whole = max(reading.inputs.values.shape[1] for reading in (one, other))
-        if start == 0 or whole < LEAST or whole - start > SHORT * whole:  # not worth the steps
-            return scores(subject, one.inputs)[0], scores(subject, other.inputs)[0]
-        return _continued(model, one.inputs, other.inputs, start)
+        if isinstance(model, LanguageModel) and not is_touched(model):
+            start = beginning(one.inputs, other.inputs)
+            whole = max(reading.inputs.values.shape[1] for reading in (one, other))
+            if start and whole >= LEAST and whole - start <= SHORT * whole:  # worth the steps
+                return _continued(model, one.inputs, other.inputs, start)
+        return scores(subject, one.inputs)[0], scores(subject, other.inputs)[0]
 
 
 def is_touched(model: nn.Module) -> bool:

@@ -542,12 +542,9 @@ def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None
     root = owner if isinstance(owner, nn.Module) else None
     given, arguments, named = _arguments(of, inputs)
     title = f"Graph of {type(root).__name__ if root is not None else getattr(of, '__name__', 'a function')}"
-
-    def run() -> Tensor:
-        return _one_number(of(*arguments, **named), number)
-
     with resting(root):
-        return ModelGraph(title=title, trace=with_steps(recorded(run, given, root)))
+        trace = recorded(lambda: _one_number(of(*arguments, **named), number), given, root)
+    return ModelGraph(title=title, trace=with_steps(trace))
 
 
 def answer_graph(
@@ -556,12 +553,8 @@ def answer_graph(
     """The graph of the score of one answer: in row `at`, or the last; `answer`, or what the model says there."""
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
     inputs = _ready(reading.inputs)
-
-    def run() -> Tensor:
-        return goal.of(scores(subject, inputs))[0]
-
     with resting(subject.model):
-        trace = recorded(run, list(_named("", inputs)), subject.model)
+        trace = recorded(lambda: goal.of(scores(subject, inputs))[0], list(_named("", inputs)), subject.model)
     # What stands behind the model, how one number is taken out of its scores, is a part of its own
     last = max((at for at, op in enumerate(trace.ops) if op.path), default=len(trace.ops))
     ops = tuple(op._replace(path=(ANSWER,)) if at > last else op for at, op in enumerate(trace.ops))
