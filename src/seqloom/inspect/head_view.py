@@ -10,7 +10,7 @@ et al. 2020, there for next words). So a token has few lines at any length.
     none, beyond                 as if the last token were pinned
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -109,8 +109,15 @@ class PinnedTokenView(View):
         return {name: tuple(nucleus(row)) for name, row in zip(self.names, self.values, strict=True)}
 
     def figures(self) -> tuple[Figure, ...]:
-        strip = [self._strip()] if len(self.columns) <= MEDIUM else []
-        return (*strip, self._map(), *([self._ranked()] if len(self.columns) > SMALL else []))
+        title, mean = f"{self.title}: mean of {len(self.names)} heads", self.mean.tolist()
+        found = [self._map()]
+        if len(self.columns) <= MEDIUM:
+            found.insert(0, Strip(title=title, tokens=self.columns, values=mean, value_label="weight"))
+        if len(self.columns) > SMALL:
+            title, best = "What it reads most, mean of the heads", self._best()
+            labels = [f"{at} {snippet(self.columns, at)}" for at in best]
+            found.append(Bars(title=title, labels=labels, values=[mean[at] for at in best], x_label="weight"))
+        return tuple(found)
 
     def _sentences(self) -> tuple[str, ...]:
         sizes = [len(keys) for keys in self.nuclei().values()]
@@ -123,15 +130,10 @@ class PinnedTokenView(View):
         order = np.argsort(-np.nan_to_num(self.mean, nan=-1.0), kind="stable")[:RANKED]
         return [int(at) for at in order if not np.isnan(self.mean[at])]
 
-    def _strip(self) -> Figure:
-        title = f"{self.title}: mean of {len(self.names)} heads"
-        return Strip(title=title, tokens=self.columns, values=self.mean.tolist(), value_label="weight")
-
     def _map(self) -> Figure:
         if len(self.columns) <= SMALL and len(self.names) <= SMALL and self.values.size <= MOST_CELLS:
-            title = f"{self.title}, head by head"
             return Matrix(
-                title=title,
+                title=f"{self.title}, head by head",
                 caption="Each row adds up to 1.",
                 rows=self.names,
                 columns=self.columns,
@@ -151,31 +153,22 @@ class PinnedTokenView(View):
             value_label=f"weight{blocks}",
         )
 
-    def _ranked(self) -> Figure:
-        best = self._best()
-        return Bars(
-            title="What it reads most, mean of the heads",
-            labels=[f"{at} {snippet(self.columns, at)}" for at in best],
-            values=[float(self.mean[at]) for at in best],
-            x_label="weight",
-        )
 
-
-def nucleus(row: np.ndarray, mass: float = NUCLEUS, most: int = MOST_KEYS) -> list[int]:
-    """The fewest keys that together have this share of the weight, at most `most`, the strongest first.
+def nucleus(row: np.ndarray, most: int = MOST_KEYS) -> list[int]:
+    """The fewest keys that together have 0.8 of the weight, at most `most`, the strongest first.
 
     >>> nucleus(np.array([0.1, 0.5, np.nan, 0.4]))
     [1, 3]
     """
     weights = np.nan_to_num(row)
     order = np.argsort(-weights, kind="stable")[:most]
-    needed = int(np.searchsorted(np.cumsum(weights[order]), mass - 1e-9)) + 1
+    needed = int(np.searchsorted(np.cumsum(weights[order]), NUCLEUS - 1e-9)) + 1
     return [int(at) for at in order[:needed] if weights[at] > 0]
 
 
-def snippet(tokens: Sequence[str], at: int, around: int = AROUND) -> str:
+def snippet(tokens: Sequence[str], at: int) -> str:
     """A token between brackets with those around it."""
-    before, after = tokens[max(0, at - around) : at], tokens[at + 1 : at + 1 + around]
+    before, after = tokens[max(0, at - AROUND) : at], tokens[at + 1 : at + 1 + AROUND]
     return " ".join([*before, f"[{tokens[at]}]", *after])
 
 
@@ -229,31 +222,27 @@ def _lines(subject: Subject, reading: Reading, asked: AttentionLayer, head: int 
 
     def take(_: AttentionLayer, rows: AttentionRows) -> HeadLinesView:
         heads = chosen_heads(asked, rows.num_heads, head)[:MOST_LINK_GROUPS]
-        mean = f"mean of {len(heads)} heads" if len(heads) > 1 else f"head {heads[0]}"
+        if small:  # the nucleus of every row, head by head
+            groups = tuple(f"head {each}" for each in heads)
+            tables, most, least = [rows.weights(each, slice(None)) for each in heads], MOST_KEYS, LEAST
+        else:  # the strongest line of every row, of the mean of the heads
+            groups = (f"mean of {len(heads)} heads" if len(heads) > 1 else f"head {heads[0]}",)
+            tables, most, least = [rows.mean(heads, slice(None))], 1, 0.0
+        edges = [
+            HeadEdge(group, row, key, float(weights[key]))
+            for group, table in enumerate(tables)
+            for row, weights in enumerate(table.double().cpu().numpy())
+            for key in nucleus(weights, most=most)
+            if weights[key] >= least
+        ]
         return HeadLinesView(
             title=f"Where the heads of {asked.path} look",
             layer=asked.path,
-            groups=tuple(f"head {each}" for each in heads) if small else (mean,),
+            groups=groups,
             rows=asked.rows,
             columns=asked.columns,
-            edges=tuple(_nuclei(rows, heads) if small else _strongest(rows, heads)),
+            edges=tuple(edges),
         )
 
     (view,) = heard(subject, reading, [asked], take)
     return view
-
-
-def _nuclei(rows: AttentionRows, heads: Sequence[int]) -> Iterator[HeadEdge]:
-    """The lines of the nucleus of every row, head by head."""
-    for group, head in enumerate(heads):
-        for row, weights in enumerate(rows.weights(head, slice(None)).double().cpu().numpy()):
-            for key in nucleus(weights):
-                if weights[key] >= LEAST:
-                    yield HeadEdge(group, row, key, float(weights[key]))
-
-
-def _strongest(rows: AttentionRows, heads: tuple[int, ...]) -> Iterator[HeadEdge]:
-    """The strongest line of every row, of the mean of the heads."""
-    for row, weights in enumerate(rows.mean(heads, slice(None)).double().cpu().numpy()):
-        for key in nucleus(weights, most=1):
-            yield HeadEdge(0, row, key, float(weights[key]))

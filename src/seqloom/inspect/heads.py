@@ -57,7 +57,10 @@ class HeadNumbers(NamedTuple):
     @property
     def lifts(self) -> dict[str, float]:
         """How far each share stands above that of an even look, 1 for everything."""
-        return {kind: _lift(self.shares[kind], self.even[kind]) for kind in self.shares}
+        return {  # a kind that nearly all keys are of says nothing
+            kind: (share - self.even[kind]) / (1 - self.even[kind]) if self.even[kind] < CERTAIN else 0.0
+            for kind, share in self.shares.items()
+        }
 
     @property
     def kind(self) -> str:
@@ -69,10 +72,6 @@ class HeadNumbers(NamedTuple):
             if lifts.get(kind, 0.0) >= CALLED:
                 return kind
         return "broad" if self.evenness >= BROAD else "mixed"
-
-
-def _lift(share: float, even: float) -> float:
-    return (share - even) / (1 - even) if even < CERTAIN else 0.0  # a kind that nearly all keys are of says nothing
 
 
 class Where(NamedTuple):
@@ -193,7 +192,9 @@ class HeadsView(View):
     layers: tuple[Named, ...]  # of the first input, the tokens of the rows and columns of each layer
 
     def figures(self) -> tuple[Figure, ...]:
-        return (self._tiles(), *self._tables(), self._measures())
+        each = min(LARGEST_SIDE, MOST_CELLS // len(SHARES))
+        tables = [self._table(self.heads[at : at + each], at) for at in range(0, len(self.heads), each)]
+        return (self._tiles(), *tables, self._measures())
 
     def _sentences(self) -> tuple[str, ...]:
         counts: dict[str, list[str]] = {}
@@ -235,19 +236,18 @@ class HeadsView(View):
 
     def _tiles(self) -> Figure:
         side = min(MAP_SIDE, int((MOST_TILE_CELLS / len(self.heads)) ** 0.5))
-        tiles = [Tile(f"{each.name} {_words(each.kind)}", _shares(coarser(each.map, side))) for each in self.heads]
+        tiles = []
+        for head in self.heads:
+            maxima = coarser(head.map, side).maximum
+            most = float(np.nanmax(maxima, initial=0.0)) or 1.0
+            tiles.append(Tile(f"{head.name} {_words(head.kind)}", (maxima / most).tolist()))
         label = "share of the largest weight of the same head; maxima of blocks"
         return Tiles(title=self.title, tiles=tiles, across=self.across, value_label=label)
 
-    def _tables(self) -> list[Figure]:
-        each = min(LARGEST_SIDE, MOST_CELLS // len(SHARES))
-        return [self._table(self.heads[at : at + each], at) for at in range(0, len(self.heads), each)]
-
     def _table(self, heads: Sequence[HeadSummary], at: int) -> Figure:
-        said = "Shares of the weight on keys of each kind; evenness is entropy over that of an even look."
         return Matrix(
             title=f"What each head reads{', continued' if at else ''}",
-            caption=said,
+            caption="Shares of the weight on keys of each kind; evenness is entropy over that of an even look.",
             rows=[f"{head.name} {_words(head.kind)}" for head in heads],
             columns=SHARES,
             values=[[_cells(head.numbers).get(name) for name in SHARES] for head in heads],
@@ -273,12 +273,6 @@ def _cells(numbers: HeadNumbers) -> dict[str, float]:
     shares = {kind: min(1.0, max(0.0, share)) for kind, share in numbers.shares.items()}
     evenness = min(1.0, max(0.0, numbers.evenness))
     return {"entropy": numbers.entropy, "distance": numbers.distance, "evenness": evenness, **shares}
-
-
-def _shares(map_: Pooled) -> list[list[float | None]]:
-    most = float(np.nanmax(map_.maximum, initial=0.0)) or 1.0
-    found: list[list[float | None]] = (map_.maximum / most).tolist()
-    return found
 
 
 def heads(subject: Subject, readings: Reading | Sequence[Reading], *, side: str | None = None) -> HeadsView:

@@ -2,16 +2,14 @@
 
 One row for each place of a model that can be listened to, instead of a chart for each tensor: a layer that is a
 hundred times larger or smaller than the others stands out by its colour. What is compared is the decimal logarithm of
-the ratio to the median of all layers; what is shown beside it are shares.
-
-Units that do nothing any more: dead ones are zero whatever comes, saturated ones stand at an end of their range.
+the ratio to the median of all layers; what is shown beside it are shares of units that do nothing any more:
 
 dead        max(0, z) with z < 0 for every element: no gradient ever comes back to it
 saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every element: what comes back is nearly nothing
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -61,16 +59,6 @@ class UnitPart(NamedTuple):
 
 def units(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> tuple[UnitHealth, ...]:
     """The units of a model as they are over these batches."""
-
-    def run() -> None:
-        for batch in batches:
-            task.loss(model, batch, None)
-
-    return units_while(model, run)
-
-
-def units_while(model: nn.Module, run: Callable[[], object]) -> tuple[UnitHealth, ...]:
-    """The same as they are while `run` calls the model."""
     seen: dict[UnitPart, list[Tensor]] = {}
 
     def hear(name: str, value: Any) -> None:
@@ -80,7 +68,8 @@ def units_while(model: nn.Module, run: Callable[[], object]) -> tuple[UnitHealth
 
     if taps(model):
         with torch.no_grad(), still(model), listening(model, "*", hear):
-            run()
+            for batch in batches:
+                task.loss(model, batch, None)
     return tuple(measured_units(part, torch.cat(values)) for part, values in seen.items())
 
 
@@ -231,7 +220,10 @@ class _HealthWatch:
         self.values: dict[UnitPart, list[Tensor]] = {}
         self.kept: dict[UnitPart, int] = {}
         self.slopes: dict[str, float] = {}
-        self.groups = _groups(subject.model)
+        self.groups: dict[str, list[Tensor]] = {}  # weights by layer, outside of layers by their first names
+        for name, weight in subject.model.named_parameters():
+            parts = name.split(".")
+            self.groups.setdefault(".".join(parts[:3] if "layers" in parts else parts[:2]), []).append(weight)
         self.weight_slopes = dict.fromkeys(self.groups, 0.0)
 
     def read(self, reading: Reading) -> None:
@@ -283,7 +275,7 @@ class _HealthWatch:
             units = measured_units(part, numbers)
             flat = numbers.double().numpy().ravel()
             slope = None if part.is_gate else self.slopes.get(part.name, 0.0) / self.readings
-            low_to_high = tuple(float(value) for value in np.quantile(flat, QUANTILES))
+            low_to_high = tuple(np.quantile(flat, QUANTILES).tolist())
             found.append(
                 LayerHealth(
                     part.name,
@@ -302,23 +294,11 @@ class _HealthWatch:
 
     def weights(self) -> list[WeightHealth]:
         """Every part of the model that has weights."""
-        return [
-            WeightHealth(name, _norm(group), self.weight_slopes[name] / self.readings)
-            for name, group in self.groups.items()
-        ]
-
-
-def _groups(model: nn.Module) -> dict[str, list[Tensor]]:
-    """The weights of each layer, and of what stands outside of layers by its first names."""
-    found: dict[str, list[Tensor]] = {}
-    for name, weight in model.named_parameters():
-        parts = name.split(".")
-        found.setdefault(".".join(parts[:3] if "layers" in parts else parts[:2]), []).append(weight)
-    return found
-
-
-def _norm(weights: Sequence[Tensor]) -> float:
-    return math.sqrt(sum(float(weight.detach().double().square().sum()) for weight in weights))
+        found = []
+        for name, group in self.groups.items():
+            norm = math.sqrt(sum(float(weight.detach().double().square().sum()) for weight in group))
+            found.append(WeightHealth(name, norm, self.weight_slopes[name] / self.readings))
+        return found
 
 
 def _median(values: Sequence[float]) -> float:

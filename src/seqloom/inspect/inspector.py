@@ -6,22 +6,19 @@
     inspection.missing()                what it has not, and why
 
 The methods are one table: a function, the question that it answers, and what a model needs for it. Functions about
-data are given this input and those that it is looked at among.
-
-Options of views are of the kinds that their signatures say: what is not is refused before any work, in words.
+data are given this input and those that it is looked at among. Options are of the kinds that signatures say; what is
+not is refused before any work, in words:
 
     attention(layer=[1])    ConfigError: the view attention: layer is [1]. Fix: give a whole number, a text or None.
 
 Numbers may be those of numpy, and a list may stand where a tuple does. A truth is no number. What a signature leaves
 open, and elements of what can be read only once, are not looked at.
 
-The badge: each picture of attention, and each attribution, says in one sentence how far it may be believed.
-
-What was measured by `faithfulness` on the same inspection is said with its numbers and with what it was measured of;
-where nothing was, that is said, and how to ask. So a view tells more once a report was asked for, by design. A report
-holds as long as the model stands as it did: while an edit lasts, and once its weights have changed, it is not told. A
-report on an explanation of the caller's own says nothing about the library's, and is not told either. An n-gram's
-share of a linear model is no estimate and needs none.
+Each picture of attention, and each attribution, says in one sentence, its badge, how far it may be believed: what was
+measured by `faithfulness` on the same inspection, or that nothing was, and how to ask. So a view tells more once a
+report was asked for, by design. A report holds as long as the model stands as it did: while an edit lasts, and once its
+weights have changed, it is not told. A report on an explanation of the caller's own says nothing about the library's,
+and is not told either. An n-gram's share of a linear model is no estimate and needs none.
 """
 
 import types
@@ -159,25 +156,13 @@ WORDS: Mapping[Any, tuple[str, str]] = {
 ATTENTION, ATTRIBUTION = "attention", "attribution"  # what a picture is, and what a report is about
 
 PICTURES: Mapping[str, str] = {
-    "attention": ATTENTION,
-    "heads": ATTENTION,
-    "head_view": ATTENTION,
-    "query_key": ATTENTION,
-    "alignment": ATTENTION,
-    "attribution": ATTRIBUTION,
-    "attributions": ATTRIBUTION,
-    "attribution_table": ATTRIBUTION,
-    "similarity_pairs": ATTRIBUTION,
+    **dict.fromkeys(("attention", "heads", "head_view", "query_key", "alignment"), ATTENTION),
+    **dict.fromkeys(("attribution", "attributions", "attribution_table", "similarity_pairs"), ATTRIBUTION),
 }
 ASK: Mapping[str, str] = {
     ATTENTION: "how far to believe it: .faithfulness(), or --view faithfulness",
     ATTRIBUTION: "how far to believe it: .faithfulness(method=...), or --view faithfulness --method NAME",
 }
-
-
-def shown(name: str, view: View) -> tuple[str, ...]:
-    """The pictures that the view of a name shows: itself, or those whose changes a trial has beside the answers."""
-    return tuple(one.of for one in view.differences) if isinstance(view, what_if.ChangeView) else (name,)
 
 
 class Beliefs:
@@ -276,10 +261,6 @@ class ViewCall(Generic[Given, P, V]):
         """What of the inspection the function is about."""
         raise NotImplementedError
 
-    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
-        """That some of it was cut, in a sentence."""
-        raise NotImplementedError
-
 
 class OfOne(ViewCall[Reading, P, V]):
     """A view of the input alone."""
@@ -288,10 +269,6 @@ class OfOne(ViewCall[Reading, P, V]):
         """The input."""
         return inspection.reading
 
-    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
-        """That the input was cut."""
-        return inspection.cut
-
 
 class OfAll(ViewCall[list[Reading], P, V]):
     """A view of data: of the input, and of those that it is looked at among."""
@@ -299,10 +276,6 @@ class OfAll(ViewCall[list[Reading], P, V]):
     def given(self, inspection: "Inspection") -> list[Reading]:
         """All of them, the input first."""
         return [inspection.reading, *inspection.among]
-
-    def cut(self, inspection: "Inspection") -> tuple[str, ...]:
-        """How many of them were cut."""
-        return inspection.all_cut
 
 
 class Inspection(Shown):
@@ -396,8 +369,11 @@ class Inspection(Shown):
         """
         self._beliefs.learn(view)
         missing = self._reason(LOOKS["faithfulness"])
-        badges = (said for picture in shown(name, view) for said in self._beliefs.badge(picture, missing))
-        return (*LOOKS[name].cut(self), *dict.fromkeys(badges))
+        # The pictures that it shows: itself, or those whose changes a trial has beside the answers
+        pictures = [one.of for one in view.differences] if isinstance(view, what_if.ChangeView) else [name]
+        badges = (said for picture in pictures for said in self._beliefs.badge(picture, missing))
+        cut = self.all_cut if isinstance(LOOKS[name], OfAll) else self.cut
+        return (*cut, *dict.fromkeys(badges))
 
     def document(self) -> Document:
         """What is looked into, and what there is to see."""

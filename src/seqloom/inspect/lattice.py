@@ -14,6 +14,7 @@ spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the p
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,8 +22,9 @@ import torch
 from torch import Tensor
 
 from seqloom.data.tags import spans
-from seqloom.errors import ConfigError, DataError, did_you_mean
+from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.flow import still
+from seqloom.inspect.requirements import tags
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_line
 from seqloom.nn.heads import CrfHead
@@ -168,36 +170,37 @@ class LatticeView(View):
             return (*((self._lattice(),) if drawn else ()), *self._tables())
         if len(self.words) <= MEDIUM:
             return (self._map(), self._paths(), *self._moves())
-        return (self._curve(), self._list(), *self._moves())
+        title = f"{self.title}: doubt, 1 - marginal of what was said"
+        return (blocks_line(1 - self.confidence, title=title, x_label="word"), self._list(), *self._moves())
 
     def _sentences(self) -> tuple[str, ...]:
         sure = (
             f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {number(one.confidence)}."
             for one in self.entities[:LISTED]
         )
-        return (*self._said_of_gold(), *self._said_of_paths(), *sure)
+        return (*self._said_of_gold(), self._said_of_paths(), *sure)
 
-    def _said_of_paths(self) -> tuple[str, ...]:
+    def _said_of_paths(self) -> str:
         if len(self.paths) < 2:
-            return ("There is one lawful path alone.",)
+            return "There is one lawful path alone."
         best, second = self.paths
-        other = [at for at, pair in enumerate(zip(best.tags, second.tags, strict=True)) if pair[0] != pair[1]]
         differences = ", ".join(
-            f"“{self.words[at]}” ({at}) {self.tags[best.tags[at]]} or {self.tags[second.tags[at]]}" for at in other[:6]
+            f"“{self.words[at]}” ({at}) {self.tags[best.tags[at]]} or {self.tags[second.tags[at]]}"
+            for at in self._unlike(second.tags)[:6]
         )
-        gap = best.score - second.score
-        return (
-            f"The best path scores {number(best.score)}, {number(gap)} more than the second, "
-            f"which differs in {differences}.",
-        )
+        gap = number(best.score - second.score)
+        return f"The best path scores {number(best.score)}, {gap} more than the second, which differs in {differences}."
+
+    def _unlike(self, tags: Sequence[int]) -> list[int]:
+        """The words at which the best path has other tags."""
+        return [at for at, pair in enumerate(zip(self.paths[0].tags, tags, strict=True)) if pair[0] != pair[1]]
 
     def _said_of_gold(self) -> tuple[str, ...]:
         if self.gold is None:
             return ()
-        wrong = [at for at, pair in enumerate(zip(self.paths[0].tags, self.gold, strict=True)) if pair[0] != pair[1]]
+        wrong = self._unlike(self.gold)
         told = ", ".join(f"“{self.words[at]}” ({at}) should be {self.tags[self.gold[at]]}" for at in wrong[:12])
-        whole = counted(len(self.words), "tag")
-        return (f"{len(wrong)} of {whole} are wrong{': ' + told if told else ''}.",)
+        return (f"{len(wrong)} of {counted(len(self.words), 'tag')} are wrong{': ' + told if told else ''}.",)
 
     def _lattice(self) -> Figure:
         """Words as columns, tags as rows: nodes coloured by their marginals, lines for the paths."""
@@ -213,9 +216,9 @@ class LatticeView(View):
         nodes = [self._node(at, tag) for at, tag in shown]
         groups = [*range(len(self.paths)), *([2] if self.gold is not None else [])]
         edges = [
-            Edge(numbers[at, route[at]], numbers[at + 1, route[at + 1]], group, self._move(route[at], route[at + 1]))
+            Edge(numbers[at, before], numbers[at + 1, after], group, self._move(before, after))
             for group, route in zip(groups, routes, strict=True)
-            for at in range(len(route) - 1)
+            for at, (before, after) in enumerate(pairwise(route))
         ]
         used = GROUPS if self.gold is not None else GROUPS[: len(self.paths)]
         caption = "In each box the emission; its colour is the marginal. On each line what the move scores."
@@ -239,14 +242,13 @@ class LatticeView(View):
         return "" if self.transitions is None else _short(self.transitions[before, after])
 
     def _tables(self) -> tuple[Figure, ...]:
-        pairs = (("Marginals", self.marginals), ("Emissions", self.emissions))
         if self.emissions.size > MOST_CELLS or len(self.tags) > SMALL:
             return (self._map(), *self._moves())
         rows = [f"{word} / {tag}" for word, tag in zip(self.words, self.best, strict=True)]
         caption = "A row is a word / the tag that the model says."
         tables = [
             Matrix(title=name, rows=rows, columns=self.tags, values=values.tolist(), caption=caption)
-            for name, values in pairs
+            for name, values in (("Marginals", self.marginals), ("Emissions", self.emissions))
         ]
         return (*tables, *self._moves())
 
@@ -283,10 +285,6 @@ class LatticeView(View):
         series = [Series(name=name, x=range(len(route)), y=[float(tag) for tag in route]) for name, route in routes]
         return Line(title="The paths", series=series, x_label="word", y_label="number of the tag")
 
-    def _curve(self) -> Figure:
-        title = f"{self.title}: doubt, 1 - marginal of what was said"
-        return blocks_line(1 - self.confidence, title=title, x_label="word")
-
     def _list(self) -> Figure:
         if self.entities:
             least = sorted(self.entities, key=lambda one: one.confidence)[:LISTED]
@@ -309,9 +307,8 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
 
     `gold` is a tag for each word, or a text of them with spaces or commas between: `O B-X I-X`.
     """
-    task, model = subject.task, subject.model
-    if not isinstance(task, Tag):
-        raise ConfigError(f"a model for {task.name} gives no tags", fix="choose a model for tag")
+    task, model = tags(subject, reading), subject.model
+    labels = task.meaning.schema.labels
     true = None if gold is None else _numbers(task, gold, len(reading.rows))
     with still(model):
         tagger: Any = model
@@ -319,19 +316,21 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         emissions: Tensor = tagger.head(vectors).values[0].float()
     legal = task.chain.transitions(tagger.head, emissions)
     chained = isinstance(tagger.head, CrfHead)
-    moves = legal if chained else _free(emissions)
+    moves = legal
+    if not chained:  # moves that score nothing, all of them legal: each word is then by itself
+        one, square = emissions.new_zeros(len(labels)), emissions.new_zeros(len(labels), len(labels))
+        moves = crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
     lengths = torch.tensor([len(emissions)], device=emissions.device)
     paths = best_paths(emissions, legal, 2)
-    labels = task.meaning.schema.labels
     named = tuple(labels[tag] for tag in paths[0].tags)
     marked = tuple(spans(named)) if task.in_scheme else ()
     # Tags that go on with a span make it longer; where ends are marked there are none
     asked = []
-    for one in marked:
-        longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{one.label}"]
-        asked.append(SpanScore(one.start, one.stop, paths[0].tags[one.start : one.stop], tuple(longer)))
+    for span in marked:
+        longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{span.label}"]
+        asked.append(SpanScore(span.start, span.stop, paths[0].tags[span.start : span.stop], tuple(longer)))
     known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
-    starts, between, ends = (None if one is None else one.cpu().numpy() for one in known)
+    starts, between, ends = (None if part is None else part.cpu().numpy() for part in known)
     return LatticeView(
         title="Why these tags",
         words=reading.rows,
@@ -344,16 +343,10 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         paths=paths,
         gold=true,
         entities=tuple(
-            Entity(one.start, one.stop, one.label, " ".join(reading.rows[one.start : one.stop]), sure)
-            for one, sure in zip(marked, span_probabilities(emissions, moves, asked), strict=True)
+            Entity(span.start, span.stop, span.label, " ".join(reading.rows[span.start : span.stop]), sure)
+            for span, sure in zip(marked, span_probabilities(emissions, moves, asked), strict=True)
         ),
     )
-
-
-def _free(scores: Tensor) -> crf.Transitions:
-    """Moves that score nothing, all of them legal: each word is then by itself."""
-    one, square = scores.new_zeros(scores.shape[1]), scores.new_zeros(scores.shape[1], scores.shape[1])
-    return crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
 
 
 def _numbers(task: Tag, gold: str | Sequence[str], count: int) -> tuple[int, ...]:

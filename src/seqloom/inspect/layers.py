@@ -4,10 +4,8 @@ A layer is chosen by its number among those that have what is asked, from 0, or 
 a layer whatever the family: what a family lacks is seen from the taps and modules that its model has, never from its
 name.
 
-The vectors that the first layer reads: heard, or replaced by others.
-
-Attributions need the gradient at the vectors of tokens, not at their numbers; neighbours need them as they are before
-any context. The input of every stack is a module, whatever it reads, so a hook on it serves all families.
+The vectors that the first layer reads can be replaced by others: attributions need the gradient at the vectors of
+tokens, not at their numbers. The input of every stack is a module, so a hook on it serves all families.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,14 +131,6 @@ def required(found: Sequence[Found], model: nn.Module, asked: str, reason: str) 
     return found
 
 
-def _has_module(*kinds: type[nn.Module]) -> Callable[[nn.Module], bool]:
-    return lambda model: any(isinstance(module, kinds) for module in model.modules())
-
-
-def _has_gates(model: nn.Module) -> bool:
-    return any(isinstance(module, Recurrent) and bool(module.cell.gates) for module in model.modules())
-
-
 def _attends(model: nn.Module) -> bool:
     owners = (model.get_submodule(name.rpartition(".")[0]) for name in taps(model) if name.endswith(".weights"))
     return any(not isinstance(owner, Pooler) or owner.how == "attention" for owner in owners)
@@ -148,8 +138,8 @@ def _attends(model: nn.Module) -> bool:
 
 HAS: Mapping[str, Callable[[nn.Module], bool]] = {
     "attention": _attends,
-    "gates": _has_gates,
-    "filters": _has_module(Convolution, CausalConvolution),
+    "gates": lambda model: any(isinstance(one, Recurrent) and bool(one.cell.gates) for one in model.modules()),
+    "filters": lambda model: any(isinstance(one, Convolution | CausalConvolution) for one in model.modules()),
     "picture filters": lambda model: any(PICTURE_MAPS in name for name in taps(model)),
     "states": lambda model: any(name.endswith((".output", ".hidden")) for name in taps(model)),
 }

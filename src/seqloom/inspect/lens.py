@@ -11,7 +11,7 @@ otherwise looks worse than it is. Of a masked model the symbol that truly comes 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from seqloom.errors import ConfigError
 from seqloom.inspect.flow import still
 from seqloom.inspect.layers import LayerPlace, heard, state_places
-from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.subject import Reading, Subject, said_in
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.types import Padded
@@ -38,16 +38,6 @@ LISTED = 20
 SPACES = str.maketrans({" ": "␣", "\t": "⇥", "\n": "↵"})
 
 
-class Lens(NamedTuple):
-    """What is read off every layer at every position, [L,T] each."""
-
-    symbols: np.ndarray  # the likeliest, as columns of the scores
-    probability: np.ndarray  # of it
-    entropy: np.ndarray  # nats
-    rank: np.ndarray  # of the symbol that truly comes, 1 is the likeliest; 0 where it is not known
-    truth: np.ndarray  # its probability; NaN where it is not known
-
-
 @dataclass(frozen=True, kw_only=True)
 class LensView(View):
     """Layers x positions: what would be said after each layer."""
@@ -60,16 +50,14 @@ class LensView(View):
     symbols: tuple[tuple[str, ...], ...]  # [L][T] the likeliest
     probability: np.ndarray  # [L,T] of it
     entropy: np.ndarray  # [L,T] nats
-    rank: np.ndarray  # [L,T] of what truly comes
-    truth: np.ndarray  # [L,T] its probability
+    rank: np.ndarray  # [L,T] of what truly comes, 1 is the likeliest; 0 where it is not known
+    truth: np.ndarray  # [L,T] its probability; NaN where it is not known
 
     @property
     def decided(self) -> np.ndarray:
         """[T] the layer from which on the likeliest symbol is the one that the model says."""
-        same = np.array(
-            [[one == last for one, last in zip(row, self.symbols[-1], strict=True)] for row in self.symbols]
-        )
-        held = np.logical_and.accumulate(same[::-1])[::-1]  # [L,T] that layer and all behind it agree
+        said = np.array(self.symbols, dtype=object)
+        held = np.logical_and.accumulate((said == said[-1])[::-1])[::-1]  # [L,T] that layer and all behind it agree
         found: np.ndarray = held.argmax(axis=0)
         return found
 
@@ -78,10 +66,19 @@ class LensView(View):
 
     def figures(self) -> tuple[Figure, ...]:
         if not self._is_long:
-            return (*self._matrices(), self._curves())
+            each = max(1, MOST_CELLS // len(self.layers))  # positions in a matrix
+            starts = range(0, len(self.tokens), each)
+            return (*(self._matrix(at, min(at + each, len(self.tokens))) for at in starts), self._curves())
         maps = [self._map("probability of what truly comes", self.truth), self._map("entropy, nats", self.entropy)]
-        along = [self._strip()] if len(self.tokens) <= MEDIUM else self._late()
-        return (*maps, *along, self._curves())
+        if len(self.tokens) > MEDIUM:
+            return (*maps, *self._late(), self._curves())
+        strip = Strip(
+            title="After which layer the answer stands",
+            tokens=[_seen(token) for token in self.tokens],
+            values=self.decided.astype(float).tolist(),
+            value_label="layer",
+        )
+        return (*maps, strip, self._curves())
 
     def _sentences(self) -> tuple[str, ...]:
         counts = np.bincount(self.decided, minlength=len(self.layers))
@@ -100,12 +97,8 @@ class LensView(View):
     def _is_long(self) -> bool:
         return len(self.tokens) > SMALL or len(self.layers) > LARGEST_SIDE
 
-    def _matrices(self) -> list[Figure]:
-        """The likeliest symbols, some positions in each matrix if they are too many for one."""
-        each = max(1, MOST_CELLS // len(self.layers))
-        return [self._matrix(at, min(at + each, len(self.tokens))) for at in range(0, len(self.tokens), each)]
-
     def _matrix(self, start: int, stop: int) -> Figure:
+        """The likeliest symbols at some positions."""
         inside = range(start, stop)
         return Matrix(
             title=self.title if start == 0 else f"{self.title}, from position {self.first + start}",
@@ -130,14 +123,6 @@ class LensView(View):
             x_label="position",
             y_label="layer",
             value_label=label,
-        )
-
-    def _strip(self) -> Figure:
-        return Strip(
-            title="After which layer the answer stands",
-            tokens=[_seen(token) for token in self.tokens],
-            values=self.decided.astype(float).tolist(),
-            value_label="layer",
         )
 
     def _late(self) -> list[Figure]:
@@ -177,18 +162,18 @@ def lens(subject: Subject, reading: Reading, *, window: tuple[int, int] | None =
     truths = list(standing if reading.said is None else reading.said)[start:stop]
     told = heard(subject, reading, [place.path for place in places])
     states = [told[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] what leaves each layer
-    found = _read_off(subject, reading.sides[-1].stack, states, truths)
+    symbols, probability, entropy, rank, truth = _read_off(subject, reading.sides[-1].stack, states, truths)
     return LensView(
         title="What would be said after each layer",
         layers=tuple(place.path for place in places),
         tokens=tuple(token.text for token in places[0].tokens[start:stop]),
         said=tuple("?" if truth == UNKNOWN_TRUTH else subject.name(truth) for truth in truths),
         first=start,
-        symbols=tuple(tuple(map(subject.name, row)) for row in found.symbols.tolist()),
-        probability=found.probability,
-        entropy=found.entropy,
-        rank=found.rank,
-        truth=found.truth,
+        symbols=tuple(tuple(map(subject.name, row)) for row in symbols.tolist()),
+        probability=probability,
+        entropy=entropy,
+        rank=rank,
+        truth=truth,
     )
 
 
@@ -211,35 +196,28 @@ def lens_places(subject: Subject, reading: Reading) -> list[LayerPlace]:
 
 
 @torch.no_grad()
-def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Sequence[int]) -> Lens:
+def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Sequence[int]) -> list[np.ndarray]:
+    """[L,T] each: the likeliest column, its probability, the entropy, and rank and probability of the truth."""
     wanted = torch.tensor(truths, device=subject.device)
     exits: Any = subject.model.get_submodule(stack).exit
     behind = (*exits, subject.model.get_submodule("head"))  # what stands behind the last layer
 
     def blocks(values: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """What is read off one layer [1,T,D], some positions at a time."""
+        """The same of one layer [1,T,D], some positions at a time."""
         for start in range(0, values.shape[1], BLOCK):
             x = Padded.of(values[:, start : start + BLOCK])
             for link in behind:
                 x = link(x)
-            scores = x.values[0]
-            logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-            yield _told(logs, wanted[start : start + BLOCK])
+            truth = wanted[start : start + BLOCK]
+            known = truth != UNKNOWN_TRUTH
+            logs, mine, rank, entropy = said_in(x.values[0], truth.clamp(min=0))
+            best, chances = logs.max(dim=-1), mine.exp().masked_fill(~known, float("nan"))
+            yield best.indices, best.values.exp(), entropy, rank.masked_fill(~known, 0), chances
 
     with still(subject.model):
         rows = [list(blocks(values)) for values in states]
     joined = [[torch.cat(parts).cpu().numpy() for parts in zip(*row, strict=True)] for row in rows]
-    return Lens(*(np.stack(column) for column in zip(*joined, strict=True)))
-
-
-def _told(logs: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
-    """Of log-probabilities [T,V] the fields of a `Lens`, [T] each."""
-    best = logs.max(dim=-1)
-    known = wanted != UNKNOWN_TRUTH
-    mine = logs.gather(1, wanted.clamp(min=0)[:, None])
-    rank = (1 + (logs > mine).sum(dim=1)).masked_fill(~known, 0)
-    entropy = -(logs.exp() * logs).nan_to_num().sum(dim=1)
-    return best.indices, best.values.exp(), entropy, rank, mine[:, 0].exp().masked_fill(~known, float("nan"))
+    return [np.stack(column) for column in zip(*joined, strict=True)]
 
 
 def _seen(text: str) -> str:

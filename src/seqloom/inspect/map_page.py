@@ -97,6 +97,5 @@ def _sent(map_: Map) -> dict[str, object]:
     steps = np.nan_to_num(map_.values) / (most or 1.0) * STEPS
     cells = np.where(np.isnan(map_.values), NO_VALUE, steps.round()).astype("<u2")
     height, width = map_.values.shape
-    packed = base64.b64encode(cells.tobytes()).decode()
     size = {"height": height, "width": width, "down": map_.down, "across": map_.across}
-    return {"name": map_.name, "most": most, **size, "cells": packed}
+    return {"name": map_.name, "most": most, **size, "cells": base64.b64encode(cells.tobytes()).decode()}

@@ -18,7 +18,7 @@ from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
 from seqloom.inspect.attribution.goals import ground_of, places_of
 from seqloom.inspect.layers import chosen, heard, required, state_places
-from seqloom.inspect.subject import Reading, Subject, Token
+from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, View
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
@@ -68,20 +68,19 @@ class NeighboursView(View):
     def figures(self) -> tuple[Figure, ...]:
         found: list[Figure] = []
         if len(self.sentence) <= MEDIUM:
-            found.append(
-                Strip(
-                    title=f"{self.title}: its own sentence",
-                    tokens=self.sentence,
-                    values=self.alike.tolist(),
-                    value_label=f"cosine with “{self.word}”",
-                )
-            )
+            title, label = f"{self.title}: its own sentence", f"cosine with “{self.word}”"
+            found.append(Strip(title=title, tokens=self.sentence, values=self.alike.tolist(), value_label=label))
         if len(self.occurrences) > 1:
-            found += [
-                self._table("Static vectors of", self.static),
-                self._table("Vectors in context of", self.contextual),
-            ]
-        return (*found, self._bars())
+            found.append(self._table("Static vectors of", self.static))
+            found.append(self._table("Vectors in context of", self.contextual))
+        bars = Bars(
+            title=f"{self.title}: the nearest in context",
+            caption=f"Two places have a cosine of {number(self.usual)} on average.",
+            labels=[_labelled(each.at) for each in self.nearest],
+            values=[each.contextual for each in self.nearest],
+            x_label="cosine",
+        )
+        return (*found, bars)
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
@@ -105,27 +104,10 @@ class NeighboursView(View):
             title=f"{title} “{self.word}”: cosines", rows=names, columns=names, values=shown, span=(-1.0, 1.0)
         )
 
-    def _bars(self) -> Figure:
-        return Bars(
-            title=f"{self.title}: the nearest in context",
-            caption=f"Two places have a cosine of {number(self.usual)} on average.",
-            labels=[_labelled(each.at) for each in self.nearest],
-            values=[each.contextual for each in self.nearest],
-            x_label="cosine",
-        )
-
 
 def _labelled(each: Occurrence) -> str:
     """The word last: what runs from right to left then moves nothing that follows it."""
     return f"{each.sentence}.{each.number} {each.text}"
-
-
-class _Words(NamedTuple):
-    """All words of some sentences, with their vectors."""
-
-    occurrences: list[Occurrence]
-    static: np.ndarray  # [N,D] of length one
-    contextual: np.ndarray
 
 
 def neighbours(
@@ -145,31 +127,27 @@ def neighbours(
         raise DataError(f"there is no sentence {sentence}", fix=f"they are numbered from 0 to {len(readings) - 1}")
     if any(place.shape is not None for reading in readings for place in places_of(reading)):
         raise DataError("a picture has no words to have neighbours", fix="look at its attribution, or activation_maps")
-    states = required(
-        state_places(subject.model, readings[sentence], None),
-        subject.model,
-        "layers",
-        "its vectors are the same in every sentence",
-    )
+    states = state_places(subject.model, readings[sentence], None)
+    required(states, subject.model, "layers", "its vectors are the same in every sentence")
     path = chosen({place.path: place for place in states}, layer, "layers").path
-    found = _words(subject, readings, path)
-    first = _place(found.occurrences, sentence, word)
-    same = [at for at, each in enumerate(found.occurrences) if _alike(each.text, found.occurrences[first].text)]
-    same = [first, *(at for at in same if at != first)]
-    near, plain = found.contextual @ found.contextual[first], found.static @ found.static[first]
+    occurrences, static, contextual = _words(subject, readings, path)
+    first = _place(occurrences, sentence, word)
+    text = occurrences[first].text
+    same = [first, *(at for at, each in enumerate(occurrences) if at != first and _alike(each.text, text))]
+    near, plain = contextual @ contextual[first], static @ static[first]
     order = [int(at) for at in np.argsort(-near, kind="stable") if at != first][:most]
-    mine = [at for at, each in enumerate(found.occurrences) if each.sentence == sentence]
+    mine = [at for at, each in enumerate(occurrences) if each.sentence == sentence]
     return NeighboursView(
-        title=f"The word “{found.occurrences[first].text}” in sentence {sentence}",
-        word=found.occurrences[first].text,
+        title=f"The word “{text}” in sentence {sentence}",
+        word=text,
         layer=path,
-        occurrences=tuple(found.occurrences[at] for at in same),
-        contextual=_cosines(found.contextual[same]),
-        static=_cosines(found.static[same]),
-        nearest=tuple(Neighbour(found.occurrences[at], float(near[at]), float(plain[at])) for at in order),
-        usual=_usual(found.contextual),
-        usual_static=_usual(found.static),
-        sentence=tuple(found.occurrences[at].text for at in mine),
+        occurrences=tuple(occurrences[at] for at in same),
+        contextual=_cosines(contextual[same]),
+        static=_cosines(static[same]),
+        nearest=tuple(Neighbour(occurrences[at], float(near[at]), float(plain[at])) for at in order),
+        usual=_usual(contextual),
+        usual_static=_usual(static),
+        sentence=tuple(occurrences[at].text for at in mine),
         alike=near[mine],
     )
 
@@ -203,7 +181,8 @@ def _usual(vectors: np.ndarray) -> float:
     return (total - own) / (count * (count - 1)) if count > 1 else 1.0
 
 
-def _words(subject: Subject, readings: Sequence[Reading], path: str) -> _Words:
+def _words(subject: Subject, readings: Sequence[Reading], path: str) -> tuple[list[Occurrence], np.ndarray, np.ndarray]:
+    """All words of some sentences, with their static and contextual vectors, [N,D] of length one."""
     occurrences: list[Occurrence] = []
     static, contextual = [], []
     for sentence, reading in enumerate(readings):
@@ -213,16 +192,17 @@ def _words(subject: Subject, readings: Sequence[Reading], path: str) -> _Words:
         (states, *_) = heard(subject, reading, [path])[path]
         static.append(_means(place.here[0], starts)[real])
         contextual.append(_means(states[0], starts)[real])
-        words = [tokens[at] for at in real]
-        occurrences += [
-            Occurrence(sentence, at, words[at].text.strip(), _context(words, at, place.places[0].text))
-            for at in range(len(words))
-        ]
+        words, text = [tokens[at] for at in real], place.places[0].text
+        for at, word in enumerate(words):
+            around = words[max(0, at - AROUND) : at + AROUND + 1]
+            near = (one.text.strip() for one in around)
+            context = near if text is None else text[around[0].start : around[-1].stop].split()
+            occurrences.append(Occurrence(sentence, at, word.text.strip(), " ".join(context)))
     if len(occurrences) > MOST_VECTORS:
         raise DataError(
             f"{len(occurrences):,} words were given", fix=f"give at most {MOST_VECTORS:,}, or search an index of them"
         )
-    return _Words(occurrences, _unit(np.concatenate(static)), _unit(np.concatenate(contextual)))
+    return occurrences, _unit(np.concatenate(static)), _unit(np.concatenate(contextual))
 
 
 def _means(vectors: torch.Tensor, starts: Sequence[int]) -> np.ndarray:
@@ -242,10 +222,3 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
     """[N,N] of vectors of length one; rounding leaves none beyond 1."""
     found: np.ndarray = np.clip(vectors @ vectors.T, -1.0, 1.0)
     return found
-
-
-def _context(words: Sequence[Token], at: int, text: str | None) -> str:
-    around = words[max(0, at - AROUND) : at + AROUND + 1]
-    if text is None:
-        return " ".join(token.text.strip() for token in around)
-    return " ".join(text[around[0].start : around[-1].stop].split())

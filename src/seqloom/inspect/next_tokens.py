@@ -21,11 +21,11 @@ from torch import Tensor
 from seqloom.config.decoding import SampleConfig
 from seqloom.decoding.answers import NEVER, log_probabilities
 from seqloom.decoding.decode import filtered
-from seqloom.errors import ConfigError
+from seqloom.inspect import requirements
 from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import left_out
-from seqloom.inspect.subject import Reading, Subject
+from seqloom.inspect.subject import Reading, Subject, said_in
 from seqloom.inspect.view import MEDIUM, POINTS, View, blocks_of, script
 from seqloom.nn.types import Padded
 from seqloom.report.document import DocumentBlock, Interactive
@@ -71,9 +71,15 @@ class SamplingSliders(Interactive):
         columns = {"before": "as the model has it", "after": "as it is drawn"}  # each with the colour of its bar
         heads = (tag("th", tag("div", " ", class_=kind), name, scope="col") for kind, name in columns.items())
         head = tag("tr", tag("th", "symbol", scope="col"), tag("th", "probability", scope="col"), *heads)
+        sliders = []
+        for name, (low, high, step) in SLIDERS.items():
+            value = float(getattr(self.how, name))
+            slide = tag("input", id=name, type="range", min=low, max=high, step=step, value=value)
+            output = tag("output", f"{value:g}", id=f"{name}_said")
+            sliders.append(tag("label", f"{name.replace('_', '-')} ", slide, " ", output))
         told = "The distribution as the model has it (gray) and as it is drawn (blue)."
         inside = [
-            *(_slider(name, float(getattr(self.how, name))) for name in SLIDERS),
+            *sliders,
             tag("p", told, id="kept", aria_live="polite"),
             tag("table", tag("thead", head), tag("tbody", " ", id="bars")),
             tag("label", "The likeliest at row ", tag("select", *(options or [tag("option", "none")]), id="place")),
@@ -87,12 +93,6 @@ class SamplingSliders(Interactive):
     def data(self) -> Mapping[str, Any]:
         packed = base64.b64encode(self.logs.astype("<f4").tobytes()).decode()
         return {"logs": packed, "names": list(self.names), "places": list(self.places)}
-
-
-def _slider(name: str, value: float) -> Markup:
-    low, high, step = SLIDERS[name]
-    slide = tag("input", id=name, type="range", min=low, max=high, step=step, value=value)
-    return tag("label", f"{name.replace('_', '-')} ", slide, " ", tag("output", f"{value:g}", id=f"{name}_said"))
 
 
 TOP = 100  # symbols of the chosen row that are listed
@@ -146,16 +146,28 @@ class NextSymbolsView(View):
         """The rows with the highest surprisal, the highest first."""
         return tuple(int(row) for row in np.argsort(-self.surprisal, kind="stable")[:WORST])
 
+    @property
+    def _settings(self) -> dict[str, float]:
+        return {name: getattr(self.settings, name) for name in SLIDERS}
+
     def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        known = {name: getattr(self.settings, name) for name in ("temperature", "top_k", "top_p", "min_p")}
-        told = {**super().told_values(whole=whole), "settings": known, "perplexity": self.perplexity}
+        told = {**super().told_values(whole=whole), "settings": self._settings, "perplexity": self.perplexity}
         if not whole:
             del told["logs"]  # of the whole vocabulary: `choices` and `tail` tell it
         return told
 
     def figures(self) -> tuple[Figure, ...]:
-        text = (self._strip(), self._lines()) if len(self.said) <= MEDIUM else (self._lines(), self._bars_of_worst())
-        return (self._before(), self._after(), *text)
+        usual = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        changed = [f"{name} {value:g}" for name, value in self._settings.items() if value != usual[name]]
+        written = ", ".join(changed) or "no setting changed, without symbols that are never written"
+        every = (*self.choices, self.tail)
+        before = self._bars(f"{self.title}, as the model has it", [one.model for one in every])
+        after = self._bars(f"As it is drawn: {written}", [one.drawn for one in every])
+        if len(self.said) > MEDIUM:
+            return before, after, self._lines(), self._bars_of_worst()
+        title, losses = "How surprised the model was", self.surprisal.tolist()
+        strip = Strip(title=title, tokens=self.said, values=losses, value_label="surprisal, nats")
+        return before, after, strip, self._lines()
 
     def _sentences(self) -> tuple[str, ...]:
         row = self.at
@@ -176,24 +188,12 @@ class NextSymbolsView(View):
         sliders = SamplingSliders((), self.settings, self.logs, [one.symbol for one in self.choices], rows)
         return [sliders, *super()._blocks()]
 
-    def _before(self) -> Figure:
-        told = [one.model for one in self.choices]
-        return self._bars(f"{self.title}, as the model has it", told, self.tail.model)
-
-    def _after(self) -> Figure:
-        told = [one.drawn for one in self.choices]
-        return self._bars(f"As it is drawn: {_written(self.settings)}", told, self.tail.drawn)
-
-    def _bars(self, title: str, told: Sequence[float], tail: float) -> Figure:
+    def _bars(self, title: str, told: Sequence[float]) -> Figure:
         labels = [one.symbol for one in self.choices[:DRAWN_BARS]]
-        values = list(told[:DRAWN_BARS])
+        values = list(told[: len(labels)])
         if (others := len(self.logs) + len(NEVER) - len(labels)) > 0:
-            labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[DRAWN_BARS:]) + tail]
+            labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[len(labels) :])]
         return Bars(title=title, labels=labels, values=values, x_label="probability")
-
-    def _strip(self) -> Figure:
-        title = "How surprised the model was"
-        return Strip(title=title, tokens=self.said, values=self.surprisal.tolist(), value_label="surprisal, nats")
 
     def _lines(self) -> Figure:
         """Surprisal with its blocks' maxima, entropy and running perplexity's logarithm."""
@@ -231,10 +231,7 @@ def next_symbols(
     min_p: float = 0.0,
 ) -> NextSymbolsView:
     """What comes next at a row, the last if none is named, and how surprised the model was along the text."""
-    if reading.said is None:
-        raise ConfigError(
-            f"a model for {subject.task.name} says no next symbol", fix="choose a language model or a translator"
-        )
+    requirements.next_symbols(subject, reading)
     how = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     tokens = reading.sides[-1].tokens
     row = len(tokens) - 1 if at is None else chosen_token(tokens, at)
@@ -265,7 +262,8 @@ def _said(subject: Subject, reading: Reading) -> tuple[str, ...]:
     if tuple(token.symbol for token in tokens) == reading.said:
         return tuple(token.text for token in tokens)
     assert reading.said is not None, "it was asked for"
-    return (*(token.text for token in tokens[1:]), "END" if reading.said[-1] == END else subject.name(reading.said[-1]))
+    last = reading.said[-1]
+    return (*(token.text for token in tokens[1:]), "END" if last == END else subject.name(last))
 
 
 @torch.no_grad()
@@ -278,31 +276,14 @@ def _told(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any],
         vectors = model.features(reading.inputs).values
         for start in range(0, len(said), BLOCK):
             scores = model.head(Padded.of(vectors[:, start : start + BLOCK])).values[0]
-            parts.append(_of_rows(scores, said[start : start + BLOCK]))
+            logs, mine, rank, entropy = said_in(scores, said[start : start + BLOCK])
+            parts.append((-mine, entropy, rank, *logs.exp().topk(min(LIKELIEST, logs.shape[1]))))
             if start <= row < start + BLOCK:
                 chosen = scores[row - start][None]
     assert chosen is not None, "the row is one of them"
-    surprisal, entropy, rank, symbols, chances = (
+    surprisal, entropies, ranks, chances, symbols = (
         torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
     )
-    few = len(said) <= MEDIUM
-    pairs = zip(symbols.tolist(), chances.tolist(), strict=True) if few else ()
-    likeliest = tuple(
-        tuple(Likely(subject.name(one), chance) for one, chance in zip(*pair, strict=True)) for pair in pairs
-    )
-    return {"surprisal": surprisal, "entropy": entropy, "rank": rank, "likeliest": likeliest}, chosen
-
-
-def _of_rows(scores: Tensor, said: Tensor) -> tuple[Tensor, ...]:
-    """Of scores [R,V]: surprisal, entropy and rank of what was said, [R]; the likeliest symbols and theirs, [R,10]."""
-    logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-    mine = logs.gather(1, said[:, None])
-    chances, symbols = logs.exp().topk(min(LIKELIEST, logs.shape[1]))
-    entropy = -(logs.exp() * logs).nan_to_num().sum(dim=1)
-    return -mine[:, 0], entropy, 1 + (logs > mine).sum(dim=1), symbols, chances
-
-
-def _written(how: SampleConfig) -> str:
-    known = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    changed = [f"{name} {getattr(how, name):g}" for name, usual in known.items() if getattr(how, name) != usual]
-    return ", ".join(changed) or "no setting changed, without symbols that are never written"
+    pairs = zip(symbols.tolist(), chances.tolist(), strict=True) if len(said) <= MEDIUM else ()
+    likeliest = tuple(tuple(map(Likely, map(subject.name, names), likely)) for names, likely in pairs)
+    return {"surprisal": surprisal, "entropy": entropies, "rank": ranks, "likeliest": likeliest}, chosen

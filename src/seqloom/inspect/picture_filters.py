@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.layers import PICTURE_MAPS, chosen, heard, required
@@ -121,12 +121,11 @@ class PictureFiltersView(View):
 def activation_maps(subject: Subject, reading: Reading, *, layer: int | str | None = None) -> MapsView:
     """The maps of one picture in a layer of 2-D filters, the first if none is named."""
     path = _chosen(subject.model, layer)
-    maps: Tensor = heard(subject, reading, [path])[path][0][0]
     return MapsView(
         title=f"Activation maps of {path}",
         layer=path,
         picture=_picture(reading).mean(axis=2),
-        maps=maps.double().cpu().numpy(),
+        maps=_heard(subject, reading, path),
         side=field(subject, reading, path).side,
     )
 
@@ -140,32 +139,20 @@ def picture_filters(
         raise DataError("filters are shown by the pictures that fire them, and none was given", fix="give some")
     if not 1 <= top <= MOST_PATCHES:
         raise ConfigError(f"{top} patches for each filter were asked for", fix=f"ask for 1 to {MOST_PATCHES}")
-    square, best = field(subject, readings[0], path), _Best(min(top, len(readings)))
+    square, best = field(subject, readings[0], path), list[list[Patch]]()
     for at, reading in enumerate(readings):
-        maps: Tensor = heard(subject, reading, [path])[path][0][0]
-        best.add(at, _picture(reading), maps.double().cpu().numpy(), square)
-    found = tuple(tuple(patches) for patches in best.patches)
-    return PictureFiltersView(title=f"Filters of {path}", layer=path, readings=len(readings), patches=found)
-
-
-class _Best:
-    """The strongest patches of every filter so far."""
-
-    def __init__(self, top: int) -> None:
-        self.top = top
-        self.patches: list[list[Patch]] = []
-
-    def add(self, number: int, picture: np.ndarray, maps: np.ndarray, square: Field) -> None:
-        """Weigh the strongest place of each filter on one picture."""
-        self.patches = self.patches or [[] for _ in maps]
-        for kept, each in zip(self.patches, maps, strict=True):
-            y, x = (int(at) for at in np.unravel_index(int(each.argmax()), each.shape))
+        picture, maps = _picture(reading), _heard(subject, reading, path)
+        best = best or [[] for _ in maps]
+        for kept, each in zip(best, maps, strict=True):  # the strongest place of each filter on this picture
+            y, x = (int(place) for place in np.unravel_index(int(each.argmax()), each.shape))
             value = float(each[y, x])
-            if len(kept) < self.top or value > kept[-1].activation:
+            if len(kept) < top or value > kept[-1].activation:
                 pixels = square.patch(picture, y, x).mean(axis=2)
-                kept.append(Patch(number, y * square.stride, x * square.stride, value, pixels))
+                kept.append(Patch(at, y * square.stride, x * square.stride, value, pixels))
                 kept.sort(key=lambda one: -one.activation)
-                del kept[self.top :]
+                del kept[top:]
+    found = tuple(map(tuple, best))
+    return PictureFiltersView(title=f"Filters of {path}", layer=path, readings=len(readings), patches=found)
 
 
 def field(subject: Subject, reading: Reading, path: str) -> Field:
@@ -190,6 +177,12 @@ def _maps(model: nn.Module) -> list[str]:
 def _chosen(model: nn.Module, layer: int | str | None) -> str:
     found = required(_maps(model), model, "picture filters", "it reads no pictures through 2-D filters")
     return chosen({path: path for path in found}, 0 if layer is None else layer, "layers with 2-D filters")
+
+
+def _heard(subject: Subject, reading: Reading, path: str) -> np.ndarray:
+    """[filters,Y,X] the maps of the one picture of a reading in a layer."""
+    maps: np.ndarray = heard(subject, reading, [path])[path][0][0].double().cpu().numpy()
+    return maps
 
 
 def _picture(reading: Reading) -> np.ndarray:

@@ -6,13 +6,10 @@
     t5, shaw              a learned number for each head, or a vector, by the signed distance j - i
 
 A sine of rate r comes round after 2 pi / r places: its wavelength. Beyond the longest input of training everything is
-extrapolation, which pictures mark; `extrapolation` measures what becomes of the loss there.
-
-What becomes of a language model beyond the length that it was trained on: the loss on texts of growing length.
-
-The symbols of all texts are laid end to end and cut into windows of each length, every one read from its own BEGIN,
-so that all lengths see the same text. Positions that generalise give a curve that goes on falling, as more is known
-of what came before; others rise behind the trained length (Press et al. 2022).
+extrapolation, which pictures mark; `extrapolation` measures what becomes of the loss there. The symbols of all texts
+are laid end to end and cut into windows of each length, every one read from its own BEGIN, so that all lengths see the
+same text. Positions that generalise give a curve that goes on falling, as more is known of what came before; others
+rise behind the trained length (Press et al. 2022).
 """
 
 import math
@@ -73,7 +70,15 @@ class PositionsView(View):
     told: PositionAnswer
 
     def figures(self) -> tuple[Figure, ...]:
-        return (self._map(), self._curves(), *self._wavelengths())
+        if not self.told.wavelengths:
+            return self._map(), self._curves()
+        pairs = range(len(self.told.wavelengths))
+        series = [Series(name="wavelength", x=pairs, y=self.told.wavelengths)]
+        if self.trained:
+            series.append(Series(name="longest in training", x=pairs, y=[self.trained] * len(pairs)))
+        title = "After how many places each pair of dimensions comes round"
+        waves = Line(title=title, series=series, x_label="pair", y_label="places", y_axis="log")
+        return self._map(), self._curves(), waves
 
     def _sentences(self) -> tuple[str, ...]:
         known = f"{self.trained:,} elements" if self.trained else "unknown"
@@ -88,10 +93,8 @@ class PositionsView(View):
         numbers, caption = list(y), ""
         if rows == "place" and self.trained and self.told.y[0] < self.trained <= self.told.y[-1]:
             at = sum(number < self.trained for number in numbers)
-            cells, numbers = (
-                [*cells[:at], [None] * len(cells[0]), *cells[at:]],
-                [*numbers[:at], self.trained, *numbers[at:]],
-            )
+            cells.insert(at, [None] * len(cells[0]))
+            numbers.insert(at, self.trained)
             caption = f"Below the hatched row nothing was trained: the longest input had {self.trained:,} elements."
         if len(y) < len(self.told.y):
             caption = f"Each row is the mean of up to {-(-len(self.told.y) // MOST_ROWS)}. {caption}".strip()
@@ -110,30 +113,12 @@ class PositionsView(View):
         step = max(1, -(-len(self.told.distances) // POINTS))
         places = self.told.distances[::step].tolist()
         series = [Series(name=name, x=places, y=values[::step].tolist()) for name, values in self.told.curves]
-        return Line(
-            title="By distance",
-            series=[*series, *self._borders()],
-            x_label="distance",
-            y_label=self.told.curve_label,
-        )
-
-    def _borders(self) -> list[Series]:
-        """An upright line where training ended, on each side that is shown."""
         every = np.concatenate([values for _, values in self.told.curves])
         ends = [float(every.min()), float(every.max())]
-        sides = [border for border in (-(self.trained or 0), self.trained or 0) if border]
-        first, last = self.told.distances[0], self.told.distances[-1]
-        inside = [border for border in sides if first < border < last]
-        return [Series(name="longest in training", x=[border, border], y=ends) for border in inside]
-
-    def _wavelengths(self) -> tuple[Figure, ...]:
-        if not self.told.wavelengths:
-            return ()
-        pairs = range(len(self.told.wavelengths))
-        waves = Series(name="wavelength", x=pairs, y=self.told.wavelengths)
-        known = [] if not self.trained else [Series(name="longest in training", x=pairs, y=[self.trained] * len(pairs))]
-        title = "After how many places each pair of dimensions comes round"
-        return (Line(title=title, series=[waves, *known], x_label="pair", y_label="places", y_axis="log"),)
+        for border in (-self.trained, self.trained) if self.trained else ():  # an upright line where training ended
+            if self.told.distances[0] < border < self.told.distances[-1]:
+                series.append(Series(name="longest in training", x=[border, border], y=ends))
+        return Line(title="By distance", series=series, x_label="distance", y_label=self.told.curve_label)
 
 
 def positions(
@@ -145,7 +130,13 @@ def positions(
     length: int | None = None,
 ) -> PositionsView:
     """The positions of a stack, of the first layer that has any if none is named, for `length` places."""
-    found = _modules(subject.model, None if reading is None else reading.side(side).stack)
+    stack = "" if reading is None else f"{reading.side(side).stack}."
+    found = {  # relations of kind none know nothing
+        path: module
+        for path, module in subject.model.named_modules()
+        if (isinstance(module, Positions) or (isinstance(module, Relation) and module.position in TELLING))
+        and path.startswith(stack)
+    }
     path, module = _chosen(found, layer)
     trained = subject.task.meaning.longest or None
     limit = len(module.table) if isinstance(module, Positions) and module.learned else None
@@ -166,16 +157,6 @@ def positions(
         limit=limit,
         told=TELLING[how](module, shown, head_width),
     )
-
-
-def _modules(model: nn.Module, stack: str | None) -> dict[str, nn.Module]:
-    """What knows positions, by path; relations of kind none know nothing."""
-    return {
-        path: module
-        for path, module in model.named_modules()
-        if (isinstance(module, Positions) or (isinstance(module, Relation) and module.position in TELLING))
-        and (stack is None or path.startswith(f"{stack}."))
-    }
 
 
 def _chosen(found: Mapping[str, nn.Module], layer: int | str | None) -> tuple[str, nn.Module]:
@@ -334,7 +315,16 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
         raise ConfigError(f"a model for {subject.task.name} reads no running text", fix="choose a language model")
     wanted = tuple(sorted(set(lengths)))
     symbols = torch.cat([read(subject, text).inputs.values[0, 1:] for text in texts]) if texts else torch.empty(0)
-    _require(wanted, len(symbols), model.config.decoder.limit())
+    if not wanted or wanted[0] < 2:
+        raise DataError(f"the lengths {list(wanted)}", fix="give lengths of two symbols or more")
+    longest, limit = wanted[-1], model.config.decoder.limit()
+    if longest > len(symbols):
+        raise DataError(f"a window of {longest:,} symbols, and the texts have {len(symbols):,}", fix="give more text")
+    if limit is not None and longest > limit:
+        raise DataError(
+            f"a window of {longest:,} symbols, and the learned positions of the model end at {limit:,}",
+            fix=f"ask for {limit:,} at most; sinusoidal, rotary and alibi positions have no end",
+        )
     trained = subject.task.meaning.longest or None
     losses, behind, counts = [], [], []
     with still(model):
@@ -342,7 +332,13 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
             # [windows,length] the surprisal of every symbol; one window after another, as memory is what it is
             starts = range(0, len(symbols) - length + 1, length)
             step = max(1, -(-len(starts) // ROWS))
-            found = np.stack([_loss(subject, symbols[start : start + length]) for start in starts[::step]])
+            rows = []
+            for start in starts[::step]:
+                window = symbols[start : start + length]
+                fed = torch.cat([torch.full_like(window[:1], BEGIN), window[:-1]])
+                told = scores(subject, Padded.of(fed[None]))[0].float()
+                rows.append(nn.functional.cross_entropy(told, window, reduction="none").cpu().numpy())
+            found = np.stack(rows)
             losses.append(float(found.mean()))
             late = found[:, trained:] if trained else found[:, :0]
             behind.append(float(late.mean()) if late.size else np.nan)
@@ -355,22 +351,3 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
         windows=tuple(counts),
         trained=trained,
     )
-
-
-def _loss(subject: Subject, window: torch.Tensor) -> np.ndarray:
-    begin = torch.full_like(window[:1], BEGIN)
-    found = scores(subject, Padded.of(torch.cat([begin, window[:-1]])[None]))[0]
-    losses: np.ndarray = torch.nn.functional.cross_entropy(found.float(), window, reduction="none").cpu().numpy()
-    return losses
-
-
-def _require(lengths: Sequence[int], known: int, limit: int | None) -> None:
-    if not lengths or lengths[0] < 2:
-        raise DataError(f"the lengths {list(lengths)}", fix="give lengths of two symbols or more")
-    if lengths[-1] > known:
-        raise DataError(f"a window of {lengths[-1]:,} symbols, and the texts have {known:,}", fix="give more text")
-    if limit is not None and lengths[-1] > limit:
-        raise DataError(
-            f"a window of {lengths[-1]:,} symbols, and the learned positions of the model end at {limit:,}",
-            fix=f"ask for {limit:,} at most; sinusoidal, rotary and alibi positions have no end",
-        )

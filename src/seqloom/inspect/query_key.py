@@ -80,8 +80,14 @@ class QueryKeyView(View):
     separated: str  # how content and position were told apart
 
     def figures(self) -> tuple[Figure, ...]:
-        many = [self._spread()] if len(self.columns) > SMALL else []
-        return (self._terms(), self._dimensions(self.keys[0], 0), *many)
+        if len(self.columns) <= SMALL:
+            return self._terms(), self._dimensions()
+        known = self.logit[~np.isnan(self.weights)]
+        counts, edges = np.histogram(known, bins=BINS)
+        labels = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
+        title = f"The logits of all {len(known):,} keys"
+        spread = Bars(title=title, labels=labels, values=[float(count) for count in counts], x_label="keys")
+        return self._terms(), self._dimensions(), spread
 
     def _sentences(self) -> tuple[str, ...]:
         best = self.keys[0]
@@ -102,8 +108,8 @@ class QueryKeyView(View):
             y_label="key",
         )
 
-    def _dimensions(self, key: int, at: int) -> Figure:
-        products = self.products[at]
+    def _dimensions(self) -> Figure:
+        key, products = self.keys[0], self.products[0]
         order = np.argsort(-np.abs(products), kind="stable")
         shown, rest = order[:MOST_DIMENSIONS], order[MOST_DIMENSIONS:]
         labels = [f"dimension {dimension}" for dimension in shown]
@@ -113,13 +119,6 @@ class QueryKeyView(View):
         title = f"'{self.token}' times '{self.columns[key]}' ({key}), dimension by dimension"
         said = f"Together {number(products.sum())}."
         return Bars(title=title, labels=labels, values=values, x_label="query x key", caption=said)
-
-    def _spread(self) -> Figure:
-        known = self.logit[~np.isnan(self.weights)]
-        counts, edges = np.histogram(known, bins=BINS)
-        labels = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
-        title = f"The logits of all {len(known):,} keys"
-        return Bars(title=title, labels=labels, values=[float(count) for count in counts], x_label="keys")
 
 
 def query_key(
@@ -142,15 +141,32 @@ def query_key(
     relation = getattr(subject.model.get_submodule(asked.path), "relation", None)
     turned = isinstance(relation, Relation) and relation.position == "rotary"
 
-    def take(_: AttentionLayer, rows: AttentionRows) -> QueryKeyView:
-        (chosen,) = chosen_heads(asked, rows.num_heads, head)
+    def take(_: AttentionLayer, rows: AttentionRows) -> tuple[int, Parts, str]:
+        (only_head,) = chosen_heads(asked, rows.num_heads, head)
         if type(rows) not in PARTS:
             raise ConfigError(f"{asked.path} pools by weights and has no keys", fix="choose a layer of attention")
-        parts = PARTS[type(rows)](rows, chosen, at, turned)
-        return _view(asked, chosen, at, only, parts, _separation(rows, turned))
+        return only_head, PARTS[type(rows)](rows, only_head, at, turned), _separation(rows, turned)
 
-    (view,) = heard(subject, reading, [asked], take)
-    return view
+    ((chosen, parts, separated),) = heard(subject, reading, [asked], take)
+    products, content, position, weights = (part.double().cpu().numpy() for part in parts)
+    order = np.argsort(-np.nan_to_num(weights, nan=-1.0), kind="stable")
+    best = [int(place) for place in order[:MOST_KEYS] if not np.isnan(weights[place])]
+    keys = (best or [0]) if only is None else [only]
+    return QueryKeyView(
+        title=f"Query {at} '{asked.rows[at]}' in {asked.path}, head {chosen}",
+        layer=asked.path,
+        head=chosen,
+        row=at,
+        token=asked.rows[at],
+        columns=asked.columns,
+        keys=tuple(keys),
+        products=products[keys],
+        content=content,
+        position=position,
+        logit=content + position,
+        weights=weights,
+        separated=separated,
+    )
 
 
 def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts:
@@ -206,25 +222,3 @@ def _separation(rows: AttentionRows, turned: bool) -> str:
     if isinstance(bias, NoBias):
         return "Distance adds nothing to these logits; positions of the inputs, if any, are inside query and key."
     return f"The position is the term that {type(bias).__name__} adds for the distance."
-
-
-def _view(layer: AttentionLayer, head: int, row: int, only: int | None, parts: Parts, separated: str) -> QueryKeyView:
-    products, content, position, weights = (part.double().cpu().numpy() for part in parts)
-    order = np.argsort(-np.nan_to_num(weights, nan=-1.0), kind="stable")
-    best = [int(at) for at in order[:MOST_KEYS] if not np.isnan(weights[at])]
-    keys = tuple(best if only is None else [only])
-    return QueryKeyView(
-        title=f"Query {row} '{layer.rows[row]}' in {layer.path}, head {head}",
-        layer=layer.path,
-        head=head,
-        row=row,
-        token=layer.rows[row],
-        columns=layer.columns,
-        keys=keys or (0,),
-        products=products[list(keys or (0,))],
-        content=content,
-        position=position,
-        logit=content + position,
-        weights=weights,
-        separated=separated,
-    )

@@ -9,9 +9,8 @@
     embedder           first, second     [N,1,1] the cosine           the two texts together
                        input             [N,1,D] the vector           the text
 
-A shape is an entry in a table, not a branch; a family has no place here at all.
-
-The scores of two texts that begin alike: a model that never looks ahead reads the beginning once.
+A shape is an entry in a table, not a branch; a family has no place here at all. Of two texts that begin alike, a model
+that never looks ahead reads the beginning once:
 
     beginning ──step──▶ state ──step──▶ the rest of one        rows of the beginning are the same for both
                           └────step──▶ the rest of the other
@@ -110,13 +109,9 @@ def _read_elements(subject: Subject, given: Any, _target: str | None) -> Reading
     rows = tuple(token.text for token in tokens)
     if isinstance(inputs, Subwords):
         firsts = inputs.firsts.values[0, : int(inputs.firsts.lengths[0])].tolist()
-        rows = tuple(_word(tokens, first) for first in firsts)
+        letters = ["".join(one.text for one in tokens[first:] if one.word == tokens[first].word) for first in firsts]
+        rows = tuple(word or tokens[first].text for word, first in zip(letters, firsts, strict=True))
     return Reading(given, inputs, (Side("input", tokens, "encoder"),), rows)
-
-
-def _word(tokens: tuple[Token, ...], first: int) -> str:
-    word = tokens[first].word
-    return "".join(token.text for token in tokens[first:] if token.word == word) or tokens[first].text
 
 
 def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
@@ -131,21 +126,16 @@ def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
 def _read_pair(subject: Subject, given: Any, target: str | None) -> Reading:
     source = subject.encode(given)
     task = cast(Translate, subject.task)
+    written = task.written(subject.model, source)[0] if target is None else task.tokenizer.encode_inner([target]).row(0)
+    said = (*(int(symbol) for symbol in written if symbol != END), END)
+    inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *said[:-1]]], device=subject.device)))
     if target is None:
-        written = task.written(subject.model, source)[0]
+        known = written_tokens(task.tokenizer, said)
     else:
-        written = task.tokenizer.encode_inner([target]).row(0).tolist()
-    said = (*(symbol for symbol in written if symbol != END), END)
-    device = subject.device
-    inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *said[:-1]]], device=device)))
-    known = written_tokens(task.tokenizer, said) if target is None else _target_tokens(task, target)
+        tokens = (token for token in text_tokens(task.tokenizer, target) if not token.is_special)
+        known = (*tokens, Token("END", len(target), len(target), NO_WORD, END))
     sides = Side("source", _tokens(subject, given, source), "encoder"), Side("target", known, "decoder")
     return Reading(given, inputs, sides, tuple(token.text for token in known), said)
-
-
-def _target_tokens(task: Translate, target: str) -> tuple[Token, ...]:
-    tokens = tuple(token for token in text_tokens(task.tokenizer, target) if not token.is_special)
-    return (*tokens, Token("END", len(target), len(target), NO_WORD, END))
 
 
 def _read_texts(subject: Subject, given: Any, _target: str | None) -> Reading:
@@ -165,8 +155,10 @@ def _read_texts(subject: Subject, given: Any, _target: str | None) -> Reading:
 def _tokens(subject: Subject, given: Any, inputs: Any) -> tuple[Token, ...]:
     """The tokens of an input, as many as the model reads of it: what is cut off has none."""
     kind, tokenizer = subject.task.asked.schema.input, subject.task.asked.tokenizer
-    if tokenizer is None or not kind.reads_tokens:
-        return numbered(_length(subject, inputs))
+    if tokenizer is None or not kind.reads_tokens:  # elements that the first layer sees: steps of vectors, patches
+        with torch.no_grad():
+            seen: Padded = inputs if isinstance(inputs, Padded) else cast(Any, subject.model).encoder.input(inputs)
+        return numbered(int(seen.lengths[0]))
     x = inputs.pieces if isinstance(inputs, Subwords) else inputs.words if isinstance(inputs, Spelled) else inputs
     symbols = [int(symbol) for symbol in x.values[0, : int(x.lengths[0])]]
     for found in _candidates(tokenizer, given):
@@ -212,30 +204,6 @@ def _word_tokens(tokenizer: Any, words: Words) -> tuple[Token, ...]:
     return tuple(found)
 
 
-def _length(subject: Subject, inputs: Any) -> int:
-    """How many elements the first layer sees: steps of vectors, patches of a picture."""
-    if isinstance(inputs, Padded):
-        return int(inputs.lengths[0])
-    with torch.no_grad():
-        seen: Padded = cast(Any, subject.model).encoder.input(inputs)
-    return int(seen.lengths[0])
-
-
-def _scores_of_sequence(model: SequenceModel, inputs: Any) -> Tensor:
-    found: Tensor = model(sequences(inputs))
-    return found[:, None]
-
-
-def _scores_of_elements(model: ElementModel | LanguageModel, inputs: Any) -> Tensor:
-    found: Padded = model(inputs)
-    return found.values
-
-
-def _scores_of_translation(model: EncoderDecoder, inputs: Pair) -> Tensor:
-    found: Padded = model(inputs.target, inputs.source)
-    return found.values
-
-
 def _scores_of_vectors(model: Embedder, inputs: Any) -> Tensor:
     if not isinstance(inputs, Both):
         vectors: Tensor = model(inputs)
@@ -244,10 +212,10 @@ def _scores_of_vectors(model: Embedder, inputs: Any) -> Tensor:
 
 
 SHAPES: Mapping[type[nn.Module], Shape] = {
-    SequenceModel: Shape(_read_input, _scores_of_sequence),
-    ElementModel: Shape(_read_elements, _scores_of_elements),
-    LanguageModel: Shape(_read_running, _scores_of_elements),
-    EncoderDecoder: Shape(_read_pair, _scores_of_translation),
+    SequenceModel: Shape(_read_input, lambda model, inputs: model(sequences(inputs))[:, None]),
+    ElementModel: Shape(_read_elements, lambda model, inputs: model(inputs).values),
+    LanguageModel: Shape(_read_running, lambda model, inputs: model(inputs).values),
+    EncoderDecoder: Shape(_read_pair, lambda model, inputs: model(inputs.target, inputs.source).values),
     Embedder: Shape(_read_texts, _scores_of_vectors),
 }
 
@@ -259,10 +227,13 @@ SHORT = 0.25  # of the text: a longer rest is read as fast with all that stands 
 @torch.no_grad()
 def scores_of_both(subject: Subject, one: Reading, other: Reading) -> tuple[Tensor, Tensor]:
     """[R,K] of each of two readings."""
-    with still(subject.model):
-        model = subject.model
-        if isinstance(model, LanguageModel) and not is_touched(model) and (start := _worth(one.inputs, other.inputs)):
-            return _continued(model, one.inputs, other.inputs, start)
+    model = subject.model
+    with still(model):
+        if isinstance(model, LanguageModel) and not is_touched(model):
+            start = beginning(one.inputs, other.inputs)
+            whole = max(reading.inputs.values.shape[1] for reading in (one, other))
+            if start and whole >= LEAST and whole - start <= SHORT * whole:  # worth the steps
+                return _continued(model, one.inputs, other.inputs, start)
         return scores(subject, one.inputs)[0], scores(subject, other.inputs)[0]
 
 
@@ -275,12 +246,6 @@ def is_touched(model: nn.Module) -> bool:
     heard = any(isinstance(module, Tap) and module.is_heard for module in modules)
     hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
     return heard or hooked or any(named(operator) is not None for operator in OPERATORS)
-
-
-def _worth(one: Padded, other: Padded) -> int:
-    """The length of the beginning, 0 where it is not worth the steps."""
-    start, whole = beginning(one, other), max(one.values.shape[1], other.values.shape[1])
-    return start if whole >= LEAST and whole - start <= SHORT * whole else 0
 
 
 def beginning(one: Padded, other: Padded) -> int:

@@ -11,8 +11,9 @@ from torch import Tensor
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.inspect.attention_weights import layers_of
 from seqloom.inspect.faithfulness.bench import require_distributions
-from seqloom.inspect.filters import KINDS
-from seqloom.inspect.layers import HAS, places, state_places
+from seqloom.inspect.filters import convolution_place
+from seqloom.inspect.layers import HAS, places
+from seqloom.inspect.states import layers_with_states
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.nn.heads import Pooler
 from seqloom.nn.inputs import Ngrams, Tfidf
@@ -115,14 +116,12 @@ def recurrence(subject: Subject, _reading: Reading) -> None:
 
 def states(subject: Subject, reading: Reading) -> None:
     """Layers between the input and the answer."""
-    if not state_places(subject.model, reading, None):
-        raise ConfigError("this model has no states: it has no layers between its input and its answer")
+    layers_with_states(subject, reading)
 
 
 def filters(subject: Subject, reading: Reading) -> None:
     """Convolutions over tokens."""
-    if not places(subject.model, reading, KINDS, None):
-        raise ConfigError("this model has no filters: none of its layers is a convolution over tokens")
+    convolution_place(subject, reading, None, None)
 
 
 def fired_filters(subject: Subject, reading: Reading) -> None:
@@ -152,10 +151,12 @@ def ngrams(subject: Subject, _reading: Reading) -> None:
 def next_symbols(subject: Subject, reading: Reading) -> None:
     """A model that writes."""
     if reading.said is None:
-        raise ConfigError(f"a model for {subject.task.name} says no next symbol")
+        problem = f"a model for {subject.task.name} says no next symbol"
+        raise ConfigError(problem, fix="choose a language model or a translator")
 
 
-def tags(subject: Subject, _reading: Reading) -> None:
-    """A model that tags."""
+def tags(subject: Subject, _reading: Reading) -> Tag:
+    """The task of a model that tags."""
     if not isinstance(subject.task, Tag):
-        raise ConfigError(f"a model for {subject.task.name} gives no tags")
+        raise ConfigError(f"a model for {subject.task.name} gives no tags", fix="choose a model for tag")
+    return subject.task

@@ -9,7 +9,7 @@ place. Of byte-pair pieces the merges are told, in the order in which they happe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
 from seqloom.errors import ConfigError
 from seqloom.inspect.readings import cut_off
-from seqloom.inspect.subject import Reading, Side, Subject, Token
+from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, View, blocks_line
 from seqloom.report.document import DocumentBlock, TableBlock
 from seqloom.report.figures.figure import Figure
@@ -66,7 +66,9 @@ class CuttingView(View):
     def figures(self) -> tuple[Figure, ...]:
         if len(self.pieces) <= MEDIUM:
             return (self._strip(self.title, self.pieces),)
-        return (self._curve(), self._strip(f"The first {FIRST} pieces", self.pieces[:FIRST]))
+        sizes = np.array([piece.stop - piece.start for piece in self.pieces], dtype=float)
+        curve = blocks_line(sizes, title=self.title, x_label="piece", y_label="characters that a piece stands for")
+        return (curve, self._strip(f"The first {FIRST} pieces", self.pieces[:FIRST]))
 
     def _sentences(self) -> tuple[str, ...]:
         left_out = len(self.pieces) - len(self.read)
@@ -81,7 +83,13 @@ class CuttingView(View):
     def _blocks(self) -> Sequence[DocumentBlock]:
         """The strip, and below it a row for each piece, of a long text for the first of them."""
         few = self.pieces if len(self.pieces) <= MEDIUM else self.pieces[:FIRST]
-        rows = (_cells(number, piece) for number, piece in enumerate(few))
+        rows = []
+        for number, piece in enumerate(few):
+            characters, places = f"{piece.start}..{piece.stop}", f"{piece.first_byte}..{piece.last_byte}"
+            marks = {"special": piece.special, "unknown": piece.unknown, "cut off": piece.cut_off}
+            marked = ", ".join(name for name, is_so in marks.items() if is_so)
+            merges = " → ".join(" + ".join(map(_seen, step)) for step in piece.merges)
+            rows.append((str(number), piece.text, piece.piece, str(piece.symbol), characters, places, marked, merges))
         columns = [column for column in zip(HEADS, *rows, strict=True) if any(column[1:])]  # few pieces have marks
         heads, *shown = zip(*columns, strict=True)
         return [*super()._blocks(), TableBlock(heads, shown)]
@@ -95,30 +103,19 @@ class CuttingView(View):
             value_label="characters that a piece stands for" + ("; without a value: cut off" if gone else ""),
         )
 
-    def _curve(self) -> Figure:
-        sizes = np.array([piece.stop - piece.start for piece in self.pieces], dtype=float)
-        return blocks_line(sizes, title=self.title, x_label="piece", y_label="characters that a piece stands for")
-
-
-def _cells(number: int, piece: Piece) -> tuple[str, ...]:
-    marks = {"special": piece.special, "unknown": piece.unknown, "cut off": piece.cut_off}
-    return (
-        str(number),
-        piece.text,
-        piece.piece,
-        str(piece.symbol),
-        f"{piece.start}..{piece.stop}",
-        f"{piece.first_byte}..{piece.last_byte}",
-        ", ".join(name for name, is_so in marks.items() if is_so),
-        " → ".join(" + ".join(map(_seen, step)) for step in piece.merges),
-    )
-
 
 def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> CuttingView:
     """How the text of one side was cut."""
     chosen = reading.side(side)
-    tokenizer = _tokenizer(subject, reading, chosen)
-    whole = _whole(reading, chosen)
+    is_target = len(reading.sides) > 1 and chosen.stack == "decoder"
+    tokenizer = subject.task.asked.target_tokenizer if is_target else subject.task.asked.tokenizer
+    if tokenizer is None or any(token.symbol is None for token in chosen.tokens):
+        raise ConfigError(
+            f"the side '{chosen.name}' is no text: nothing of it was cut", fix="choose a model that reads text"
+        )
+    whole = None if is_target else reading.given  # what was given for the side
+    if isinstance(reading.given, TextPair):
+        whole = reading.given[reading.sides.index(chosen)] if len(reading.sides) > 1 else None
     given = whole if whole is None or isinstance(whole, str) else Words.join(list(whole)).text
     if given is None:  # what a model wrote has no text that was cut: its pieces are what there is
         given = tokenizer.decode([token.symbol for token in chosen.tokens if token.symbol is not None])
@@ -134,24 +131,6 @@ def cutting(subject: Subject, reading: Reading, *, side: str | None = None) -> C
         tokeniser=tokenizer.config.kind(),
         vocabulary=tokenizer.vocab_size,
     )
-
-
-def _tokenizer(subject: Subject, reading: Reading, side: Side) -> Tokenizer:
-    meaning = subject.task.asked
-    is_target = len(reading.sides) > 1 and side.stack == "decoder"
-    found = meaning.target_tokenizer if is_target else meaning.tokenizer
-    if found is None or any(token.symbol is None for token in side.tokens):
-        raise ConfigError(
-            f"the side '{side.name}' is no text: nothing of it was cut", fix="choose a model that reads text"
-        )
-    return found
-
-
-def _whole(reading: Reading, side: Side) -> Any:
-    """What was given for a side."""
-    if isinstance(reading.given, TextPair):
-        return reading.given[reading.sides.index(side)] if len(reading.sides) > 1 else None
-    return None if side.stack == "decoder" and len(reading.sides) > 1 else reading.given
 
 
 def _piece(tokenizer: Tokenizer, token: Token, bytes_before: np.ndarray, *, cut_off: bool) -> Piece:

@@ -69,28 +69,24 @@ class StatesView(View):
     plane: Plane  # that the path lies in
 
     def figures(self) -> tuple[Figure, ...]:
-        kept = thinned(self.path, MOST_DRAWN if len(self.tokens) > MEDIUM else len(self.tokens))
+        total = len(self.tokens)
+        kept = thinned(self.path, MOST_DRAWN if total > MEDIUM else total)
+        drawn = f"Drawn from {len(kept):,} of {total:,} places, even steps along the path."
         way = Trail(
             title=f"The states at {short_name(self.layer)}",
-            caption=self._thinning(len(kept)),
+            caption=drawn if len(kept) < total else "",
             labels=[self.tokens[at] for at in kept],
             x=self.path[kept, 0].tolist(),
             y=self.path[kept, 1].tolist(),
             numbers=[float(at) for at in kept],
-            x_label="first component" + (f", {share(self.held[0])} of the variance" if len(self.tokens) > 1 else ""),
-            y_label="second component" + (f", {share(self.held[1])}" if len(self.tokens) > 1 else ""),
+            x_label="first component" + (f", {share(self.held[0])} of the variance" if total > 1 else ""),
+            y_label="second component" + (f", {share(self.held[1])}" if total > 1 else ""),
             value_label="element",
         )
-        return (way,) if len(self.tokens) <= SMALL else (way, self._speed())
-
-    def _thinning(self, count: int) -> str:
-        total = len(self.tokens)
-        return f"Drawn from {count:,} of {total:,} places, even steps along the path." if count < total else ""
-
-    def _speed(self) -> Line:
-        places = [float(at) for at in range(len(self.tokens))]
-        moves = Series(name="", x=places, y=self.moves.tolist())
-        return Line(title="How far the state goes at each element", series=[moves], x_label="element")
+        if total <= SMALL:
+            return (way,)
+        moves = Series(name="", x=[float(at) for at in range(total)], y=self.moves.tolist())
+        return way, Line(title="How far the state goes at each element", series=[moves], x_label="element")
 
     def _sentences(self) -> tuple[str, ...]:
         if len(self.tokens) < 2:
@@ -133,11 +129,15 @@ def layer_states(
     subject: Subject, reading: Reading, *, layer: int | str | None = None, side: str | None = None
 ) -> tuple[LayerPlace, np.ndarray]:
     """Which layer was meant, and [elements, units] what leaves it, in double precision."""
-    found = state_places(subject.model, reading, side)
-    required(found, subject.model, "states", "it has no layers between its input and its answer")
-    place = chosen({each.path: each for each in found}, layer, "layers")
+    place = chosen({each.path: each for each in layers_with_states(subject, reading, side)}, layer, "layers")
     values: Any = heard(subject, reading, [place.path])[place.path][place.call][0]
     return place, values.double().cpu().numpy()
+
+
+def layers_with_states(subject: Subject, reading: Reading, side: str | None = None) -> Sequence[LayerPlace]:
+    """Where the vectors that leave each layer can be heard; ConfigError for a model that has no layers."""
+    found = state_places(subject.model, reading, side)
+    return required(found, subject.model, "states", "it has no layers between its input and its answer")
 
 
 def principal(states: np.ndarray) -> Plane:
@@ -276,7 +276,8 @@ def probe(
     Whole readings are held out, so that a reader cannot know their tokens from others of the same text.
     """
     said = name or (tracked if isinstance(tracked, str) else "the property")
-    tracked = _known(tracked)
+    if isinstance(tracked, str) and tracked not in PROPERTIES:
+        raise ConfigError(f"there is no property '{tracked}'", fix=did_you_mean(tracked, PROPERTIES))
     if len(readings) < 2:
         raise DataError(
             f"a probe needs readings to hold out, found {len(readings)}",
@@ -284,13 +285,12 @@ def probe(
         )
     found = [layer_states(subject, reading, layer=layer, side=side) for reading in readings]
     texts = [tuple(token.text for token in place.tokens) for place, _ in found]
-    values = _values(tracked, texts)
+    values = _values(PROPERTIES[tracked] if isinstance(tracked, str) else tracked, texts)
     sample = _ProbeSample.of([states for _, states in found], values)
     train, test = sample.parted(len(readings), seed)
     dealt = sample._replace(values=sample.values[np.random.default_rng(seed).permutation(len(sample.values))])
     correlations = sample.only(train).correlations()
     best = int(np.abs(correlations).argmax())
-    held, control = sample.score(train, test), dealt.score(train, test)
     row = sample.readings == sample.readings[0]
     return ProbeView(
         title=f"Where {said} is tracked",
@@ -300,8 +300,8 @@ def probe(
         tokens=len(sample.values),
         fitted=int(train.sum()),
         correlations=correlations,
-        score=held,
-        control=control,
+        score=sample.score(train, test),
+        control=dealt.score(train, test),
         best_unit=sample._replace(states=sample.states[:, best : best + 1]).score(train, test),
         example=(
             tuple(text for text, value in zip(texts[0], values[0], strict=True) if value is not None)[:EXAMPLE],
@@ -372,15 +372,6 @@ class _ProbeSample(NamedTuple):
         return 1 - float(((guess[:, 0] - self.values[test]) ** 2).sum()) / max(float((rest**2).sum()), 1e-12)
 
 
-def _known(tracked: str | Property | Sequence[Sequence[Value]]) -> Property | Sequence[Sequence[Value]]:
-    """What is tracked, where it has only a name."""
-    if not isinstance(tracked, str):
-        return tracked
-    if tracked not in PROPERTIES:
-        raise ConfigError(f"there is no property '{tracked}'", fix=did_you_mean(tracked, PROPERTIES))
-    return PROPERTIES[tracked]
-
-
 def _values(tracked: Property | Sequence[Sequence[Value]], texts: Sequence[tuple[str, ...]]) -> list[Sequence[Value]]:
     """The property of every token, one row for each reading."""
     rows = [tracked(text) for text in texts] if callable(tracked) else list(tracked)
@@ -397,5 +388,5 @@ def _values(tracked: Property | Sequence[Sequence[Value]], texts: Sequence[tuple
 
 def _standard(values: Sequence[float]) -> list[float]:
     numbers = np.array(values)
-    spread = float(numbers.std()) or 1.0
-    return [float(value) for value in (numbers - numbers.mean()) / spread]
+    found: list[float] = ((numbers - numbers.mean()) / (float(numbers.std()) or 1.0)).tolist()
+    return found

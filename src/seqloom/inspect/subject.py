@@ -6,25 +6,19 @@ A *side* is a sequence that a stack of the model reads: the input, or the source
 texts that are compared. An answer is a row of scores: one for a whole text, one for each element of a tagger, one for
 each next symbol of a language model. Everything that looks inside a model, whatever its family, stands on this.
 
-One input from Python as the model reads it: a batch of one row.
-
-A text that is longer than the positions of the model, empty, or of another kind than the model reads, is refused here
-with what was found; what to do is said for a call from Python, not for the rows of a file.
-
-What a model decides, of its scores, and how likely it holds each answer: the one place that says so.
-
-Each row of scores is decided by itself, but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in
-a head that is a chain the likelihood of a tag is the share of all paths that go through it.
-
-Tokens: what a model reads, one by one, with the part of the text that each stands for.
-
 Every view names its rows and columns by tokens. A piece of a word shows the letters that it stands for in the text
 that was given, so upper case, accents and spaces are seen as they were written; a special symbol shows its name.
+
+What a model decides, and how likely it holds each answer, is said here alone. Each row of scores is decided by itself,
+but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in a head that is a chain the likelihood of a
+tag is the share of all paths that go through it.
 """
 
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -72,11 +66,16 @@ class Token(NamedTuple):
 
 def text_tokens(tokenizer: Tokenizer, text: str) -> tuple[Token, ...]:
     """The tokens of one text as its tokeniser cuts it."""
-    pieces, words = tokenizer.encode_with_offsets(text), (list(_numbered_words(text)), _spaced_at(text))
-    return tuple(
-        _token(tokenizer, int(symbol), text, (int(start), int(stop)), words)
-        for symbol, (start, stop) in zip(pieces.symbols, pieces.spans, strict=True)
-    )
+    pieces, words, spaced = tokenizer.encode_with_offsets(text), list(_numbered_words(text)), _spaced_at(text)
+    found = []
+    for symbol, start, stop in zip(pieces.symbols.tolist(), *pieces.spans.T.tolist(), strict=True):
+        if symbol < COUNT and symbol != UNKNOWN:
+            found.append(Token(NAMES[symbol], start, start, NO_WORD, symbol))
+            continue
+        word = next((one for one in words[start:stop] if one != NO_WORD), NO_WORD)
+        shown = text[start:stop] if start < stop else tokenizer.piece(symbol)
+        found.append(Token(shown, start, stop, word, symbol, spaced[min(start, len(text) - 1)] if text else NO_WORD))
+    return tuple(found)
 
 
 def symbol_tokens(tokenizer: Tokenizer, symbols: Sequence[int] | np.ndarray) -> tuple[Token, ...]:
@@ -122,22 +121,6 @@ def numbered(count: int) -> tuple[Token, ...]:
     return tuple(Token(str(number), word=number, spaced=number) for number in range(count))
 
 
-def _token(
-    tokenizer: Tokenizer,
-    symbol: int,
-    text: str,
-    span: tuple[int, int],
-    words: tuple[list[int], list[int]],
-) -> Token:
-    start, stop = span
-    if symbol < COUNT and symbol != UNKNOWN:
-        return Token(NAMES[symbol], start, start, NO_WORD, symbol)
-    inside = [word for word in words[0][start:stop] if word != NO_WORD]
-    spaced = words[1][min(start, len(text) - 1)] if text else NO_WORD
-    shown = text[start:stop] if start < stop else tokenizer.piece(symbol)
-    return Token(shown, start, stop, inside[0] if inside else NO_WORD, symbol, spaced)
-
-
 def _numbered_words(text: str) -> Iterator[int]:
     """The number of the word that each character belongs to; a mark of punctuation is a word, space is none.
 
@@ -161,12 +144,9 @@ def _spaced_at(text: str) -> list[int]:
     >>> _spaced_at("No way! ")
     [0, 0, 1, 1, 1, 1, 1, 1]
     """
-    number, found = 0, list[int]()
-    for at, letter in enumerate(text):
-        number += letter.isspace() and at > 0 and not text[at - 1].isspace()
-        found.append(number)
+    ends = (letter.isspace() and at > 0 and not text[at - 1].isspace() for at, letter in enumerate(text))
     last = len(text.split()) - 1
-    return [min(one, last) for one in found]
+    return [min(number, last) for number in accumulate(map(int, ends))]
 
 
 class Side(NamedTuple):
@@ -204,11 +184,13 @@ class Reading(NamedTuple):
 Moved = Callable[[int], None]  # takes how many parts more are done
 
 
+@dataclass(eq=False)
 class _Work:
     """A piece of work and how much of it is done."""
 
-    def __init__(self, parts: str, total: int) -> None:
-        self.parts, self.total, self.done = parts, max(1, total), 0
+    parts: str
+    total: int
+    done: int = 0
 
 
 class WorkShown:
@@ -235,7 +217,7 @@ class WorkShown:
         if self._show is None:
             yield lambda _count: None
             return
-        own = _Work(parts, total)
+        own = _Work(parts, max(1, total))
 
         def moved(count: int) -> None:
             own.done += count
@@ -299,8 +281,7 @@ class Subject(NamedTuple):
     def _writes(self) -> Tokenizer | None:
         """The tokeniser whose symbols the columns are; None where they are none."""
         meaning = self.task.meaning
-        writes = meaning.schema.target.says_tokens
-        return (meaning.target_tokenizer or meaning.tokenizer) if writes else None
+        return (meaning.target_tokenizer or meaning.tokenizer) if meaning.schema.target.says_tokens else None
 
     def column(self, name: str | int) -> int:
         """The column of a label, a tag or a symbol; DataError for one that there is not."""
@@ -314,28 +295,23 @@ class Subject(NamedTuple):
             return labels.index(name)
         if labels:
             raise DataError(f"the model has no answer '{name}'", fix=did_you_mean(name, labels))
-        if self._writes is not None:
-            return _symbol(self._writes, name)
-        if name.isdecimal():
+        if self._writes is None and name.isdecimal():
             return int(name)
+        if self._writes is None:
+            raise DataError(
+                f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
+            )
+        symbols = self._writes.encode_inner([name]).row(0)
+        if len(symbols) == 1 and symbols[0] != UNKNOWN:
+            return int(symbols[0])
+        if name in NAMES:  # as `Tokenizer.piece` calls a special one
+            return NAMES.index(name)
+        if len(symbols) != 1:
+            raise DataError(f"'{name}' is {len(symbols)} symbols, and an answer is one", fix="name one of them")
         raise DataError(
-            f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
+            f"'{name}' is none of the {self._writes.vocab_size:,} symbols that the model can say",
+            fix=f"name one that it learnt, or a special one: {', '.join(NAMES)}",
         )
-
-
-def _symbol(tokenizer: Tokenizer, name: str) -> int:
-    """The symbol of a text; a special one is meant where it is called as `Tokenizer.piece` calls it."""
-    symbols = tokenizer.encode_inner([name]).row(0)
-    if len(symbols) == 1 and symbols[0] != UNKNOWN:
-        return int(symbols[0])
-    if name in NAMES:
-        return NAMES.index(name)
-    if len(symbols) != 1:
-        raise DataError(f"'{name}' is {len(symbols)} symbols, and an answer is one", fix="name one of them")
-    raise DataError(
-        f"'{name}' is none of the {tokenizer.vocab_size:,} symbols that the model can say",
-        fix=f"name one that it learnt, or a special one: {', '.join(NAMES)}",
-    )
 
 
 class ModelAnswer(NamedTuple):
@@ -368,13 +344,16 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
     def encode(value: Any) -> Any:
         ledger, schema = Ledger(), Schema(meaning.schema.input, NoTarget())
         config = EncodingConfig(longest=longest, too_long="cut")
-        with _worded(schema.input.name):
+        try:
             examples = list(given_inputs([value], schema.input, ledger))
             ledger.close()
-            inputs = schema.input.collate(
-                ExampleEncoder(schema, config, meaning.tokenizer, None, ledger).columns(examples)
-            )
+            encoder = ExampleEncoder(schema, config, meaning.tokenizer, None, ledger)
+            inputs = schema.input.collate(encoder.columns(examples))
             ledger.close()
+        except RejectedError as error:  # one refused input: there are no other rows that could be read without it
+            found = "; ".join(str(detail["text"]) for detail in error.details)
+            fix = f"give one input that is not empty: the model reads {schema.input.name}"
+            raise DataError(found, fix=fix) from error
         read = inputs.pieces if isinstance(inputs, Subwords) else inputs
         if room is not None and isinstance(read, Padded) and int(read.lengths[0]) > room:
             raise DataError(
@@ -384,16 +363,6 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
         return on_device(inputs, device)
 
     return encode
-
-
-@contextmanager
-def _worded(kind: str) -> Iterator[None]:
-    """Inside, a refused row is one refused input: there are no other rows that could be read without it."""
-    try:
-        yield
-    except RejectedError as error:
-        found = "; ".join(str(detail["text"]) for detail in error.details)
-        raise DataError(found, fix=f"give one input that is not empty: the model reads {kind}") from error
 
 
 @torch.no_grad()
@@ -412,6 +381,16 @@ def likelihoods(subject: Subject, found: Tensor) -> Tensor:
     if not (isinstance(subject.task, Tag) and isinstance(head, CrfHead)):
         return found.softmax(dim=-1)
     return crf.marginals(found[None], _length(found), subject.task.chain.transitions(head, found))[0]
+
+
+def said_in(scores: Tensor, said: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of scores [R,V] the log-probabilities [R,V]; of the column `said` in each row its own and its rank; the entropy.
+
+    A rank of 1 is the likeliest, entropy and log-probabilities are in nats.
+    """
+    logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    mine = logs.gather(1, said[:, None])
+    return logs, mine[:, 0], 1 + (logs > mine).sum(dim=1), -(logs.exp() * logs).nan_to_num().sum(dim=1)
 
 
 def _head(subject: Subject) -> Any:

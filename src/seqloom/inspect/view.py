@@ -39,14 +39,6 @@ MOST_BLOCKS = 2**13  # of one that is not
 DIGITS = 6  # of the numbers of blocks
 
 
-class Teller(ABC):
-    """What says itself which values are told of it."""
-
-    @abstractmethod
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        """The values by name, as they are; `whole`: nothing shall be made smaller."""
-
-
 def plain(value: Any) -> Any:
     """A value as JSON has it, all of it."""
     return Telling(whole=True).of(value)
@@ -70,20 +62,17 @@ class Telling:
             return float(value) if math.isfinite(value) else None
         if isinstance(value, np.integer | np.bool_):
             return value.item()
-        if isinstance(value, Teller):
-            return self._named(value.told_values(whole=self.whole), name)
-        if hasattr(value, "_asdict"):
-            return self._named(value._asdict(), name)
+        if isinstance(value, View):
+            value = value.told_values(whole=self.whole)
+        elif hasattr(value, "_asdict"):
+            value = value._asdict()
+        elif is_dataclass(value) and not isinstance(value, type):
+            value = {field.name: getattr(value, field.name) for field in fields(value)}
         if isinstance(value, Mapping):
-            return self._named(value, name)
+            return {str(key): self.of(part, f"{name}.{key}".lstrip(".")) for key, part in value.items()}
         if isinstance(value, tuple | list):
             return [self.of(part, f"{name}.{at}") for at, part in enumerate(value)]
-        if is_dataclass(value) and not isinstance(value, type):
-            return self._named({field.name: getattr(value, field.name) for field in fields(value)}, name)
         return value
-
-    def _named(self, values: Mapping[Any, Any], name: str) -> dict[str, Any]:
-        return {str(key): self.of(part, f"{name}.{key}".lstrip(".")) for key, part in values.items()}
 
     def _array(self, values: np.ndarray, name: str) -> Any:
         if self.whole or values.size <= MOST_NUMBERS or values.dtype.kind not in "fiub":
@@ -148,7 +137,7 @@ JSON = ".json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(Shown, Teller, ABC):
+class View(Shown, ABC):
     """A look inside a model, as a value."""
 
     kind: ClassVar[str]
@@ -179,7 +168,10 @@ class View(Shown, Teller, ABC):
         return told | {"notes": list(self.notes)} | ({"in_blocks": telling.in_blocks} if telling.in_blocks else {})
 
     def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        """What `to_json` tells, by name: the kind, and every field; kinds of views that tell something else say so."""
+        """What `to_json` tells, by name: the kind, and every field; kinds of views that tell something else say so.
+
+        With `whole` nothing shall be made smaller.
+        """
         return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
 
     def document(self) -> Document:
@@ -193,7 +185,8 @@ class View(Shown, Teller, ABC):
     def svg(self) -> str:
         """The figures as one SVG element; what is said first about it, and what was noted, stands below the first."""
         first, *others = self.figures()
-        said = " ".join(map(_ended, filter(None, (first.caption, *self._sentences()[:1], *self.notes))))
+        sentences = filter(None, (first.caption, *self._sentences()[:1], *self.notes))
+        said = " ".join(one if one[-1] in ".?!" else f"{one}." for one in sentences)
         return stacked((replace(first, caption=said), *others))
 
     def save(self, path: str | Path, *, whole: bool = False) -> Path:
@@ -220,10 +213,6 @@ class View(Shown, Teller, ABC):
 def pictures(figures: Sequence[Figure]) -> list[DocumentBlock]:
     """The figures, each of its own size."""
     return [Pictures([figure]) for figure in figures]
-
-
-def _ended(sentence: str) -> str:
-    return sentence if sentence[-1] in ".?!" else f"{sentence}."
 
 
 def _json(view: View, *, whole: bool) -> bytes:

@@ -93,27 +93,17 @@ class ChangeView(View):
 
 
 def swapped(
-    subject: Subject,
-    reading: Reading,
-    *,
-    old: str,
-    new: str,
-    at: int | None = None,
-    looks: Sequence[Look] = (),
+    subject: Subject, reading: Reading, *, old: str, new: str, at: int | None = None, looks: Sequence[Look] = ()
 ) -> ChangeView:
     """What changes when a word is replaced: the answers, and each of the views that `looks` give."""
     if old == new:
         raise DataError(f"'{old}' is swapped for itself", fix="give another word")
     other = read_again(subject, reading, replaced(reading.given, old, new, at=at))
-    with subject.work("views beside it", 2) as moved:
-        views = _seen(subject, reading, looks)
-        moved(1)
-        differences = tuple(map(difference, views, _seen(subject, other, looks)))
-        moved(1)
+    views, others = subject.made("views beside it", [reading, other], lambda one: _seen(subject, one, looks))
     before, after = scores_of_both(subject, reading, other)
     answers = _answered(subject, reading, before), _answered(subject, other, after)
     rows = paired(reading.rows, other.rows)
-    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, differences)
+    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, tuple(map(difference, views, others)))
     return with_remark(found, reading, other)
 
 
@@ -134,17 +124,12 @@ def edited(
             after = _answers(subject, reading)
             others = _seen(subject, reading, looks)
         moved(1)
-    differences = tuple(map(difference, views, others))
-    return _view(subject, what, paired(reading.rows, reading.rows), (before, after), differences)
+    rows = paired(reading.rows, reading.rows)
+    return _view(subject, what, rows, (before, after), tuple(map(difference, views, others)))
 
 
 def _seen(subject: Subject, reading: Reading, looks: Sequence[Look]) -> list[View]:
-    found = list[View]()
-    with subject.work("looks", len(looks)) as moved:
-        for look in looks:
-            found.append(look(subject, reading))
-            moved(1)
-    return found
+    return subject.made("looks", looks, lambda look: look(subject, reading))
 
 
 def with_remark(view: ChangeView, before: Reading, after: Reading) -> ChangeView:
@@ -228,23 +213,19 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
     'she said that she saw'
     """
     if isinstance(given, str):
-        return _in_text(given, old, new, at)
+        start, stop = _one(_places(given, old), old, at, given.split())
+        return given[:start] + new + given[stop:]
     if not isinstance(given, tuple | list) or not all(isinstance(one, str) for one in given):
         raise DataError(f"there are no words in this input, a {type(given).__name__}", fix="swap words of a text")
     if isinstance(given, tuple):  # two texts: the first that has it
         number = next((one for one, text in enumerate(given) if _places(text, old)), 0)
-        return (*given[:number], _in_text(given[number], old, new, at), *given[number + 1 :])
+        return (*given[:number], replaced(given[number], old, new, at=at), *given[number + 1 :])
     place = _one([number for number, word in enumerate(given) if word == old], old, at, given)
     return [*given[:place], new, *given[place + 1 :]]
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:
     return [found.span() for found in re.finditer(rf"(?<!\w){re.escape(old)}(?!\w)", text)] if old else []
-
-
-def _in_text(text: str, old: str, new: str, at: int | None) -> str:
-    start, stop = _one(_places(text, old), old, at, text.split())
-    return text[:start] + new + text[stop:]
 
 
 def _one(places: Sequence[Place], old: str, at: int | None, words: Sequence[str]) -> Place:
@@ -287,15 +268,11 @@ def _attributing(subject: Subject, reading: Reading) -> Look:
     return look
 
 
-def _always(look: Look) -> Callable[[Subject, Reading], Look]:
-    return lambda _subject, _reading: look
-
-
 # views that can stand beside an edit, and what a model needs for them
 BESIDE: Mapping[str, tuple[Callable[[Subject, Reading], Look], requirements.Question]] = {
-    "attention": (_always(attention), requirements.attention),
+    "attention": (lambda *_: attention, requirements.attention),
     "attribution": (_attributing, requirements.an_answer),
-    "gates": (_always(gates), requirements.gates),
+    "gates": (lambda *_: gates, requirements.gates),
     "states": (states_beside, requirements.states),
 }
 USUAL = ("attention", "attribution")
@@ -317,12 +294,12 @@ def swap(
     Of a word that stands in several places, `at` is the number of one of them, from 0; `beside` names other views.
     Where it names none, attribution stands beside texts of up to 512 tokens alone: it takes long.
     """
-    usual = [name for name in USUAL if requirements.reason(BESIDE[name][1], subject, reading) is None]
-    named = usual if beside is None else beside
+    there = (name for name in USUAL if requirements.reason(BESIDE[name][1], subject, reading) is None)
+    named = list(there if beside is None else beside)
     left_out = beside is None and DEAR in named and max(len(side.tokens) for side in reading.sides) > MEDIUM
     looks = _looks(subject, reading, [name for name in named if not (left_out and name == DEAR)])
     view = swapped(subject, reading, old=old, new=new, at=at, looks=looks)
-    said = f"{DEAR.title()} is left out of more than {MEDIUM} tokens, where it takes long: ask beside={list(named)}."
+    said = f"{DEAR.title()} is left out of more than {MEDIUM} tokens, where it takes long: ask beside={named}."
     return replace(view, notes=(*view.notes, said)) if left_out else view
 
 

@@ -1,19 +1,15 @@
-"""A graph as a figure: boxes with their lines of text, joined by lines as thick as the gradient that comes back there.
+"""A graph as a figure, and as a page to walk through: a slider goes over the values and back over the gradients.
 
-The side of a box has the colour of its gradient's size, as the legend says; the ground of a box tells an input from an
-operation and from a part that can be opened. Boxes and lines carry numbers that the script of a page finds them by.
+Boxes with their lines of text are joined by lines as thick as the gradient that comes back there. The side of a box has
+the colour of its gradient's size; the ground of a box tells an input from an operation and from a part that can be
+opened. Boxes stand in layers from top to bottom, with few crossings and no line through a box (Sugiyama, Tagawa and
+Toda 1981, small): a box stands one layer below the lowest that it reads; a line that passes layers gets a place of its
+own in each; places are ordered by the mean of their neighbours, down and up a few times; then each moves towards its
+neighbours as far as the order lets it.
 
-Where the boxes of a graph stand: in layers from top to bottom, few crossings, no line through a box.
-
-Sugiyama, Tagawa and Toda (1981), small: a box stands one layer below the lowest that it reads; a line that passes
-layers gets a place of its own in each; places are ordered by the mean of their neighbours, down and up a few times;
-then each moves towards its neighbours as far as the order lets it.
-
-A graph as a page to walk through: a slider goes forward over the values and back over the gradients.
-
-Each part of a model is a section with a picture of its own; a box that holds more opens its section. One script
-serves all graphs, knows nothing about them but their steps, and asks nobody for anything: the page works from a file.
-What stands behind `#` in the address is the part, and behind an `@` the step.
+On a page each part of a model is a section, and a box that holds more opens its section. One script serves all graphs,
+finds boxes and lines by their numbers, knows nothing else about them but their steps, and asks nobody for anything: the
+page works from a file. What stands behind `#` in the address is the part, and behind an `@` the step.
 """
 
 import math
@@ -88,12 +84,16 @@ def layered(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], *, gap: flo
     _placed(layers)
     left = min(spot.x - spot.size.width / 2 for spot in every)
     width = max(spot.x + spot.size.width / 2 for spot in every) - left
-    tops, ends = _heights(layers, gap)
+    tops, ends, y = [], [], 0.0  # where each layer begins and where it ends
+    for layer in layers:
+        tops.append(y)
+        ends.append(y + max((spot.size.height for spot in layer), default=0.0))
+        y = ends[-1] + gap
     boxes = tuple(BoxPlace(spot.x - left, tops[spot.layer]) for spot in spots)
     lines = tuple(
         (
             BoxPlace(spots[source].x - left, ends[spots[source].layer]),  # past taller boxes beside it
-            *(BoxPlace(spot.x - left, y[spot.layer]) for spot in chain for y in (tops, ends)),
+            *(BoxPlace(spot.x - left, edge[spot.layer]) for spot in chain for edge in (tops, ends)),
         )
         for (source, _), chain in zip(edges, chains, strict=True)
     )
@@ -173,16 +173,6 @@ def _spread(layer: Sequence[_Spot], wishes: Sequence[float]) -> None:
             layer[at].x = start + offsets[at]
 
 
-def _heights(layers: Sequence[Sequence[_Spot]], gap: float) -> tuple[list[float], list[float]]:
-    """Where each layer begins and where it ends."""
-    tops, ends, y = [], [], 0.0
-    for layer in layers:
-        tops.append(y)
-        ends.append(y + max((spot.size.height for spot in layer), default=0.0))
-        y = ends[-1] + gap
-    return tops, ends
-
-
 MOST_CARDS = 300  # more cannot be followed by eye, and a browser stays quick below 5,000 elements
 GAP = 46.0  # between two layers
 LINE, TITLE_SIZE, TEXT_SIZE = 16.0, 12.5, 11.0
@@ -244,7 +234,9 @@ class Diagram(Figure):
         scale = self._scale()
         legend = drawn_legend(scale, self.size_label, MARGIN, room=width - 2 * MARGIN, gaps=self._has_gaps)
         shift = f"translate({(width - layout.width) / 2:g} {LEGEND_HEIGHT + 6:g})"
-        drawn = tag("g", *self._lines(layout, sizes), *self._boxes(layout, sizes, scale), transform=shift)
+        placed = enumerate(zip(self.cards, layout.boxes, sizes, strict=True))
+        boxes = [_drawn(at, card, place, size, scale) for at, (card, place, size) in placed]
+        drawn = tag("g", *self._lines(layout, sizes), *boxes, transform=shift)
         notes = ("Thicker lines bring back more gradient.",) if self.links else ()
         return Plot(together([legend, drawn]), width, LEGEND_HEIGHT + 6 + layout.height + 14, notes)
 
@@ -261,10 +253,6 @@ class Diagram(Figure):
             looks = {**look("hatch"), "fill": "none", "stroke_linecap": "round"}
             drawn.append(tag("path", *note, d=path, stroke_width=thick, data_link=at, **looks))
         return drawn
-
-    def _boxes(self, layout: GraphLayout, sizes: Sequence[Size], scale: ColorScale) -> list[Markup]:
-        every = zip(self.cards, layout.boxes, sizes, strict=True)
-        return [_drawn(at, card, place, size, scale) for at, (card, place, size) in enumerate(every)]
 
     def _summary(self) -> str:
         shown = "; ".join(f"{card.name} {card.value} {card.slope}".strip() for card in self.cards[:40])
@@ -320,16 +308,14 @@ def _drawn(at: int, card: NodeCard, place: BoxPlace, size: Size, scale: ColorSca
     ]
     reader = {"role": "button", "tabindex": "0", "data_opens": card.opens} if card.opens else {}
     note = [hover(card.note)] if card.note else []
-    return tag("g", *note, ground, _strip(card, left, place.y, size, scale), frame, *lines, data_card=at, **reader)
-
-
-def _strip(card: NodeCard, left: float, top: float, size: Size, scale: ColorScale) -> Markup:
-    x, y, height = left + 4, top + 5, size.height - 10
+    x, y, height = left + 4, place.y + 5, size.height - 10
     if card.size is None:
-        return hatched([(x, y + step, SIDE, 6.0) for step in range(0, int(height) - 5, 6)])
-    box: dict[str, str | float] = {"x": x, "y": y, "width": SIDE, "height": height}
-    said = hover(f"{card.name}: {brief(card.size)}")
-    return tag("g", tag("rect", said, **box, **scale.shade_of(card.size).fill()), data_shows="slope")
+        strip = hatched([(x, y + step, SIDE, 6.0) for step in range(0, int(height) - 5, 6)])
+    else:
+        side: dict[str, str | float] = {"x": x, "y": y, "width": SIDE, "height": height}
+        said = hover(f"{card.name}: {brief(card.size)}")
+        strip = tag("g", tag("rect", said, **side, **scale.shade_of(card.size).fill()), data_shows="slope")
+    return tag("g", *note, ground, strip, frame, *lines, data_card=at, **reader)
 
 
 def _curve(points: Sequence[BoxPlace]) -> str:
@@ -362,8 +348,7 @@ class WalkStep(NamedTuple):
 class WalkPart(NamedTuple):
     """What one section of the page shows."""
 
-    name: str  # what boxes that lead here say
-    title: str
+    name: str  # what boxes that lead here say; empty for the whole
     said: Sequence[str]
     figures: Sequence[Figure]
     steps: Sequence[WalkStep]
@@ -389,18 +374,16 @@ class GraphWalk(Interactive):
 
 def _section(part: WalkPart) -> Markup:
     way = [tag("button", words, type="button", data_opens=to) for words, to in part.way]
-    inside = [
-        *([tag("nav", *way, class_="way")] if way else []),
-        *([tag("h2", part.title)] if part.title else []),
-        *(tag("p", sentence) for sentence in part.said),
-        *(_controls(len(part.steps)) if part.steps else []),
-        *(tag("figure", figure.drawn(styled=False)) for figure in part.figures),
-    ]
-    return tag("section", *inside)
-
-
-def _controls(count: int) -> list[Markup]:
+    count = len(part.steps)
     slider = tag("input", type="range", min=0, max=count, value=count, aria_label="step, forward and then back")
     back = tag("button", "◀", type="button", data_move=-1, aria_label="one step back")
     on = tag("button", "▶", type="button", data_move=1, aria_label="one step on")
-    return [tag("div", back, slider, on, class_="walk"), tag("p", " ", class_="told", aria_live="polite")]
+    walk = [tag("div", back, slider, on, class_="walk"), tag("p", " ", class_="told", aria_live="polite")]
+    inside = [
+        *([tag("nav", *way, class_="way")] if way else []),
+        *([tag("h2", part.name)] if part.name else []),
+        *(tag("p", sentence) for sentence in part.said),
+        *(walk if part.steps else []),
+        *(tag("figure", figure.drawn(styled=False)) for figure in part.figures),
+    ]
+    return tag("section", *inside)

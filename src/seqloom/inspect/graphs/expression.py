@@ -94,19 +94,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "sigmoid({x})", lambda v: _sigmoid(v[0]), lambda _, out: (out * (1 - out),), ("{out}*(1 - {out})",)
     ),
     # The derivative at 0 is 0, as in torch; the lectures of deck A print 1.
-    "relu": Operation(
-        "relu({x})",
-        lambda v: max(v[0], 0.0),
-        lambda v, _: (float(v[0] > 0),),
-        ("1 if {x} > 0 else 0",),
-    ),
+    "relu": Operation("relu({x})", lambda v: max(v[0], 0.0), lambda v, _: (float(v[0] > 0),), ("1 if {x} > 0 else 0",)),
     "sin": Operation("sin({x})", lambda v: math.sin(v[0]), lambda v, _: (math.cos(v[0]),), ("cos({x})",)),
     "cos": Operation("cos({x})", lambda v: math.cos(v[0]), lambda v, _: (-math.sin(v[0]),), ("-sin({x})",)),
     "sqrt": Operation(
-        "sqrt({x})",
-        lambda v: math.sqrt(v[0]),
-        lambda _, out: (0.5 / out if out else math.inf,),
-        ("1/(2*{out})",),
+        "sqrt({x})", lambda v: math.sqrt(v[0]), lambda _, out: (0.5 / out if out else math.inf,), ("1/(2*{out})",)
     ),
     "abs": Operation(
         "abs({x})", lambda v: abs(v[0]), lambda v, _: (float((v[0] > 0) - (v[0] < 0)),), ("the sign of {x}",)
@@ -208,18 +200,21 @@ class _Builder:
 
     def __init__(self, text: str, statements: tuple[Statement, ...], values: Mapping[str, float]) -> None:
         self.text, self.nodes = text, list[ScalarNode]()
-        self.place = {name: self._input(name, float(value)) for name, value in values.items()}
+        self.place = {
+            name: self._added(ScalarNode(name, "input", name, brief(float(value)), float(value), 0.0, (), ()))
+            for name, value in values.items()
+        }
         self.taken = {*values, *(one.name for one in statements if one.name is not None)}
         self.free, self.target = iter(LETTERS), 0
         for statement in statements:
             last = statement is statements[-1]
             name = statement.name or (LAST if last and LAST not in self.taken else None)
-            self.target = self._made(_renamed(statement), name)
+            # A statement that only gives another name to something is a step of its own
+            only_names = statement.name is not None and isinstance(statement.term, Name)
+            term = Applied("same", (statement.term,), statement.term.place) if only_names else statement.term
+            self.target = self._made(term, name)
             if statement.name is not None:
                 self.place[statement.name] = self.target
-
-    def _input(self, name: str, value: float) -> int:
-        return self._added(ScalarNode(name, "input", name, brief(value), value, 0.0, (), ()))
 
     def _added(self, node: ScalarNode) -> int:
         if len(self.nodes) == MOST_NODES:
@@ -248,7 +243,7 @@ class _Builder:
         edges = tuple(
             ScalarEdge(parent, slope, _filled(formula, names, called, at), 0.0)
             for at, (parent, slope, formula) in enumerate(zip(parents, slopes, formulas, strict=True))
-            if self._depends(parent)
+            if self.nodes[parent].operation == "input" or self.nodes[parent].edges  # it depends on an input
         )
         return ScalarNode(
             called,
@@ -273,10 +268,6 @@ class _Builder:
             raise fault(self.text, term.place, f"{_with_numbers(term, inputs)} {why}", "choose other values")
         return value
 
-    def _depends(self, at: int) -> bool:
-        node = self.nodes[at]
-        return node.operation == "input" or bool(node.edges)
-
     def _new_name(self) -> str:
         """The next letter that is free, as the lectures name what stands between; after them n1, n2, ..."""
         for letter in self.free:
@@ -285,13 +276,6 @@ class _Builder:
         number = next(n for n in range(1, MOST_NODES + 2) if f"n{n}" not in self.taken)
         self.taken.add(f"n{number}")
         return f"n{number}"
-
-
-def _renamed(statement: Statement) -> Term:
-    """What a statement computes; one that only gives another name to something is a step of its own."""
-    if statement.name is not None and isinstance(statement.term, Name):
-        return Applied("same", (statement.term,), statement.term.place)
-    return statement.term
 
 
 def _formulas(operation: Operation, inputs: list[float], value: float) -> list[str]:
@@ -378,7 +362,8 @@ class ExpressionGraph(View):
 
     def _drawn(self) -> dict[int, int]:
         """The number of the card of each node that has one: numbers that were written have none, unless named."""
-        seen = [at for at, node in enumerate(self.nodes) if not _is_bare(node) or at == self.target]
+        bare = {at for at, node in enumerate(self.nodes) if node.operation == "number" and node.name == node.written}
+        seen = [at for at in range(len(self.nodes)) if at not in bare or at == self.target]
         return {at: card for card, at in enumerate(seen)}
 
     def _forward(self) -> Iterator[WalkStep]:
@@ -429,7 +414,7 @@ class ExpressionGraph(View):
             Heading("Back: what comes from above times the local derivative, added up over all readers"),
             _numbered(self._backward()),
         ]
-        return [GraphWalk(still, [WalkPart("", "", (), [replace(drawn, title="")], steps)])]
+        return [GraphWalk(still, [WalkPart("", (), [replace(drawn, title="")], steps)])]
 
     def _sentences(self) -> tuple[str, ...]:
         """The result, the gradients, and what of it may surprise."""
@@ -476,18 +461,19 @@ class ExpressionGraph(View):
         cards = self._drawn()
         skipped = max(0, len(cards) - MOST_CARDS)
         kept = {at: card - skipped for at, card in cards.items() if card >= skipped}
-        links = dict[tuple[int, int], list[ScalarEdge]]()
+        joined = dict[tuple[int, int], list[ScalarEdge]]()
         for at in kept:
             for edge in self.nodes[at].edges:
                 if edge.parent in kept:
-                    links.setdefault((kept[edge.parent], kept[at]), []).append(edge)
+                    joined.setdefault((kept[edge.parent], kept[at]), []).append(edge)
+        links = []
+        for (source, target), edges in joined.items():
+            passed = sum(edge.passed for edge in edges)
+            note = "; ".join(f"local derivative {edge.formula} = {brief(edge.local)}" for edge in edges)
+            size = abs(passed) if abs(passed) < math.inf else None
+            links.append(NodeLink(source, target, size, f"{note}; passes back {brief(passed)}"))
         caption = f"The first {skipped:,} of {len(cards):,} numbers are left out." if skipped else ""
-        return Diagram(
-            title=self.title,
-            cards=tuple(self._card(at) for at in kept),
-            links=tuple(_link(source, target, edges) for (source, target), edges in links.items()),
-            caption=caption,
-        )
+        return Diagram(title=self.title, cards=tuple(map(self._card, kept)), links=tuple(links), caption=caption)
 
     def _card(self, at: int) -> NodeCard:
         node = self.nodes[at]
@@ -519,18 +505,6 @@ def expression_graph(text: str, values: Mapping[str, float]) -> ExpressionGraph:
     return ExpressionGraph(
         title=title, expression=text, nodes=_with_gradients(built.nodes, built.target), target=built.target
     )
-
-
-def _link(source: int, target: int, edges: list[ScalarEdge]) -> NodeLink:
-    passed = sum(edge.passed for edge in edges)
-    note = "; ".join(f"local derivative {edge.formula} = {brief(edge.local)}" for edge in edges)
-    size = abs(passed) if abs(passed) < float("inf") else None
-    return NodeLink(source, target, size, f"{note}; passes back {brief(passed)}")
-
-
-def _is_bare(node: ScalarNode) -> bool:
-    """Whether it is a number that stands in a formula without a name."""
-    return node.operation == "number" and node.name == node.written
 
 
 def _both(names: list[str]) -> str:

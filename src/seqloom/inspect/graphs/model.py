@@ -1,30 +1,22 @@
 """The graph of a model or of a function of tensors: collapsed to its parts, each of which can be opened.
 
-What does the same again: the steps of a loop, the layers of a stack.
+What is seen at once are the parts directly inside one part, and how they are joined. Everything deeper is collapsed
+into its part; what stands outside and is read here is a port; parts in a row that do the same are one box with their
+number: 12 layers, 200 steps. So no picture has more boxes than one module has children. A recurrence written as a loop
+is one row of operations, the same few over and over: its steps become parts like those of modules.
 
-A recurrence written as a loop is one row of operations, the same few over and over. Here such a run becomes steps,
-each a part like that of a module, so that everything else knows one kind of repeat only: parts in a row that do the
-same.
-
-What is seen of a model at once: the parts directly inside one of its parts, and how they are joined.
-
-Everything deeper is collapsed into its part; what stands outside and is read here is a port; parts in a row that do
-the same are one box with their number: 12 layers, 200 steps. So no picture has more boxes than one module has
-children.
-
-Parts that repeat, as a grid: what stands inside one of them down, which one of them across.
-
-Of a recurrence that is the picture of time: operations x steps; of a stack of layers it is parts x layers. The colour
-is the size of the gradient by tens, so that one that fades or grows along the way is seen at once.
+Parts that repeat are also a grid, what stands inside one of them down, which one of them across: operations x steps is
+the picture of time. The colour is the size of the gradient by tens, so that one that fades or grows is seen at once.
 """
 
 import inspect
 import math
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
@@ -207,37 +199,22 @@ def inside(trace: Trace, part: str) -> InsidePart:
     path = path_of(trace, part)
     depth = len(path)
     members = [at for at, op in enumerate(trace.ops) if op.path[:depth] == path]
-    folded = _folded(trace.ops, items_of(trace.ops, members, depth), depth)
     # The operations outside of a part whose results are read inside it
     own = set(members)
     ports = sorted({parent for at in members for parent in trace.ops[at].parents if parent not in own}) if path else []
-    # For each operation the last one that reads it; the result of it all is read after everything
-    found = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents}
-    read = found | {trace.target: len(trace.ops)}
     boxes = [Box((Item("", (at,)),), at, is_port=True) for at in ports]
-    boxes += [Box(items, _result([at for item in items for at in item.ops], read)) for items in folded]
+    # For each operation the last one that reads it; the result of it all is read after everything
+    read = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents} | {trace.target: len(trace.ops)}
+    # Calls in a row that do the same are one box; an operation is like no other
+    items = items_of(trace.ops, members, depth)
+    for _, row in groupby(items, lambda item: likeness(trace.ops, item, depth) if item.call else item):
+        box = Box(tuple(row), 0)
+        outside = [at for at in box.ops if read.get(at, -1) > box.ops[-1]]
+        boxes.append(box._replace(result=(outside or box.ops)[-1]))
     return InsidePart(tuple(boxes), tuple(_joints(trace.ops, boxes)))
 
 
-def _folded(ops: Sequence[Op], items: Sequence[Item], depth: int) -> list[tuple[Item, ...]]:
-    """The items, those in a row that are calls and do the same together."""
-    rows, last = list[list[Item]](), None
-    for item in items:
-        like = likeness(ops, item, depth) if item.call else None
-        if like is not None and like == last:
-            rows[-1].append(item)
-        else:
-            rows.append([item])
-        last = like
-    return [tuple(row) for row in rows]
-
-
-def _result(members: Sequence[int], readers: dict[int, int]) -> int:
-    outside = [at for at in members if readers.get(at, -1) > members[-1]]
-    return outside[-1] if outside else members[-1]
-
-
-def _joints(ops: Sequence[Op], boxes: Sequence[Box]) -> list[Joint]:
+def _joints(ops: Sequence[Op], boxes: Sequence[Box]) -> Iterable[Joint]:
     home = {at: number for number, box in enumerate(boxes) for at in box.ops}
     found = dict[tuple[int, int], Joint]()
     for number, box in enumerate(boxes):
@@ -245,7 +222,7 @@ def _joints(ops: Sequence[Op], boxes: Sequence[Box]) -> list[Joint]:
             for parent in ops[at].parents:
                 if home.get(parent, number) != number:
                     found[home[parent], number] = Joint(home[parent], number, parent)
-    return list(found.values())
+    return found.values()
 
 
 MOST_ROWS = 48
@@ -257,8 +234,12 @@ def grid_of(trace: Trace, box: Box, name: str) -> Figure:
     """The grid of a row of parts that do the same."""
     depth = trace.ops[box.items[0].ops[0]].path.index(box.calls[0]) + 1
     inner = [items_of(trace.ops, item.ops, depth) for item in box.items]
-    labels = [_grids_label(trace, part.call or trace.ops[part.ops[-1]].name) for part in inner[0]][:MOST_ROWS]
-    cells = _below_largest([[_tens(trace.ops[parts[row].ops[-1]]) for parts in inner] for row in range(len(labels))])
+    names = [part.call or trace.ops[part.ops[-1]].name for part in inner[0]][:MOST_ROWS]
+    labels = [one.rpartition(".")[2] if one in trace.kinds else one for one in names]
+    sizes = [[_tens(trace.ops[parts[row].ops[-1]]) for parts in inner] for row in range(len(labels))]
+    # Less the largest: one scale from there down, whatever the gradients are
+    largest = max((size for row in sizes for size in row if size is not None), default=0.0)
+    cells = [[None if size is None else size - largest for size in row] for row in sizes]
     left_out = len(inner[0]) - len(labels)
     gap = any(cell is None for row in cells for cell in row)
     said = [f"{left_out} more rows are left out."] if left_out else []
@@ -273,34 +254,14 @@ def grid_of(trace: Trace, box: Box, name: str) -> Figure:
     return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOUR, caption=told)
 
 
-def profile(trace: Trace, ops: Sequence[int], title: str) -> Figure:
-    """The gradients of more boxes than a diagram holds, one after the other."""
-    known = [(at, size) for at, op in enumerate(ops) if (size := _tens(trace.ops[op])) is not None]
-    x, y = [float(at) for at, _ in known] or [0.0], [size for _, size in known] or [0.0]
-    series = Series(name="gradient", x=x, y=y)
-    caption = f"{len(ops):,} operations are too many for a diagram: open a part of it."
-    return Line(
-        title=title, series=[series], x_label="operation", y_label="log10 of the gradient's norm", caption=caption
-    )
-
-
 def _tens(op: Op) -> float | None:
     norm = 0.0 if op.gradient is None else op.gradient.norm
     return math.log10(norm) if norm > 0 and math.isfinite(norm) else None
 
 
-def _below_largest(cells: list[list[float | None]]) -> list[list[float | None]]:
-    """The cells less the largest: one scale from there down, whatever the gradients are."""
-    largest = max((cell for row in cells for cell in row if cell is not None), default=0.0)
-    return [[None if cell is None else cell - largest for cell in row] for row in cells]
-
-
-def _grids_label(trace: Trace, name: str) -> str:
-    return name.rpartition(".")[2] if name in trace.kinds else name
-
-
 MOST_OPERATIONS = 2_000  # that are told one by one; beyond it parts stay collapsed
 MOST_GRIDS = 3
+MOST_NAMED = 4  # in a sentence
 FEWEST_TOLD = 3  # repeats along which a gradient is followed
 
 
@@ -350,7 +311,12 @@ class ModelGraph(View):
         """The diagram; of more boxes than can be followed by eye, their gradients one after the other."""
         title = f"{self.title}: {self.part}" if self.part else self.title
         if len(seen.boxes) > MOST_CARDS:
-            return profile(self.trace, [box.result for box in seen.boxes], title)
+            sizes = [(float(at), _tens(self.trace.ops[box.result])) for at, box in enumerate(seen.boxes)]
+            drawn = [(at, size) for at, size in sizes if size is not None] or [(0.0, 0.0)]
+            series = Series(name="gradient", x=[at for at, _ in drawn], y=[size for _, size in drawn])
+            caption = f"{len(seen.boxes):,} operations are too many for a diagram: open a part of it."
+            label = "log10 of the gradient's norm"
+            return Line(title=title, series=[series], x_label="operation", y_label=label, caption=caption)
         links = [NodeLink(one.source, one.target, _size(self.trace.ops[one.op])) for one in seen.joints]
         return Diagram(
             title=title,
@@ -366,7 +332,7 @@ class ModelGraph(View):
             return f"from {op.label or ' '.join([*op.path[-1:], op.name])}"
         if not box.calls:
             return op.label or op.name
-        first, last = (_short(call, self.part) for call in (box.calls[0], box.calls[-1]))
+        first, last = (call.removeprefix(f"{self.part}.") for call in (box.calls[0], box.calls[-1]))
         return first if len(box.calls) == 1 else f"{first} to {last}  × {len(box.calls)}"
 
     def _card(self, box: Box, known: frozenset[str] | None) -> NodeCard:
@@ -410,14 +376,12 @@ class ModelGraph(View):
         calls = len({op.path for op in ops if len(op.path) > len(self._path)})
         within = f" in {calls:,} parts" if calls > 1 else ""
         found = [f"{len(ops):,} operations{within}; the number is {brief(self.result)}."]
-        moving = [op for op in ops if _size(op)]
-        if moving:
-            largest = max(moving, key=lambda op: _size(op) or 0.0)
-            found.append(f"Largest gradient: norm {brief(_size(largest) or 0.0)} at {_where(largest)}.")
+        largest = max(ops, key=lambda op: _size(op) or 0.0)
+        if norm := _size(largest):
+            found.append(f"Largest gradient: norm {brief(norm)} at {_where(largest)}.")
         else:
             found.append("No gradient comes back into this part.")
-        found += [*self._fading(), *_first_nan(ops), *self._dead(ops)]
-        return tuple(found)
+        return (*found, *self._fading(), *_first_nan(ops), *self._dead(ops))
 
     @cached_property
     def _path(self) -> tuple[str, ...]:
@@ -446,27 +410,26 @@ class ModelGraph(View):
         names = {name for op in ops for name in op.weights}
         weights = [one for one in self.trace.weights if one.name in names or not self.part]
         still = [one.name for one in weights if one.gradient is None or one.gradient.is_zero]
-        yield from [f"Dead: zero throughout at {_model_few(silent)}."] if silent else []
-        yield from [f"No gradient comes back to the weights {_model_few(still)}."] if still else []
+        yield from [f"Dead: zero throughout at {_few(silent)}."] if silent else []
+        yield from [f"No gradient comes back to the weights {_few(still)}."] if still else []
 
     def steps(self) -> tuple[WalkStep, ...]:
         """The walk through the part that is open: values in order, then gradients in the reverse order."""
         boxes = list(enumerate(self.inside.boxes))
-        forward = [WalkStep(at, "value", f"{self._name(box)}: {self._value_told(box)}") for at, box in boxes]
+        forward = []
+        for at, box in boxes:
+            op = self.trace.ops[box.result]
+            told_value = f"{told_shape(op.shape)}{told_summary(op.value)}"
+            forward.append(WalkStep(at, "value", f"{self._name(box)}: {told_value}"))
         backward = [WalkStep(at, "slope", f"{self._name(box)}: {self._slope_told(box)}") for at, box in reversed(boxes)]
         return (*forward, *backward)
-
-    def _value_told(self, box: Box) -> str:
-        op = self.trace.ops[box.result]
-        return f"{told_shape(op.shape)}{told_summary(op.value)}"
 
     def _slope_told(self, box: Box) -> str:
         """The gradient of a box; between single numbers also how each reader makes it."""
         op = self.trace.ops[box.result]
         if op.gradient is None:
             return "no gradient comes back here"
-        chains = list(self._chains(box.result))
-        return f"gradient {told_summary(op.gradient)}" + "".join(f"\n{chain}" for chain in chains)
+        return "\n".join((f"gradient {told_summary(op.gradient)}", *self._chains(box.result)))
 
     def _chains(self, at: int) -> Iterator[str]:
         for reader in (op for op in self.trace.ops if op.locals):
@@ -496,12 +459,12 @@ class ModelGraph(View):
     def _section(self, known: frozenset[str]) -> WalkPart:
         figures = self.figures()
         drawn = self._picture(self.inside, known)
-        ways = [("the whole", ""), *((_short(call, ""), call) for call in self._path[:-1])]
+        way = [("the whole", ""), *((call, call) for call in self._path[:-1])] if self.part else []
         last = [box.calls[-1] for box in self.inside.boxes if len(box.calls) > 1]
-        way = [*(ways if self.part else []), *((f"last: {_short(call, self.part)}", call) for call in last)]
+        way += [(f"last: {call.removeprefix(f'{self.part}.')}", call) for call in last]
         steps = self.steps() if isinstance(drawn, Diagram) else ()
         shown = [replace(drawn, title=""), *figures[1:]]
-        return WalkPart(self.part, self.part, self.sentences(), shown, steps, [one for one in way if one[1] in known])
+        return WalkPart(self.part, self.sentences(), shown, steps, [one for one in way if one[1] in known])
 
     def told_values(self, *, whole: bool) -> Mapping[str, Any]:
         """The boxes that are seen, the weights, and up to 2,000 operations one by one, or all of them."""
@@ -522,26 +485,22 @@ class ModelGraph(View):
 
     def _box_content(self, box: Box) -> dict[str, Any]:
         op = self.trace.ops[box.result]
-        told_of = {"value": op.value, "gradient": op.gradient, "shape": list(op.shape)}
-        return {"name": self._name(box), "parts": list(box.calls), "num_operations": len(box.ops), **told_of}
+        told_of = {"value": op.value, "gradient": op.gradient, "shape": op.shape}
+        return {"name": self._name(box), "parts": box.calls, "num_operations": len(box.ops), **told_of}
 
 
 def _size(op: Op) -> float | None:
     return None if op.gradient is None or not math.isfinite(op.gradient.norm) else op.gradient.norm
 
 
-def _short(label: str, part: str) -> str:
-    return label.removeprefix(f"{part}.") if part else label
-
-
 def _where(op: Op) -> str:
     return f"{op.path[-1]} {op.label or op.name}" if op.path else op.label or op.name
 
 
-def _model_few(names: list[str], most: int = 4) -> str:
+def _few(names: list[str]) -> str:
     distinct = list(dict.fromkeys(names))
-    more = f" and {len(distinct) - most:,} more" if len(distinct) > most else ""
-    return ", ".join(distinct[:most]) + more
+    more = f" and {len(distinct) - MOST_NAMED:,} more" if len(distinct) > MOST_NAMED else ""
+    return ", ".join(distinct[:MOST_NAMED]) + more
 
 
 def _first_nan(ops: list[Op]) -> Iterator[str]:
@@ -583,12 +542,9 @@ def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None
     root = owner if isinstance(owner, nn.Module) else None
     given, arguments, named = _arguments(of, inputs)
     title = f"Graph of {type(root).__name__ if root is not None else getattr(of, '__name__', 'a function')}"
-
-    def run() -> Tensor:
-        return _one_number(of(*arguments, **named), number)
-
     with resting(root):
-        return ModelGraph(title=title, trace=with_steps(recorded(run, given, root)))
+        trace = recorded(lambda: _one_number(of(*arguments, **named), number), given, root)
+    return ModelGraph(title=title, trace=with_steps(trace))
 
 
 def answer_graph(
@@ -597,20 +553,12 @@ def answer_graph(
     """The graph of the score of one answer: in row `at`, or the last; `answer`, or what the model says there."""
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
     inputs = _ready(reading.inputs)
-
-    def run() -> Tensor:
-        return goal.of(scores(subject, inputs))[0]
-
     with resting(subject.model):
-        trace = with_steps(_answered(recorded(run, list(_named("", inputs)), subject.model)))
-    return ModelGraph(title=f"Graph of {goal.name}", trace=trace)
-
-
-def _answered(trace: Trace) -> Trace:
-    """The same with what stands behind the model, how one number is taken out of its scores, as a part of its own."""
+        trace = recorded(lambda: goal.of(scores(subject, inputs))[0], list(_named("", inputs)), subject.model)
+    # What stands behind the model, how one number is taken out of its scores, is a part of its own
     last = max((at for at, op in enumerate(trace.ops) if op.path), default=len(trace.ops))
-    ops = [op._replace(path=(ANSWER,)) if at > last else op for at, op in enumerate(trace.ops)]
-    return trace._replace(ops=tuple(ops))
+    ops = tuple(op._replace(path=(ANSWER,)) if at > last else op for at, op in enumerate(trace.ops))
+    return ModelGraph(title=f"Graph of {goal.name}", trace=with_steps(trace._replace(ops=ops)))
 
 
 @contextmanager
@@ -631,10 +579,9 @@ def _arguments(of: Any, inputs: Any) -> tuple[list[GivenTensor], tuple[Any, ...]
     """The tensors that are handed in, by name, and the arguments to call with: those tensors, ready for gradients."""
     if isinstance(inputs, Mapping):
         values, names = list(inputs.values()), [str(name) for name in inputs]
-    elif isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields"):
-        values, names = list(inputs), _parameters(of)
     else:
-        values, names = [inputs], _parameters(of)
+        several = isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields")
+        values, names = list(inputs) if several else [inputs], _parameters(of)
     names += [f"input {at}" for at in range(len(names), len(values))]
     ready = [_ready(value) for value in values]
     given = [one for name, value in zip(names, ready, strict=False) for one in _named(name, value)]

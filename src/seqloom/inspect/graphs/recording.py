@@ -6,13 +6,7 @@ operation is whatever has a result with a gradient: what only makes masks, shape
 and its result stands for what was handed in. Fused kernels stay as they are, as one operation. What changes in place is
 seen from the version that torch counts, whatever the function is called; a change of a view is one of its whole tensor.
 
-One call of torch: the name of the function, the tensors in what it was given, and which of them it changed.
-
-What was recorded of one computation: its operations in order, each with its value and its gradient in brief.
-
 Tensors are not kept: of each there are its shape, a few numbers that say how it is, and all of it where it is small.
-
-Tensors in words: a single number as it is, a few as a list, more by their norm.
 """
 
 import math
@@ -184,12 +178,6 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def whole_of(changed: list[Tensor]) -> list[Tensor]:
-    """The tensors that were changed, or those that they are views of; each once."""
-    bases = [one if one._base is None else one._base for one in changed]
-    return list({id(base): base for base in bases}.values())
-
-
 def is_among(tensor: Tensor, tensors: Iterable[Tensor]) -> bool:
     """Whether it is one of them, not only equal to one."""
     return any(tensor is one for one in tensors)
@@ -316,7 +304,8 @@ class Recorder(TorchFunctionMode):
         before = [version_of(one) for one in inputs]
         result = func(*args, **given)
         changed = [one for one, version in zip(inputs, before, strict=True) if version_of(one) != version]
-        whole = whole_of(changed)
+        bases = [one if one._base is None else one._base for one in changed]  # what a view is one of
+        whole = list({id(base): base for base in bases}.values())
         found = [*whole, *(tensor for tensor in tensors_in(result) if self._is_new(tensor, changed))]
         slopes = [tensor for tensor in found if tensor.requires_grad and tensor.grad_fn is not None]
         if slopes:
@@ -347,8 +336,7 @@ class Recorder(TorchFunctionMode):
     def hand_in(self, given: GivenTensor, name: str = INPUT) -> int:
         """The operation that stands for a tensor which comes from outside."""
         tensor = given.tensor
-        shape = tuple(tensor.shape)
-        at = self._add(Op(name, given.name, self._path, (), (), (), shape, "", summary([tensor])))
+        at = self._add(Op(name, given.name, self._path, (), (), (), tuple(tensor.shape), "", summary([tensor])))
         self._keep(tensor, at)
         if tensor.requires_grad:
             self._watch(tensor, at)
@@ -373,8 +361,7 @@ class Recorder(TorchFunctionMode):
         sources = {one: self._maker(one, changed) for one in inputs if one.requires_grad and one not in self.weights}
         parents = tuple(dict.fromkeys(sources.values() or (at for one in inputs for at in self._origin(one))))
         slopes = self._locals(sources, found[0], again) if sources and again else ()
-        shape = tuple(found[0].shape)
-        value = summary(found)
+        shape, value = tuple(found[0].shape), summary(found)
         is_dead = value.is_zero and bool(sources) and not any(self._was_zero(one, changed) for one in inputs)
         at = self._add(Op(name, "", self._path, parents, slopes, weights, shape, _place(), value, is_dead))
         for tensor in (*found, *changed):
@@ -404,8 +391,7 @@ class Recorder(TorchFunctionMode):
             return self.hand_in(GivenTensor(f"{GIVEN} {len(self.strays)}", tensor), GIVEN)
         name = tensor.grad_fn.name().removesuffix("Backward").removesuffix("Backward0").strip("_")
         parents, weights = self._behind(tensor.grad_fn)
-        shape = tuple(tensor.shape)
-        at = self._add(Op(name, "", self._path, parents, (), weights, shape, "", summary([tensor])))
+        at = self._add(Op(name, "", self._path, parents, (), weights, tuple(tensor.shape), "", summary([tensor])))
         self._keep(tensor, at)
         self._watch(tensor, at)
         return at
@@ -450,21 +436,17 @@ def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root:
             recorder.hand_in(one)
         with torch.enable_grad(), recorder.hearing_modules(), recorder:
             number = function()
-        return _back(recorder, number, given)
+        if not number.requires_grad:
+            raise DataError(
+                "the number does not depend on anything that a gradient could come back to",
+                fix="give inputs of floats, or a model with weights that are trained",
+            )
+        target = recorder.operation_of(number)
+        used = {weight: name for weight, name in recorder.weights.items() if weight.requires_grad}
+        leaves = [*used, *(one.tensor for one in given if one.tensor.requires_grad), *recorder.strays]
+        found = torch.autograd.grad(number, leaves, allow_unused=True)
     finally:
         recorder.release()
-
-
-def _back(recorder: Recorder, number: Tensor, given: Sequence[GivenTensor]) -> Trace:
-    if not number.requires_grad:
-        raise DataError(
-            "the number does not depend on anything that a gradient could come back to",
-            fix="give inputs of floats, or a model with weights that are trained",
-        )
-    target = recorder.operation_of(number)
-    used = {weight: name for weight, name in recorder.weights.items() if weight.requires_grad}
-    leaves = [*used, *(one.tensor for one in given if one.tensor.requires_grad), *recorder.strays]
-    found = torch.autograd.grad(number, leaves, allow_unused=True)
     heard = recorder.gradients
     ops = tuple(
         op._replace(gradient=merged(heard[at]) if heard.get(at) else None) for at, op in enumerate(recorder.ops)
