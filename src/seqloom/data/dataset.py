@@ -319,21 +319,17 @@ class FileSet(NamedTuple):
         return sum(path.stat().st_size for path in paths if path.is_file())
 
     def fingerprints(self, *others: Path) -> dict[str, Any]:
-        """Size and sha256 of every file, also of those in folders, of pictures that a table names, and of others."""
+        """Size and sha256 of every file, also of those in folders, of those that a table names, and of others."""
         return self.sums.of([*self._every_file(), *others])
 
     def _every_file(self) -> Iterator[Path]:
         yield from stored(self.files())
-        yield from filter(is_file, self._pictures())
-
-    def _pictures(self) -> Iterator[Path]:
-        """The files that a column of pictures names."""
-        groups = self.files().values() if self.schema.input.in_files else ()
+        groups = self.files().values() if self.schema.input.in_files else ()  # a column may name files, as of pictures
         for (path,) in (group for group in groups if not is_folder(group[0])):
             table = _open(self.config, (path,), Ledger())
             column = table.columns.index(self.config.input[0])
-            names = (record.values[column] for record in table.records)
-            yield from (path.parent / name for name in takewhile(lambda name: isinstance(name, str), names))
+            names = takewhile(lambda name: isinstance(name, str), (record.values[column] for record in table.records))
+            yield from filter(is_file, (path.parent / name for name in names))
 
     def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
         """Every example with its part, in the order of the files; the ledger is closed at the end."""
@@ -344,7 +340,7 @@ class FileSet(NamedTuple):
             roles = roles._replace(schema=self.schema)  # all parts are read as the first; what does not fit is told
             table = table._replace(records=chain(sample, table.records))
             if self.schema.input.in_files:
-                table = load_column(table, roles.input[0], ledger)
+                table = load_column(table, roles.input[0], self.schema.input, ledger)
             made = make_examples(table, roles, ledger)
             divided = self._divided(part, made, table, roles, ledger)
             yield from (row for row in divided if row[0] in self.parts)
@@ -455,7 +451,7 @@ def _open_files(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...], bef
     if config.sequence is not None:
         known |= {"input": config.input, "target": config.target}
     dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts, FileSums())
-    return dataset._replace(states=states(dataset._every_file()) | first)  # the pictures are known only now
+    return dataset._replace(states=states(dataset._every_file()) | first)  # those that a table names are known only now
 
 
 def _drawn_only(split: AnySplit, config: DataConfig) -> AnySplit:

@@ -10,6 +10,7 @@ never guessed, only refused when it does not fit.
 
 import re
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -19,6 +20,7 @@ from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers import arrays, conll, delimited, folders, jsonl, parquet, text
 from seqloom.data.readers.files import is_folder, is_there, known_format, opened, require_regular
+from seqloom.data.schema import INPUT_KINDS
 from seqloom.data.values import Table
 from seqloom.errors import ConfigError
 
@@ -113,7 +115,8 @@ def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
     ['text', None]
     """
     named = reading.format is not None or known_format(path) is not None or is_folder(path)
-    other = {".json", *folders.FORMATS} & {suffix.lower() for suffix in path.suffixes}
+    others = {".json", *chain.from_iterable(kind.suffixes for kind in INPUT_KINDS.values())}
+    other = others & {suffix.lower() for suffix in path.suffixes}
     return reading if named or other else msgspec.structs.replace(reading, format="text")
 
 
