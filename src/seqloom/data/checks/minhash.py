@@ -111,7 +111,7 @@ def near_groups(texts: Sequence[str]) -> list[list[int]]:
 
 def signatures(texts: Sequence[str]) -> np.ndarray:
     """[texts, 84] uint32: the smallest hash of a text's shingles in each of 84 orders."""
-    found = [_signatures(some) for some in _slices(texts)]
+    found = [smallest(*_hashed_shingles(some), BANDS * BAND_ROWS) for some in _slices(texts)]
     return np.concatenate(found) if found else np.empty((0, BANDS * BAND_ROWS), np.uint32)
 
 
@@ -126,10 +126,6 @@ def _slices(texts: Sequence[str]) -> Iterator[list[str]]:
             some, size = [], 0
     if some:
         yield some
-
-
-def _signatures(texts: list[str]) -> np.ndarray:
-    return smallest(*_hashed_shingles(texts), BANDS * BAND_ROWS)
 
 
 def smallest(hashes: np.ndarray, starts: np.ndarray, orders: int) -> np.ndarray:

@@ -22,12 +22,6 @@ BATCH = 1_024  # rows in memory at a time
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
     """The table of the rows of a file."""
     (path,) = paths
-    columns = _columns_of(path, ledger)
-    return Table(columns, _records(path, columns, ledger))
-
-
-def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
-    """The names of the columns whose types are plain; the others are left out and noted."""
     require_regular(path, ledger)
     with opened(path, ledger, "parquet"):
         schema = _opened(path, ledger).schema_arrow
@@ -41,7 +35,8 @@ def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
         ledger.bad_file("parquet.type", text, Place(str(path)), "convert the columns that are needed")
     for text in odd.values():
         ledger.note("parquet.left_out", f"{text} and was left out", Place(str(path)))
-    return tuple(name for name in names if name not in odd)
+    columns = tuple(name for name in names if name not in odd)
+    return Table(columns, _records(path, columns, ledger))
 
 
 def _opened(path: Path, ledger: Ledger) -> Any:
