@@ -8,6 +8,7 @@ are candidates: of pairs at 0.9 nearly all are found, at 0.8 all but two in a hu
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +104,8 @@ def near_groups(texts: Sequence[str]) -> list[list[int]]:
     """
     found = Clusters(len(texts))
     kept = lru_cache(maxsize=16_384)(lambda row: shingles(texts[row]))
-    for one, other in _pairs(candidates(signatures(texts))):
+    blocks = (zip(ones.tolist(), others.tolist(), strict=True) for ones, others, _ in candidates(signatures(texts)))
+    for one, other in chain.from_iterable(blocks):
         if found.leader(one) != found.leader(other) and jaccard(kept(one), kept(other)) >= NEAR:
             found.join(one, other)
     return [group.tolist() for group in members(found.leaders())]
@@ -153,11 +155,6 @@ def _hashed_shingles(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         inside[ends[:-1] - back] = False
     starts = np.concatenate([[0], ends[:-1]]) - np.arange(len(texts)) * (SHINGLE - 1)
     return (mixed[inside] >> np.uint64(32)).astype(np.uint32), starts
-
-
-def _pairs(blocks: Iterator[Candidates]) -> Iterator[tuple[int, int]]:
-    for ones, others, _ in blocks:
-        yield from zip(ones.tolist(), others.tolist(), strict=True)
 
 
 def candidates(
