@@ -154,12 +154,8 @@ def _records(table: Table, steps: Steps, ledger: Ledger) -> Iterator[Record]:
         first = rows[0]
         if len(rows) > MOST_STEPS:
             text = f"sequence {shown(name)} has more than {MOST_STEPS:,} steps"
-            ledger.bad_file(
-                "sequence.too_long",
-                text,
-                Place(first.path, first.line),
-                "--sequence with a column that names sequences",
-            )
+            fix = "--sequence with a column that names sequences"
+            ledger.bad_file("sequence.too_long", text, Place(first.path, first.line), fix)
         ledger.rows -= len(rows)  # the reader has counted steps
         try:
             record = _sequence(rows, steps, lost=any(holes), again=name in seen)
@@ -344,14 +340,10 @@ class FileSet(NamedTuple):
             made = make_examples(table, roles, ledger)
             divided = self._divided(part, made, table, roles, ledger)
             yield from (row for row in divided if row[0] in self.parts)
-        self._require_states(ledger)
-        ledger.close()
-
-    def _require_states(self, ledger: Ledger) -> None:
-        """Refuse files that were written, added or taken away since the columns were looked at."""
-        now = states(self._every_file())
+        now = states(self._every_file())  # files may have been written, added or taken away meanwhile
         for path in dict.fromkeys([*self.states, *now]):
             require_state(path, self.states.get(path, "nothing"), now.get(path, "nothing"), ledger)
+        ledger.close()
 
     def _divided(
         self, part: Part, made: Iterator[MadeExample], table: Table, roles: Roles, ledger: Ledger
@@ -388,11 +380,7 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PART
     name = config.train[0] if len(config.train) == 1 else ""
     if not name or is_there(Path(name)):
         return _open_files(config, ledger, parts)
-    from seqloom.data.sources import (
-        SOURCES,
-        require_known,
-        resolve,  # loaded when a name asks for a set
-    )
+    from seqloom.data.sources import SOURCES, require_known, resolve  # loaded when a name asks for a set
     from seqloom.data.synthetic.registry import NAMES
 
     if name in NAMES:

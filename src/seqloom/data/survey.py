@@ -133,29 +133,21 @@ class Survey:
 
     def schema(self) -> Schema:
         """The schema with the labels of the training part: sorted, or for spans every tag that its types can have."""
-        return self.dataset.schema._replace(labels=self._names())
-
-    def _names(self) -> tuple[str, ...]:
         seen = self.labels["train"]
         scheme: Scheme = next(iter(self.schemes.values()), "plain")
         if scheme == "plain":
-            return tuple(sorted(seen))
+            return self.dataset.schema._replace(labels=tuple(sorted(seen)))
         types = sorted({span.label for tag in seen for span in spans([tag])})
         letters = "BI" if READ_AS[scheme] == "bio" else "BIES"
-        return ("O", *(f"{letter}-{kind}" for kind in types for letter in letters))
+        tags = (f"{letter}-{kind}" for kind in types for letter in letters)
+        return self.dataset.schema._replace(labels=("O", *tags))
 
     def _see(self, part: Part, block: list[Example]) -> None:
         self.rows[part] += len(block)
         self._looker.see(part, block)
-        self._count_labels(part, block)
-        self._keep(part, block)
-
-    def _count_labels(self, part: Part, block: list[Example]) -> None:
         target = self.dataset.schema.target
         if target.has_labels:
             self.labels[part].update(label for example in block for label in target.labels(example.target))
-
-    def _keep(self, part: Part, block: list[Example]) -> None:
         if self._kept is None:
             return
         self._kept.append((part, block))

@@ -65,20 +65,6 @@ def _is_plain(kind: Any) -> bool:
 
 def _records(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[Record]:
     name, number = str(path), 0
-    for columns, finite in _batches(path, names, ledger):
-        for values in zip(*columns, strict=True):
-            number += 1
-            if not (finite or all(map(_is_finite, values))):
-                ledger.bad_row("parquet.nonfinite", "a number is NaN or infinite", Place(name, number), "leave it out")
-                continue
-            ledger.rows += 1
-            yield Record(values, name, number)
-    if number == 0:
-        ledger.bad_file("data.no_rows", "the file has columns, but no rows", Place(name), "give at least one row")
-
-
-def _batches(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[tuple[list[list[Any]], bool]]:
-    """The columns of some rows at a time as Python values, and whether all their numbers are known to be finite."""
     with _opened(path, ledger) as file:
         batches = file.iter_batches(BATCH, columns=names, use_threads=False)
         while True:
@@ -89,8 +75,17 @@ def _batches(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[tup
             except Exception as error:
                 _refuse_damaged(path, error, ledger)
             if batch is None:
-                return
-            yield columns, finite
+                break
+            for values in zip(*columns, strict=True):
+                number += 1
+                if finite or all(map(_is_finite, values)):
+                    ledger.rows += 1
+                    yield Record(values, name, number)
+                else:
+                    place = Place(name, number)
+                    ledger.bad_row("parquet.nonfinite", "a number is NaN or infinite", place, "leave it out")
+    if number == 0:
+        ledger.bad_file("data.no_rows", "the file has columns, but no rows", Place(name), "give at least one row")
 
 
 def _all_finite(column: Any) -> bool:
