@@ -78,7 +78,8 @@ class Survey:
     def blocks(self) -> Iterator[Block]:
         """The examples in blocks of one part, all seen by the checks; RejectedError when they find the set unfit."""
         rows = self.dataset.rows(self.ledger)
-        for part, block in _in_blocks(self._follow_tags(rows) if self._tagged() else rows):
+        target = self.dataset.schema.target
+        for part, block in _in_blocks(self._follow_tags(rows) if target.has_labels and target.of_steps else rows):
             self._see(part, block)
             yield part, block
         if not self.rows["train"]:
@@ -100,9 +101,6 @@ class Survey:
         """How far it is while all blocks are seen by the checks, and by nobody else."""
         for _ in self.blocks():
             yield self.progress()
-
-    def _tagged(self) -> bool:
-        return self.dataset.schema.target.has_labels and self.dataset.schema.target.of_steps
 
     def _follow_tags(self, rows: Iterator[tuple[Part, Example]]) -> Iterator[tuple[Part, Example]]:
         """The same rows, their tags seen in the order of the files, in which faults are told."""

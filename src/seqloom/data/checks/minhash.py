@@ -134,7 +134,7 @@ def smallest(hashes: np.ndarray, starts: np.ndarray, orders: int) -> np.ndarray:
     """[texts, orders] uint32: the smallest of each text's hashes in so many orders; a text begins at each start."""
     draw = np.random.default_rng(SEED)
     result = np.empty((len(starts), orders), np.uint32)
-    for order in range(result.shape[1]):
+    for order in range(orders):
         factor, offset = draw.integers(0, 1 << 32, 2, np.uint32)
         # An odd factor makes this a permutation of all 32-bit numbers.
         result[:, order] = np.minimum.reduceat(hashes * (factor | np.uint32(1)) + offset, starts)
