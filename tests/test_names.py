@@ -40,3 +40,25 @@ def test_a_file_that_the_source_names_is_there() -> None:
 
 def test_a_file_that_is_gone_is_seen() -> None:
     assert lost("loop.py    the loop\ntelling.py what it says", {"loop.py"}) == ["telling.py"]
+
+
+def unused(modules: dict[str, str]) -> list[str]:
+    """The modules whose names stand in no other one, of dotted names and texts."""
+    said = {name: set(re.findall(r"\w+", text)) for name, text in modules.items()}
+    return [
+        name
+        for name in sorted(modules)
+        if not any(name.rpartition(".")[2] in words for other, words in said.items() if other != name)
+    ]
+
+
+def test_every_module_is_named_by_another_one() -> None:
+    texts = {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts): path.read_text(encoding="utf-8")
+        for path in SOURCE.rglob("*.py")
+    }
+    assert [name for name in unused(texts) if not name.endswith("__init__")] == ["sklearn"]  # users import it
+
+
+def test_a_module_that_nobody_names_is_seen() -> None:
+    assert unused({"a.loop": "from seqloom.a import step", "a.step": "", "a.left": "import os"}) == ["a.left", "a.loop"]

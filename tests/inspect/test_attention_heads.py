@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from faithfulness_common import planted_subject
-from inspection_common import subject_of, task_on
+from inspection_common import subject_of, subject_with, task_on
+from seqloom.config.base import with_setting
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.config.stacks import BlockConfig
 from seqloom.errors import DataError
@@ -19,6 +20,7 @@ from seqloom.inspect.readings import read
 from seqloom.inspect.subject import NO_WORD, Token
 from seqloom.nn.ops.relations import rotate
 from seqloom.report.figures.line import Line
+from seqloom.tasks.task import HeadSettings
 from seqloom.text.special_tokens import BEGIN
 
 TIME = 24
@@ -111,6 +113,15 @@ def test_maps_are_exact_while_they_fit_and_rows_are_thinned_only_beyond(
     assert matrix is not None and thinned.layers[0].every == 3 and thinned.layers[0].rows == ("the", "on", "a")
     np.testing.assert_allclose(thinned.heads[1].map.maximum, matrix[::3], atol=1e-7)
     assert thinned.heads[1].numbers.rows == 3 and "One row in 3" in " ".join(thinned.sentences())
+
+
+def test_many_heads_and_a_long_text_are_drawn_small_enough(tmp_path: Path) -> None:
+    task = task_on(tmp_path, "classify")
+    config = with_setting(task.model("transformer", "tiny", HeadSettings()), "repeat", 16)
+    subject = subject_with(task, config)
+    view = heads(subject, read(subject, " ".join(["the cat sat"] * 21)))
+    assert len(view.heads) > 16 and len(view.heads[0].map.maximum) > 60  # exactly, too many cells for one picture
+    assert "<svg" in view.html()
 
 
 def test_heads_need_an_input(tmp_path: Path) -> None:

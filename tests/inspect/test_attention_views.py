@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from inspection_common import subject_of, task_on
+from inspection_common import subject_of, subject_with, task_on
+from seqloom.config.base import with_setting
 from seqloom.config.mixers import POSITIONS, SCORES, AttentionConfig, refusal
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.alignment import Gold, alignment, fit_of, gold_links
@@ -29,6 +30,7 @@ from seqloom.nn.types import Padded
 from seqloom.report.document import Document
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import number, share
+from seqloom.tasks.task import HeadSettings
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat", "a", "dog", "ran", "to", "the", "big", "house")
 
@@ -164,6 +166,15 @@ def test_lines_are_the_nuclei_of_every_row_and_a_pinned_token_has_a_row_of_each_
     mine = [edge.column for edge in lines.edges if edge.group == 1 and edge.row == 3]
     assert mine == list(pinned.nuclei()["0.1"])
     assert all(edge.weight == pytest.approx(matrix[edge.row, edge.column]) for edge in lines.edges if edge.group == 1)
+
+
+def test_every_head_of_a_wide_layer_has_its_lines(tmp_path: Path) -> None:
+    task = task_on(tmp_path, "classify")
+    config = with_setting(with_setting(task.model("transformer", "tiny", HeadSettings()), "width", 32), "num_heads", 16)
+    subject = subject_with(task, config)
+    lines = head_view(subject, read(subject, _text(10)), layer=0)
+    assert isinstance(lines, HeadLinesView) and {edge.group for edge in lines.edges} == set(range(16))
+    assert "<svg" in lines.html()
 
 
 def test_many_tokens_have_one_line_each_and_very_many_a_ranked_list(classifier: Subject) -> None:

@@ -4,5 +4,5 @@
                  │                                │              (in memory or mapped)
                  └── Ledger: what was refused, warned about or noted, each with its place
 
-Nothing here imports torch but `batches`, where columns become tensors.
+torch is loaded only where columns become tensors: `loader`, and the collating of `kinds`.
 """

@@ -15,20 +15,16 @@ there before memory is taken, and whatever could change the outputs and is not u
     checkpoint.py    files that anybody may have written
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.importing.models import import_model, imported
 
 __all__ = ["import_model", "imported"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("import_model", "imported"):
-        from seqloom.importing import models
-
-        return getattr(models, name)
-    raise AttributeError(f"module 'seqloom.importing' has no attribute '{name}'")
+__getattr__ = loading(__name__, {"models": ("import_model", "imported")})
 
 
 def __dir__() -> list[str]:

@@ -7,20 +7,16 @@ evaluation.py   which rows of which data a model is judged on, and the record of
 as_trained.py   how other files are read as training was told
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from seqloom.lazy import loading
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel, load
 
 __all__ = ["LoadedModel", "load"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("LoadedModel", "load"):
-        from seqloom.inference import model
-
-        return getattr(model, name)
-    raise AttributeError(f"module 'seqloom.inference' has no attribute '{name}'")
+__getattr__ = loading(__name__, {"model": ("LoadedModel", "load")})
 
 
 def __dir__() -> list[str]:

@@ -121,7 +121,6 @@ if TYPE_CHECKING:
 
 BUDGET = 8_192  # elements of a batch
 ON_PROCESSOR = 1_024  # of one whose vectors are wanted: what stays in the cache of a core
-LONGEST = EncodingConfig().longest
 
 
 class LoadedModel(OpenedModel):

@@ -33,7 +33,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
-from seqloom.report.figures.network import MOST_GROUPS, MOST_LINKS, Links
+from seqloom.report.figures.network import MOST_LINK_GROUPS, MOST_LINKS, Links
 from seqloom.report.figures.network import Link as Line
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number, share
@@ -228,7 +228,7 @@ def _lines(subject: Subject, reading: Reading, asked: AttentionLayer, head: int 
     small = max(len(asked.queries), len(asked.keys)) <= SMALL
 
     def take(_: AttentionLayer, rows: AttentionRows) -> HeadLinesView:
-        heads = chosen_heads(asked, rows.num_heads, head)[:MOST_GROUPS]
+        heads = chosen_heads(asked, rows.num_heads, head)[:MOST_LINK_GROUPS]
         mean = f"mean of {len(heads)} heads" if len(heads) > 1 else f"head {heads[0]}"
         return HeadLinesView(
             title=f"Where the heads of {asked.path} look",

@@ -31,8 +31,7 @@ from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import View
 from seqloom.report.document import DocumentBlock
 from seqloom.report.figures.figure import Figure
-from seqloom.report.figures.heatmap import MOST_CELLS as MOST_TILE_CELLS
-from seqloom.report.figures.heatmap import Tile, Tiles
+from seqloom.report.figures.heatmap import MOST_TILE_CELLS, Tile, Tiles
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
 from seqloom.report.numbers import counted

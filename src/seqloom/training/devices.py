@@ -242,10 +242,11 @@ def _precision(asked: AnyPrecision, device: torch.device) -> tuple[Precision, st
         if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8:
             return "bf16", "the device has units for it"
         return "float32", "nothing narrower is faster here"
-    own = torch.ops.mkldnn  # whether the processor multiplies matrices in a narrow precision by itself
-    native = own._is_mkldnn_bf16_supported if asked == "bf16" else own._is_mkldnn_fp16_supported
-    if asked != "float32" and device.type == "cpu" and not native():
-        return asked, "this processor has no instructions for it, so it is slower than float32"
+    if asked != "float32" and device.type == "cpu":
+        own = torch.ops.mkldnn  # whether the processor multiplies matrices in a narrow precision by itself
+        native = own._is_mkldnn_bf16_supported if asked == "bf16" else own._is_mkldnn_fp16_supported
+        if not native():
+            return asked, "this processor has no instructions for it, so it is slower than float32"
     return asked, ""
 
 

@@ -182,9 +182,6 @@ class Silent:
         """Return at once: there is nothing to write."""
 
 
-AnyJournal = Journal | Silent
-
-
 def metrics_of(report: Report) -> list[dict[str, Any]]:
     """The records of a report that equal runs share.
 
