@@ -95,8 +95,8 @@ class ExampleEncoder:
                 # Inside one part rows were compared; a part may be unlike those before it.
                 code, shape = likeness
                 before = self.shapes.setdefault(code, shape)
-                found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
                 if shape != before:
+                    found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
                     text = f"this part begins with {found} where another one has {wanted}"
                     fix = "give all parts arrays of one size and kind"
                     self.ledger.bad_file(code, text, examples[0].place, fix)

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import IO, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.lib import format as npy
@@ -71,9 +71,8 @@ class StoredArray(NamedTuple):
             with zipfile.ZipFile(self.path) as file, file.open(self.member) as stream:
                 _read_header(stream)
                 content = stream.read()  # to the end, where its checksum is compared
-            array: np.ndarray = np.frombuffer(content, self.dtype).reshape(
-                self.shape, order="F" if self.fortran else "C"
-            )
+            order: Literal["F", "C"] = "F" if self.fortran else "C"
+            array: np.ndarray = np.frombuffer(content, self.dtype).reshape(self.shape, order=order)
             return array.astype(self.dtype.newbyteorder("="), copy=False)
         except Exception as error:  # whatever it is that a decoder of foreign bytes raises
             _refuse_damaged(self.path, error, ledger)
@@ -155,12 +154,7 @@ TARGETS = ("target", "y", "label", "labels", "numbers", "tags", "series", *CAPTI
 PARTS = ("train", "dev", "valid", "test")
 NAMING = "name the arrays x, y and lengths, with _train, _dev or _test behind them for parts"
 READ_FIRST = {*chain.from_iterable((*WordsInput.usual, *PairInput.usual)), "vectors", "picture"}  # before the input
-MEANT = {
-    *LabelTarget.usual,
-    *NumbersTarget.usual,
-    *TagsTarget.usual,
-    *TextTarget.usual,
-}  # names that say that a column is the target
+MEANT = {*LabelTarget.usual, *NumbersTarget.usual, *TagsTarget.usual, *TextTarget.usual}  # names of a target
 
 
 class ArrayPart(NamedTuple):

@@ -111,39 +111,14 @@ DATES = SyntheticSet(
 
 TAGS = ("O", "B-TITLE", "I-TITLE", "B-PERSON", "I-PERSON")
 GIVEN = (
-    *(
-        "anna",
-        "boris",
-        "clara",
-        "dario",
-        "edith",
-        "farid",
-        "greta",
-        "hugo",
-        "irene",
-        "jonas",
-        "karim",
-        "leila",
-        "mario",
-    ),
-    *("nadia", "oscar", "paula", "quentin", "rosa", "simon", "tara", "umberto", "vera", "walter", "yasmin", "zoran"),
+    *("anna", "boris", "clara", "dario", "edith", "farid", "greta", "hugo", "irene", "jonas", "karim", "leila"),
+    *("mario", "nadia", "oscar", "paula", "quentin", "rosa", "simon", "tara", "umberto", "vera", "walter", "yasmin"),
+    "zoran",
 )
 FAMILY = (
     *("kovac", "bell", "moreau", "lindgren", "okafor", "tanaka", "fischer", "romano", "novak", "haddad", "jensen"),
-    *(
-        "silva",
-        "petrov",
-        "quinn",
-        "abbasi",
-        "larsen",
-        "weber",
-        "costa",
-        "murphy",
-        "nagy",
-        "brandt",
-        "castillo",
-        "young",
-    ),
+    *("silva", "petrov", "quinn", "abbasi", "larsen", "weber", "costa", "murphy", "nagy", "brandt", "castillo"),
+    "young",
 )
 LIKENESSES = (
     *("silent", "golden", "last", "crooked", "burning", "little", "forgotten", "winter", "hidden", "paper", "broken"),
