@@ -170,20 +170,14 @@ _ENTITIES: dict[str, tuple[str, Callable[[RandomDraws], list[str]]]] = {
 _WORDS = {"{likeness}": LIKENESSES, "{thing}": THINGS}
 
 
-def _entity(draws: RandomDraws, compose: Callable[[RandomDraws], list[str]]) -> list[str]:
-    """A composition that belongs to the part being drawn."""
-    while part_of(fingerprint(" ".join(words := compose(draws)))) != draws.part:
-        pass
-    return words
-
-
 def _draw_movie(draws: RandomDraws) -> DrawnExample:
     words: list[str] = []
     tags: list[str] = []
     for slot in draws.pick(FRAMES).split(" "):
         if slot in _ENTITIES:
             kind, compose = _ENTITIES[slot]
-            entity = _entity(draws, compose)
+            while part_of(fingerprint(" ".join(entity := compose(draws)))) != draws.part:
+                pass  # until the composition belongs to the part being drawn
             words += entity
             tags += [f"B-{kind}", *[f"I-{kind}"] * (len(entity) - 1)]
         else:

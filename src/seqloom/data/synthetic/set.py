@@ -182,9 +182,8 @@ class SyntheticSet(NamedTuple):
             vain = 0
             yield drawn
         text = f"the set '{self.name}' has no more than {len(seen):,} different draws for its part '{draws.part}'"
-        raise DataError(
-            text, fix="ask for a lower count" + (f", or change {' or '.join(settings)}" if settings else "")
-        )
+        change = f", or change {' or '.join(settings)}" if settings else ""
+        raise DataError(text, fix=f"ask for a lower count{change}")
 
 
 def _require_whole(name: str, number: object, least: int, most: int = 2**63 - 1) -> None:
