@@ -113,11 +113,8 @@ def require_fitting(slots: Mapping[str, Slot], outline: Outline, place: str, fix
 # The files of a bundle, and a bundle from its files.
 
 FORMAT = 3  # 1 had no units of numbers and no calibration, 2 no vectors as answers and no norm behind the input
-BOUND = (
-    ModelFile.TOKENIZER,
-    ModelFile.TARGET_TOKENIZER,
-    ModelFile.LABELS,
-)  # what the weights were trained for: their sums are in the weights' header
+# What the weights were trained for: their sums are in the weights' header.
+BOUND = (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER, ModelFile.LABELS)
 NEEDED: tuple[str, ...] = (ModelFile.WEIGHTS, ModelFile.CONFIG, ModelFile.CARD, ModelFile.LABELS)
 LARGEST_CONFIG = 16 << 20  # bytes
 _RESTORE = "restore the folder from a copy"
@@ -200,16 +197,33 @@ def _once(weights: Mapping[str, Tensor], outline: Outline) -> dict[str, Tensor]:
 
 
 def _meaning_files(meaning: Meaning) -> dict[str, bytes]:
-    files: dict[str, bytes] = {
-        ModelFile.LABELS: (json.dumps(list(meaning.schema.labels), ensure_ascii=False) + "\n").encode()
-    }
-    if meaning.tokenizer is not None:
-        files[ModelFile.TOKENIZER] = meaning.tokenizer.to_json().encode()
-    if meaning.target_tokenizer is not None:
-        text = meaning.target_tokenizer.to_json().encode()
-        if text != files.get(ModelFile.TOKENIZER):
-            files[ModelFile.TARGET_TOKENIZER] = text
-    return files
+    labels = (json.dumps(list(meaning.schema.labels), ensure_ascii=False) + "\n").encode()
+    files = tokenizer_files(meaning)
+    if len(set(files.values())) < len(files):  # two that were fitted to the same texts are one
+        del files[ModelFile.TARGET_TOKENIZER]
+    return {ModelFile.LABELS: labels, **files}
+
+
+def tokenizer_files(meaning: Meaning) -> dict[str, bytes]:
+    """The tokenisers of a model as files, that of target texts where it is another one."""
+    first, second = meaning.tokenizer, meaning.target_tokenizer
+    named = {ModelFile.TOKENIZER: first, ModelFile.TARGET_TOKENIZER: None if second is first else second}
+    return {name: one.to_json().encode() for name, one in named.items() if one is not None}
+
+
+def read_tokenizers(
+    files: Mapping[str, bytes], schema: Schema, folder: Path
+) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """The tokenisers of inputs and of target texts from such files; DamagedError for one that is none."""
+    found: list[Tokenizer | None] = []
+    for name in (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER):
+        try:
+            found.append(Tokenizer.from_json(files[name].decode()) if name in files else None)
+        except (SeqloomError, UnicodeDecodeError) as error:
+            problem = error.problem if isinstance(error, SeqloomError) else str(error)
+            raise DamagedError(f"{folder / name}: {problem}", fix=_RESTORE) from None
+    first, second = found
+    return first, first if second is None and schema.target.is_text else second
 
 
 def _config_file(bundle: Bundle) -> bytes:
@@ -313,9 +327,7 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
     if schema.task != document.task:
         text = f"the task '{document.task[:40]}', and a target of {schema.target} is for {schema.task}"
         raise ConfigError(f"{folder / ModelFile.CONFIG}: {text}", fix=_RESTORE)
-    first, second = (_tokenizer(files, name, folder) for name in (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER))
-    if second is None and schema.target.is_text:
-        second = first
+    tokenizers = read_tokenizers(files, schema, folder)
     place = folder / ModelFile.CONFIG
     thresholds, units = document.calibration.thresholds, document.units
     if thresholds and len(thresholds) != len(schema.labels):
@@ -324,26 +336,9 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
         raise ConfigError(f"{place}: {len(units)} units for {document.numbers} numbers", fix=_RESTORE)
     if any(deviation <= 0 for _, deviation in units):
         raise ConfigError(f"{place}: a deviation is not above 0", fix=_RESTORE)
-    return Meaning(
-        schema,
-        first,
-        second,
-        document.sizes,
-        document.numbers,
-        document.longest,
-        document.units,
-        Calibration(document.calibration.temperature, document.calibration.thresholds),
-    )
-
-
-def _tokenizer(files: Mapping[str, bytes], name: str, folder: Path) -> Tokenizer | None:
-    if name not in files:
-        return None
-    try:
-        return Tokenizer.from_json(files[name].decode())
-    except (SeqloomError, UnicodeDecodeError) as error:
-        problem = error.problem if isinstance(error, SeqloomError) else str(error)
-        raise DamagedError(f"{folder / name}: {problem}", fix=_RESTORE) from None
+    calibration = Calibration(document.calibration.temperature, thresholds)
+    sizes, numbers, longest = document.sizes, document.numbers, document.longest
+    return Meaning(schema, *tokenizers, sizes, numbers, longest, units, calibration)
 
 
 def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outline: Outline) -> dict[str, Tensor]:

@@ -17,7 +17,6 @@ X    texts                     ["a fine film", ...]          one column, a list,
 """
 
 import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from numbers import Number
 from pathlib import Path
@@ -80,7 +79,10 @@ class Inputs(NamedTuple):
         values = [plain(value) for value in getattr(given, "to_numpy", lambda: given)()]
         if not values:
             raise BadValueError("X holds no example", fix="give at least one")
-        found = INPUT_KINDS[kind] if kind != "auto" else _kind_of(values[0])
+        found = INPUT_KINDS.get(kind) or next((one for one in INPUT_KINDS.values() if one.matches(values[0])), None)
+        if found is None:
+            what = f"X holds {type(values[0]).__name__} of {np.ndim(values[0])} axes"
+            raise BadValueError(what, fix="give texts, vectors or pictures")
         inputs = cls(found, [found.whole(value) for value in values])
         inputs._require_readable()
         return inputs
@@ -119,16 +121,6 @@ def is_table(given: Any) -> bool:
     return array.ndim <= 2 and array.dtype.kind not in "UOST"
 
 
-def _kind_of(value: Any) -> InputKind:
-    """What the first value is: the others must be the same, which the readers see to."""
-    for kind in INPUT_KINDS.values():
-        if kind.matches(value):
-            return kind
-    raise BadValueError(
-        f"X holds {type(value).__name__} of {np.ndim(value)} axes", fix="give texts, vectors or pictures"
-    )
-
-
 def write_examples(folder: Path, inputs: Inputs, targets: Sequence[Any], name: str) -> Path:
     """The file with these examples, their targets in the column `name`: JSON lines, or arrays for pictures."""
     if len(targets) != len(inputs.values):
@@ -150,19 +142,11 @@ def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: st
         raise ConfigError("pictures have one label or numbers here", fix="one label for each picture")
     pictures = np.stack(inputs.values)
     kept = pictures if pictures.dtype == np.uint8 else pictures.astype(np.float32)
-    write_file(path, [_archive({"pictures": kept, name: np.array(targets)})])
+    archive = io.BytesIO()  # only `files` writes to a disk, so numpy is given none to write to
+    arrays: dict[str, Any] = {"pictures": kept, name: np.array(targets)}
+    np.savez(archive, **arrays)
+    write_file(path, [archive.getvalue()])
     return path
-
-
-def _archive(arrays: dict[str, np.ndarray]) -> bytes:
-    """The bytes of an .npz file: only `files` writes to a disk, so numpy is given none to write to."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name, array in arrays.items():
-            one = io.BytesIO()
-            np.lib.format.write_array(one, array, allow_pickle=False)
-            archive.writestr(f"{name}.npy", one.getvalue())
-    return data.getvalue()
 
 
 # The three estimators: parameters are plain values, `fit` trains in a folder that is gone afterwards.

@@ -106,14 +106,14 @@ def _reached(call: Callable[..., Any], given: dict[str, Any], monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "place", "further"),
     [
-        ("train", "seqloom.training.wishes.settings_of", {}),
-        ("compare", "seqloom.training.wishes.settings_of", {"out": "x", "models": ["bag"]}),
-        ("tune", "seqloom.training.wishes.settings_of", {"out": "x"}),
+        ("train", "seqloom.training.run.settings_of", {}),
+        ("compare", "seqloom.experiments.compare.comparison.settings_of", {"out": "x", "models": ["bag"]}),
+        ("tune", "seqloom.experiments.tune.tuning.settings_of", {"out": "x"}),
         ("load_data", "seqloom.data.check.data_config", {}),
         ("check_data", "seqloom.data.check.data_config", {}),
-        ("generate", "seqloom.inference.generation.chosen", {"prompts": []}),
-        ("stream", "seqloom.inference.generation.chosen", {"prompt": ""}),
-        ("translate", "seqloom.inference.generation.translating", {"sources": []}),
+        ("generate", "seqloom.inference.model.chosen", {"prompts": []}),
+        ("stream", "seqloom.inference.model.chosen", {"prompt": ""}),
+        ("translate", "seqloom.inference.model.translating", {"sources": []}),
     ],
 )
 def test_every_setting_of_a_call_arrives_under_its_name(

@@ -50,6 +50,14 @@ def test_a_broken_table_is_refused_at_its_place(tmp_path: Path, content: bytes, 
     assert refused(path).startswith(f"{path}{message}")
 
 
+def test_a_quote_that_swallowed_other_rows_stops_the_reading_even_where_bad_rows_are_skipped(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", 'text,label\na,b\n"c,d\ne,f\n"g, h",i\n' + "a,b\n" * 98)
+    said = f"{path}:3:1: csv.quote: a quote opened at line 3, closed at line 5 with text behind it. Fix: close it, or"
+    assert refused(path).startswith(said)
+    with pytest.raises(RejectedError, match="opened at line 3"):
+        list(read_table((path,), ReadingConfig(), Ledger(BadRows(skip=True, share=0.5))).records)
+
+
 def test_every_ragged_row_is_counted_and_good_ones_can_be_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "text,label\n" + "a,b\n" * 98 + "c\n" + '"d"e,f\n')
     assert "csv.quote" in refused(path)

@@ -154,6 +154,19 @@ def test_of_two_texts_only_the_one_that_is_meant_is_edited(tmp_path: Path) -> No
     assert torch.equal(second[:, :2], two[:, :2]) and not torch.equal(second[:, 2], two[:, 2])
 
 
+@pytest.mark.parametrize("family", ["transformer", "gru"])
+def test_two_texts_take_vectors_from_two_others_and_one_from_one(tmp_path: Path, family: str) -> None:
+    subject = subject_of(task_on(tmp_path, "embed"), family)
+    pair, one = ("the cat", "a dog ran"), "the house was"
+    for given, other, said in ((pair, one, "has 1 text, .* read 2"), (one, pair, "has 2 texts, .* read 1")):
+        reading = read(subject, given)
+        with pytest.raises(DataError, match=said):
+            what_if.patch(subject, reading, other=other, at=0)
+        if family == "gru":
+            with pytest.raises(DataError, match=said), carried(subject, reading, read(subject, other), at=0):
+                pass
+
+
 def test_a_patch_from_the_same_text_changes_nothing_and_of_all_the_vectors_everything(reader: Subject) -> None:
     reading, other = read(reader, TEXT), read(reader, "the dog sat on a mat")
     before = scores(reader, reading.inputs).detach()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from seqloom.errors import DataError
 from seqloom.events import finished
 from seqloom.search import vectors as vectors_module
-from seqloom.search.vectors import Exact, Graph, grown, opened, saved, unit
+from seqloom.search.vectors import Exact, Graph, grown, opened, unit
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -44,7 +44,7 @@ def vectors() -> np.ndarray:
 @pytest.fixture(scope="module")
 def walk(vectors: np.ndarray) -> bytes:
     made = finished(grown(None, vectors[:2_400], "passages"))
-    return saved(made)
+    return bytes(made.save())
 
 
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.01])
@@ -73,7 +73,7 @@ def test_a_graph_over_the_same_vectors_has_the_same_bytes_in_steps_of_any_size(
 ) -> None:
     monkeypatch.setattr(vectors_module, "STEP", 333)
     made = finished(grown(None, vectors[:2_400], "passages"))
-    assert saved(made) == walk
+    assert bytes(made.save()) == walk
 
 
 def test_a_graph_grows_on_from_its_bytes(vectors: np.ndarray, walk: bytes) -> None:

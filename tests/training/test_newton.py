@@ -258,6 +258,15 @@ def test_settings_of_steps_take_steps(data: DataConfig, tmp_path: Path) -> None:
     assert float(read_bundle(tmp_path / "run" / "model").weights["encoder.input.idf"].max()) > 2
 
 
+def test_what_is_solved_starts_from_a_model_that_learned_at_any_rate(data: DataConfig, tmp_path: Path) -> None:
+    by_steps = resolved(data, optimiser=AdamWConfig(), length=EpochsConfig(count=1))
+    reports_of(tmp_path / "by-steps", by_steps)
+    assert by_steps.config.training.rate < 1
+    found = resolved(data, init=str(tmp_path / "by-steps"), seed=1)
+    assert found.init is not None and found.config.training.strengths and found.config.training.rate == 1
+    assert isinstance(reports_of(tmp_path / "solved", found)[-1], Ended)
+
+
 def test_without_a_dev_part_the_usual_strength_is_solved(data: DataConfig) -> None:
     prepared = resolved(data).prepared
     bare = prepared._replace(parts=prepared.parts | {"dev": prepared.parts["dev"][:0]})

@@ -28,7 +28,6 @@ from seqloom.report.numbers import counted
 if TYPE_CHECKING:
     from seqloom.data.schema import Example
     from seqloom.inference.model import LoadedModel
-    from seqloom.inference.prediction import Reply
     from seqloom.tasks.task import Prediction
 
 Form = Literal["jsonl", "csv", "text"]
@@ -137,6 +136,7 @@ class Wanted(NamedTuple):
 
 def answer(loaded: "LoadedModel", asked: PredictRequest, wanted: Wanted, budget: int | None) -> None:
     """Write the answer to every input, in their order; people at a terminal see how far it is."""
+    from seqloom.data.inputs import STANDARD_INPUT as NAMED
     from seqloom.inference.model import BUDGET
     from seqloom.inference.prediction import PredictionNote
 
@@ -146,24 +146,18 @@ def answer(loaded: "LoadedModel", asked: PredictRequest, wanted: Wanted, budget:
         if not kind.reads_tokens:
             raise ConfigError(f"--with-input repeats texts, and the model reads {kind}", fix="leave it out")
     source, windows = asked.source, asked.windows(loaded, ledger)
+    name = NAMED if source == STANDARD_INPUT else source
     with _progress(source, ledger) as show:
         replies = loaded.replies(windows, ledger, budget=budget or BUDGET)
-        lines = (show(_line(reply, source, with_input=wanted.with_input)) for reply in replies)
+        lines = (
+            show(refused(one, name) if isinstance(one, Problem) else answered(*one, name, with_input=wanted.with_input))
+            for one in replies
+        )
         last = (ERROR,) if asked.skip else ()
         write_lines(lines, wanted.form, wanted.out, 1 if source == STANDARD_INPUT else TOGETHER, last)
     tell(ledger, wanted.out)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)
-
-
-def _line(reply: "Reply", source: str, *, with_input: bool) -> AnswerLine:
-    """The line of an answer, or of a row that has none."""
-    from seqloom.data.inputs import STANDARD_INPUT as NAMED
-
-    name = NAMED if source == STANDARD_INPUT else source
-    if isinstance(reply, Problem):
-        return refused(reply, name)
-    return answered(reply[0], reply[1], name, with_input=with_input)
 
 
 def write_lines(lines: Iterator[AnswerLine], form: Form, out: Path | None, most: int, last: tuple[str, ...]) -> None:

@@ -1,13 +1,14 @@
 """`seqloom compare`: models side by side with the same budget, and which differences are more than chance."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
 from seqloom.config.options import said, settings, with_flags
@@ -19,60 +20,41 @@ from seqloom.training.wishes import Wishes
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.distances import Distances
-    from seqloom.experiments.compare.plan import Budget, ComparisonBegun, ComparisonPlan, ComparisonReport
+    from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonReport
     from seqloom.experiments.compare.results import Comparison
 
 BUDGETS = ("symbols", "parameters", "seconds")
-COMPARISON = "The comparison"  # the panel of its own options
 WHY = {
     "done": "done; more --seeds or --models go on from here",
     "stopped": "stopped; the same command goes on",
     "disk": "ended: a checkpoint could not be written; the same command goes on",
 }
-
-
-def option(name: str, metavar: str, text: str) -> Any:
-    """An option of the comparison itself."""
-    return typer.Option(name, metavar=metavar, rich_help_panel=COMPARISON, help=text)
-
-
-def switch(name: str, text: str) -> Any:
-    """An option without a value."""
-    return typer.Option(name, rich_help_panel=COMPARISON, help=text)
-
-
-Out = Annotated[Path, option("--out", "FOLDER", "Where runs and results go; what is there goes on.")]
-Models = Annotated[str, option("--models", "NAMES", "Recipes, such as cnn,lstm; a baseline is always added.")]
-Kind = Annotated[str | None, option("--budget", "KIND", f"What is equal: {', '.join(BUDGETS)}; else symbols.")]
-Symbols = Annotated[int | None, option("--symbols", "COUNT", "Each model reads so many symbols.")]
-Parameters = Annotated[
-    int | None, option("--parameters", "COUNT", "Each recipe is made so wide that it has about so many.")
-]
-Seconds = Annotated[float | None, option("--seconds", "COUNT", "Each model trains so long.")]
-Seeds = Annotated[int, option("--seeds", "COUNT", "Runs of each model; one gives no verdict, two tell little.")]
-Jobs = Annotated[int | None, option("--jobs", "COUNT", "Runs at the same time; else as cores allow.")]
-OnTest = Annotated[bool, switch("--on-test", "Judge on the test part; each look is written down. Else on dev.")]
-Far = Annotated[
-    str | None,
-    option("--distances", "NUMBERS", "Of the sets copy and copy_memory: how far the answer lies, such as 10,100."),
-]
-Json = Annotated[bool, switch("--json", "Print the results as JSON.")]
+own = partial(option, panel="The comparison")  # the panel of its options
 
 
 @takes(settings(Wishes, "size"), settings(TrainingConfig, "epochs", "validate_every", "metric"), DATA)
 def compare(
     data: Data,
-    out: Out,
-    models: Models,
-    budget: Kind = None,
-    symbols: Symbols = None,
-    parameters: Parameters = None,
-    seconds: Seconds = None,
-    seeds: Seeds = 3,
-    jobs: Jobs = None,
-    on_test: OnTest = False,
-    distances: Far = None,
-    json: Json = False,
+    out: Annotated[Path, own("--out", "FOLDER", "Where runs and results go; what is there goes on.")],
+    models: Annotated[str, own("--models", "NAMES", "Recipes, such as cnn,lstm; a baseline is always added.")],
+    budget: Annotated[
+        str | None, own("--budget", "KIND", f"What is equal: {', '.join(BUDGETS)}; else symbols.")
+    ] = None,
+    symbols: Annotated[int | None, own("--symbols", "COUNT", "Each model reads so many symbols.")] = None,
+    parameters: Annotated[
+        int | None, own("--parameters", "COUNT", "Each recipe is made so wide that it has about so many.")
+    ] = None,
+    seconds: Annotated[float | None, own("--seconds", "COUNT", "Each model trains so long.")] = None,
+    seeds: Annotated[int, own("--seeds", "COUNT", "Runs of each model; one gives no verdict, two tell little.")] = 3,
+    jobs: Annotated[int | None, own("--jobs", "COUNT", "Runs at the same time; else as cores allow.")] = None,
+    on_test: Annotated[
+        bool, own("--on-test", None, "Judge on the test part; each look is written down. Else on dev.")
+    ] = False,
+    distances: Annotated[
+        str | None,
+        own("--distances", "NUMBERS", "Of the sets copy and copy_memory: how far the answer lies, such as 10,100."),
+    ] = None,
+    json: Annotated[bool, own("--json", None, "Print the results as JSON.")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
@@ -82,7 +64,8 @@ def compare(
     The same command again goes on with a comparison that was stopped, and trains no finished run again.
     """
     chosen = _budget(budget, {"symbols": symbols, "parameters": parameters, "seconds": seconds}, "epochs" in given)
-    from seqloom.experiments.compare.plan import ComparisonPlan
+    from seqloom.experiments.compare.distances import Distances
+    from seqloom.experiments.compare.plan import ComparisonEnded, ComparisonPlan
 
     plan = ComparisonPlan(
         data=with_flags(DataConfig(train=tuple(data)), given),
@@ -96,7 +79,14 @@ def compare(
         encoding=encoded(given),
         device=device,
     )
-    results, why, code = _followed(_reports(plan, distances, jobs or _usual_jobs(plan)), quiet=json)
+    results: Comparison | Distances | None = None
+    screen, why, code = Screen(stderr=True), "done", 0
+    for report in _reports(plan, distances, jobs or _usual_jobs(plan)):
+        screen.say(*(() if json else _lines(report)))
+        if isinstance(report, ComparisonEnded):
+            results, why, code = report.comparison, report.why, report.exit_code
+        if isinstance(report, Distances):
+            results = report
     _show(plan, results, why, json=json)
     raise typer.Exit(code)
 
@@ -130,35 +120,17 @@ def _usual_jobs(plan: "ComparisonPlan") -> int:
     return 1 if alone else max(1, min(plan.seeds, os.cpu_count() or 1))
 
 
-def _numbers(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() for word in words):
-        raise ConfigError(f"--distances {text!r}", fix="give whole numbers, such as 10,100,1000")
-    return [int(word) for word in words]
-
-
 def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterator[Any]:
     """Of one comparison, or of one at each distance."""
     from seqloom.experiments.compare.comparison import referee
     from seqloom.experiments.compare.distances import referee_distances
 
-    return referee(plan, jobs) if distances is None else referee_distances(plan, _numbers(distances), jobs)
-
-
-def _followed(reports: Iterator[Any], *, quiet: bool) -> tuple["Comparison | Distances | None", str, int]:
-    """What came out, why it ended, and the exit code; every report was shown."""
-    from seqloom.experiments.compare.distances import Distances
-    from seqloom.experiments.compare.plan import ComparisonEnded
-
-    results: Comparison | Distances | None = None
-    screen, why, code = Screen(stderr=True), "done", 0
-    for report in reports:
-        screen.say(*(() if quiet else _lines(report)))
-        if isinstance(report, ComparisonEnded):
-            results, why, code = report.comparison, report.why, report.exit_code
-        if isinstance(report, Distances):
-            results = report
-    return results, why, code
+    if distances is None:
+        return referee(plan, jobs)
+    words = [word.strip() for word in distances.split(",") if word.strip()]
+    if not words or not all(word.isdecimal() for word in words):
+        raise ConfigError(f"--distances {distances!r}", fix="give whole numbers, such as 10,100,1000")
+    return referee_distances(plan, [int(word) for word in words], jobs)
 
 
 def _lines(report: "ComparisonReport") -> list[str]:
@@ -166,7 +138,12 @@ def _lines(report: "ComparisonReport") -> list[str]:
     from seqloom.experiments.compare.plan import ComparisonBegun, Measuring, RunBegun, RunEnded
 
     if isinstance(report, ComparisonBegun):
-        return [*report.said, f"{report.finished} of {report.wanted} runs are finished", *_preparing(report)]
+        lines = [*report.said, f"{report.finished} of {report.wanted} runs are finished"]
+        if report.finished == report.wanted:
+            return lines
+        work = "reads the data and builds its model, then trains: that may take a while"
+        processes = f"{report.together} processes start, and each {work}"
+        return [*lines, processes if report.together > 1 else f"the first of the others is prepared: it {work}"]
     if isinstance(report, RunBegun):
         return [f"{report.entry.name}: {report.said}"]
     if isinstance(report, RunEnded):
@@ -175,15 +152,6 @@ def _lines(report: "ComparisonReport") -> list[str]:
     if isinstance(report, Measuring):
         return [f"measuring speed and memory of {report.models} models, in turn"]
     return []
-
-
-def _preparing(report: "ComparisonBegun") -> list[str]:
-    """What happens until the first run begins; nothing where none is left."""
-    if report.finished == report.wanted:
-        return []
-    alone = "it reads the data and builds its model, then trains: that may take a while"
-    processes = f"{report.together} processes start, and each {alone.removeprefix('it ')}"
-    return [f"the first of the others is prepared: {alone}" if report.together < 2 else processes]
 
 
 def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:

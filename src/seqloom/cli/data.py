@@ -10,19 +10,18 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from seqloom.cli.options import DATA, Data, Given, encoded, takes
+from seqloom.cli.options import DATA, Data, Given, encoded, option, takes
 from seqloom.cli.terminal import Screen, followed_work
-from seqloom.config.data import DataConfig, EncodingConfig, Task
+from seqloom.config.data import PARTS, DataConfig, EncodingConfig, Task
 from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.report.numbers import counted
 
-# `seqloom data list` and `seqloom data get NAME`: the data sets that are known by name.
-
 if TYPE_CHECKING:
     from seqloom.data.download import Event, NamedSource
+    from seqloom.data.report import DataReport
 
 SEARCH = "search"  # sets of tables, without a task of their own
 TASKS = (*get_args(Task), SEARCH)
@@ -42,17 +41,15 @@ class Listed(NamedTuple):
 
 def list_sources(
     task: Annotated[str | None, typer.Option(help=f"Only sets for this task: {', '.join(TASKS)}.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the list as JSON.")] = False,
 ) -> None:
     """List the known data sets: what each is, how many rows it has, its licence, and whether it is here."""
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
-    sets = [one for one in (*_known(), *_embedded()) if task in (None, one.task)]
-    console = Screen()
+    sets = [one for one in _known() if task in (None, one.task)]
     if json:
-        console.say_json([one._asdict() for one in sets])
-    else:
-        _print_list(sets, console)
+        return Screen().say_json([one._asdict() for one in sets])
+    return _print_list(sets, Screen())
 
 
 def _print_list(sets: list[Listed], console: Screen) -> None:
@@ -80,20 +77,16 @@ def _columns(one: Listed) -> tuple[str, str, str]:
 
 
 def _known() -> Iterator[Listed]:
+    """The sets of files, then the embedded ones."""
     from seqloom.data.download import usual_shelves
     from seqloom.data.sources import SOURCES
+    from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
 
     shelves = usual_shelves()
     for source in SOURCES.values():
         here = all(shelves.find(file) for file in source.every_file())
         state = "yes" if here else "no" if source.has_addresses() else "by hand"
         yield Listed(source.name, source.task or SEARCH, source.rows(), state, source.description, source.licence)
-
-
-def _embedded() -> Iterator[Listed]:
-    from seqloom.config.data import PARTS
-    from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
-
     for one in NAMES.values():
         yield Listed(one.name, one.task, dict(zip(PARTS, one.sizes, strict=True)), "embedded", one.description, None)
 
@@ -105,32 +98,25 @@ def get_source(
     from seqloom.data.sources import SOURCES
 
     console = Screen()
-    if name in SOURCES:
-        _get(SOURCES[name], console)
-    else:
+    if name not in SOURCES:
         from seqloom.data.synthetic.registry import NAMES
 
         if name not in NAMES:
             raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-        console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
-
-
-def _get(source: "NamedSource", console: Screen) -> None:
+        return console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
     from seqloom.data.download import get_source as fetch
     from seqloom.data.download import usual_shelves
 
-    shelves = usual_shelves()
-    console.say(*_about(source))
+    source, shelves = SOURCES[name], usual_shelves()
+    console.say(
+        f"{source.name}: {source.description}",
+        "rows:     " + ", ".join(f"{part} {rows:,}" for part, rows in source.rows().items()),
+        f"licence:  {source.licence}",
+        f"cite:     {source.citation}",
+        f"origin:   {source.origin}",
+    )
     written = _watch(fetch(source, shelves), console)
-    console.say(f"{_summary(source, written)}: {shelves.own}")
-
-
-def _about(source: "NamedSource") -> Iterator[str]:
-    yield f"{source.name}: {source.description}"
-    yield "rows:     " + ", ".join(f"{part} {rows:,}" for part, rows in source.rows().items())
-    yield f"licence:  {source.licence}"
-    yield f"cite:     {source.citation}"
-    yield f"origin:   {source.origin}"
+    return console.say(f"{_summary(source, written)}: {shelves.own}")
 
 
 def _watch(events: "Iterable[Event]", console: Screen) -> int:
@@ -161,9 +147,6 @@ def _summary(source: "NamedSource", written: int) -> str:
     return f"'{source.name}' is here, {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
 
 
-if TYPE_CHECKING:
-    from seqloom.data.report import DataReport
-
 app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list")(list_sources)
 app.command("get")(get_source)
@@ -177,7 +160,7 @@ def check(
         int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the report as JSON.")] = False,
     *,
     given: Given,
 ) -> None:

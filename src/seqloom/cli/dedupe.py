@@ -4,45 +4,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.text import Text
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
-from seqloom.cli.terminal import Screen, work_bar
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
+from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
 from seqloom.errors import ConfigError
-from seqloom.events import Progress, finished
+from seqloom.events import Progress
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from seqloom.search.documents import GivenRows
     from seqloom.search.duplicates import Duplicates
 
-NARROWEST, WIDEST = 50, 100  # columns of the picture
+WIDEST = 100  # columns of the picture
 PICTURES = (".html", ".svg")
 
 
 @takes(settings(DataConfig, "id"), FILE)
 def dedupe(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="MARKED", help="The marked copy: .csv, .jsonl, ...")],
+    out: Annotated[Path, option("--out -o", "MARKED", "The marked copy: .csv, .jsonl, ...")],
     by: Annotated[
         Literal["text", "meaning"] | None,
-        typer.Option("--by", help="Compare letters, or vectors of --model; else meaning where a model is given."),
+        option("--by", None, "Compare letters, or vectors of --model; else meaning where a model is given."),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", metavar="MODEL", help="A model that makes vectors of texts.")
-    ] = None,
+    model: Annotated[Path | None, option("--model", "MODEL", "A model that makes vectors of texts.")] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", metavar="X", help="Similarity from 0.5 to 1; else in the valley of a histogram."),
+        float | None, option("--threshold", "X", "Similarity from 0.5 to 1; else in the valley of a histogram.")
     ] = None,
-    picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="Save the histogram: .html or .svg.")
-    ] = None,
+    picture: Annotated[Path | None, option("--picture", "FILE", "Save the histogram: .html or .svg.")] = None,
     *,
     given: Given,
     budget: Budget = None,
@@ -59,9 +51,18 @@ def dedupe(
     reading = ReadingConfig(**said(ReadingConfig, given))
     rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
     embedder = None if model is None else embedder_of(model, device, budget)
-    found, gaps = _followed(mark_duplicates(rows, out, model=embedder, threshold=threshold))
+    gaps = list[str]()  # what is to be told of rows without text
+
+    def told(event: "GivenRows | Progress") -> None:
+        gaps.extend(() if isinstance(event, Progress) else event.gaps)
+
+    found = followed_work(mark_duplicates(rows, out, model=embedder, threshold=threshold), told)
     if picture is not None:
-        _save(found, picture)
+        from seqloom.files.disk import write_file
+        from seqloom.report.figures.stack import page
+
+        figure = found.histogram.figure(found.threshold)
+        write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))
     _tell(found, gaps, out, chosen=threshold is None)
 
 
@@ -79,28 +80,6 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
 
 
-def _followed(work: "Generator[GivenRows | Progress, None, Duplicates]") -> tuple["Duplicates", list[str]]:
-    """What was found, and what is to be told of rows without text; people at a terminal see how far it is."""
-    gaps = list[str]()
-    with work_bar() as show:
-
-        def seen(step: "GivenRows | Progress") -> None:
-            if isinstance(step, Progress):
-                show(step)
-            else:
-                gaps.extend(step.gaps)
-
-        return finished(work, seen), gaps
-
-
-def _save(found: "Duplicates", picture: Path) -> None:
-    from seqloom.files.disk import write_file
-    from seqloom.report.figures.stack import page
-
-    figure = found.histogram.figure(found.threshold)
-    write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))
-
-
 def _tell(found: "Duplicates", gaps: list[str], out: Path, *, chosen: bool) -> None:
     """Show the histogram if the threshold was chosen from it, and say what was found."""
     from seqloom.search.similarity import LEAST
@@ -109,9 +88,7 @@ def _tell(found: "Duplicates", gaps: list[str], out: Path, *, chosen: bool) -> N
     if chosen and not any(found.histogram.counts):
         screen.say(f"no two rows are alike: not one similarity is {LEAST} or more")
     elif chosen:
-        coloured = screen.color_system is not None and not screen.no_color
-        drawn = found.histogram.figure(found.threshold).text(max(NARROWEST, min(WIDEST, screen.width)), coloured)
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
+        screen.show(found.histogram.figure(found.threshold), WIDEST)
         why = "in the valley" if found.found else "the usual one: chance explains every valley of the histogram"
         screen.say(f"threshold {found.threshold:g}, {why}; --threshold takes another")
     clusters = counted(int(found.clusters.max(initial=0)), "cluster")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from seqloom.cli.progress import brief, followed, sample_lines, summary
 from seqloom.cli.terminal import Screen
@@ -78,9 +77,8 @@ def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) ->
     for text, answer in zip(show.asks, loaded.predict(show.asks), strict=True):
         screen.say(f"  {text} -> {brief(answer.shown())}")
     if show.drawn:
-        coloured = screen.color_system is not None and not screen.no_color
-        figure = alignment(loaded, show.drawn).text(width=max(NARROWEST, min(WIDEST, screen.width)), colour=coloured)
-        screen.print("\n", Text.from_ansi(figure), sep="", soft_wrap=True)
+        screen.print()
+        screen.show(alignment(loaded, show.drawn), WIDEST, NARROWEST)
     screen.print()
     if limit := show.limit():
         screen.say(limit)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from seqloom.cli.options import option
 from seqloom.cli.terminal import Screen
 
 
@@ -12,7 +13,7 @@ def doctor(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="The folder of a run, also of one that is still training.")
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the diagnosis as JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the diagnosis to this HTML file.")
     ] = None,

@@ -1,7 +1,6 @@
 """`seqloom embed`: the vectors of a file of inputs, a row for each, in the order of the inputs."""
 
 import sys
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
-from seqloom.cli.terminal import SOME_BAD, work_bar
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
+from seqloom.cli.terminal import SOME_BAD, followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
 from seqloom.errors import needing
-from seqloom.events import Progress, finished
+from seqloom.events import Progress
 from seqloom.report.numbers import counted, number, share
 
 if TYPE_CHECKING:
@@ -30,10 +29,8 @@ SHOWN = 3  # rows without a vector
 def embed(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Write the vectors here: .npy or .parquet.")],
-    as_: Annotated[
-        str, typer.Option("--as", metavar="KIND", help="How numbers are kept: float32, float16, int8 or binary.")
-    ] = "float32",
+    out: Annotated[Path, option("--out -o", "FILE", "Write the vectors here: .npy or .parquet.")],
+    as_: Annotated[str, option("--as", "KIND", "How numbers are kept: float32, float16, int8 or binary.")] = "float32",
     precision: Annotated[
         Literal["float32", "int8"],
         typer.Option(help="What the model computes in; int8 is faster on a processor and less exact."),
@@ -96,34 +93,28 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
 
 def _follow(steps: "Embedding", out: Path) -> "Finished":
     """What was written; what is kept is told to whoever stops it, and that there was nothing to do."""
-    last: deque[Progress] = deque(maxlen=1)
+    last: Progress | None = None
+
+    def told(event: "CheckedSource | Progress") -> None:
+        nonlocal last
+        if isinstance(event, Progress):
+            if event.done and last is None:
+                typer.echo(f"going on: {event.done:,} of {counted(event.total, 'row')} are done", err=True)
+            last = event
+        else:
+            for note in event.notes:
+                typer.echo(note, err=True)
+
     try:
-        written = _shown(steps, last)
+        written = followed_work(steps, told)
     except KeyboardInterrupt:
-        for step in last:
-            kept = f"{step.done:,} of {counted(step.total, 'row')} are kept in {out.name}.work"
+        if last is not None:
+            kept = f"{last.done:,} of {counted(last.total, 'row')} are kept in {out.name}.work"
             typer.echo(f"{kept}; the same command goes on", err=True)
         raise
-    if not last:
+    if last is None:
         typer.echo("nothing to do: this very command has been done before", err=True)
     return written
-
-
-def _shown(work: "Embedding", last: "deque[Progress]") -> "Finished":
-    """What was written; people at a terminal see how far it is, and when it will be done."""
-    with work_bar() as show:
-
-        def seen(step: "CheckedSource | Progress") -> None:
-            if isinstance(step, Progress):
-                if step.done and not last:
-                    typer.echo(f"going on: {step.done:,} of {counted(step.total, 'row')} are done", err=True)
-                last.append(step)
-                show(step)
-            else:
-                for note in step.notes:
-                    typer.echo(note, err=True)
-
-        return finished(work, seen)
 
 
 def _tell(written: "Finished") -> None:

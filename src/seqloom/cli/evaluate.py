@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes, way_to_write
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes, way_to_write
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.decoding import BeamConfig
@@ -17,12 +17,10 @@ from seqloom.report.numbers import counted
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
     from seqloom.report.document import Document
-    from seqloom.tasks.evaluation import Evaluation, Slice, Unseen
+    from seqloom.tasks.evaluation import Evaluation, Unseen
     from seqloom.tasks.task import Evaluator
 
 LABELS = 8  # that training never saw, which are named
-
-
 WRITING = settings(BeamConfig, "beam", "length_penalty")
 COLUMNS = settings(DataConfig, "target", "label_separator")
 BAD_ROWS = settings(DataConfig, "bad_rows", "max_bad")
@@ -35,16 +33,13 @@ def evaluate(
         list[str] | None,
         typer.Argument(metavar="FILE", help="Data with targets, or the name of a set; else that of the run."),
     ] = None,
-    test: Annotated[bool, typer.Option("--test", help="Look at the test part, and write down that you did.")] = False,
+    test: Annotated[bool, option("--test", None, "Look at the test part, and write down that you did.")] = False,
     by: Annotated[
-        list[str] | None,
-        typer.Option("--by", metavar="COLUMN", help="Also for each value of a column, or by length; may be repeated."),
+        list[str] | None, option("--by", "COLUMN", "Also for each value of a column, or by length; may be repeated.")
     ] = None,
-    errors: Annotated[
-        Path | None, typer.Option("--errors", metavar="FILE", help="Write the worst answers here, .jsonl or .csv.")
-    ] = None,
-    most: Annotated[int | None, typer.Option("--most", metavar="COUNT", help="How many of them; else 1000.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    errors: Annotated[Path | None, option("--errors", "FILE", "Write the worst answers here, .jsonl or .csv.")] = None,
+    most: Annotated[int | None, option("--most", "COUNT", "How many of them; else 1000.")] = None,
+    json: Annotated[bool, option("--json", None, "Print the result as JSON.")] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,
@@ -90,7 +85,12 @@ def evaluate(
     else:
         Screen().show(_document(found, evaluation, data or []))
     if errors is not None:
-        typer.echo(f"{_worst_said(evaluation)} written to {errors}", err=True)
+        count, right = len(evaluation.worst), sum(one.right is True for one in evaluation.worst)
+        also = f", {right:,} of them right" if right else ""
+        held = f"{counted(count, 'answer')}{also}, the worst first,"
+        if right == count:
+            held = f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
+        typer.echo(f"{held} written to {errors}", err=True)
 
 
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict[str, Any]:
@@ -100,15 +100,18 @@ def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict
     task = evaluation.judge or loaded.task
     known["metric"] = task.metric.name  # that decided which weights are the best
     new = evaluation.unseen
-    unseen = {"unseen": {"rows": new.rows, "labels": dict(new.labels)}} if new.rows else {}
-    slices = {"slices": _slices(task, evaluation.slices)} if evaluation.slices else {}
+    slices: dict[str, dict[str, Any]] = {}  # of each column by their values
+    for column, value, part in evaluation.slices:
+        slices.setdefault(column, {})[value] = _figures(task, part)
     about = {
         "signatures": task.signatures(evaluation.statistics),
         "labels": task.by_label(evaluation.statistics),
         "confusion": [list(one) for one in evaluation.confusion],
+        "unseen": {"rows": new.rows, "labels": dict(new.labels)} if new.rows else {},
+        "slices": slices,
     }
     there = {name: value for name, value in about.items() if value}
-    return known | _figures(task, evaluation) | there | unseen | slices | looks
+    return known | _figures(task, evaluation) | there | looks
 
 
 def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
@@ -118,23 +121,6 @@ def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
     found = {"rows": evaluation.rows, "metrics": figures}
     found["intervals"] = {name: list(intervals[name]) if name in intervals else None for name in figures}
     return found | ({"undefined": undefined} if undefined else {})
-
-
-def _worst_said(evaluation: "Evaluation") -> str:
-    """What the error file holds: how many answers, and whether one of them is an error."""
-    count, right = len(evaluation.worst), sum(one.right is True for one in evaluation.worst)
-    if right < count:
-        also = f", {right:,} of them right" if right else ""
-        return f"{counted(count, 'answer')}{also}, the worst first,"
-    return f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
-
-
-def _slices(task: "Evaluator", slices: "tuple[Slice, ...]") -> dict[str, Any]:
-    """The slices of each column by their values."""
-    found: dict[str, dict[str, Any]] = {}
-    for column, value, part in slices:
-        found.setdefault(column, {})[value] = _figures(task, part)
-    return found
 
 
 def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> "Document":

@@ -5,7 +5,6 @@ Answers are lines as `predict` writes them. A prompt that cannot be answered is 
 
 import io
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -13,7 +12,7 @@ import typer
 
 from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
 from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
-from seqloom.cli.options import DeviceName, Given, takes, way_to_write
+from seqloom.cli.options import DeviceName, Given, option, takes, way_to_write
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.config.data import BadRows, DataConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig
@@ -24,13 +23,9 @@ from seqloom.errors import ConfigError, near_name
 from seqloom.events import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from seqloom.config.decoding import AnyDecoding
-    from seqloom.inference.generation import Answered, Prompt
+    from seqloom.inference.generation import Prompt
     from seqloom.inference.model import LoadedModel
-    from seqloom.inference.prediction import PredictionNote
-    from seqloom.tasks.task import Prediction
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
 WRITING = settings(SampleConfig) | settings(BeamConfig, "beam", "length_penalty")
@@ -40,10 +35,10 @@ WRITING = settings(SampleConfig) | settings(BeamConfig, "beam", "length_penalty"
 def generate(
     model: Model,
     prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to go on with.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="One prompt a line.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answers here.")] = None,
+    file: Annotated[Path | None, option("--file -f", "FILE", "One prompt a line.")] = None,
+    out: Annotated[Path | None, option("--out -o", "FILE", "Write the answers here.")] = None,
     as_: Annotated[
-        str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
+        str | None, option("--as", "FORM", "text, jsonl or csv; else by the name of --out, or text.")
     ] = None,
     *,
     given: Given,
@@ -59,18 +54,14 @@ def generate(
     if "stop" in writing:
         writing["stop"] = [MARKS.get(text, text) for text in writing["stop"]]
     how = way_to_write(writing)
-    ledger = _ledger(skip)
+    from seqloom.inference.prediction import PredictionNote
+
+    ledger = PredictionNote() if skip else Ledger()
     asked = _prompts(prompts, file, ledger)
     loaded, screen = load_on(model, device), Screen()
     if screen.is_terminal and form == "text" and out is None and len(asked) == how.abreast == 1:
         return _stream(screen, loaded, asked[0], how, ledger)
     return _write(loaded, asked, how, ledger, form, out)
-
-
-def _ledger(skip: bool) -> Ledger:
-    from seqloom.inference.prediction import PredictionNote
-
-    return PredictionNote() if skip else Ledger()
 
 
 def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "list[Prompt]":
@@ -119,39 +110,30 @@ def _write(
     loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger, form: Form, out: Path | None
 ) -> None:
     """Write all answers, those to one prompt one after another, and what is wrong with a prompt in its place."""
-    from seqloom.inference.generation import by_number, warn_of_unknown
+    from seqloom.inference.generation import answered, by_number, warn_of_unknown
+    from seqloom.inference.model import BUDGET
     from seqloom.inference.prediction import PredictionNote
 
-    said = sorted(_watched(loaded, given, how, ledger), key=by_number)
+    said = []
+    with work_bar() as show:
+        for answer in answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET):
+            said.append(answer)
+            show(Progress("answers", len(said), len(given)))
     warn_of_unknown(loaded.task, given, ledger)
-    lines = [line for row, answers in said for line in _answers(given[row], answers, numbered=how.abreast > 1)]
-    told, last = (_told(ledger), (ERROR,)) if isinstance(ledger, PredictionNote) else ((), ())
-    ordered = iter(sorted([*lines, *told], key=lambda line: line.place["line"]))
+    lines = []
+    for row, answers in sorted(said, key=by_number):
+        prompt = given[row]
+        for number, one in enumerate(answers, 1):
+            count = {"answer": number} if how.abreast > 1 else {}
+            found = rounded_text(one.to_json())
+            place = {"line": prompt.place.line, "prompt": prompt.text} | count
+            lines.append(AnswerLine(place, found, prompt.text + found["text"]))
+    last: tuple[str, ...] = ()
+    if isinstance(ledger, PredictionNote):  # prompts that cannot be answered have their lines too
+        lines += [refused(problem, problem.place.path) for _, problem in ledger.kept]
+        last = (ERROR,)
+    ordered = iter(sorted(lines, key=lambda line: line.place["line"]))
     write_lines(ordered, form, out, TOGETHER, last)
     tell(ledger, out)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)
-
-
-def _watched(loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger) -> "Iterator[Answered]":
-    """The answers as they are written; people at a terminal see how far it is."""
-    from seqloom.inference.generation import answered
-    from seqloom.inference.model import BUDGET
-
-    with work_bar() as show:
-        for done, answer in enumerate(answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET), 1):
-            show(Progress("answers", done, len(given)))
-            yield answer
-
-
-def _answers(prompt: "Prompt", answers: "Sequence[Prediction]", *, numbered: bool) -> Iterator[AnswerLine]:
-    """The lines of the answers to a prompt."""
-    for number, answer in enumerate(answers, 1):
-        place = {"line": prompt.place.line, "prompt": prompt.text} | ({"answer": number} if numbered else {})
-        said = rounded_text(answer.to_json())
-        yield AnswerLine(place, said, prompt.text + said["text"])
-
-
-def _told(ledger: "PredictionNote") -> Iterator[AnswerLine]:
-    """The lines of prompts that cannot be answered."""
-    return (refused(problem, problem.place.path) for _, problem in ledger.kept)

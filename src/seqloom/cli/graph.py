@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seqloom.cli.options import option
 from seqloom.cli.terminal import Screen
 from seqloom.errors import DataError
 
@@ -26,7 +27,7 @@ def graph(
     rate: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Also take one step of gradient descent at this rate.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the graph as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the graph as JSON.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write it: .html with a slider, .md, .txt, .svg, .png, .json."),
@@ -58,18 +59,13 @@ def _numbers(values: list[str]) -> dict[str, float]:
             raise DataError(f"'{value}' is not a value of an input", fix="write NAME=NUMBER, such as a=3")
         if name in found:
             raise DataError(f"'{name}' was given twice", fix="give one value")
-        found[name] = _number(name, numeral)
+        try:
+            found[name] = float(numeral)
+        except ValueError:
+            found[name] = math.nan
+        if not math.isfinite(found[name]):
+            raise DataError(f"{name} is '{numeral}', which is not a number", fix=f"write {name}=0.5, for example")
     return found
-
-
-def _number(name: str, numeral: str) -> float:
-    try:
-        value = float(numeral)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise DataError(f"{name} is '{numeral}', which is not a number", fix=f"write {name}=0.5, for example")
-    return value
 
 
 def _stepped(view: "ExpressionGraph", rate: float) -> str:

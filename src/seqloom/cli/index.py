@@ -1,18 +1,19 @@
 """`seqloom index`: a file of documents becomes an index; more are added, replaced or deleted."""
 
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqloom.cli.inputs import load_on, reading_of, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
-from seqloom.cli.terminal import work_bar
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
+from seqloom.cli.terminal import followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings, with_flags
 from seqloom.errors import ConfigError
-from seqloom.events import Progress, finished
+from seqloom.events import Progress
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
@@ -25,20 +26,14 @@ if TYPE_CHECKING:
 def index(
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")] = None,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The documents, one in each row.")] = None,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", "-o", metavar="INDEX", help="The folder of the index, or a postgresql:// URL."),
-    ] = None,
-    add: Annotated[bool, typer.Option("--add", help="Add to an index; an id that is there is replaced.")] = False,
-    delete: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="ID", help="Delete a document; may be repeated.")
-    ] = None,
+    out: Annotated[str | None, option("--out -o", "INDEX", "The folder of the index, or a postgresql:// URL.")] = None,
+    add: Annotated[bool, option("--add", None, "Add to an index; an id that is there is replaced.")] = False,
+    delete: Annotated[list[str] | None, option("--delete", "ID", "Delete a document; may be repeated.")] = None,
     join: Annotated[
-        bool, typer.Option("--join", help="Write the index anew, without what was deleted or replaced.")
+        bool, option("--join", None, "Write the index anew, without what was deleted or replaced.")
     ] = False,
     passage: Annotated[
-        int | None,
-        typer.Option("--passage", metavar="COUNT", help="Symbols of a passage; else 256, or what the model reads."),
+        int | None, option("--passage", "COUNT", "Symbols of a passage; else 256, or what the model reads.")
     ] = None,
     exact: Annotated[
         bool | None,
@@ -90,50 +85,40 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
             remember_exact(there, exact)
         if join:
             there.join()
-        _tell(_shown(there.finished(), deque(maxlen=2)))
+        _tell(followed_work(there.finished(), partial(_told, deque(maxlen=2))))
 
 
 def _follow(steps: "Building", name: str) -> "Built":
     """What came of it; what is kept is told to whoever stops it, and that there was nothing to do."""
+    from seqloom.search.store import LINKED
+
     last: deque[Progress] = deque(maxlen=2)
     try:
-        built = _shown(steps, last)
+        built = followed_work(steps, partial(_told, last))
     except KeyboardInterrupt:
         if last:
-            typer.echo(f"{_kept(last[-1], name)}; the same command goes on", err=True)
+            kept = f"{last[-1].kept:,} of {counted(last[-1].total, 'document')} of {name} are kept"
+            if last[-1].stage == LINKED:
+                kept = f"all documents of {name} are kept, and the graph is not"
+            typer.echo(f"{kept}; the same command goes on", err=True)
         raise
     if len(last) == 1:  # how far it was at the beginning
         typer.echo(f"nothing to do: {name} is in the index", err=True)
     return built
 
 
-def _kept(step: Progress, name: str) -> str:
+def _told(last: "deque[Progress]", step: "CheckedDocuments | Progress") -> None:
+    """Say what was kept before and which rows are bad; the last steps are remembered."""
     from seqloom.search.store import LINKED
 
-    if step.stage == LINKED:
-        return f"all documents of {name} are kept, and the graph is not"
-    return f"{step.kept:,} of {counted(step.total, 'document')} of {name} are kept"
-
-
-def _shown(work: "Building", last: "deque[Progress]") -> "Built":
-    """What came of it; people at a terminal see how far it is."""
-    from seqloom.search.store import LINKED
-
-    with work_bar() as show:
-
-        def seen(step: "CheckedDocuments | Progress") -> None:
-            if isinstance(step, Progress):
-                if step.stage != LINKED and 0 < step.done < step.total and not last:
-                    kept = f"{step.done:,} of {counted(step.total, 'document')}"
-                    typer.echo(f"going on: {kept} are kept", err=True)
-                last.append(step)
-                show(step)
-            elif step.skipped:
-                for one in step.bad:
-                    typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
-                typer.echo(f"{counted(step.skipped, 'bad row')} read over", err=True)
-
-        return finished(work, seen)
+    if isinstance(step, Progress):
+        if step.stage != LINKED and 0 < step.done < step.total and not last:
+            typer.echo(f"going on: {step.done:,} of {counted(step.total, 'document')} are kept", err=True)
+        last.append(step)
+    elif step.skipped:
+        for one in step.bad:
+            typer.echo(str(one._replace(fix="")), err=True)  # read over, so nothing is to be done
+        typer.echo(f"{counted(step.skipped, 'bad row')} read over", err=True)
 
 
 def _tell(built: "Built") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
-from seqloom.cli.options import Given, require_device
+from seqloom.cli.options import Given, option, require_device
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import BadRows, ReadingConfig
 from seqloom.config.options import said, with_flags
@@ -29,10 +29,8 @@ NOT_ASKED = " in float32"  # of a model that is only asked, nobody chooses the p
 LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line spoils itself alone
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Use only kernels whose sums do not depend on timing.")
-]
-Exact = Annotated[bool, typer.Option("--exact", help="No graph: compare every passage, however many there are.")]
+Deterministic = Annotated[bool, option("--deterministic", None, "Use only kernels whose sums do not depend on timing.")]
+Exact = Annotated[bool, option("--exact", None, "No graph: compare every passage, however many there are.")]
 
 
 def load_on(model: Path, device: str) -> "LoadedModel":

@@ -18,7 +18,7 @@ import typer
 
 from seqloom.cli.answers import tell_warnings
 from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
-from seqloom.cli.options import FILE, DeviceName, Given, takes
+from seqloom.cli.options import FILE, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, work_bar
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings, with_flags
@@ -46,12 +46,8 @@ def inspect(
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="What the model reads; two texts where it reads two."),
     ] = None,
-    view: Annotated[
-        str | None, typer.Option("--view", metavar="NAME", help="What to look at; without it, which views there are.")
-    ] = None,
-    layer: Annotated[
-        str | None, typer.Option("--layer", metavar="LAYER", help="The number of a layer, or its path.")
-    ] = None,
+    view: Annotated[str | None, option("--view", "NAME", "What to look at; without it, which views there are.")] = None,
+    layer: Annotated[str | None, option("--layer", "LAYER", "The number of a layer, or its path.")] = None,
     head: Annotated[str | None, typer.Option(metavar="NUMBER", help="A head of attention.")] = None,
     row: Annotated[str | None, typer.Option(metavar="TOKEN", help="A token, by its number or its text.")] = None,
     side: Annotated[str | None, typer.Option(metavar="NAME", help="source or target, first or second.")] = None,
@@ -61,10 +57,8 @@ def inspect(
     against: Annotated[str | None, typer.Option(metavar="NAME", help="Another one that it is set against.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TOKEN", help="Where the answer stands, of several.")] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", help="How an attribution is measured.")] = None,
-    words: Annotated[bool, typer.Option("--words", help="Put pieces of words together.")] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of the view.")
-    ] = None,
+    words: Annotated[bool, option("--words", None, "Put pieces of words together.")] = False,
+    set_: Annotated[list[str] | None, option("--set", "NAME=VALUE", "Any other option of the view.")] = None,
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The translation to look at, else the model writes one.")
     ] = None,
@@ -77,13 +71,10 @@ def inspect(
         typer.Option(min=1, metavar="COUNT", help="How many of them are read; else 200, and all of them for .jsonl."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="Write it: .html .md .txt .svg .png .json; .jsonl for all of --data."
-        ),
+        Path | None, option("--out -o", "FILE", "Write it: .html .md .txt .svg .png .json; .jsonl for all of --data.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
-    whole: Annotated[bool, typer.Option("--whole", help="JSON with every number, however many there are.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the numbers as JSON.")] = False,
+    whole: Annotated[bool, option("--whole", None, "JSON with every number, however many there are.")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
@@ -98,7 +89,14 @@ def inspect(
         raise ConfigError("--target is empty", fix="give the translation to look at, or leave it out")
     if whole and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError("--whole belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
-    options = {} if view is None else _options(view, asked)
+    if view is None:
+        options: dict[str, Any] = {}
+    else:  # wrong ones are told before a model is read
+        from seqloom.inspect.inspector import LOOKS
+
+        if view not in LOOKS:
+            raise ConfigError(f"there is no view '{view}'", fix=did_you_mean(view, LOOKS))
+        options = typed(view, LOOKS[view].function, asked)
     require_readable(given)
     _require(view, texts or [], data, out)
     loaded = load_on(model, device)
@@ -106,21 +104,17 @@ def inspect(
     how = ReadingConfig(**said(ReadingConfig, given)) if plain else reading_of(loaded, str(data), given)
     rows = InspectedRows(loaded, data, how, given, most)
     if out is not None and out.suffix == LINES:
-        return _export(loaded, rows, out, options)
+        from seqloom.inspect.attribution.attribution import attribute_file
+
+        with rows, work_bar() as show:  # a line for each input of the file
+            count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
+        return typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
     with work_bar() as show:
         with rows:
             first, others = _given(loaded, texts or [], islice(rows, most or MOST))
             inspection = loaded.inspect(first, target=target, among=others, show=show)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, whole=whole)
-
-
-def _options(view: str, asked: dict[str, str]) -> dict[str, Any]:
-    """The options as the view takes them; wrong ones are told before a model is read."""
-    from seqloom.inspect.inspector import LOOKS
-
-    look = LOOKS[chosen(view, LOOKS)]
-    return typed(view, look.function, asked)
 
 
 def _require(view: str | None, texts: list[str], data: Path | None, out: Path | None) -> None:
@@ -242,15 +236,6 @@ def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
     )
 
 
-def _export(loaded: "LoadedModel", rows: InspectedRows, out: Path, options: dict[str, Any]) -> None:
-    """Write a line for each input of the file."""
-    from seqloom.inspect.attribution.attribution import attribute_file
-
-    with rows, work_bar() as show:
-        count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
-    typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
-
-
 def _list(inspection: "Inspection", json: bool) -> None:
     """Which views there are, and why others are not."""
     from seqloom.inspect.inspector import LOOKS
@@ -292,6 +277,18 @@ class Option(NamedTuple):
         """What its value is, in words."""
         return " or ".join(dict.fromkeys(WORDS[_plain(kind)] for kind in self.kinds))
 
+    def value(self, name: str, text: str) -> Any:
+        """The value that a text stands for; ConfigError, with the name of the option, for none."""
+        kinds = [_plain(kind) for kind in self.kinds]
+        if kinds[0] is str:
+            return text
+        for kind in sorted(kinds, key=list(WORDS).index):
+            try:
+                return READERS[kind](text)
+            except ValueError:
+                continue
+        raise ConfigError(f"{name} is '{text}'", fix=f"give {self.said}")
+
 
 def only_in_python(function: Callable[..., Any]) -> bool:
     """Whether a view needs what no text can say."""
@@ -307,7 +304,9 @@ def options_of(function: Callable[..., Any]) -> dict[str, Option]:
     """What a view can be told as text, by name; what only Python can give, such as a function, is left out."""
     hints, found = get_type_hints(function), {}
     for name, one in _parameters(function):
-        kinds = tuple(kind for kind in _members(hints[name]) if _plain(kind) in WORDS)
+        hint = hints[name]
+        members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        kinds = tuple(kind for kind in members if _plain(kind) in WORDS)
         if kinds:
             found[name] = Option(kinds, one.default is one.empty)
     return found
@@ -322,12 +321,12 @@ def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> 
         if name not in known:
             fix = f"it takes {', '.join(known)}" if known else "it takes none"
             raise ConfigError(f"the view {view} takes no '{name}'", fix=fix)
-    for name, option in known.items():
-        if option.needed and name not in given:
+    for name, one in known.items():
+        if one.needed and name not in given:
             said = (function.__doc__ or "").partition("\n")[0]
-            fix = f"--set {name}=VALUE, {option.said}; it shows: {said.rstrip('.')}"
+            fix = f"--set {name}=VALUE, {one.said}; it shows: {said.rstrip('.')}"
             raise ConfigError(f"the view {view} needs '{name}'", fix=fix)
-    return {name: _value(name, text, known[name]) for name, text in given.items()}
+    return {name: known[name].value(name, text) for name, text in given.items()}
 
 
 def view_settings(texts: Iterable[str], flags: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
@@ -347,34 +346,10 @@ def view_settings(texts: Iterable[str], flags: Iterable[tuple[str, str]] = ()) -
     return found
 
 
-def chosen(name: str, known: Iterable[str]) -> str:
-    """The name of a view; ConfigError for one that there is not."""
-    names = list(known)
-    if name not in names:
-        raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, names))
-    return name
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-
-
 def _plain(kind: Any) -> Any:
     """The type that says how a text is read: one of `WORDS`, or something else."""
     kind = str if kind is Any else kind
     return Sequence[str] if kind in (list[str], tuple[str, ...]) else kind
-
-
-def _value(name: str, text: str, option: Option) -> Any:
-    kinds = [_plain(kind) for kind in option.kinds]
-    if kinds[0] is str:
-        return text
-    for kind in sorted(kinds, key=list(WORDS).index):
-        try:
-            return READERS[kind](text)
-        except ValueError:
-            continue
-    raise ConfigError(f"{name} is '{text}'", fix=f"give {option.said}")
 
 
 def _truth(text: str) -> bool:
@@ -386,14 +361,6 @@ def _truth(text: str) -> bool:
 def _span(text: str) -> tuple[int, int]:
     start, _, stop = text.partition(BETWEEN)
     return int(start), int(stop)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(LIST)]
-
-
-def _texts(text: str) -> list[str]:
-    return text.split(LIST) if text else []
 
 
 # the narrowest first: what can be a number is one
@@ -411,7 +378,7 @@ READERS: Mapping[Any, Callable[[str], Any]] = {
     int: int,
     float: float,
     tuple[int, int]: _span,
-    Sequence[int]: _numbers,
-    Sequence[str]: _texts,
+    Sequence[int]: lambda text: [int(part) for part in text.split(LIST)],
+    Sequence[str]: lambda text: text.split(LIST) if text else [],
     str: str,
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
@@ -16,9 +16,7 @@ from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.search.decisions import Decisions, WritableDecisions
-    from seqloom.search.documents import FileRows, GivenRows
-    from seqloom.search.labeling import Examples, Labelling, LabelQuestion
+    from seqloom.search.labeling import Labelling, LabelQuestion
 
 MOST_SHOWN = 2_000  # characters of a text
 HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
@@ -27,35 +25,24 @@ HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME
 @takes(settings(DataConfig, "id"), FILE)
 def label(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="LABELS", help="The log of all decisions; it grows.")],
-    labels: Annotated[str | None, typer.Option("--labels", metavar="A,B,C", help="The labels, with commas.")] = None,
-    examples: Annotated[
-        Path | None, typer.Option("--examples", metavar="FILE", help="FileRows that have a label, to learn from.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="NAME", help="The column of labels in --examples.")
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", metavar="MODEL", help="A model of vectors; without one, words decide.")
-    ] = None,
+    out: Annotated[Path, option("--out -o", "LABELS", "The log of all decisions; it grows.")],
+    labels: Annotated[str | None, option("--labels", "A,B,C", "The labels, with commas.")] = None,
+    examples: Annotated[Path | None, option("--examples", "FILE", "FileRows that have a label, to learn from.")] = None,
+    target: Annotated[str | None, option("--target", "NAME", "The column of labels in --examples.")] = None,
+    model: Annotated[Path | None, option("--model", "MODEL", "A model of vectors; without one, words decide.")] = None,
     suggest: Annotated[
-        Literal["head", "neighbours"], typer.Option("--suggest", help="A fitted head, or the nearest examples.")
+        Literal["head", "neighbours"], option("--suggest", None, "A fitted head, or the nearest examples.")
     ] = "head",
     order: Annotated[
-        Literal["active", "random"], typer.Option("--order", help="The most doubtful rows first, or any.")
+        Literal["active", "random"], option("--order", None, "The most doubtful rows first, or any.")
     ] = "active",
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="Of the order.")] = 0,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the last action back, and ask nothing.")] = False,
+    undo: Annotated[bool, option("--undo", None, "Take the last action back, and ask nothing.")] = False,
     accept_above: Annotated[
-        float | None,
-        typer.Option("--accept-above", metavar="X", help="Accept all suggestions this sure, and ask nothing."),
+        float | None, option("--accept-above", "X", "Accept all suggestions this sure, and ask nothing.")
     ] = None,
-    export: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Write the labelled rows, and ask nothing.")
-    ] = None,
-    column: Annotated[
-        str, typer.Option("--column", metavar="NAME", help="What the column of labels is called in --export.")
-    ] = "label",
+    export: Annotated[Path | None, option("--export", "FILE", "Write the labelled rows, and ask nothing.")] = None,
+    column: Annotated[str, option("--column", "NAME", "What the column of labels is called in --export.")] = "label",
     *,
     given: Given,
     budget: Budget = None,
@@ -63,8 +50,8 @@ def label(
 ) -> None:
     """Label the rows of a file; the same command goes on where it was stopped."""
     from seqloom.search.decisions import Decisions, writing
-    from seqloom.search.documents import FileRows, require_copy
-    from seqloom.search.labeling import BY, How, opening
+    from seqloom.search.documents import FileRows, require_copy, write_copy
+    from seqloom.search.labeling import BY, NONE, How, exported, opening, read_examples
 
     reading = ReadingConfig(**said(ReadingConfig, given))
     rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
@@ -78,31 +65,27 @@ def label(
     if undo or suggests:
         with writing(out, unlabelled.by_name) as decisions:
             if undo:
-                _undo(decisions)
+                action = decisions.undo()
+                taken = 0 if action is None else len(action.rows)
+                typer.echo(f"taken back: {counted(taken, 'decision')}" if action is not None else "nothing to undo")
             if suggests:
-                learnt = _learnt(rows, examples, target)
-                _require_labels(names, learnt, decisions)
+                learnt = NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
+                if not (names or learnt.labels or decisions.labelled):
+                    raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
                 embedder = None if model is None else embedder_of(model, device, budget)
                 how = How(suggest, order, seed)
                 session = followed_work(
                     opening(unlabelled, decisions, model=embedder, labels=names, examples=learnt, how=how)
                 )
-                _review(session) if accept_above is None else _accept(session, accept_above)
+                if accept_above is None:
+                    _review(session)
+                else:
+                    accepted = counted(session.accept_above(accept_above), "suggestion")
+                    typer.echo(f"{accepted} accepted; seqloom label ... --undo takes them back")
     if export is not None:
-        _export(Decisions(out, unlabelled.by_name), unlabelled, rows, export, column)
-
-
-def _learnt(rows: "FileRows", examples: Path | None, target: str | None) -> "Examples":
-    """The rows that have a label already."""
-    from seqloom.search.labeling import NONE, read_examples
-
-    return NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
-
-
-def _require_labels(names: list[str], learnt: "Examples", decisions: "Decisions") -> None:
-    """Refuse, before vectors are made, to ask for labels of which none is known."""
-    if not (names or learnt.labels or decisions.labelled):
-        raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
+        added, wanted = exported(Decisions(out, unlabelled.by_name), unlabelled.names, column)
+        write_copy(export, rows, unlabelled.state, added, wanted)
+        typer.echo(f"{counted(int(wanted.sum()), 'labelled row')} written to {export}")
 
 
 def _require_out(out: Path, file: Path, examples: Path | None) -> None:
@@ -131,25 +114,6 @@ def _names(labels: str | None) -> list[str]:
     if taken := [name for name in names if name in COMMANDS]:
         raise ConfigError(f"--labels {labels!r}: the answer {taken[0]!r} has a meaning", fix="give a longer name")
     return names
-
-
-def _undo(decisions: "WritableDecisions") -> None:
-    action = decisions.undo()
-    typer.echo("nothing to undo" if action is None else f"taken back: {counted(len(action.rows), 'decision')}")
-
-
-def _accept(session: "Labelling", confidence: float) -> None:
-    count = session.accept_above(confidence)
-    typer.echo(f"{counted(count, 'suggestion')} accepted; seqloom label ... --undo takes them back")
-
-
-def _export(decisions: "Decisions", given: "GivenRows", rows: "FileRows", out: Path, column: str) -> None:
-    from seqloom.search.documents import write_copy
-    from seqloom.search.labeling import exported
-
-    added, wanted = exported(decisions, given.names, column)
-    write_copy(out, rows, given.state, added, wanted)
-    typer.echo(f"{counted(int(wanted.sum()), 'labelled row')} written to {out}")
 
 
 class Chosen(NamedTuple):

@@ -67,14 +67,10 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     """The parameter of a verb that typer makes the flag of a setting from."""
     described, kind = setting.described, _typed_as(setting)
     usual = setting.usual if described.shown else False if kind is bool else None
-    option = typer.Option(
-        described.name or setting.flag,
-        metavar=None if kind in (bool, bool | None) else described.metavar,
-        rich_help_panel=described.panel or None,
-        help=setting.help,
-    )
+    metavar = None if kind in (bool, bool | None) else described.metavar
+    flag = option(described.name or setting.flag, metavar, setting.help, described.panel)
     return inspect.Parameter(
-        setting.name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[kind, option]
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[kind, flag]
     )
 
 
@@ -89,6 +85,11 @@ def _typed_as(setting: Setting) -> Any:
         return list[str] | None
     bases = [get_args(part)[0] if get_origin(part) is Annotated else part for part in every]
     return next((base | None for base in (int, float) if base in bases), str | None)
+
+
+def option(names: str, metavar: str | None, text: str, panel: str = "") -> Any:
+    """An option called by its long name and perhaps a short one; one without a metavar is a switch."""
+    return typer.Option(*names.split(), metavar=metavar, rich_help_panel=panel or None, help=text)
 
 
 def encoded(given: Given) -> EncodingConfig | None:

@@ -7,7 +7,7 @@ import typer
 
 from seqloom.cli.answers import Wanted, answer, form_of
 from seqloom.cli.inputs import Deterministic, Model, PredictRequest, exact, load_on, require_another, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
 
@@ -16,12 +16,11 @@ from seqloom.config.options import settings
 def predict(
     model: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answers here.")] = None,
+    out: Annotated[Path | None, option("--out -o", "FILE", "Write the answers here.")] = None,
     as_: Annotated[
-        str | None,
-        typer.Option("--as", metavar="FORM", help="jsonl, csv or text; else by the name of --out, or jsonl."),
+        str | None, option("--as", "FORM", "jsonl, csv or text; else by the name of --out, or jsonl.")
     ] = None,
-    with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the input beside its answer.")] = False,
+    with_input: Annotated[bool, option("--with-input", None, "Repeat the input beside its answer.")] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
@@ -26,7 +26,7 @@ from seqloom.cli.terminal import Screen
 from seqloom.data.problems import escaped
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import counted, duration, number, share, size
-from seqloom.training.events import Begun, Ended, Noticed, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.events import Begun, Ended, Noticed, Report, Sample, Stepped, Validated
 
 if TYPE_CHECKING:
     from seqloom.data.checks.check import DataFinding
@@ -39,15 +39,8 @@ BETWEEN_LINES = 10.0  # seconds between plain lines about steps
 GAP = " · "
 
 
-class Display(Protocol):
-    """Something that shows reports."""
-
-    def take(self, report: Report) -> None:
-        """Show one report."""
-
-
 @contextmanager
-def display(screen: Screen, metric: str) -> Iterator[Display]:
+def display(screen: Screen, metric: str) -> "Iterator[PlainLines | LiveLines]":
     """The display that the screen allows, for as long as the block lasts; `metric` is the one that decides."""
     if not screen.is_terminal or screen.is_dumb_terminal:
         yield PlainLines(screen, metric)
@@ -76,8 +69,8 @@ class PlainLines:
             case Validated():
                 self._last = self.clock()
                 self._print(*validation_lines(report, self.metric, self.facts.news(report)))
-            case Noticed() | Saved():
-                self._print(*notice_lines(report))
+            case Noticed():
+                self._print(notice_line(report))
 
     def _print(self, *lines: Text) -> None:
         for line in lines:
@@ -99,8 +92,8 @@ class LiveLines:
                 self._above(begun_lines(report))
             case Validated():
                 self._above(validation_lines(report, self.metric, self.facts.news(report)), cut=True)
-            case Noticed() | Saved():
-                self._above(notice_lines(report))
+            case Noticed():
+                self._above([notice_line(report)])
         self.live.update(self._picture())
 
     def _above(self, lines: list[Text], *, cut: bool = False) -> None:
@@ -154,14 +147,15 @@ class RunFacts:
     def words(self, sparks: str = "") -> list[str]:
         """Everything worth telling, the most wanted first."""
         if self.stepped is None:
-            return (
-                ["the first steps"] if self.begun is None or not self.begun.step else [f"from step {self.begun.step:,}"]
-            )
+            begun = 0 if self.begun is None else self.begun.step
+            return [f"from step {begun:,}" if begun else "the first steps"]
         now, pace = self.stepped, self.stepped.pace
         left = [] if pace.remaining is None else [f"{duration(pace.remaining)} left"]
+        steps = self.begun.steps if self.begun is not None else None
+        step = f"step {now.step:,}" if steps is None else f"step {now.step:,} of {max(steps, now.step):,}"
         waiting = [f"waiting for data {share(pace.waited)}"] if pace.waited >= 0.01 else []
         return [
-            self._step(now),
+            step,
             f"epoch {now.epoch + (now.share < 1)}",
             duration(pace.seconds),
             *left,
@@ -173,17 +167,11 @@ class RunFacts:
             *waiting,
         ]
 
-    def _step(self, now: Stepped) -> str:
-        steps = self.begun.steps if self.begun is not None else None
-        return f"step {now.step:,}" if steps is None else f"step {now.step:,} of {max(steps, now.step):,}"
-
     def _scores(self) -> list[str]:
         if self.validated is None or self.best is None or self.metric not in self.validated.metrics:
             return []
-        current, best = (
-            f"dev {score(self.validated.metrics, self.metric)}",
-            self.best.metrics.get(self.metric, math.nan),
-        )
+        current = f"dev {score(self.validated.metrics, self.metric)}"
+        best = self.best.metrics.get(self.metric, math.nan)
         return [current] if self.validated is self.best else [current, f"best {number(best)} at {self.best.step:,}"]
 
 
@@ -215,15 +203,9 @@ def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) 
 
 
 def sample_lines(samples: Sequence[Sample]) -> list[Text]:
-    """A line for each of the samples, with a mark where there is right and wrong."""
-    return [Text.assemble("  ", *_marks(sample), sample_line(sample)) for sample in samples]
-
-
-def _marks(sample: Sample) -> list[Text]:
-    """A mark for what is right or wrong; none for what is only better or worse."""
-    if sample.right is None:
-        return []
-    return [Text("+ ", style="green") if sample.right else Text("- ", style="red")]
+    """A line for each of the samples, with a mark where there is right and wrong, not only better and worse."""
+    marks = {True: ("+ ", "green"), False: ("- ", "red"), None: ("", "")}
+    return [Text.assemble("  ", marks[sample.right], sample_line(sample)) for sample in samples]
 
 
 def sample_line(sample: Sample) -> Text:
@@ -233,12 +215,10 @@ def sample_line(sample: Sample) -> Text:
     return line if told else line.append(f"   true: {brief(sample.true)}", style="dim")
 
 
-def notice_lines(report: Noticed | Saved) -> list[Text]:
-    """Something that people should know, in colour; a checkpoint that was written is no news."""
-    if isinstance(report, Saved):
-        return []
+def notice_line(report: Noticed) -> Text:
+    """Something that people should know, in colour."""
     cure = f" Fix: {escaped(report.fix)}." if report.fix else ""
-    return [Text(f"step {report.step:,}: {report.code}: {escaped(report.text)}.{cure}", style="yellow")]
+    return Text(f"step {report.step:,}: {report.code}: {escaped(report.text)}.{cure}", style="yellow")
 
 
 def packed(words: list[str], width: int) -> list[Text]:
@@ -321,19 +301,16 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     calibrated = _calibrated(out, ended)
     if json:
         facts = {"run": str(out), "why": ended.why, "step": ended.step, "best_step": ended.best_step}
-        facts |= {
-            "chosen_step": ended.chosen_step,
-            "metrics": ended.metrics,
-            "calibrated": calibrated,
-            "seconds": ended.pace.seconds,
-        }
-        record = facts | {name: str(place) for name, place in places.items()}
-        Screen().say_json(record)
-        return
+        facts |= {"chosen_step": ended.chosen_step, "metrics": ended.metrics, "calibrated": calibrated}
+        facts |= {"seconds": ended.pace.seconds} | {name: str(place) for name, place in places.items()}
+        return Screen().say_json(facts)
     lines = [f"{WHY[ended.why]} after {ended.step:,} steps, {duration(ended.pace.seconds)}", *_chosen(ended, task)]
     lines += [f"  calibrated, each half of dev by the other half: {_scores(calibrated)}"] if calibrated else []
     lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
-    Screen().say(*lines, "next:", *_next(escaped(str(out)), task))
+    # How the model is asked, by one text where it reads such, and how it is judged.
+    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
+    then = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
+    return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
@@ -363,13 +340,6 @@ def _chosen(ended: Ended, task: "Task") -> list[str]:
 
 def _scores(metrics: dict[str, float]) -> str:
     return ", ".join(score(metrics, name) for name in metrics)
-
-
-def _next(out: str, task: "Task") -> list[str]:
-    """What to type next: how the model is asked, by one text where it reads such, and how it is judged."""
-    asked = [task.asking.text] if task.asked.schema.input.in_lines else []
-    lines = (*asked, task.asking.file, *task.asking.then, "seqloom evaluate RUN", "seqloom doctor RUN")
-    return [f"  {line.replace('RUN', out)}" for line in lines]
 
 
 def warnings_said(findings: "Iterable[DataFinding]") -> list[str]:

@@ -2,20 +2,18 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import msgspec
 import typer
 
 from seqloom.cli.inputs import Exact
+from seqloom.cli.options import option
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.search.evaluation import JudgedQuery
     from seqloom.search.search import Hit, Reranker, Searcher
 
 AROUND = 240  # characters of a passage that are shown around its best sentence
@@ -56,31 +54,22 @@ def search(
     ] = None,
     count: Annotated[int, typer.Option("-k", "--count", min=1, metavar="COUNT", help="How many documents.")] = 10,
     where: Annotated[
-        list[str] | None,
-        typer.Option("--where", metavar="CONDITION", help='Such as "year>=2000" or lang=en; may be repeated.'),
+        list[str] | None, option("--where", "CONDITION", 'Such as "year>=2000" or lang=en; may be repeated.')
     ] = None,
-    mode: Annotated[str, typer.Option("--mode", metavar="NAME", help="vectors, words or both.")] = "both",
-    rerank: Annotated[
-        Path | None, typer.Option("--rerank", metavar="MODEL", help="A model of pairs that reads the first again.")
-    ] = None,
+    mode: Annotated[str, option("--mode", "NAME", "vectors, words or both.")] = "both",
+    rerank: Annotated[Path | None, option("--rerank", "MODEL", "A model of pairs that reads the first again.")] = None,
     rerank_label: Annotated[
-        str | None, typer.Option("--rerank-label", metavar="LABEL", help="Its label for a passage that answers.")
+        str | None, option("--rerank-label", "LABEL", "Its label for a passage that answers.")
     ] = None,
     rerank_top: Annotated[
         int, typer.Option("--rerank-top", min=1, metavar="COUNT", help="How many it reads again.")
     ] = 50,
-    queries: Annotated[
-        Path | None, typer.Option("--queries", metavar="FILE", help="Questions, to be judged with --qrels.")
-    ] = None,
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", metavar="FILE", help="Which documents answer which questions.")
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", metavar="MODEL", help="The model of the index, if it was moved.")
-    ] = None,
+    queries: Annotated[Path | None, option("--queries", "FILE", "Questions, to be judged with --qrels.")] = None,
+    qrels: Annotated[Path | None, option("--qrels", "FILE", "Which documents answer which questions.")] = None,
+    model: Annotated[Path | None, option("--model", "MODEL", "The model of the index, if it was moved.")] = None,
     exact: Exact = False,
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda or mps.")] = "cpu",
-    json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each question.")] = False,
+    device: Annotated[str, option("--device", "NAME", "cpu, cuda or mps.")] = "cpu",
+    json: Annotated[bool, option("--json", None, "Print a line of JSON for each question.")] = False,
 ) -> None:
     """Search in an index, by meaning, by words or by both."""
     if (queries is None) != (qrels is None):
@@ -119,24 +108,18 @@ def _reranker(path: Path | None, label: str | None, device: str) -> "Reranker | 
     return Reranker(load(path, device=device), label)
 
 
-def _typed() -> Iterator[str]:
-    """The questions that somebody types, or that come through a pipe, until the end or an empty line."""
-    asks = sys.stdin.isatty()
-    while True:
-        if asks:
-            typer.echo(PROMPT, nl=False, err=True)
-        line = sys.stdin.readline()
-        if not line.strip():
-            return
-        yield line.strip()
-
-
 def _converse(answering: Answering, json: bool) -> None:
-    """Answer one question after the other; what is wrong with one does not end all."""
-    told = not json and not sys.stdin.isatty()  # who types sees what was asked, and where the answers end
-    for number, question in enumerate(_typed()):
-        if told:
-            Screen().say(f"{chr(10) * bool(number)}{plain(question)}")
+    """Answer questions that are typed or come through a pipe, until an empty line; a wrong one does not end all."""
+    typing, first = sys.stdin.isatty(), True
+    while True:
+        if typing:
+            typer.echo(PROMPT, nl=False, err=True)
+        question = sys.stdin.readline().strip()
+        if not question:
+            return
+        if not json and not typing:  # who types sees what was asked, and where the answers end
+            Screen().say(plain(question) if first else f"\n{plain(question)}")
+        first = False
         try:
             _show(answering.hits(question), question, json)
         except SeqloomError as error:
@@ -144,10 +127,24 @@ def _converse(answering: Answering, json: bool) -> None:
 
 
 def _show(hits: "list[Hit]", question: str, json: bool) -> None:
+    """A line of JSON, or a few lines for each hit, its best sentence in bold."""
+    from rich.text import Text
+
+    screen = Screen()
     if json:
-        line = msgspec.json.encode({"query": question, "hits": [hit.to_json() for hit in hits]}).decode()
-        return Screen().say(line)
-    return _show_hits(hits)
+        return screen.say_json({"query": question, "hits": [hit.to_json() for hit in hits]})
+    if not hits:
+        screen.print("nothing found", markup=False)
+    for rank, hit in enumerate(hits, 1):
+        score = f"{hit.score:.4f}"
+        cosine = score if hit.cosine is None else f"{hit.cosine:.4f}"
+        told = [f"{rank:>3}. {plain(hit.id)}", score, *([] if cosine == score else [f"cosine {cosine}"])]
+        screen.say("  ".join([*told, *_columns(hit)]))
+        before, sentence, after = _marked(hit)
+        mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
+        shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
+        screen.print(shown, soft_wrap=True)
+    return None
 
 
 def plain(text: str) -> str:
@@ -159,22 +156,6 @@ def plain(text: str) -> str:
     return STEERS.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), text)
 
 
-def _show_hits(hits: "list[Hit]") -> None:
-    """A few lines for each hit, its best sentence in bold."""
-    from rich.text import Text
-
-    screen = Screen()
-    if not hits:
-        screen.print("nothing found", markup=False)
-    for rank, hit in enumerate(hits, 1):
-        line = "  ".join([f"{rank:>3}. {plain(hit.id)}", *_scores(hit), *_columns(hit)])
-        screen.say(line)
-        before, sentence, after = _marked(hit)
-        mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
-        shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
-        screen.print(shown, soft_wrap=True)
-
-
 def _marked(hit: "Hit") -> tuple[str, str, str]:
     """The best sentence of a hit, and what stands around it."""
     (start, stop), (first, last) = hit.passage, hit.sentence
@@ -182,13 +163,6 @@ def _marked(hit: "Hit") -> tuple[str, str, str]:
     before = ("..." if left > start else "") + hit.text[left:first]
     after = hit.text[last:right] + ("..." if right < stop else "")
     return plain(" ".join(before.split()) + " " * bool(before)), plain(hit.text[first:last]), plain(after)
-
-
-def _scores(hit: "Hit") -> list[str]:
-    """The score, and the cosine where that is another number."""
-    score = f"{hit.score:.4f}"
-    cosine = score if hit.cosine is None else f"{hit.cosine:.4f}"
-    return [score] if cosine == score else [score, f"cosine {cosine}"]
 
 
 def _columns(hit: "Hit") -> list[str]:
@@ -202,6 +176,8 @@ def _columns(hit: "Hit") -> list[str]:
 
 def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None:
     """Show how good the answers are, by judgements of people."""
+    from seqloom.cli.tables import figure_table
+    from seqloom.report.document import Document
     from seqloom.search.documents import Collection
     from seqloom.search.evaluation import DEEP, judged, read_judgements, read_questions, unknown
 
@@ -209,18 +185,10 @@ def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None
     if missing := unknown(judgements, answering.searcher.store.holds):
         told = f"not in the index: {counted(len(missing), 'document')} of {qrels.name}, such as '{plain(missing[0])}'"
         typer.echo(f"warning: {told}; what cannot be found counts as missed", err=True)
-    deep = answering._replace(most=DEEP)
-    _show_judged(followed_work(judged(deep.ids, questions, judgements)), json)
-
-
-def _show_judged(found: "JudgedQuery", json: bool) -> None:
-    """The figures and their intervals, and what an interval of a figure of 0 or 1 is."""
-    from seqloom.cli.tables import figure_table
-    from seqloom.report.document import Document
-
-    told: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
-    told["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
+    found = followed_work(judged(answering._replace(most=DEEP).ids, questions, judgements))
+    figures: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
+    figures["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
     if json:
-        return Screen().say_json(told)
-    blocks = figure_table(told, shares=found.intervals, one="question")
+        return Screen().say_json(figures)
+    blocks = figure_table(figures, shares=found.intervals, one="question")
     return Screen().show(Document(counted(found.rows, "question"), blocks))

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,11 @@ from typer.core import TyperCommand
 
 from seqloom.cli.options import OF_FILES
 from seqloom.errors import DamagedError, RepeatError
-from seqloom.events import Progress, Result, Show, Work, finished
+from seqloom.events import Event, Progress, Result, Show, finished
 
 if TYPE_CHECKING:
     from seqloom.report.document import Document, Shown
+    from seqloom.report.figures.figure import Figure
 
 NARROWEST, WIDEST = 50, 110  # columns of a document
 
@@ -45,10 +46,10 @@ class Screen(Console):
         """Print plain values for programs."""
         self.say(msgspec.json.encode(value).decode())
 
-    def show(self, result: "Document | Shown", widest: int = WIDEST) -> None:
-        """Print a document as wide as the terminal allows, in colours if it has any."""
+    def show(self, result: "Document | Shown | Figure", widest: int = WIDEST, narrowest: int = NARROWEST) -> None:
+        """Print a document or a figure as wide as the terminal allows, in colours if it has any."""
         coloured = self.color_system is not None and not self.no_color
-        drawn = result.text(max(NARROWEST, min(widest, self.width)), coloured)
+        drawn = result.text(max(narrowest, min(widest, self.width)), coloured)
         self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 
@@ -139,7 +140,14 @@ def work_bar() -> Iterator[Show]:
         yield show
 
 
-def followed_work(work: Work[Result]) -> Result:
-    """What comes of long work; people at a terminal see how far it is."""
+def followed_work(work: Generator[Event, None, Result], told: Callable[[Event], object] | None = None) -> Result:
+    """What comes of long work, each event of which is told; people at a terminal see how far it is."""
     with work_bar() as show:
-        return finished(work, show)
+
+        def seen(event: Event) -> None:
+            if told is not None:
+                told(event)
+            if isinstance(event, Progress):
+                show(event)
+
+        return finished(work, seen)

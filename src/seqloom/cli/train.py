@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.text import Text
 
-from seqloom.cli.options import DATA, DeviceName, Given, encoded, require_device, takes
+from seqloom.cli.options import DATA, DeviceName, Given, encoded, option, require_device, takes
 from seqloom.cli.progress import followed, last_of, summary
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.base import read
@@ -43,10 +42,6 @@ NARROWEST = 40  # columns of a figure
 FLAGS = settings(Wishes) | settings(TrainingConfig) | DATA
 
 
-def _option(name: str, metavar: str | None, panel: str, text: str) -> Any:
-    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
-
-
 @takes(FLAGS)
 def train(
     data: Annotated[
@@ -54,31 +49,30 @@ def train(
         typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
     ] = None,
     out: Annotated[
-        Path | None, _option("--out", "RUN", RUN, "The run folder; alone, it goes on with the run that is there.")
+        Path | None, option("--out", "RUN", "The run folder; alone, it goes on with the run that is there.", RUN)
     ] = None,
     config: Annotated[
-        Path | None, _option("--config", "FILE", RUN, "Everything from the config.toml of a run, instead of options.")
+        Path | None, option("--config", "FILE", "Everything from the config.toml of a run, instead of options.", RUN)
     ] = None,
     tensorboard: Annotated[
-        bool,
-        _option("--tensorboard", None, RUN, "Also write curves for TensorBoard (its extra) into the run folder."),
+        bool, option("--tensorboard", None, "Also write curves for TensorBoard (its extra) into the run folder.", RUN)
     ] = False,
     find_lr: Annotated[
-        bool, _option("--find-lr", None, RUN, "Train nothing: try rates from small to large, and draw it.")
+        bool, option("--find-lr", None, "Train nothing: try rates from small to large, and draw it.", RUN)
     ] = False,
-    json: Annotated[bool, _option("--json", None, RUN, "Print how it ended as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print how it ended as JSON.", RUN)] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
-    workers: Annotated[int, _option("--workers", "COUNT", MACHINE, "Threads that make batches ahead of time.")] = 2,
+    workers: Annotated[int, option("--workers", "COUNT", "Threads that make batches ahead of time.", MACHINE)] = 2,
     processes: Annotated[
-        int, _option("--processes", "COUNT", MACHINE, "Train in so many processes on this machine.")
+        int, option("--processes", "COUNT", "Train in so many processes on this machine.", MACHINE)
     ] = 1,
     max_restarts: Annotated[
-        int, _option("--max-restarts", "COUNT", MACHINE, "How often processes that died are started again.")
+        int, option("--max-restarts", "COUNT", "How often processes that died are started again.", MACHINE)
     ] = 0,
     shard: Annotated[
-        bool, _option("--shard", None, MACHINE, "Each process keeps only its part of the weights.")
+        bool, option("--shard", None, "Each process keeps only its part of the weights.", MACHINE)
     ] = False,
 ) -> None:
     """Train a model on data: everything that is not said is chosen, told, and written to config.toml.
@@ -189,7 +183,7 @@ def _run(
     from seqloom.training.devices import Alone, choose_device, is_launched
     from seqloom.training.events import drawn, require_tensorboard
     from seqloom.training.resolve import resolving
-    from seqloom.training.run import train_run
+    from seqloom.training.run import expected_seconds, train_run
 
     screen = Screen(stderr=True)
     choose_device(device_name)  # type: ignore[arg-type]  # checked; what is not there is refused before data is read
@@ -208,14 +202,15 @@ def _run(
 
         joining = joined(sharded=shard, device=device.torch.type)
     with joining as ranks:
-        estimate = _estimate(resolved, device) if ranks.count == 1 and resolved.before is None else ()
+        seconds = expected_seconds(resolved, device) if ranks.count == 1 and resolved.before is None else None
+        told = f"about {duration(seconds or 0)} of training here, by a few steps that were tried"
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=workers)
         if ranks.rank != 0:
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
         reports = drawn(reports, out / RunFile.TENSORBOARD) if tensorboard else reports
-        ended = followed(reports, screen, metric, estimate)
+        ended = followed(reports, screen, metric, (told,) if seconds is not None and seconds >= 1 else ())
     summary(out, ended, resolved.task, json=json)
     raise typer.Exit(ended.exit_code)
 
@@ -231,18 +226,6 @@ def _placed(resolved: "Resolved", name: str, precision: str) -> "tuple[Resolved,
     return resolved._replace(config=msgspec.structs.replace(resolved.config, training=training)), device
 
 
-def _estimate(resolved: "Resolved", device: "Device") -> tuple[str, ...]:
-    """How long a new run will take, in one line; none where that cannot be known."""
-    from seqloom.training.run import expected_seconds
-
-    seconds = expected_seconds(resolved, device)
-    return (
-        ()
-        if seconds is None or seconds < 1
-        else (f"about {duration(seconds)} of training here, by a few steps that were tried",)
-    )
-
-
 def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     """Try rates from small to large, and draw what the loss does."""
     from seqloom.experiments.doctor.range_test import range_test
@@ -254,10 +237,8 @@ def _find_rate(resolved: "Resolved", device: Any, *, json: bool) -> None:
     found = range_test(task, model, settings, loader.steps(), device)
     screen = Screen()
     if json:
-        screen.say_json(found.to_json())
-        return
-    coloured = screen.color_system is not None and not screen.no_color
-    screen.print(Text.from_ansi(found.figure.text(width=max(NARROWEST, screen.width), colour=coloured)), soft_wrap=True)
+        return screen.say_json(found.to_json())
+    return screen.show(found.figure, screen.width, NARROWEST)
 
 
 SHOWN = 4  # changes that have no flag

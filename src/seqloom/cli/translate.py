@@ -16,7 +16,7 @@ from seqloom.cli.inputs import (
     require_another,
     require_readable,
 )
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, takes, way_to_write
+from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes, way_to_write
 from seqloom.config.data import DataConfig
 from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import settings
@@ -32,14 +32,14 @@ def translate(
     source: Annotated[
         str, typer.Argument(metavar="FILE", help="A file; else lines of standard input.", show_default=False)
     ] = STANDARD_INPUT,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the texts here.")] = None,
+    out: Annotated[Path | None, option("--out -o", "FILE", "Write the texts here.")] = None,
     as_: Annotated[
-        str | None, typer.Option("--as", metavar="FORM", help="text, jsonl or csv; else by the name of --out, or text.")
+        str | None, option("--as", "FORM", "text, jsonl or csv; else by the name of --out, or text.")
     ] = None,
     replace_unknown: Annotated[
-        bool, typer.Option("--replace-unknown", help="Copy what the vocabulary lacks from the source.")
+        bool, option("--replace-unknown", None, "Copy what the vocabulary lacks from the source.")
     ] = False,
-    with_input: Annotated[bool, typer.Option("--with-input", help="Repeat the source beside its text.")] = False,
+    with_input: Annotated[bool, option("--with-input", None, "Repeat the source beside its text.")] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,

@@ -1,12 +1,13 @@
 """`seqloom tune`: many short runs that look for settings with a better score on the dev part."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.base import read
 from seqloom.config.data import DataConfig
@@ -20,41 +21,35 @@ if TYPE_CHECKING:
     from seqloom.experiments.tune.plan import TuningEnded, TuningPlan, TuningReport
 
 PRUNERS = ("median", "hyperband", "none")
-SEARCH = "The search"  # the panel of its own options
 WHY = {
     "done": "done; a larger --trials goes on",
     "seconds": "time is up; the same command goes on",
     "stopped": "stopped; the same command goes on",
     "disk": "ended: checkpoints could not be written",
 }
-
-
-def option(name: str, metavar: str, text: str) -> Any:
-    """An option of the search itself."""
-    return typer.Option(name, metavar=metavar, rich_help_panel=SEARCH, help=text)
+own = partial(option, panel="The search")  # the panel of its options
 
 
 @takes(settings(TrainingConfig, "epochs", "steps", "symbols", "patience", "validate_every", "seed"), DATA)
 def tune(
     data: Data,
-    out: Annotated[Path, option("--out", "FOLDER", "Where trials and results go; what is there goes on.")],
+    out: Annotated[Path, own("--out", "FOLDER", "Where trials and results go; what is there goes on.")],
     models: Annotated[
-        str | None, option("--models", "NAMES", "Recipes to choose from, such as cnn,lstm; else the usual one.")
+        str | None, own("--models", "NAMES", "Recipes to choose from, such as cnn,lstm; else the usual one.")
     ] = None,
-    trials: Annotated[int, option("--trials", "COUNT", "Trials in all, over all processes and machines.")] = 20,
-    seconds: Annotated[float, option("--seconds", "COUNT", "Stop after so long; 0: when all are done.")] = 0.0,
+    trials: Annotated[int, own("--trials", "COUNT", "Trials in all, over all processes and machines.")] = 20,
+    seconds: Annotated[float, own("--seconds", "COUNT", "Stop after so long; 0: when all are done.")] = 0.0,
     storage: Annotated[
-        str | None,
-        option("--storage", "URL", "sqlite:///FILE, or postgresql://... for several machines; else in --out."),
+        str | None, own("--storage", "URL", "sqlite:///FILE, or postgresql://... for several machines; else in --out.")
     ] = None,
     study: Annotated[
-        str | None, option("--study", "NAME", "The name of the study in the storage; else that of --out.")
+        str | None, own("--study", "NAME", "The name of the study in the storage; else that of --out.")
     ] = None,
-    space: Annotated[Path | None, option("--space", "FILE", "What is searched, as a .toml file of kind space.")] = None,
-    pruner: Annotated[str, option("--pruner", "NAME", f"How trials are given up: {', '.join(PRUNERS)}.")] = "median",
-    jobs: Annotated[int, option("--jobs", "COUNT", "Trials at the same time on this machine.")] = 1,
-    search_seed: Annotated[int, option("--search-seed", "NUMBER", "Of the draws of parameters.")] = 0,
-    json: Annotated[bool, typer.Option("--json", rich_help_panel=SEARCH, help="Print the results as JSON.")] = False,
+    space: Annotated[Path | None, own("--space", "FILE", "What is searched, as a .toml file of kind space.")] = None,
+    pruner: Annotated[str, own("--pruner", "NAME", f"How trials are given up: {', '.join(PRUNERS)}.")] = "median",
+    jobs: Annotated[int, own("--jobs", "COUNT", "Trials at the same time on this machine.")] = 1,
+    search_seed: Annotated[int, own("--search-seed", "NUMBER", "Of the draws of parameters.")] = 0,
+    json: Annotated[bool, own("--json", None, "Print the results as JSON.")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
@@ -67,7 +62,8 @@ def tune(
         raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")
     config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
     searched = SpaceConfig() if space is None else read(space, SpaceConfig)
-    from seqloom.experiments.tune.plan import TuningPlan
+    from seqloom.experiments.tune.plan import TuningEnded, TuningPlan
+    from seqloom.experiments.tune.tuning import search
 
     names = tuple(name.strip() for name in (models or "").split(",") if name.strip())
     plan = TuningPlan(
@@ -84,21 +80,12 @@ def tune(
         encoding=how,
         device=device,
     )
-    ended = _followed(plan, jobs, quiet=json)
-    _show(plan, ended, json=json)
-    raise typer.Exit(ended.exit_code)
-
-
-def _followed(plan: "TuningPlan", jobs: int, *, quiet: bool) -> "TuningEnded":
-    """The end of a tuning, every report of which was shown."""
-    from seqloom.experiments.tune.plan import TuningEnded
-    from seqloom.experiments.tune.tuning import search
-
     screen = Screen(stderr=True)
     for report in search(plan, jobs):
-        screen.say(*(() if quiet else _lines(report)))
+        screen.say(*(() if json else _lines(report)))
     assert isinstance(report, TuningEnded), "the last report"
-    return report
+    _show(plan, report, json=json)
+    raise typer.Exit(report.exit_code)
 
 
 def _lines(report: "TuningReport") -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 from rich.table import Table
 
+from seqloom.cli.options import option
 from seqloom.cli.terminal import Screen
 from seqloom.files.layouts import RunFile
 
@@ -23,7 +24,7 @@ def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run; it is read, and not changed.")],
     steps: Annotated[int, typer.Option(metavar="N", help="Length of the runs that are compared.")] = 12,
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the proof as JSON.")] = False,
 ) -> None:
     """Train a few steps, kill the same run in the middle and let it go on, and compare every byte of both.
 

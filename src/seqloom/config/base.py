@@ -171,7 +171,11 @@ def taken(value: Any, annotation: Any, place: str) -> Any:
         return _items(value, annotation, Meta(max_length=MAX_ITEMS), place)
     if origin is Literal:
         return _name(value, parts, place)
-    return _switch(value, place) if annotation is bool else _record(value, (annotation,), place)
+    if annotation is not bool:
+        return _record(value, (annotation,), place)
+    if not isinstance(value, bool):
+        raise ConfigError(at(place, f"expected true or false, found {found(value)}"), fix="write true or false")
+    return value
 
 
 def _number(value: Any, base: type, meta: Meta, place: str) -> int | float:
@@ -223,12 +227,6 @@ def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ..
         )
     item, _ = get_args(annotation)
     return tuple(taken(part, item, f"{place}[{number}]") for number, part in enumerate(value))
-
-
-def _switch(value: Any, place: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(at(place, f"expected true or false, found {found(value)}"), fix="write true or false")
-    return value
 
 
 def _text(value: Any, meta: Meta, place: str) -> str:
@@ -340,7 +338,10 @@ def _file_text(path: Path) -> str:
         if path.is_dir():
             raise ConfigError("this is a folder", fix="give a file inside it")
         if not path.is_file():
-            raise ConfigError("there is no such file", fix=_nearest(path))
+            beside = [other.name for other in path.parent.glob("*.*")] if path.parent.is_dir() else []
+            guess = did_you_mean(path.name, [name for name in beside if name.isprintable()])
+            fix = guess if guess.startswith("did you mean") else "check the path"
+            raise ConfigError("there is no such file", fix=fix)
         with path.open("rb") as file:
             _require_short(path.stat().st_size)
             data = file.read(MAX_FILE_BYTES + 1)  # a file may grow, and some have no size until they are read
@@ -352,13 +353,6 @@ def _file_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"byte {error.start:,} is not UTF-8", fix="save the file as UTF-8") from None
-
-
-def _nearest(path: Path) -> str:
-    """A file beside the path that could have been meant."""
-    others = path.parent.glob("*.*") if path.parent.is_dir() else []
-    guess = did_you_mean(path.name, [other.name for other in others if other.name.isprintable()])
-    return guess if guess.startswith("did you mean") else "check the path"
 
 
 def _require_short(size: int) -> None:

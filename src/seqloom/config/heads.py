@@ -44,13 +44,17 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
     class_weights: ClassWeights = ()  # how much each class counts in the loss; empty: all the same
 
     def check(self) -> None:
-        require_class_weights(self.class_weights, self.num_classes)
+        if self.class_weights and len(self.class_weights) != self.num_classes:
+            problem = f"class_weights: {len(self.class_weights):,} weights for {self.num_classes:,} classes"
+            raise ConfigError(problem, fix="give one for each class")
+        if self.class_weights and not any(self.class_weights):
+            problem = "class_weights: every class counts nothing"
+            raise ConfigError(problem, fix="give one class at least a weight above 0")
 
     def unmapped(self) -> "ScoresHeadConfig":
         """The same choice where the vector is the scores."""
-        return ScoresHeadConfig(
-            num_classes=self.num_classes, smoothing=self.smoothing, class_weights=self.class_weights
-        )
+        smoothing, weights = self.smoothing, self.class_weights
+        return ScoresHeadConfig(num_classes=self.num_classes, smoothing=smoothing, class_weights=weights)
 
     def parameters(self, width: int) -> int:
         return (width + 1) * self.num_classes
@@ -61,15 +65,8 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
         return ClassHead(self, width)
 
 
-class ScoresHeadConfig(HeadConfig, tag="scores", kw_only=True):
+class ScoresHeadConfig(ClassHeadConfig, tag="scores", kw_only=True):
     """One of several classes whose scores are the vector itself, plus a bias: the last step of a linear model."""
-
-    num_classes: Classes
-    smoothing: Rate = 0.0
-    class_weights: ClassWeights = ()  # how much each class counts in the loss; empty: all the same
-
-    def check(self) -> None:
-        require_class_weights(self.class_weights, self.num_classes)
 
     @property
     def answers(self) -> int:
@@ -95,16 +92,6 @@ def require_scores(head: "UnmappedHead", width: int, mapped: str) -> None:
             f"a '{head.kind()}' head takes {head.answers} numbers for its scores, found a width of {width}",
             fix=f"take width = {head.answers}, or a '{mapped}' head",
         )
-
-
-def require_class_weights(weights: tuple[float, ...], num_classes: int) -> None:
-    """Raise ConfigError unless there is no weight at all, or one for each class and not all of them zero."""
-    if weights and len(weights) != num_classes:
-        raise ConfigError(
-            f"class_weights: {len(weights):,} weights for {num_classes:,} classes", fix="give one for each class"
-        )
-    if weights and not any(weights):
-        raise ConfigError("class_weights: every class counts nothing", fix="give one class at least a weight above 0")
 
 
 class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):

@@ -28,14 +28,13 @@ POSITIONS: tuple[Position, ...] = get_args(Position)
 SCORES: tuple[Score, ...] = get_args(Score)
 RELATIVE: tuple[Position, ...] = ("shaw", "alibi", "rotary", "t5")
 
+_NO_SCORES = "linear attention never forms the scores, so nothing can be added to one of them"
+_NOT_POSITIVE = "turned features are no longer positive, so the weights would not be a distribution"
 _REFUSALS: dict[tuple[str, str], str] = {
-    ("linear-attention", "shaw"): "linear attention never forms the scores, so nothing can be added to one of them",
-    ("linear-attention", "alibi"): "linear attention never forms the scores, so nothing can be added to one of them",
-    ("linear-attention", "t5"): "linear attention never forms the scores, so nothing can be added to one of them",
-    (
-        "linear-attention",
-        "rotary",
-    ): "turned features are no longer positive, so the weights would not be a distribution",
+    ("linear-attention", "shaw"): _NO_SCORES,
+    ("linear-attention", "alibi"): _NO_SCORES,
+    ("linear-attention", "t5"): _NO_SCORES,
+    ("linear-attention", "rotary"): _NOT_POSITIVE,
     ("additive", "shaw"): "Shaw's key vectors enter by a dot product with the query, and an additive score has none",
     ("additive", "rotary"): "turning queries and keys makes a score relative only when it is their dot product",
     ("bilinear", "rotary"): "the matrix between query and key does not commute with the turning",

@@ -265,16 +265,14 @@ def strict(function: Callable[P, Result]) -> Callable[P, Result]:
         for name in named:
             if name not in known:
                 offered = {one: found for one, found in known.items() if found.kind is Parameter.KEYWORD_ONLY}
-                fix = next(_places_of(name, offered), None) or did_you_mean(name, offered)
+                places = [  # settings that are configurations with a field of this name
+                    f"{one}={kind.__name__}({name}=...)"
+                    for one, found in offered.items()
+                    for kind in get_args(found.annotation)
+                    if isinstance(kind, type) and issubclass(kind, Config) and name in kind.__struct_fields__
+                ]
+                fix = places[0] if places else did_you_mean(name, offered)
                 raise ConfigError(f"{function.__name__} has no setting '{name}'", fix=fix)
         return function(*given, **named)
 
     return called
-
-
-def _places_of(name: str, known: Mapping[str, Parameter]) -> Iterator[str]:
-    """The settings that are configurations with a field of this name."""
-    for one in known.values():
-        for kind in get_args(one.annotation):
-            if isinstance(kind, type) and issubclass(kind, Config) and name in kind.__struct_fields__:
-                yield f"{one.name}={kind.__name__}({name}=...)"

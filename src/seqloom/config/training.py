@@ -215,7 +215,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     rate: Annotated[
         LearningRate,
         Flag("The learning rate; else by model and size, 0.001 or so; none for newton.", "NUMBER", OPTIMISER),
-    ] = 1e-3
+    ] = 1e-3  # of a bare config; a run gets its own default from `default_training` in training/learning_rate.py
     schedule: Annotated[AnySchedule, Flag("One of {names}; else linear.", "NAME", OPTIMISER)] = LinearConfig(
         warm_up=100
     )

@@ -52,10 +52,9 @@ def _watch(model: EncoderDecoder, tap: str) -> Iterator[Looked]:
     def keep(_: str, request: Request) -> None:
         latest[:] = [request]
 
+    def looks() -> Tensor:  # mean over the heads; the padding of the source needs no look, and counts as looked at
+        padding = ~latest[0].key_places.valid[:, None]
+        return weights(latest[0]).mean(dim=1).masked_fill(padding, 1.0)
+
     with listening(model, tap, keep):
-        yield lambda: _looks(latest[0])
-
-
-def _looks(request: Request) -> Tensor:
-    """[B,T,S] the weights, mean over the heads; the padding of the source needs no look, and counts as looked at."""
-    return weights(request).mean(dim=1).masked_fill(~request.key_places.valid[:, None], 1.0)
+        yield looks

@@ -124,7 +124,8 @@ def write_rows(
     """The drafts of all rows, before the first symbol and after each; `count` drafts of a row stand side by side."""
     chooser = DrawnTokens(how, numbers) if isinstance(how, SampleConfig) else Likeliest()
     count = how.abreast
-    drafts = [draft for draft in begun(prompt, most, stops) for draft in (draft, *_more(draft, count - 1))]
+    prompts = zip(prompt.values.tolist(), prompt.lengths.tolist(), most.tolist(), strict=True)
+    drafts = [Draft(symbols[:length], room, stops) for symbols, length, room in prompts for _ in range(count)]
     rows = [row for row, draft in enumerate(drafts) if draft.ended is None]
     yield drafts
     if not rows:
@@ -151,16 +152,6 @@ def write_rows(
             rows, symbols, state = [rows[place] for place in going], symbols[kept], select_rows(state, kept)
             said = None if said is None else said[kept]
         heard, state = read_symbols(model, symbols, state)
-
-
-def begun(prompt: Padded, most: Tensor, stops: Stops) -> list[Draft]:
-    """An empty draft for each row."""
-    rows = zip(prompt.values.tolist(), prompt.lengths.tolist(), most.tolist(), strict=True)
-    return [Draft(symbols[:length], allowed, stops) for symbols, length, allowed in rows]
-
-
-def _more(draft: Draft, count: int) -> list[Draft]:
-    return [Draft(draft.before, draft.most, draft.stops) for _ in range(count)]
 
 
 def write(

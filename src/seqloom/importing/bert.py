@@ -88,19 +88,13 @@ def read_sentences(folder: Path) -> Sentences:
         raise ConfigError(f"{path}: the steps {named}; Transformer, Pooling, Normalize are read", fix=ANOTHER)
     settings = folder / "config_sentence_transformers.json"
     if prompt := read_object(settings).get("default_prompt_name"):
-        raise ConfigError(
-            f"{settings}: the prompt {quoted(str(prompt))} would be put before every text",
-            fix="set default_prompt_name to null, and write the prompt into your texts",
-        )
-    encoder, pooling = (_inside(folder, module.path) for module in modules[:2])
+        fix = "set default_prompt_name to null, and write the prompt into your texts"
+        raise ConfigError(f"{settings}: the prompt {quoted(str(prompt))} would be put before every text", fix=fix)
+    for module in modules[:2]:
+        if not folder.joinpath(module.path).resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"{path}: {quoted(module.path)} leads out of the checkpoint", fix="correct it")
+    encoder, pooling = (folder / module.path for module in modules[:2])
     return Sentences(encoder, _pooling(pooling / "config.json"), len(kinds) == 3, _longest(encoder))
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """A folder in the checkpoint; whatever leads out of it is refused."""
-    if not folder.joinpath(name).resolve().is_relative_to(folder.resolve()):
-        raise ConfigError(f"{folder / 'modules.json'}: {quoted(name)} leads out of the checkpoint", fix="correct it")
-    return folder / name
 
 
 def _pooling(path: Path) -> Pooling:
@@ -189,7 +183,14 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     file = read_json(path, _File)
     with located(str(path)):
         model = _model(file)
-        normalizer = _normalizer(file)
+        steps = [
+            ("normalizer", "BertNormalizer", (file.normalizer or {}).get("type")),
+            ("pre_tokenizer", "BertPreTokenizer", getattr(file.pre_tokenizer, "type", None)),
+        ]
+        for step, wanted, kind in steps:
+            if kind != wanted:
+                raise ConfigError(f"the {step} is {quoted(str(kind))}, and {wanted} is read", fix=OTHER_FILE)
+        normalizer: _Normalizer = _converted(file.normalizer or {}, _Normalizer)
         _require_alike(normalizer, read_object(folder / "tokenizer_config.json"))
         _require_frame(file.post_processor or {}, model.vocab)
         for one in file.added_tokens:  # they are cut out of texts before anything else
@@ -230,26 +231,10 @@ def _converted(given: dict[str, Any], form: Any) -> Any:
         raise ConfigError(str(error)[:200], fix=OTHER_FILE) from None
 
 
-def _normalizer(file: _File) -> _Normalizer:
-    steps = {
-        "normalizer": (file.normalizer or {}).get("type"),
-        "pre_tokenizer": getattr(file.pre_tokenizer, "type", None),
-    }
-    for name, wanted in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
-        if steps[name] != wanted:
-            raise ConfigError(f"the {name} is {quoted(str(steps[name]))}, and {wanted} is read", fix=OTHER_FILE)
-    normalizer: _Normalizer = _converted(file.normalizer or {}, _Normalizer)
-    return normalizer
-
-
 def _require_alike(normalizer: _Normalizer, settings: dict[str, Any]) -> None:
     """Refuse settings beside the tokeniser that would override it: what was meant cannot be known."""
-    names = {
-        "do_lower_case": "lowercase",
-        "strip_accents": "strip_accents",
-        "tokenize_chinese_chars": "handle_chinese_chars",
-    }
-    for setting, name in names.items():
+    names = ("lowercase", "strip_accents", "handle_chinese_chars")
+    for setting, name in zip(("do_lower_case", "strip_accents", "tokenize_chinese_chars"), names, strict=True):
         if setting in settings and settings[setting] != (before := getattr(normalizer, name)):
             text = f"{name} is {before}, and tokenizer_config.json has {setting} = {settings[setting]}"
             raise ConfigError(text, fix="make both the same")
@@ -345,35 +330,27 @@ def read_architecture(path: Path) -> Architecture:
             named = "no model_type" if kind is None else f"the model_type {quoted(str(kind))}"
             raise ConfigError(f"{named}, and only 'bert' is read", fix="give a checkpoint of the BERT architecture")
         if "auto_map" in given:
-            raise ConfigError(
-                "'auto_map' names code that computes the outputs", fix="give a checkpoint that needs no code"
-            )
+            fix = "give a checkpoint that needs no code"
+            raise ConfigError("'auto_map' names code that computes the outputs", fix=fix)
         try:
             found = msgspec.convert(given, Architecture)
         except ValueError as error:
             raise ConfigError(str(error)[:200], fix="take the file that belongs to the weights") from None
-        _require_understood(found)
-        unknown = [key for key in given if key not in Architecture.__struct_fields__ and key not in HARMLESS]
-        if unknown:
-            raise ConfigError(
-                f"{quoted(unknown[0])} is not known, and might change what the model computes",
-                fix="if it does not, take it out of the file",
-            )
+        positions = found.position_embedding_type
+        refused = {  # what we read and do not build
+            f"positions of the type {quoted(positions)}": positions != "absolute",
+            f"the activation {quoted(found.hidden_act)}": found.hidden_act not in ACTIVATIONS,
+            "a decoder": found.is_decoder or found.add_cross_attention,
+            "heads that were cut out": bool(found.pruned_heads),
+        }
+        for what, is_so in refused.items():
+            if is_so:
+                known = f"absolute positions, the activations {', '.join(ACTIVATIONS)}, and whole encoders"
+                raise ConfigError(f"{what}: only {known} are read", fix="give another checkpoint")
+        if unknown := [key for key in given if key not in Architecture.__struct_fields__ and key not in HARMLESS]:
+            text = f"{quoted(unknown[0])} is not known, and might change what the model computes"
+            raise ConfigError(text, fix="if it does not, take it out of the file")
         return found
-
-
-def _require_understood(found: Architecture) -> None:
-    """Refuse what we read and do not build."""
-    refused = {
-        f"positions of the type {quoted(found.position_embedding_type)}": found.position_embedding_type != "absolute",
-        f"the activation {quoted(found.hidden_act)}": found.hidden_act not in ACTIVATIONS,
-        "a decoder": found.is_decoder or found.add_cross_attention,
-        "heads that were cut out": bool(found.pruned_heads),
-    }
-    for what, is_so in refused.items():
-        if is_so:
-            known = f"absolute positions, the activations {', '.join(ACTIVATIONS)}, and whole encoders"
-            raise ConfigError(f"{what}: only {known} are read", fix="give another checkpoint")
 
 
 WORDS, POSITIONS, TYPES = (f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))
@@ -402,8 +379,7 @@ def bert_bundle(folder: Path, pooling: Pooling | None) -> Bundle:
     if (pieces := int(vocabulary.rows.max()) + 1) > architecture.vocab_size:
         text = f"tokenizer.json has {pieces:,} pieces, and config.json a vocabulary of {architecture.vocab_size:,}"
         raise ConfigError(f"{sentences.encoder}: {text}", fix="take both from one checkpoint")
-    file = WeightsFile(sentences.encoder)
-    weights = _weights(file, architecture, vocabulary.rows)
+    weights = _weights(WeightsFile(sentences.encoder), architecture, vocabulary.rows)
     chosen = pooling or sentences.pooling
     config = EmbedderConfig(
         encoder=architecture.encoder(vocabulary.tokenizer.vocab_size),

@@ -59,8 +59,6 @@ def _no_weights(folder: Path) -> ConfigError:
         return ConfigError(f"{folder}: its weights are in several files", fix=f"save them as one {WEIGHTS}")
     for patterns, why in ((PICKLED, "a pickle, which can run anything, and is never read"), (FOREIGN, "not read")):
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
-            return ConfigError(
-                f"{folder} has no {WEIGHTS}; {path.name} is {why}",
-                fix=f"convert it to {WEIGHTS} where you trust it: safetensors.torch.save_file",
-            )
+            fix = f"convert it to {WEIGHTS} where you trust it: safetensors.torch.save_file"
+            return ConfigError(f"{folder} has no {WEIGHTS}; {path.name} is {why}", fix=fix)
     return ConfigError(f"{folder} has no {WEIGHTS}", fix="give the folder with config.json, tokenizer.json and weights")

@@ -66,18 +66,13 @@ def imported(
         raise ConfigError(f"{path} does not end in {', '.join(VECTORS)}", fix=fix)
     if pooling not in (None, "mean"):
         raise ConfigError(f"the vectors of words are weighed and their mean taken, not '{pooling}'", fix="leave it out")
-    return static_bundle(path, _texts(weighting, counts))
-
-
-def _texts(weighting: Weighting | None, counts: str | Path | None) -> Path | None:
-    """The file of texts that words are counted in; None where nothing is weighed."""
     if weighting == "sif" and counts is None:
         raise ConfigError("sif weighs words by how frequent they are", fix="give a file of texts: --counts FILE.txt")
     if weighting == "mean" and counts is not None:
         raise ConfigError("a mean counts no words", fix="leave --counts out, or take --weighting sif")
     if counts is not None and not Path(counts).is_file():
         raise ConfigError(f"there is no file {counts}", fix=near_name(Path(counts)))
-    return None if counts is None else Path(counts)
+    return static_bundle(path, None if counts is None else Path(counts))
 
 
 def card_of(bundle: Bundle) -> str:

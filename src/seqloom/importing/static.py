@@ -53,9 +53,8 @@ def static_bundle(path: Path, counts: Path | None) -> Bundle:
                 raise DataError(f"{path} is a text, not vectors: its line {row.line} has no numbers", fix=fix) from None
     tokenizer = with_words(WordsConfig().fit([]), first_words(path, MOST_WORDS))
     if tokenizer.vocab_size == COUNT:
-        raise DataError(
-            f"{path} has no word that a text can give", fix="take vectors of words and marks, not of phrases"
-        )
+        fix = "take vectors of words and marks, not of phrases"
+        raise DataError(f"{path} has no word that a text can give", fix=fix)
     table = _table(path, tokenizer)
     weights: dict[str, Tensor] = {}
     if counts is not None:

@@ -99,6 +99,7 @@ def _finite(value: float) -> float | None:
 LENGTH = "length"  # of the input: a column that every data set has
 
 Where = tuple[str, int | None]  # the file and the line of a row
+EVERY = BadRows(skip=True, share=1.0)  # also for a second reading: what was bad has been told by the first
 
 
 class Origin(NamedTuple):
@@ -116,7 +117,7 @@ class Origin(NamedTuple):
         places = [self._where(row) for row in rows]
         found: dict[Where, Any] = {}
         for paths in self.dataset.files().values():
-            table = read_table(paths, self.dataset.config.reading, _forgiving())
+            table = read_table(paths, self.dataset.config.reading, Ledger(EVERY))
             if column not in table.columns:
                 return self._own(column, rows, table.columns)
             at, wanted = table.columns.index(column), set(places)
@@ -138,7 +139,7 @@ class Origin(NamedTuple):
         """The examples of some rows as they were read, by their rows."""
         wanted = {self._where(row): row for row in rows}
         found: dict[int, Example] = {}
-        for part, example in self.dataset.rows(_forgiving()):
+        for part, example in self.dataset.rows(Ledger(EVERY)):
             row = wanted.get((example.place.path, example.place.line))
             if part == self.part and row is not None:
                 found[row] = example
@@ -161,13 +162,7 @@ class Origin(NamedTuple):
         return path, line
 
 
-def _forgiving() -> Ledger:
-    """A ledger for a second reading: what was bad has been told by the first."""
-    return Ledger(BadRows(skip=True, share=1.0))
-
-
 Paths = tuple[str | Path, ...]
-EVERY = BadRows(skip=True, share=1.0)
 
 
 class EvaluationSource(NamedTuple):

@@ -221,11 +221,11 @@ def alignment(
     """
     known = gold_links(gold)
     if known.every:  # the words are those between spaces
-        sides = [[token._replace(word=token.spaced) for token in side.tokens] for side in reading.sides]
-        both = zip(reading.sides, sides, strict=True)
-        reading = reading._replace(sides=tuple(side._replace(tokens=tuple(tokens)) for side, tokens in both))
-    crossing = [each for each in layers_of(subject, reading) if not each.same]
-    crossing = [each for each in crossing if each.queries == reading.sides[-1].tokens]
+        spaced = (tuple(token._replace(word=token.spaced) for token in side.tokens) for side in reading.sides)
+        both = zip(reading.sides, spaced, strict=True)
+        reading = reading._replace(sides=tuple(side._replace(tokens=tokens) for side, tokens in both))
+    target_tokens = reading.sides[-1].tokens
+    crossing = [each for each in layers_of(subject, reading) if not each.same and each.queries == target_tokens]
     if len(reading.sides) < 2 or not crossing:
         raise ConfigError(
             "this model aligns nothing: no layer of a target reads a source by weights",

@@ -184,12 +184,16 @@ class AttentionView(View):
         )
 
     def _lines(self) -> Figure:
+        curves = {
+            "entropy of the row, nats": (self.entropy, self.first_row),
+            "mass on the token": (self.mass, self.first_column),
+        }
         series = [
-            Series(name="entropy of the row, nats", x=_numbers(self.entropy, self.first_row), y=self.entropy.tolist()),
-            Series(name="mass on the token", x=_numbers(self.mass, self.first_column), y=self.mass.tolist()),
+            Series(name=name, x=_numbers(values, first), y=values.tolist())
+            for name, (values, first) in curves.items()
+            if not np.isnan(values).all()
         ]
-        known = [each for each in series if any(value is not None for value in each.y)]
-        return Line(title="Rows and columns as a whole", series=known, x_label="token")
+        return Line(title="Rows and columns as a whole", series=series, x_label="token")
 
     def _bars(self) -> Figure:
         return Bars(
@@ -227,12 +231,32 @@ def attention(
     """
     asked = chosen_layer(layers_of(subject, reading, side), layer)
     rows, columns = units(asked.queries, words=words), units(asked.keys, words=words)
-    shown = _shown_rows(asked, rows, row, window)
+    first, last = _shown_rows(asked, rows, row, window)
+    inside = slice(*window) if window is not None and asked.same else slice(0, len(columns.names))
+    exact = max(last - first, inside.stop - inside.start) <= MEDIUM or last - first == 1
     left_out = np.array([exclude_special and token.is_special for token in asked.keys], dtype=bool)
 
     def take(_: AttentionLayer, given: AttentionRows) -> AttentionView:
         heads = chosen_heads(asked, given.num_heads, head)
-        return _view(asked, given, AskedWeights(heads, rows.cut(*shown), columns, left_out), shown[0], window)
+        wanted = AskedWeights(heads, rows.cut(first, last), columns, left_out)
+        found = table(given, wanted, exact=exact, same=asked.same, shown=inside)
+        one = heads[0] if len(heads) == 1 else None
+        return AttentionView(
+            title=f"Attention of {asked.path}, {f'mean of {len(heads)} heads' if one is None else f'head {one}'}",
+            layer=asked.path,
+            head=one,
+            num_heads=given.num_heads,
+            rows=wanted.rows.names,
+            columns=columns.names[inside],
+            first_row=first,
+            first_column=inside.start,
+            values=found.values,
+            pooled=None if exact else found.pooled,
+            entropy=found.entropy,
+            mass=found.mass,
+            links=tuple(WeightLink(first + link.row, inside.start + link.column, link.weight) for link in found.links),
+            excluded=found.left_out if left_out.any() else None,
+        )
 
     (view,) = heard(subject, reading, [asked], take)
     return view
@@ -256,30 +280,3 @@ def _shown_rows(
             fix=f"give start and stop with 0 <= start < stop <= {len(rows.names)}",
         )
     return start, stop
-
-
-def _view(
-    layer: AttentionLayer, given: AttentionRows, asked: AskedWeights, first: int, window: tuple[int, int] | None
-) -> AttentionView:
-    count, width = len(asked.rows.names), len(asked.columns.names)
-    inside = slice(*window) if window is not None and layer.same else slice(0, width)
-    shown = inside.stop - inside.start
-    exact = max(count, shown) <= MEDIUM or count == 1
-    found = table(given, asked, exact=exact, same=layer.same, shown=inside)
-    heads = f"head {asked.heads[0]}" if len(asked.heads) == 1 else f"mean of {len(asked.heads)} heads"
-    return AttentionView(
-        title=f"Attention of {layer.path}, {heads}",
-        layer=layer.path,
-        head=asked.heads[0] if len(asked.heads) == 1 else None,
-        num_heads=given.num_heads,
-        rows=asked.rows.names,
-        columns=asked.columns.names[inside],
-        first_row=first,
-        first_column=inside.start,
-        values=found.values,
-        pooled=None if exact else found.pooled,
-        entropy=found.entropy,
-        mass=found.mass,
-        links=tuple(WeightLink(first + link.row, inside.start + link.column, link.weight) for link in found.links),
-        excluded=found.left_out if asked.left_out.any() else None,
-    )

@@ -298,11 +298,6 @@ class MergedUnits(NamedTuple):
     starts: tuple[int, ...]  # of each unit among the tokens, and after the last the number of tokens
     special: np.ndarray  # [N] bool
 
-    @property
-    def sizes(self) -> np.ndarray:
-        """How many tokens each unit has."""
-        return np.diff(self.starts)
-
     def cut(self, start: int, stop: int) -> "MergedUnits":
         """Units start..stop alone; their tokens keep their numbers."""
         return MergedUnits(self.names[start:stop], self.starts[start : stop + 1], self.special[start:stop])

@@ -4,22 +4,17 @@
         BEGIN ───┤      └ dog                              dropped at step 2
                  └ a ──── cat                              given up: no better answer could come of it
 
-The search itself is watched (`beam_watching`), so the tree is what happened and not a second telling of it. A candidate
-that was looked at is a node; one that was never looked at is none.
-
-A beam search that is watched: every candidate that it looked at, and what became of it.
-
-`seqloom.decoding.beam.search` takes the class of its hunts. This one hunts as ever and remembers, so what it tells is
-what happened.
+`seqloom.decoding.beam.search` takes the class of its hunts. The one here hunts as ever and remembers, so the tree is
+what happened and not a second telling of it. A candidate that was looked at is a node; one that never was is none.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqloom.config.decoding import BeamConfig
 from seqloom.decoding.answers import NEVER, Stops, Written, begins, ended, positions_of, room
@@ -36,6 +31,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.network import Edge, Network, Node
 from seqloom.report.labels import fit, shortened, visible
 from seqloom.report.numbers import number
+from seqloom.tasks.translate import Translate
 from seqloom.text.special_tokens import END
 
 Fate = Literal["went on", "answer", "dropped", "given up"]
@@ -61,8 +57,14 @@ class WatchedHunt(Hunt):
     def go_on(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
         """Keep the likeliest, as ever, and remember all."""
         seen: list[Candidate] = []
+
+        def remembered() -> Iterator[Candidate]:
+            for one in candidates:
+                seen.append(one)
+                yield one
+
         before = len(self.found)
-        super().go_on(_remembered(candidates, seen), cost_of)
+        super().go_on(remembered(), cost_of)
         scores = iter(self.found[before:])
         self.rounds.append([self._looked(rank, one, scores) for rank, one in enumerate(seen)])
 
@@ -71,15 +73,9 @@ class WatchedHunt(Hunt):
         ends = ended(one.symbol, self.before, list(symbols), self.most, self.stops) is not None
         if ends and rank < self.how.width:
             return BeamStep(symbols, one.log, next(scores).score, "answer")
-        if tuple(symbols) in {tuple(kept.symbols) for kept in self.beam}:
+        if list(symbols) in [kept.symbols for kept in self.beam]:
             return BeamStep(symbols, one.log, None, "went on")
         return BeamStep(symbols, one.log, None, "given up" if not self.beam and not ends else "dropped")
-
-
-def _remembered(candidates: Iterable[Candidate], seen: list[Candidate]) -> Iterator[Candidate]:
-    for one in candidates:
-        seen.append(one)
-        yield one
 
 
 MOST_DRAWN, MOST_STEPS = 400, 24  # nodes and steps of a drawn tree: of a larger one the winner's path is shown
@@ -99,6 +95,17 @@ class Branch(NamedTuple):
     score: float | None  # of an answer, with its penalties
     fate: Fate
     wins: bool  # it is the best answer, or on the way to it
+
+    @property
+    def group(self) -> int:
+        """Which of `GROUPS` it belongs to."""
+        return 0 if self.wins else 1 if self.fate in ("went on", "answer") else 2
+
+    @property
+    def told(self) -> str:
+        """Its symbol and its fate in words."""
+        score = "" if self.score is None else f", score {number(self.score)}"
+        return f"“{self.symbol}” log P {number(self.log)}{score}, {self.fate}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +136,8 @@ class BeamTreeView(View):
         return tuple(number for number, branch in enumerate(self.branches) if branch.wins)
 
     def figures(self) -> tuple[Figure, ...]:
-        return (self._path() if self._is_large else self._tree(), self._scores())
+        is_large = len(self.branches) > MOST_DRAWN or self.branches[-1].step > MOST_STEPS
+        return (self._path() if is_large else self._tree(), self._scores())
 
     def _sentences(self) -> tuple[str, ...]:
         counts = {fate: sum(branch.fate == fate for branch in self.branches) for fate in FATES}
@@ -139,17 +147,6 @@ class BeamTreeView(View):
             f"A beam of {self.width} looked at {len(self.branches)} texts in {self.branches[-1].step} steps: {told}.",
             f"The winner is “{shortened(text.strip(), SHOWN)}” with {number(score)}.",
         )
-
-    @property
-    def _is_large(self) -> bool:
-        return len(self.branches) > MOST_DRAWN or self.branches[-1].step > MOST_STEPS
-
-    def _outline(self) -> Iterator[str]:
-        order = sorted(range(len(self.branches)), key=lambda at: self._way(at))
-        for at in order:
-            branch = self.branches[at]
-            mark = "●" if branch.wins else "○" if branch.fate in ("went on", "answer") else "×"
-            yield f"{'  ' * (branch.step - 1)}{mark} {_told(branch)}"
 
     def _way(self, at: int) -> tuple[int, ...]:
         """The numbers from the beginning to a branch: sorted by them, children follow their parent."""
@@ -162,9 +159,10 @@ class BeamTreeView(View):
         rows = _rows(self.branches)
         nodes = [Node(0, rows[-1], "beginning", note="the beginning")]
         for at, one in enumerate(self.branches):
-            nodes.append(Node(one.step, rows[at], f"“{one.symbol}”", note=_told(one), below=f"{one.log:.2f}"))
-        edges = [Edge(one.parent + 1, at + 1, _group(one)) for at, one in enumerate(self.branches)]
-        outline = tuple(self._outline())
+            nodes.append(Node(one.step, rows[at], f"“{one.symbol}”", note=one.told, below=f"{one.log:.2f}"))
+        edges = [Edge(one.parent + 1, at + 1, one.group) for at, one in enumerate(self.branches)]
+        ordered = [self.branches[at] for at in sorted(range(len(self.branches)), key=self._way)]
+        outline = tuple(f"{'  ' * (one.step - 1)}{'●○×'[one.group]} {one.told}" for one in ordered)
         return OutlinedTree(title=self.title, nodes=nodes, edges=edges, groups=GROUPS, outline=outline)
 
     def _path(self) -> Figure:
@@ -182,7 +180,7 @@ class BeamTreeView(View):
 
     def _scores(self) -> Figure:
         best = self.answers[:MOST_ANSWERS]
-        labels = [f"{at + 1}. {text.strip() or 'nothing'}" for at, (text, _) in enumerate(best)]
+        labels = [f"{at}. {text.strip() or 'nothing'}" for at, (text, _) in enumerate(best, start=1)]
         values = [score for _, score in best]
         return Bars(title="The answers", labels=labels, values=values, x_label="log P with its penalties")
 
@@ -202,63 +200,39 @@ def beam_tree(
         )
     how = BeamConfig(width=width, longest=longest, length_penalty=length_penalty)
     model: Any = subject.model
+    watched: list[WatchedHunt] = []
+
+    def hunting(*asked: Any) -> Hunt:
+        watched.append(WatchedHunt(*asked))
+        return watched[-1]
+
     with torch.no_grad(), still(model):
-        start = STARTS[type(model)](subject, reading, how)
-        watched: list[WatchedHunt] = []
-
-        def hunting(*asked: Any) -> Hunt:
-            watched.append(WatchedHunt(*asked))
-            return watched[-1]
-
-        stops = Stops((), start.decode)
-        ways: dict[str, Any] = {"stops": stops, "looks": None, "never": NEVER, "hunting": hunting}
-        ((best, *_),) = search(model, start.state, start.prompt, start.most, how, **ways)
+        state, prompt, most, tokenizer = _start(subject, reading, longest)
+        stops = Stops((), tokenizer.decode)
+        most = room(prompt, most, positions_of(model.config.decoder))
+        ((best, *_),) = search(model, state, prompt, most, how, stops=stops, looks=None, never=NEVER, hunting=hunting)
     (hunt,) = watched
     if not hunt.rounds:
         raise DataError("nothing may be written: no position of the model is left", fix="give a shorter text")
-    found = sorted(hunt.found, key=lambda one: -one.score)
     return BeamTreeView(
         title="The beam as a tree",
         branches=_branches(hunt.rounds, best, subject),
-        answers=tuple((one.text, one.score) for one in found),
+        answers=tuple((one.text, one.score) for one in sorted(hunt.found, key=lambda one: -one.score)),
         width=width,
     )
 
 
-class Start(NamedTuple):
-    """Where a search begins."""
-
-    state: Any
-    prompt: Padded
-    most: Tensor  # [1]
-    decode: Callable[[list[int]], str]
-
-
-def _go_on(subject: Subject, reading: Reading, how: BeamConfig) -> Start:
-    """After a text."""
-    model, tokenizer = subject.model, subject.task.meaning.tokenizer
-    assert isinstance(model, LanguageModel) and tokenizer is not None, "a language model reads text"
-    prompt: Padded = reading.inputs
-    most = torch.full_like(prompt.lengths, how.longest or LONGEST)
-    left = room(prompt, most, positions_of(model.config.decoder))
-    return Start(model.initial_state(1), prompt, left, tokenizer.decode)
-
-
-def _translate(subject: Subject, reading: Reading, how: BeamConfig) -> Start:
-    """From a source."""
+def _start(subject: Subject, reading: Reading, longest: int | None) -> tuple[Any, Padded, Tensor, Any]:
+    """Where a search begins: state, prompt, how many symbols [1] may come, and the tokenizer that reads them."""
     model, task = subject.model, subject.task
-    assert isinstance(model, EncoderDecoder), "a translator"
-    source, prompt = reading.inputs.source, begins(1, subject.device)
+    if isinstance(model, LanguageModel):  # after a text
+        prompt: Padded = reading.inputs
+        most = torch.full_like(prompt.lengths, longest or LONGEST)
+        return model.initial_state(1), prompt, most, task.meaning.tokenizer
+    assert isinstance(model, EncoderDecoder) and isinstance(task, Translate), "no other model writes"
     tokens = torch.tensor([len(reading.side("source").tokens)], device=subject.device)
-    most = torch.full_like(tokens, how.longest) if how.longest else task.most_symbols(tokens)  # type: ignore[attr-defined]
-    left = room(prompt, most, positions_of(model.config.decoder))
-    return Start(model.initial_state(source), prompt, left, task.tokenizer.decode)  # type: ignore[attr-defined]
-
-
-STARTS: Mapping[type[nn.Module], Callable[[Subject, Reading, BeamConfig], Start]] = {
-    LanguageModel: _go_on,
-    EncoderDecoder: _translate,
-}
+    most = torch.full_like(tokens, longest) if longest else task.most_symbols(tokens)
+    return model.initial_state(reading.inputs.source), begins(1, subject.device), most, task.tokenizer
 
 
 def _branches(rounds: list[list[BeamStep]], best: Written, subject: Subject) -> tuple[Branch, ...]:
@@ -271,7 +245,7 @@ def _branches(rounds: list[list[BeamStep]], best: Written, subject: Subject) -> 
         Branch(
             parent=numbers.get(one.symbols[:-1], -1),
             step=len(one.symbols),
-            symbol=_shown(subject, one.symbols[-1]),
+            symbol="END" if one.symbols[-1] == END else subject.name(one.symbols[-1]),
             log=one.log,
             score=one.score,
             fate=one.fate,
@@ -279,19 +253,6 @@ def _branches(rounds: list[list[BeamStep]], best: Written, subject: Subject) -> 
         )
         for one in every
     )
-
-
-def _shown(subject: Subject, symbol: int) -> str:
-    return "END" if symbol == END else subject.name(symbol)
-
-
-def _group(branch: Branch) -> int:
-    return 0 if branch.wins else 1 if branch.fate in ("went on", "answer") else 2
-
-
-def _told(branch: Branch) -> str:
-    score = "" if branch.score is None else f", score {number(branch.score)}"
-    return f"“{branch.symbol}” log P {number(branch.log)}{score}, {branch.fate}"
 
 
 def _rows(branches: tuple[Branch, ...]) -> dict[int, float]:

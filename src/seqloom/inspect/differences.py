@@ -14,7 +14,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of
+from seqloom.inspect.view import MEDIUM, SMALL, View, blocks_of, strongest_in
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
@@ -72,10 +72,8 @@ class DifferenceView(View):
         return {name: float(np.nanmax(np.abs(values), initial=0.0)) for name, values in self.changes.items()}
 
     def figures(self) -> tuple[Figure, ...]:
-        drawn = [
-            self._drawn(name, values) for name, values in self.changes.items() if values.ndim in (1, 2) and values.size
-        ]
-        return tuple(drawn) or (self._bars(),)
+        shown = {name: values for name, values in self.changes.items() if values.ndim in (1, 2) and values.size}
+        return tuple(self._drawn(name, values) for name, values in shown.items()) or (self._bars(),)
 
     def _sentences(self) -> tuple[str, ...]:
         return tuple(
@@ -90,18 +88,17 @@ class DifferenceView(View):
         title, axes = f"{self.title}: {name}", self.names[name]
         if values.ndim == 1:
             return self._line(title, values, axes[0])
-        cells, span = _gaps(values), _both_ways(values)
+        span = _both_ways(values)
         if values.size <= MOST_CELLS and max(values.shape) <= SMALL and all(axes):
-            return Matrix(title=title, values=cells, rows=axes[0], columns=axes[1], span=span)
-        small = _gaps(_smaller(values))
-        return HeatMap(title=title, values=small, value_label="after less before", span=span)
+            return Matrix(title=title, values=values.tolist(), rows=axes[0], columns=axes[1], span=span)
+        # at most 256 rows and columns: of each block the change that is farthest from zero
+        small = strongest_in(values, *(-(-side // LARGEST_MAP) for side in values.shape))
+        return HeatMap(title=title, values=small.tolist(), value_label="after less before", span=span)
 
     def _line(self, title: str, values: np.ndarray, names: tuple[str, ...]) -> Figure:
         if names and len(values) <= MEDIUM:
-            known = _gaps(values[None])[0]
-            return Strip(
-                title=title, tokens=names, values=known, value_label="after less before", span=_both_ways(values)
-            )
+            span = _both_ways(values)
+            return Strip(title=title, tokens=names, values=values.tolist(), value_label="after less before", span=span)
         if np.isnan(values).all():
             return self._bars()
         high, low = blocks_of(values, POINTS), blocks_of(-values, POINTS)
@@ -125,7 +122,8 @@ def difference(before: View, after: View) -> DifferenceView:
         one, other = _numbers(getattr(before, field.name)), _numbers(getattr(after, field.name))
         if one is None or other is None or (axes := _axes(before, after, field.name, one, other)) is None:
             continue
-        changes[field.name] = _subtracted(one, other, [axis.pairs for axis in axes])
+        olds, news = ([[pair[at] for pair in axis.pairs] for axis in axes] for at in (0, 1))
+        changes[field.name] = taken(other, news) - taken(one, olds)
         names[field.name] = tuple(axis.names for axis in axes)
     return DifferenceView(title=f"What changed in {before.kind}", of=before.kind, changes=changes, names=names)
 
@@ -151,16 +149,15 @@ def _axes(before: View, after: View, field: str, one: np.ndarray, other: np.ndar
     named = AXES.get(before.kind, {}).get(field, ())
     if one.ndim != len(named) or other.ndim != len(named):
         return None
-    lengths = zip(named, one.shape, other.shape, strict=True)
-    found = [_axis(before, after, name, (old, new)) for name, old, new in lengths]
-    return None if None in found else [axis for axis in found if axis is not None]
-
-
-def _axis(before: View, after: View, name: str | None, lengths: tuple[int, int]) -> DifferenceAxis | None:
-    """The pairs along an axis: by the field that names it, or number by number."""
-    if name is not None:
-        return paired(attrgetter(name)(before), attrgetter(name)(after))
-    return DifferenceAxis(tuple((at, at) for at in range(lengths[0])), ()) if lengths[0] == lengths[1] else None
+    found = []
+    for name, old, new in zip(named, one.shape, other.shape, strict=True):
+        if name is not None:
+            found.append(paired(attrgetter(name)(before), attrgetter(name)(after)))
+        elif old == new:  # number by number
+            found.append(DifferenceAxis(tuple((at, at) for at in range(old)), ()))
+        else:
+            return None
+    return found
 
 
 def paired(before: Sequence[str], after: Sequence[str]) -> DifferenceAxis:
@@ -188,15 +185,6 @@ def _name(before: Sequence[str], after: Sequence[str], pair: tuple[int | None, i
     return str(new) if old == new else f"{old if old is not None else '∅'} → {new if new is not None else '∅'}"
 
 
-def _subtracted(
-    one: np.ndarray, other: np.ndarray, axes: Sequence[Sequence[tuple[int | None, int | None]]]
-) -> np.ndarray:
-    olds = [[pair[0] for pair in axis] for axis in axes]
-    news = [[pair[1] for pair in axis] for axis in axes]
-    found: np.ndarray = taken(other, news) - taken(one, olds)
-    return found
-
-
 def taken(values: np.ndarray, axes: Sequence[Sequence[int | None]]) -> np.ndarray:
     """The chosen places along each axis, NaN where there is none."""
     for at, places in enumerate(axes):
@@ -220,22 +208,3 @@ def _both_ways(values: np.ndarray) -> tuple[float, float] | None:
     """The same scale for more and for less, so that no change is the colour between them."""
     largest = float(np.nanmax(np.abs(values), initial=0.0))
     return (-largest, largest) if largest > 0 else None
-
-
-def _gaps(values: np.ndarray) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
-
-
-def _smaller(values: np.ndarray) -> np.ndarray:
-    """At most 256 rows and columns: of each block the change that is farthest from zero."""
-    for _ in range(2):
-        size = -(-len(values) // LARGEST_MAP)
-        blocks = [values[at : at + size] for at in range(0, len(values), size)]
-        values = np.stack([_farthest(block) for block in blocks]).T
-    return values
-
-
-def _farthest(block: np.ndarray) -> np.ndarray:
-    sizes = np.nan_to_num(np.abs(block), nan=-1.0)  # a change of nothing is known, a gap is not
-    found: np.ndarray = np.take_along_axis(block, sizes.argmax(axis=0)[None], axis=0)[0]
-    return found

@@ -3,28 +3,17 @@
     with ablated(subject, layer=1, head=3):             a head finds nothing
     with attending(subject, reading, layer=1, ...):     a token reads as it is told
     with patched(subject, reading, other, at=5):        a vector comes from another text
+    with clamped(subject, layer=0, gate="forget", ...): a gate, or a unit, has one value at every element
+    with carried(subject, reading, other, at=5):        what is remembered comes from another text from there on
 
-All act through taps: the weights of the model are never touched, and behind the `with` its answers are the same, bit
-for bit.
-
-How a model stands: its weights, who listens inside it, and what was put in the place of its parts.
-
-before = standing_of(model)
-...
-standing_of(model) == before        nobody has trained it, and no edit has begun or ended since
-
-What if this gate, this unit, this state of a recurrence were different: edits that last as long as a `with`.
-
-    with clamped(subject, layer=0, gate="forget", ...):     a gate, or a unit, has one value at every element
-    with carried(subject, reading, other, at=5):            what is remembered comes from another text from there on
-
-Between two elements of a fused kernel nothing can be reached, so while an edit lasts the recurrences of the model run
-element by element, and another cell stands in the edited layer. Later elements feel it: it is part of the recurrence.
-Weights are never touched, and behind the `with` answers are the same, bit for bit.
+The first three act through taps. Between two elements of a fused kernel nothing can be reached, so while one of the
+last two lasts the recurrences of the model run element by element, and another cell stands in the edited layer. Later
+elements feel it: it is part of the recurrence. The weights of the model are never touched, and behind the `with` its
+answers are the same, bit for bit. `standing_of` tells whether a model was trained, or an edit began or ended, since.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -34,8 +23,8 @@ from torch import Tensor, nn
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attention_weights import chosen_heads, chosen_layer, chosen_token, layers_of
 from seqloom.inspect.faithfulness.bench import ImposedRows, imposed
-from seqloom.inspect.flow import still
-from seqloom.inspect.layers import LayerPlace, chosen, heard, is_backward, places, required, state_places
+from seqloom.inspect.flow import changed_states, still, unrolled
+from seqloom.inspect.layers import LayerPlace, before, chosen, heard, is_backward, places, required, state_places
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.nn.mixers.recurrent import Recurrent
@@ -51,13 +40,15 @@ MIXED = ".mixed"  # the tap of what the heads of a layer found, behind the path 
 @contextmanager
 def ablated(subject: Subject, *, layer: int | str | None = None, head: int | None = None) -> Iterator[str]:
     """Inside the `with`, a head of a layer (all of them if none is named) finds nothing: zeros; gives its tap."""
-    name = _mixing(subject, layer)
-    heads: Any = getattr(subject.model.get_submodule(name.removesuffix(MIXED)), "heads", None)
+    paths = [name.removesuffix(MIXED) for name in taps(subject.model) if name.endswith(MIXED)]
+    found = required(paths, subject.model, "heads", "no layer of it is attention")
+    asked = layer.removesuffix(MIXED) if isinstance(layer, str) else layer
+    path = chosen({path: path for path in found}, asked, "layers with heads")
+    heads: Any = getattr(subject.model.get_submodule(path), "heads", None)
     count = 1 if heads is None else int(heads.num_heads)  # an alignment is one head
     if head is not None and not 0 <= head < count:
         raise ConfigError(
-            f"there is no head {head}: {name.removesuffix(MIXED)} has {counted(count, 'head')}, 0 to {count - 1}",
-            fix="choose one of them",
+            f"there is no head {head}: {path} has {counted(count, 'head')}, 0 to {count - 1}", fix="choose one of them"
         )
 
     def silence(_: str, mixed: Tensor) -> Tensor:  # [B,H,T,D/H]
@@ -65,15 +56,8 @@ def ablated(subject: Subject, *, layer: int | str | None = None, head: int | Non
         kept[slice(None) if head is None else head] = 0
         return mixed * kept[:, None, None]
 
-    with listening(subject.model, name, silence):
-        yield name
-
-
-def _mixing(subject: Subject, layer: int | str | None) -> str:
-    names = [name for name in taps(subject.model) if name.endswith(MIXED)]
-    found = required(names, subject.model, "heads", "no layer of it is attention")
-    asked = layer.removesuffix(MIXED) if isinstance(layer, str) else layer
-    return chosen({name.removesuffix(MIXED): name for name in found}, asked, "layers with heads")
+    with listening(subject.model, f"{path}{MIXED}", silence):
+        yield f"{path}{MIXED}"
 
 
 @contextmanager
@@ -93,7 +77,13 @@ def attending(
     layers = layers_of(subject, reading)
     asked = chosen_layer(layers, layer)
     at = chosen_token(asked.queries, row)
-    wanted = _distribution(weights, len(asked.keys)).to(subject.device)
+    given = torch.tensor(list(map(float, weights)))
+    if len(given) != len(asked.keys):
+        fix = "give one for each token that can be read"
+        raise DataError(f"{len(given)} weights for {len(asked.keys)} keys", fix=fix)
+    if not bool((given >= 0).all()) or not bool(given.isfinite().all()) or float(given.sum()) < LEAST_SUM:
+        raise DataError("weights are not below zero, and not all of them zero", fix="give a distribution")
+    wanted = (given / given.sum()).to(subject.device)
     turns = _Turns(asked.call, sum(each.path == asked.path for each in layers))
 
     def change(rows: ImposedRows) -> Tensor:
@@ -114,15 +104,6 @@ def attending(
 
     with imposed(subject.model, asked.path, change):
         yield wanted
-
-
-def _distribution(weights: Sequence[float], count: int) -> Tensor:
-    wanted = torch.tensor(list(map(float, weights)))
-    if len(wanted) != count:
-        raise DataError(f"{len(wanted)} weights for {count} keys", fix="give one for each token that can be read")
-    if not bool((wanted >= 0).all()) or not bool(wanted.isfinite().all()) or float(wanted.sum()) < LEAST_SUM:
-        raise DataError("weights are not below zero, and not all of them zero", fix="give a distribution")
-    return wanted / wanted.sum()
 
 
 class _Turns:
@@ -156,15 +137,15 @@ def patched(
     places = required(state_places(subject.model, reading, side), subject.model, "states", "no layer of it has a tap")
     place: LayerPlace = chosen({one.path: one for one in places}, layer, "layers with states")
     token = chosen_token(place.tokens, at)
-    known = heard(subject, other, [place.path])[place.path]
-    vectors: Tensor = known[min(place.call, len(known) - 1)]
+    _require_alike(reading, other)
+    vectors: Tensor = heard(subject, other, [place.path])[place.path][place.call]
     if token >= vectors.shape[1]:
         raise DataError(
             f"the other text has {vectors.shape[1]} tokens, and token {token} was asked for",
             fix="choose an earlier one",
         )
 
-    turns = _Turns(place.call, sum(side.stack == reading.side(place.side).stack for side in reading.sides))
+    turns = _Turns(place.call, _texts(reading, place))
 
     def replace(_: str, values: Tensor) -> Tensor:
         if not turns.next():
@@ -182,6 +163,19 @@ def patched(
         yield place.path
 
 
+def _require_alike(reading: Reading, other: Reading) -> None:
+    if len(other.sides) != len(reading.sides):
+        raise DataError(
+            f"the other input has {counted(len(other.sides), 'text')}, and the one that is read {len(reading.sides)}",
+            fix="give as many texts as are read",
+        )
+
+
+def _texts(reading: Reading, place: LayerPlace) -> int:
+    """How many texts the stack of a layer reads in one pass."""
+    return sum(side.stack == reading.side(place.side).stack for side in reading.sides)
+
+
 class ModelStanding(NamedTuple):
     """What tells one standing of a model from another; equal for the same one."""
 
@@ -196,13 +190,13 @@ def standing_of(model: nn.Module) -> ModelStanding:
     return ModelStanding(
         tuple((id(weight), 0 if weight.is_inference() else weight._version) for weight in model.parameters()),
         tuple(one for tap in taps(model).values() for one in tap._listeners),
-        tuple(hook for module in model.modules() for hook in _hooks(module)),
+        tuple(
+            hook
+            for module in model.modules()
+            for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+        ),
         tuple(module.cell for module in model.modules() if isinstance(module, Recurrent)),
     )
-
-
-def _hooks(module: nn.Module) -> tuple[Any, ...]:
-    return *module._forward_pre_hooks.values(), *module._forward_hooks.values()
 
 
 TANH = "new"  # the gate that is a tanh: what is written; all others are logistic
@@ -220,8 +214,23 @@ def clamped(
     found = required(every, subject.model, "recurrence", "no layer of it carries a state")
     path = chosen({name: name for name in found}, layer, "recurrent layers")
     module: Any = subject.model.get_submodule(path)
-    _require(module, path, unit, value, gate)
-    cell = _standing(module.cell, unit, value) if gate is None else _gated(module.cell, gate, unit, value)
+    if not 0 <= unit < module.width:
+        raise ConfigError(f"there is no unit {unit}: {path} has {module.width}, from 0", fix="choose one of them")
+    gates = module.cell.gates
+    if gate is not None and gate not in gates:
+        fix = did_you_mean(gate, gates) if gates else "clamp a unit of its state: leave gate out"
+        raise ConfigError(f"{path} has no gate '{gate}'", fix=fix)
+    low = -1.0 if gate in (TANH, None) else 0.0
+    if not math.isfinite(value) or (gate is not None and not low <= value <= 1.0):
+        raise ConfigError(f"{gate or 'a unit'} at {value:g}", fix=f"give a number from {low:g} to 1")
+
+    def hold(state: Memory) -> Memory:
+        hidden, *others = state
+        held = hidden.clone()
+        held[:, unit] = value
+        return (held, *others)
+
+    cell = changed_states(module.cell, hold) if gate is None else _gated(module.cell, gate, unit, value)
     with _reading_with(module, cell):
         yield path
 
@@ -236,30 +245,6 @@ def _reading_with(module: Any, cell: Cell) -> Iterator[None]:
             yield
     finally:
         module.cell = before
-
-
-def _require(module: Recurrent, path: str, unit: int, value: float, gate: str | None) -> None:
-    if not 0 <= unit < module.width:
-        raise ConfigError(f"there is no unit {unit}: {path} has {module.width}, from 0", fix="choose one of them")
-    gates = module.cell.gates
-    if gate is not None and gate not in gates:
-        fix = did_you_mean(gate, gates) if gates else "clamp a unit of its state: leave gate out"
-        raise ConfigError(f"{path} has no gate '{gate}'", fix=fix)
-    low = -1.0 if gate in (TANH, None) else 0.0
-    if not math.isfinite(value) or (gate is not None and not low <= value <= 1.0):
-        raise ConfigError(f"{gate or 'a unit'} at {value:g}", fix=f"give a number from {low:g} to 1")
-
-
-def _standing(cell: Cell, unit: int, value: float) -> Cell:
-    """The same recurrence, one unit of whose hidden state is always `value`."""
-
-    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-        hidden, *others = cell.update(fed, kept, state)
-        held = hidden.clone()
-        held[:, unit] = value
-        return (held, *others)
-
-    return cell._replace(update=update)
 
 
 def _gated(cell: Cell, gate: str, unit: int, value: float) -> Cell:
@@ -303,6 +288,7 @@ def carried(
     found = required(every, subject.model, "recurrence", "no layer of it carries a state")
     place: LayerPlace = chosen({one.path: one for one in found}, layer, "recurrent layers")
     token = chosen_token(place.tokens, at)
+    _require_alike(reading, other)
     known = _states(subject, other, place)
     step = len(place.tokens) - 1 - token if is_backward(subject.model, place.path) else token
     if step >= len(known):
@@ -310,35 +296,25 @@ def carried(
             f"the other text has {len(known)} tokens, and token {token} was asked for", fix="choose another"
         )
     module = place.module(subject.model)
-    clock = _Clock(sum(each.stack == reading.side(place.side).stack for each in reading.sides))
+    clock = _Clock(_texts(reading, place))
 
     def exchange(state: Memory) -> Memory:
         asked = clock.tick() == (place.call, step)
         return tuple(part.expand_as(mine) for part, mine in zip(known[step], state, strict=True)) if asked else state
 
-    handle = subject.model.register_forward_pre_hook(clock.begin)
-    try:
-        with _reading_with(module, _changing(module.cell, exchange)):
-            yield place.path
-    finally:
-        handle.remove()
+    hooked = subject.model.register_forward_pre_hook(clock.begin)
+    with hooked, _reading_with(module, changed_states(module.cell, exchange)):
+        yield place.path
 
 
 @torch.no_grad()
 def _states(subject: Subject, reading: Reading, place: LayerPlace) -> list[Memory]:
     """What a layer remembers after each element that it reads, in its own order."""
-    module, seen = place.module(subject.model), []
-
-    def keep(state: Memory) -> Memory:
-        seen.append(state)
-        return state
-
-    with still(subject.model), _reading_with(module, _changing(module.cell, keep)):
+    with still(subject.model), unrolled(subject.model) as states:
         scores(subject, reading.inputs)
     side = reading.side(place.side)
-    mine = [len(each.tokens) for each in reading.sides if each.stack == side.stack]
-    offset = sum(mine[: place.call])
-    return seen[offset : offset + len(side.tokens)]
+    start = sum(len(each.tokens) for each in before(reading, side))
+    return states[place.path][start : start + len(side.tokens)]
 
 
 class _Clock:
@@ -358,12 +334,3 @@ class _Clock:
         """The text and the element that comes now."""
         self.time += 1
         return self.uses % self.texts, self.time
-
-
-def _changing(cell: Cell, change: Callable[[Memory], Memory]) -> Cell:
-    """The same recurrence, whose states `change` may exchange, one after the other."""
-
-    def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-        return change(cell.update(fed, kept, state))
-
-    return cell._replace(update=update)

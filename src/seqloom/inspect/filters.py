@@ -16,7 +16,7 @@ Elsewhere it is the share that a straight line would give, and the view says how
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -75,27 +75,20 @@ def banks(subject: Subject, reading: Reading, place: LayerPlace) -> tuple[Bank, 
     def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
         read.append(arguments[0])
 
-    handle = module.register_forward_pre_hook(hear)
-    try:
-        with still(subject.model):
-            scores(subject, reading.inputs)
-    finally:
-        handle.remove()
+    with module.register_forward_pre_hook(hear), still(subject.model):
+        scores(subject, reading.inputs)
     x: Padded = read[place.call]
-    return tuple(_banks(module, x.values[0, : int(x.lengths[0])]))
-
-
-def _banks(module: Any, values: Tensor) -> Iterator[Bank]:
-    first = 0
+    values, found, first = x.values[0, : int(x.lengths[0])], list[Bank](), 0
     for filters in module.filters:
         taps = filters.weight.shape[2]
         left = taps - 1 if isinstance(module, CausalConvolution) else (taps - 1) // 2
         offsets = tuple((tap - left) * module.dilation for tap in range(taps))
         slots = torch.stack([_moved(values @ filters.weight[:, :, k].T, offsets[k]) for k in range(taps)], dim=2)
         sums = slots.sum(dim=2) + filters.bias
-        active = module.activation(sums)
-        yield Bank(first, offsets, *(part.float().cpu().numpy() for part in (slots, sums, active)))
+        parts = (slots, sums, module.activation(sums))
+        found.append(Bank(first, offsets, *(part.float().cpu().numpy() for part in parts)))
         first += filters.weight.shape[0]
+    return tuple(found)
 
 
 def _moved(made: Tensor, offset: int) -> Tensor:
@@ -454,7 +447,14 @@ def fired(
     goal = chosen_goal(subject, reading, answer=answer, at=at)
     score, gifts = _gifts(subject, reading, place, goal)  # [T,filters]
     tokens = tuple(token.text for token in place.tokens)
-    found = [one for bank in banks(subject, reading, place) for one in _fired(bank, gifts, tokens)]
+    found = []
+    for bank in banks(subject, reading, place):
+        for unit in range(bank.sums.shape[1]):
+            mine, active = gifts[:, bank.first + unit], bank.activations[:, unit]
+            best = int(np.abs(mine).argmax()) if mine.any() else int(active.argmax())
+            seen = tuple(best + step for step in bank.offsets if 0 <= best + step < len(tokens))
+            window = tuple(tokens[token] for token in seen)
+            found.append((Fired(bank.first + unit, best, window, seen, float(active[best]), float(mine.sum())), active))
     order = sorted(found, key=lambda pair: -abs(pair[0].gift))
     return FiredView(
         title=f"Filters of {place.path} on this text",
@@ -465,19 +465,6 @@ def fired(
         fired=tuple(one for one, _ in order),
         activations=np.stack([active for _, active in order[:DRAWN]], axis=1),
     )
-
-
-def _fired(bank: Bank, gifts: np.ndarray, tokens: tuple[str, ...]) -> list[tuple[Fired, np.ndarray]]:
-    """Every filter of a bank, with its activations [T]."""
-    found = []
-    for unit in range(bank.sums.shape[1]):
-        mine, active = gifts[:, bank.first + unit], bank.activations[:, unit]
-        at = int(np.abs(mine).argmax()) if mine.any() else int(active.argmax())
-        places = tuple(at + step for step in bank.offsets if 0 <= at + step < len(tokens))
-        window = tuple(tokens[place] for place in places)
-        one = Fired(bank.first + unit, at, window, places, float(active[at]), float(mine.sum()))
-        found.append((one, active))
-    return found
 
 
 def _gifts(subject: Subject, reading: Reading, place: LayerPlace, goal: Goal) -> tuple[float, np.ndarray]:

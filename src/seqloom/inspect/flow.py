@@ -10,21 +10,17 @@ has no reason to fall. The same measure serves every family: a mixer is run on t
 and the gradient of its last output flows back to all of them. One backward pass gives all distances of a random
 direction v; E|J' v|^2 is the squared Frobenius norm of J (Hutchinson 1990).
 
-The picture of how far gradients reach: the norm of dy_t/dx_k against the distance, on a logarithmic axis.
+On a logarithmic axis a factor for each element in between is a straight line; a window is a curve that ends.
 
-A factor for each element in between is a straight line there; a window is a curve that ends.
-
-Recurrences element by element: the state after each, with gradients through all that comes later.
-
-A fused kernel gives the outputs h_1..h_T as one tensor, and the gradient at it is only what comes from above: what a
-state does to the states after it stays inside the kernel. Here the cell itself is listened to, one element at a time:
+A fused recurrence gives h_1..h_T as one tensor, and the gradient at it is only what comes from above: what a state does
+to the states after it stays inside the kernel. `unrolled` listens to the cell itself, element by element:
 
     dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total, and of an LSTM that of c_t beside it
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -149,8 +145,7 @@ def spectral_radius(mixer: nn.Module) -> float | None:
 
 @contextmanager
 def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
-    """Inside, the inputs of every mixer are kept by its name: of all batches, those that reach farthest back."""
-    mixers = {name: module for name, module in model.named_modules() if _mixes(module)}
+    """Inside, the inputs of every innermost mixer are kept by name: of all batches, those that reach farthest back."""
 
     def listener(name: str) -> Any:
         def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -162,18 +157,12 @@ def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
 
         return hear
 
-    handles = [module.register_forward_pre_hook(listener(name)) for name, module in mixers.items()]
-    try:
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            inner = any(isinstance(part, Mixer) for part in module.modules() if part is not module)
+            if isinstance(module, Mixer) and not isinstance(module, Stateless) and not inner:
+                stack.enter_context(module.register_forward_pre_hook(listener(name)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _mixes(module: nn.Module) -> bool:
-    """Whether a module lets positions see one another, and is not built of such modules itself."""
-    inner = any(isinstance(part, Mixer) for part in module.modules() if part is not module)
-    return isinstance(module, Mixer) and not isinstance(module, Stateless) and not inner
 
 
 def _full_rows(x: Padded) -> Padded:
@@ -231,7 +220,7 @@ def flow_drawn(found: Sequence[Flow], title: str = "How far gradients reach") ->
         series=[
             Series(
                 name=flow.layer or "layer",
-                x=[float(at) for at in range(len(flow.norms))],
+                x=range(len(flow.norms)),
                 y=[norm if norm > LEAST_SHOWN else None for norm in flow.norms],
             )
             for flow in shown
@@ -256,9 +245,17 @@ def unrolled(model: nn.Module) -> Iterator[dict[str, list[Memory]]]:
     recurrences = {name: module for name, module in model.named_modules() if isinstance(module, Recurrent)}
     cells = {name: module.cell for name, module in recurrences.items()}
     states: dict[str, list[Memory]] = {name: [] for name in recurrences}
+
+    def keeping(kept: list[Memory]) -> Callable[[Memory], Memory]:
+        def keep(state: Memory) -> Memory:
+            kept.append(state)
+            return state
+
+        return keep
+
     try:
         for name, module in recurrences.items():
-            module.cell = _listened(cells[name], states[name])
+            module.cell = changed_states(cells[name], keeping(states[name]))
         with using(recurrence="plain"):
             yield states
     finally:
@@ -266,10 +263,10 @@ def unrolled(model: nn.Module) -> Iterator[dict[str, list[Memory]]]:
             module.cell = cells[name]
 
 
-def _listened(cell: Cell, states: list[Memory]) -> Cell:
+def changed_states(cell: Cell, change: Callable[[Memory], Memory]) -> Cell:
+    """The same recurrence, whose states `change` may exchange, one after the other."""
+
     def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-        after = cell.update(fed, kept, state)
-        states.append(after)
-        return after
+        return change(cell.update(fed, kept, state))
 
     return cell._replace(update=update)

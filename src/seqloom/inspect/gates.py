@@ -11,7 +11,7 @@ shut or open whatever comes.
 
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -237,12 +237,8 @@ def _beginning(model: Any, place: LayerPlace) -> Iterator[list[Tensor]]:
     def hear(mixer: ConditionedMixer[Any], arguments: tuple[Any, ...]) -> None:
         begun.append(mixer.begin(arguments[1])[0])
 
-    handle = around.register_forward_pre_hook(hear) if isinstance(around, ConditionedMixer) else None
-    try:
+    with around.register_forward_pre_hook(hear) if isinstance(around, ConditionedMixer) else nullcontext():
         yield begun
-    finally:
-        if handle is not None:
-            handle.remove()
 
 
 def remembered(cell: Cell, opened: Gates, hidden: Tensor) -> tuple[tuple[str, ...], Tensor]:

@@ -10,11 +10,8 @@ Two pictures of one thing (Bengio et al. 1994):
 On a logarithmic axis a factor for each element is a straight line. A float32 has no normal number below 1.2e-38: what
 would be smaller is lost, and the picture says where.
 
-The total gradient at each element of a sequence, of any number of the scores, in every layer and direction.
-
-Of a recurrence it is taken at the states, through all that come later (`seqloom.inspect.flow`); of any other
-layer at the vectors that leave it; and of every model at the vectors that enter its first layer. The Jacobian of a
-whole stack is taken the same way, from what enters to what leaves it at the last element.
+Of every model the total gradient is also taken at the vectors that enter its first layer, and the Jacobian of a whole
+stack from what enters to what leaves it at the last element.
 """
 
 import math
@@ -23,6 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -103,14 +101,15 @@ def total_gradients(
     """The total gradient of a number of the scores at each element: at what one side enters, and in every layer."""
     model, chosen = subject.model, reading.side(side)
     recurrent = [place.path for place in places(model, reading, (Recurrent,), side)]
-    others = [place for place in state_places(model, reading, side) if not _has_any(recurrent, _layer(place.path))]
+    layers = {path.split(".")[2] for path in recurrent}  # of stack.layers.number.rest
+    others = [place for place in state_places(model, reading, side) if place.path.split(".")[2] not in layers]
     outputs: dict[str, list[Tensor]] = {}
 
     def hear(name: str, value: Tensor) -> None:
         outputs.setdefault(name, []).append(value)
 
-    def enter(call: int, vectors: Padded) -> Padded:
-        awake = _awake(call, vectors)
+    def enter(_call: int, vectors: Padded) -> Padded:
+        awake = _awake(vectors)
         hear("input", awake.values)
         return awake
 
@@ -128,14 +127,9 @@ def total_gradients(
         backward = is_backward(model, path)
         parts = zip(PARTS, zip(*mine, strict=True), strict=False)
         points += [_Point(path, part, backward, list(tensors)) for part, tensors in parts]
-    points += [
-        _Point(place.path.removesuffix(".output"), "output", False, [outputs[place.path][call]]) for place in others
-    ]
+    for place in others:
+        points.append(_Point(place.path.removesuffix(".output"), "output", False, [outputs[place.path][call]]))
     return _measured(number, points)
-
-
-def _has_any(paths: Sequence[str], start: str) -> bool:
-    return any(path.startswith(start) for path in paths)
 
 
 class _Point(NamedTuple):
@@ -147,11 +141,7 @@ class _Point(NamedTuple):
     tensors: list[Tensor]
 
 
-def _layer(path: str) -> str:
-    return ".".join(path.split(".")[:3]) + "."
-
-
-def _awake(_call: int, vectors: Padded) -> Padded:
+def _awake(vectors: Padded) -> Padded:
     """The same vectors, whose gradient is wanted even where that of no weight is."""
     return vectors.with_values(vectors.values.detach().requires_grad_())
 
@@ -161,13 +151,10 @@ def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
     slopes = iter(torch.autograd.grad(number, every, allow_unused=True))
     found = []
     for point in points:
-        mine = [next(slopes) for _ in point.tensors]
         # The norm at each element, of slopes [1,D] or [1,T,D]; zero where nothing comes back
-        known = [
-            torch.zeros_like(at) if slope is None else slope for slope, at in zip(mine, point.tensors, strict=True)
-        ]
-        joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in known])
-        norms = [float(norm) for norm in joined.double().norm(dim=1).cpu()]
+        mine = [torch.zeros_like(at) if (slope := next(slopes)) is None else slope for at in point.tensors]
+        joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in mine])
+        norms = joined.double().norm(dim=1).tolist()
         found.append(Totals(point.layer, point.part, point.backward, tuple(norms[::-1] if point.backward else norms)))
     return tuple(found)
 
@@ -178,20 +165,18 @@ def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, s
     entered: list[Tensor] = []
     left: list[Padded] = []
 
-    def enter(number: int, vectors: Padded) -> Padded:
-        awake = _awake(number, vectors)
+    def enter(_call: int, vectors: Padded) -> Padded:
+        awake = _awake(vectors)
         entered.append(awake.values)
         return awake
 
     def leave(_module: Any, _arguments: Any, output: Padded) -> None:
         left.append(output)
 
-    handle = subject.model.get_submodule(stack).register_forward_hook(leave)
-    try:
-        with torch.enable_grad(), still(subject.model), changed_vectors(subject.model, stack, enter):
-            scores(subject, reading.inputs)
-    finally:
-        handle.remove()
+    model = subject.model
+    hooked = model.get_submodule(stack).register_forward_hook(leave)
+    with hooked, torch.enable_grad(), still(model), changed_vectors(model, stack, enter):
+        scores(subject, reading.inputs)
     return Flow(stack, flow_between(entered[call], left[call].last(), seed=seed))
 
 
@@ -216,7 +201,10 @@ class GradientsView(View):
     def _through_time(self) -> Line:
         places = [float(at) for at in range(len(self.tokens))]
         shown = [each for each in self.totals if max(each.norms) > UNDERFLOW][: MOST_SHOWN - 1]
-        series = [Series(name=each.name, x=places, y=[_above(norm) for norm in each.norms]) for each in shown]
+        series = []
+        for each in shown:
+            seen = [norm if UNDERFLOW < norm < math.inf else None for norm in each.norms]
+            series.append(Series(name=each.name, x=places, y=seen))
         if not shown:  # nothing comes back at all
             series = [Series(name="every layer", x=places, y=[0.0] * len(places))]
         elif any(each.lost for each in shown):
@@ -237,13 +225,17 @@ class GradientsView(View):
 
     def _by_layer(self) -> tuple[Figure, ...]:
         """Layers against elements, with every number while they are few."""
-        logarithms = [[_logarithm(norm) for norm in each.norms] for each in self.totals]
-        names = [each.name for each in self.totals]
-        known = [value for row in logarithms for value in row if value is not None]
-        if not known:
+        logarithms = np.array(
+            [
+                [math.log10(norm) if norm > 0 and math.isfinite(norm) else math.nan for norm in each.norms]
+                for each in self.totals
+            ]
+        )
+        if np.isnan(logarithms).all():
             return ()
-        count, least = len(self.tokens), min(known)
-        values = [[None if value is None else value - least for value in row] for row in logarithms]
+        least = float(np.nanmin(logarithms))
+        values = (logarithms - least).tolist()
+        names, count = [each.name for each in self.totals], len(self.tokens)
         title = "The same by layer"
         said = f"Decimal orders above the smallest norm, {number(10**least)}; hatched where it is zero."
         if count <= SMALL and len(names) <= SMALL and len(names) * count <= CELLS:
@@ -287,23 +279,17 @@ def gradients(
     Without `at` the last answer is meant: of a language model the last symbol, which everything stands before.
     """
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
+    start = f"{reading.side(side).stack}.layers."
+    every = flows_while(subject.model, lambda: scores(subject, reading.inputs), seed=seed)
+    whole = stack_flow(subject, reading, side=side, seed=seed)
+    flows = [*(flow for flow in every if flow.layer.startswith(start)), *([whole] if any(whole.norms[1:]) else [])]
     return GradientsView(
         title=f"Gradients of {goal.name}",
         tokens=tuple(token.text for token in read_by(reading, reading.side(side))),
         answer=goal.name,
         totals=total_gradients(subject, reading, goal.of, side),
-        flows=_flows(subject, reading, side, seed),
+        flows=tuple(flows),
     )
-
-
-def _flows(subject: Subject, reading: Reading, side: str | None, seed: int) -> tuple[Flow, ...]:
-    def run() -> None:
-        scores(subject, reading.inputs)
-
-    stack = reading.side(side).stack
-    mixers = [flow for flow in flows_while(subject.model, run, seed=seed) if flow.layer.startswith(f"{stack}.layers.")]
-    whole = stack_flow(subject, reading, side=side, seed=seed)
-    return (*mixers, *([whole] if any(whole.norms[1:]) else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,11 +323,3 @@ def gradients_compared(
     if short:
         raise DataError(f"'{short[0]}' reads fewer than 3 elements of this input", fix="give a longer one")
     return GradientsComparedView(title="How far gradients reach", flows=tuple(found))
-
-
-def _above(norm: float) -> float | None:
-    return norm if norm > UNDERFLOW and math.isfinite(norm) else None
-
-
-def _logarithm(norm: float) -> float | None:
-    return math.log10(norm) if norm > 0 and math.isfinite(norm) else None

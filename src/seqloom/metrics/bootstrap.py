@@ -15,7 +15,7 @@ rows differs, fewer than 3/n of all further rows do, with 95 % confidence, becau
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,15 +46,13 @@ def resampled_sums(
     statistics: np.ndarray, resamples: int, draws: np.random.Generator, summed: Summed = added
 ) -> np.ndarray:
     """[resamples,W] the summed statistics of as many draws of N rows out of [N,S]."""
-    return np.concatenate([summed(statistics, times) for times in _drawn(len(statistics), resamples, draws)])
-
-
-def _drawn(rows: int, resamples: int, draws: np.random.Generator) -> Iterator[np.ndarray]:
-    """How often each row was drawn [R,N], for a few resamples at a time."""
-    together = max(1, min(resamples, TOGETHER // rows))
-    for start in range(0, resamples, together):
+    rows, sums = len(statistics), []
+    for start in range(0, resamples, together := max(1, min(resamples, TOGETHER // rows))):
         count = min(together, resamples - start)
-        yield np.stack([np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(count)])
+        # [R,N] how often each row was drawn
+        times = np.stack([np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(count)])
+        sums.append(summed(statistics, times))
+    return np.concatenate(sums)
 
 
 def intervals(
@@ -127,7 +125,8 @@ def rows_alike(
     whole = measure(summed(statistics, np.ones((1, len(statistics)))))
     extreme = {name: float(value[0]) for name, value in whole.items() if is_extreme(name, float(value[0]), shares)}
     alike = _rows_with(extreme, statistics, measure, summed) if extreme else {}
-    return {name: _rule_of_three(value, alike[name], level) for name, value in extreme.items()}
+    most = {name: rule_of_three(rows, level) for name, rows in alike.items()}
+    return {name: (1 - most[name], 1.0) if value == 1.0 else (0.0, most[name]) for name, value in extreme.items()}
 
 
 def _rows_with(
@@ -170,9 +169,9 @@ as many further rows up to 3 may differ.
     return f"{same} {rule}" if names else ""
 
 
-def _rule_of_three(value: float, rows: int, level: float) -> Interval:
-    most = min(1.0, -math.log(1 - level) / max(1, rows))  # 3/n for 95 %
-    return (1 - most, 1.0) if value == 1.0 else (0.0, most)
+def rule_of_three(rows: int, level: float) -> float:
+    """The share of further rows that may differ where none of so many did: 3/n for 95 %."""
+    return min(1.0, -math.log(1 - level) / max(1, rows))
 
 
 # How sure the difference of two models is on the same examples: the paired jackknife (Quenouille 1949, Tukey 1958).

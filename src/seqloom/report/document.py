@@ -106,6 +106,9 @@ class DocumentBlock:
 
     kind: ClassVar[str]
 
+    def __init_subclass__(cls, kind: str = "") -> None:
+        cls.kind = kind or cls.kind
+
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing in it."""
@@ -113,86 +116,76 @@ class DocumentBlock:
 
 
 @dataclass(frozen=True)
-class Heading(DocumentBlock):
+class Heading(DocumentBlock, kind="heading"):
     """The title of what follows, down to the next heading of its level."""
 
-    kind: ClassVar[str] = "heading"
     line: Line
     level: int = 2
 
 
 @dataclass(frozen=True)
-class Paragraph(DocumentBlock):
+class Paragraph(DocumentBlock, kind="paragraph"):
     """A text."""
 
-    kind: ClassVar[str] = "paragraph"
     line: Line
 
 
 @dataclass(frozen=True)
-class Aside(DocumentBlock):
+class Aside(DocumentBlock, kind="aside"):
     """A soft remark."""
 
-    kind: ClassVar[str] = "aside"
     line: Line
 
 
 @dataclass(frozen=True)
-class Callout(DocumentBlock):
+class Callout(DocumentBlock, kind="callout"):
     """The verdict, in a box."""
 
-    kind: ClassVar[str] = "callout"
     line: Line
     verdict: Kind = "plain"
 
 
 @dataclass(frozen=True)
-class Bullets(DocumentBlock):
+class Bullets(DocumentBlock, kind="bullets"):
     """A list."""
 
-    kind: ClassVar[str] = "bullets"
     lines: Sequence[Line]
 
 
 @dataclass(frozen=True)
-class Quote(DocumentBlock):
+class Quote(DocumentBlock, kind="quote"):
     """Lines of somebody else: of the data, or of a model."""
 
-    kind: ClassVar[str] = "quote"
     lines: Sequence[Line]
 
 
 @dataclass(frozen=True)
-class CodeBlock(DocumentBlock):
+class CodeBlock(DocumentBlock, kind="code"):
     """A file or a command as it stands."""
 
-    kind: ClassVar[str] = "code"
     text: str
     language: str = ""
 
 
 @dataclass(frozen=True)
-class KeyFigures(DocumentBlock):
+class KeyFigures(DocumentBlock, kind="figures"):
     """A few numbers that are seen first, each with what it is."""
 
-    kind: ClassVar[str] = "figures"
     figures: Sequence[tuple[str | float, str]]
 
 
 @dataclass(frozen=True)
-class Pictures(DocumentBlock):
+class Pictures(DocumentBlock, kind="pictures"):
     """Figures; a terminal shows the first `brief` of them."""
 
-    kind: ClassVar[str] = "pictures"
     figures: Sequence[Figure]
     brief: int | None = None
 
 
 @dataclass(frozen=True)
-class TableBlock(DocumentBlock):
+class TableBlock(DocumentBlock, kind="table"):
     """Rows of cells under their heads, if they have any; a terminal shows the first `brief` rows."""
 
-    kind: ClassVar[str] = "table"
     heads: Sequence[str]
     rows: Sequence[Sequence[TableCell]]
     brief: int | None = None
@@ -205,19 +198,18 @@ class TableBlock(DocumentBlock):
     @property
     def numeric(self) -> tuple[bool, ...]:
         """Of each column whether its cells begin as numbers do; the first one names its row, and never is."""
-        columns = list(zip(*self.rows, strict=True))
-        return tuple(at > 0 and all(map(_is_number, column)) for at, column in enumerate(columns))
-
-
-def _is_number(cell: TableCell) -> bool:
-    return not isinstance(cell, Bar | Spans | Paragraphs) and bool(NUMERIC.match(str(lines_of(cell)[0])))
+        return tuple(
+            at > 0
+            and not any(isinstance(cell, Bar | Spans | Paragraphs) for cell in column)
+            and all(NUMERIC.match(str(lines_of(cell)[0])) for cell in column)
+            for at, column in enumerate(zip(*self.rows, strict=True))
+        )
 
 
 @dataclass(frozen=True)
-class Details(DocumentBlock):
+class Details(DocumentBlock, kind="details"):
     """What a page folds away under its title, and a terminal leaves out."""
 
-    kind: ClassVar[str] = "details"
     title: str
     blocks: Sequence[DocumentBlock]
 
@@ -231,14 +223,13 @@ class Details(DocumentBlock):
 
 
 @dataclass(frozen=True)
-class Interactive(DocumentBlock, ABC):
+class Interactive(DocumentBlock, ABC, kind="interactive"):
     """What only a page can do: markup of its own, rules that join the style sheet, and at most one script.
 
     Every other form shows `blocks` in its place. The script is code of ours, never of a user's; it finds what `data`
     gives in the element `data`.
     """
 
-    kind: ClassVar[str] = "interactive"
     rules: ClassVar[str] = ""
     blocks: Sequence[DocumentBlock]
 

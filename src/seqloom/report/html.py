@@ -69,29 +69,23 @@ def page(document: Document) -> str:
     """The page of a document."""
     body = [tag("h1", _line(document.title)), *(drawn(block, document.title) for block in document.blocks)]
     moving = [block for block in document.blocks if isinstance(block, doc.Interactive)]
-    scripts = [(script, _data(block)) for block in moving if (script := block.script())]
-    assert len(scripts) <= 1, "a page has one script at most"
-    sums = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script, _ in scripts]
+    scripted = [block for block in moving if block.script()]
+    assert len(scripted) <= 1, "a page has one script at most"
+    policy, behind = POLICY, list[Markup]()
+    for block in scripted:
+        script, data = block.script(), json.dumps(block.data(), ensure_ascii=False, allow_nan=False)
+        policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        behind.append(tag("script", Markup(data.replace("<", "\\u003c")), id="data", type="application/json"))
+        behind.append(tag("script", Markup(script)))
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag(
-            "meta",
-            http_equiv="Content-Security-Policy",
-            content="; ".join([POLICY, *(f"script-src 'sha256-{one}'" for one in sums)]),
-        ),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", document.title[:LONGEST]),
         tag("style", Markup(STYLES + "".join({block.rules: 0 for block in moving})), style_sheet(together(body))),
     )
-    behind = [part for script, data in scripts for part in (data, tag("script", Markup(script)))]
     return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body), *behind))}\n"
-
-
-def _data(block: doc.Interactive) -> Markup:
-    """What a script reads, in an element of its own; `<` is written as an escape of JSON."""
-    written = json.dumps(block.data(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    return tag("script", Markup(written), id="data", type="application/json")
 
 
 def framed(page: str) -> str:

@@ -169,9 +169,8 @@ def _grid(texts: Sequence[str], numeric: Sequence[bool], widths: Sequence[int]) 
         [part for line in text.split("\n") for part in wrap(line, width)]
         for text, width in zip(texts, widths, strict=False)
     ]
-    return [
-        GAP.join(
-            padded(text, width, right=right) for text, width, right in zip(line, widths, numeric, strict=False)
-        ).rstrip()
-        for line in zip_longest(*stacks, fillvalue="")
-    ]
+    lines = []
+    for line in zip_longest(*stacks, fillvalue=""):
+        cells = zip(line, widths, numeric, strict=False)
+        lines.append(GAP.join(padded(text, width, right=right) for text, width, right in cells).rstrip())
+    return lines

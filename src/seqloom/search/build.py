@@ -74,8 +74,7 @@ def _build(
     checked = collection.checked()
     yield checked
     with writing_at(out) as index:
-        settings, done = _settings(index, model, passage, exact), 0
-        standing = index.standing
+        settings, standing, done = _settings(index, model, passage, exact), index.standing, 0
         if standing is not None and standing.sha256 == checked.sha256:
             done = standing.stop  # so many documents of this file are kept already
         elif add:

@@ -82,7 +82,11 @@ class FileRows(NamedTuple):
         columns = text_columns(table, InputColumns(self.text, self.usual), self.path, ledger)
         identity = id_column(table, self.id, self.path)
         for record in table.records:
-            texts.append(_text(record, columns, table, ledger))
+            try:  # no text is no fault, but anything else than a text is
+                texts.append(" ".join(filter(None, (_cell(record, column).strip() for column in columns))))
+            except Unfit as unfit:
+                texts.append("")
+                _refuse(ledger, table, record, unfit)
             ids.append(None if identity is None else record.values[identity])
         ledger.close()
         require_state(self.path, state, state_of(self.path), ledger)
@@ -112,36 +116,36 @@ class FileRows(NamedTuple):
 def text_columns(table: Table, asked: InputColumns, path: Path, ledger: Ledger) -> tuple[int, ...]:
     """The numbers of the columns that are the text: all that were named, or one of a usual name."""
     if len(asked.named) > 1:
-        return tuple(_column(name, table.columns, "--input", path) for name in asked.named)
+        return tuple(named_column(name, table.columns, "--input", path) for name in asked.named)
     return find_columns(table, TextInput(), asked, path, ledger)
 
 
 def id_column(table: Table, name: str | None, path: Path) -> int | None:
     """The number of the column of ids: the one that was named, or one of a usual name if there is one."""
-    if name is not None:
-        return _column(name, table.columns, "--id", path)
-    lower = [column.lower() for column in table.columns]
-    return next((lower.index(usual) for usual in IDS if usual in lower), None)
+    return usual_column(IDS, table.columns) if name is None else named_column(name, table.columns, "--id", path)
 
 
-def _column(name: str, names: tuple[str, ...], flag: str, path: Path) -> int:
+def usual_column(usual: Sequence[str], names: Sequence[str]) -> int | None:
+    """The number of the first of these names that a column has, in any case of letters."""
+    lower = [name.lower() for name in names]
+    return next((lower.index(name) for name in usual if name in lower), None)
+
+
+def named_column(name: str, names: tuple[str, ...], flag: str, path: Path) -> int:
+    """The number of the column that a flag names; ConfigError if there is none."""
     if name not in names:
         raise ConfigError(f"{path}: {flag} {name}: there is no such column", fix=did_you_mean(name, names))
     return names.index(name)
 
 
-def _text(record: Record, columns: tuple[int, ...], table: Table, ledger: Ledger) -> str:
-    """The text of a row; none is no fault, but anything else than a text is."""
-    try:
-        return " ".join(filter(None, (_cell(record.values[column], column).strip() for column in columns)))
-    except Unfit as unfit:
-        ledger.rows -= 1  # the reader has counted it as a good one
-        ledger.bad_row(unfit.code, unfit.text, table.locate(record, unfit.column), unfit.fix)
-        return ""
+def _refuse(ledger: Ledger, table: Table, record: Record, unfit: Unfit) -> None:
+    ledger.rows -= 1  # the reader has counted it as a good one
+    ledger.bad_row(unfit.code, unfit.text, table.locate(record, unfit.column), unfit.fix)
 
 
-def _cell(value: Any, column: int) -> str:
+def _cell(record: Record, column: int) -> str:
     """The text in a cell; Unfit if it holds something else."""
+    value = record.values[column]
     if value is not None and type(value) is not str:
         raise Unfit(column, "type.text", f"expected a string, got {kind_name(value)}", "is this the right column?")
     return value or ""
@@ -157,14 +161,6 @@ class CheckedDocuments(NamedTuple):
     skipped: int  # bad rows that were read over
     sha256: str
     bad: tuple[Problem, ...] = ()  # the first of them
-
-
-class DocumentRoles(NamedTuple):
-    """The numbers of the columns: of the text, of the id if there is one, and those that are kept, with their names."""
-
-    text: tuple[int, ...]
-    id: int | None
-    kept: tuple[tuple[str, int], ...]  # all but one that is the text by itself
 
 
 class Collection(NamedTuple):
@@ -184,46 +180,35 @@ class Collection(NamedTuple):
         ledger.close()
         if not count:
             ledger.bad_file("data.empty", "there is no document in this file", Place(str(self.path)), "another file")
-        return CheckedDocuments(count, ledger.skipped, self._sha256(), tuple(ledger.refused))
-
-    def _sha256(self) -> str:
-        """A sum that changes with the bytes of the file and with what is read of them."""
+        # the sum changes with the bytes of the file and with what is read of them
         rule = (self.bad_rows.skip, self.bad_rows.share)
         read = (fingerprint(self.path).sha256, self.text, self.id, self.usual, self.reading, rule)
-        return hashlib.sha256(msgspec.json.encode(read)).hexdigest()
+        sha256 = hashlib.sha256(msgspec.json.encode(read)).hexdigest()
+        return CheckedDocuments(count, ledger.skipped, sha256, tuple(ledger.refused))
 
     def documents(self, ledger: Ledger | None = None) -> Iterator[TextDocument]:
         """The documents in the order of the file; bad rows are counted in the ledger and left out."""
         told = Ledger(self.bad_rows) if ledger is None else ledger
         table = read_table((self.path,), self.reading, told)
-        roles, seen = self._roles(table, told), dict[str, int]()
+        columns = text_columns(table, InputColumns(self.text, self.usual), self.path, told)
+        identity, seen = id_column(table, self.id, self.path), dict[str, int]()
+        # all columns are kept but one that is the text by itself
+        others = [(name, number) for number, name in enumerate(table.columns) if (number,) != columns]
         for record in table.records:
             try:
-                document = _document(record, roles)
-                if document.id in seen:
-                    text = f"the id '{document.id}' is that of line {seen[document.id]:,} too"
-                    raise Unfit(roles.id or 0, "document.twice", text, ONCE)
+                texts = [_without_zero(_cell(record, column), column).strip() for column in columns]
+                text = " ".join(filter(None, texts))
+                if not text:
+                    raise Unfit(columns[-1], "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
+                name = _id(record, identity)
+                if name in seen:
+                    twice = f"the id '{name}' is that of line {seen[name]:,} too"
+                    raise Unfit(identity or 0, "document.twice", twice, ONCE)
             except Unfit as unfit:
-                told.rows -= 1  # the reader has counted it as a good one
-                told.bad_row(unfit.code, unfit.text, table.locate(record, unfit.column), unfit.fix)
+                _refuse(told, table, record, unfit)
                 continue
-            seen[document.id] = record.line
-            yield document
-
-    def _roles(self, table: Table, ledger: Ledger) -> DocumentRoles:
-        text = text_columns(table, InputColumns(self.text, self.usual), self.path, ledger)
-        others = ((name, number) for number, name in enumerate(table.columns) if (number,) != text)
-        return DocumentRoles(text, id_column(table, self.id, self.path), tuple(others))
-
-
-def _document(record: Record, roles: DocumentRoles) -> TextDocument:
-    """The document of a row; Unfit if it has no text or no id."""
-    texts = [_without_zero(_cell(record.values[column], column), column).strip() for column in roles.text]
-    text = " ".join(filter(None, texts))
-    if not text:
-        raise Unfit(roles.text[-1], "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
-    columns = {name: kept(record.values[number]) for name, number in roles.kept}
-    return TextDocument(_id(record, roles.id), text, columns)
+            seen[name] = record.line
+            yield TextDocument(name, text, {other: kept(record.values[number]) for other, number in others})
 
 
 def _id(record: Record, column: int | None) -> str:

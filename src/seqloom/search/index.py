@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -39,7 +39,6 @@ from seqloom.search.lots import (
     Join,
     KeptLot,
     LotHeader,
-    commit_joined,
     commit_lot,
     damage,
     divided,
@@ -51,6 +50,7 @@ from seqloom.search.store import (
     LINKED,
     Built,
     Condition,
+    Conditions,
     DocumentSource,
     FoundPassage,
     Lot,
@@ -59,7 +59,7 @@ from seqloom.search.store import (
     delete_from,
     require_columns,
 )
-from seqloom.search.vectors import GRAPH_FROM, Exact, Graph, Nearest, best, grown, opened, saved
+from seqloom.search.vectors import GRAPH_FROM, Exact, Graph, Nearest, best, grown, opened
 
 KEPT = 16  # different sets of conditions whose documents are remembered
 
@@ -77,7 +77,11 @@ class State:
 
     def __init__(self, numbers: Sequence[int], lots: list[KeptLot]) -> None:
         self.numbers, (self.lots, vectors) = tuple(numbers), _together(lots)
-        self.there = _there(self.lots)  # [D] of all lots, one behind the other
+        later, there = set[str](), list[list[bool]]()  # no later lot replaces or removes what is there
+        for lot in reversed(self.lots):
+            there.insert(0, [name not in later for name in lot.header.ids])
+            later.update(lot.header.ids, lot.header.removed)
+        self.there = np.array([*chain.from_iterable(there)], bool)  # [D] of all lots, one behind the other
         self.offsets = [0, *accumulate(len(lot.header.ids) for lot in self.lots)]
         self.ids = [name for lot in self.lots for name in lot.header.ids]  # [D]
         self.rows = {self.ids[number]: number for number in np.flatnonzero(self.there).tolist()}
@@ -110,7 +114,7 @@ class State:
         lot = bisect_right(self.offsets, number) - 1
         return lot, number - self.offsets[lot]
 
-    def allowed(self, where: Sequence[Condition]) -> Allowed:
+    def allowed(self, where: Conditions) -> Allowed:
         """Which documents are there and fulfil all conditions; kept, for the same ones are asked again and again."""
         asked = tuple(where)
         if asked not in self._asked:
@@ -147,16 +151,6 @@ def _together(lots: list[KeptLot]) -> tuple[tuple[KeptLot, ...], np.ndarray]:
     return tuple(found), vectors
 
 
-def _there(lots: Sequence[KeptLot]) -> np.ndarray:
-    """[D] which documents no later lot replaces or removes."""
-    later: set[str] = set()
-    found: list[list[bool]] = []
-    for lot in reversed(lots):
-        found.append([name not in later for name in lot.header.ids])
-        later.update(lot.header.ids, lot.header.removed)
-    return np.array([one for rows in reversed(found) for one in rows], bool)
-
-
 LOT, GRAPH = "lot-", "graph-"
 WALK, COVERS = "graph.usearch", "graph.json"
 READINGS = 5  # of what somebody else takes away meanwhile, because he joins lots or makes another graph
@@ -169,13 +163,6 @@ class Covers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: int
     last: int
     passages: int
-
-
-class KeptGraph(NamedTuple):
-    """A graph as it is kept, and over how many passages."""
-
-    passages: int
-    walk: bytes
 
 
 class Index:
@@ -225,11 +212,11 @@ class Index:
 
     @property
     def _newest(self) -> LotHeader | None:
-        return self._steadily(self._read_newest)
+        def read() -> LotHeader | None:
+            numbers = self.counting()
+            return read_header(lot_at(self.path, numbers[-1])) if numbers else None
 
-    def _read_newest(self) -> LotHeader | None:
-        numbers = self.counting()
-        return read_header(lot_at(self.path, numbers[-1])) if numbers else None
+        return self._steadily(read)
 
     @property
     def settings(self) -> Settings | None:
@@ -251,19 +238,19 @@ class Index:
         """What finds the nearest passages: the graph if there is one and it is wanted."""
         exact = self.always_exact or any(lot.header.settings.exact for lot in self.state.lots[-1:])
         kept = None if exact else self.graph()
-        return self.state.exact if kept is None else Graph(opened(kept.walk), self.state.exact)
+        return self.state.exact if kept is None else Graph(opened(kept[1]), self.state.exact)
 
-    def graph(self) -> KeptGraph | None:
-        """The newest graph that was made over these lots, if there is one."""
+    def graph(self) -> tuple[int, bytes] | None:
+        """The newest graph that was made over these lots, if there is one: over how many passages, and its bytes."""
         state = self.state
 
-        def read() -> KeptGraph | None:
+        def read() -> tuple[int, bytes] | None:
             for _, folder in numbered(self.path, GRAPH)[0]:
                 with damage():
                     files = dict(read_folder(folder))
                 covers = msgspec.json.decode(files[COVERS], type=Covers)
                 if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
-                    return KeptGraph(covers.passages, files[WALK])
+                    return covers.passages, files[WALK]
             return None
 
         return self._steadily(read)
@@ -272,14 +259,14 @@ class Index:
         """Those of the ids that name a document."""
         return {name for name in ids if name in self.state.rows}
 
-    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_words(self, question: str, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents that have words of the question by BM25, the best first."""
         scores = self.state.keywords.scores(question)
         numbers = np.flatnonzero(self.state.allowed(where).documents & (scores > 0))
         found = best(numbers, scores[numbers], count)
         return self._named(found.passages.tolist(), found.scores.tolist())
 
-    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_vector(self, question: np.ndarray, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
         owners, allowed = self.state.owners, self.state.allowed(where)
         count = min(count, allowed.total)
@@ -367,7 +354,7 @@ class WritableIndex(Index):
         first, parts = state.numbers[-1] + 1, divided(state.lots, state.kept())
         for number, places in enumerate(parts, first):
             join = Join(first, last=number == first + len(parts) - 1)
-            commit_joined(lot_at(self.path, number), *joined(state.lots, places), join)
+            commit_lot(lot_at(self.path, number), *joined(state.lots, places), join)
         self._forget()
         self._drop_before(first)
 
@@ -412,14 +399,14 @@ class WritableIndex(Index):
 
     def grow_graph(self) -> Work[None]:
         """Make the graph, or let it grow, if need be; below `GRAPH_FROM` passages there is none: all are compared."""
-        state, kept = self.state, self.graph()
-        total, before = len(state.owners), kept.passages if kept is not None else 0
+        state, (before, kept) = self.state, self.graph() or (0, None)
+        total = len(state.owners)
         if total < GRAPH_FROM or total - before <= BEHIND * before:
             return
-        walk = yield from grown(None if kept is None else kept.walk, state.exact.vectors, LINKED)
+        walk = yield from grown(kept, state.exact.vectors, LINKED)
         covers = Covers(state.numbers[0], state.numbers[-1], total)
         path = self.path / f"{GRAPH}{state.numbers[-1]:06d}"
-        commit_folder(path, {WALK: saved(walk), COVERS: msgspec.json.encode(covers)})
+        commit_folder(path, {WALK: bytes(walk.save()), COVERS: msgspec.json.encode(covers)})
         self.__dict__.pop("nearest", None)
         self._drop_graphs(but=path)
 

@@ -25,7 +25,6 @@ is random but for that.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -37,7 +36,7 @@ from seqloom.data.values import Unfit, label_of
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.events import Work
 from seqloom.search.decisions import MODEL, PERSON, Action, Decision, Decisions, WritableDecisions
-from seqloom.search.documents import AddedColumn, FileRows, GivenRows
+from seqloom.search.documents import AddedColumn, FileRows, GivenRows, named_column, usual_column
 from seqloom.search.vectors import HashedWords, MakesVectors, embedding
 
 STRENGTH = 5.0  # C: how far examples are believed
@@ -155,11 +154,7 @@ def active_order(
 
 
 def random_order(
-    vectors: np.ndarray,  # noqa: ARG001  # as every order
-    doubts: np.ndarray,  # noqa: ARG001
-    free: np.ndarray,
-    count: int,
-    draws: np.random.Generator,
+    _vectors: np.ndarray, _doubts: np.ndarray, free: np.ndarray, count: int, draws: np.random.Generator
 ) -> list[int]:
     """`count` of the rows that are free, drawn without preference."""
     return [int(row) for row in draws.permutation(free)[:count]]
@@ -188,7 +183,12 @@ def read_examples(rows: FileRows, target: str | None = None) -> Examples:
     """The rows of a file that have a text and a label; those without either are passed over."""
     given = rows.read()
     table = rows.table()
-    column = _target(table.columns, target, rows.path)
+    column = usual_column(LABELS, table.columns)
+    if target is not None:
+        column = named_column(target, table.columns, "--target", rows.path)
+    if column is None:
+        names = ", ".join(table.columns)
+        raise ConfigError(f"{rows.path}: none of {names} is named as labels usually are", fix="--target NAME")
     ledger, texts, labels = Ledger(), list[str](), list[str]()
     for record, text in zip(table.records, given.texts, strict=True):
         try:
@@ -204,18 +204,6 @@ def read_examples(rows: FileRows, target: str | None = None) -> Examples:
     if not texts:
         raise ConfigError(f"{rows.path} has no row with a text and a label", fix="give a file of labelled rows")
     return Examples(texts, labels, np.empty((0, 1), np.float32))
-
-
-def _target(names: tuple[str, ...], target: str | None, path: Path) -> int:
-    if target is not None:
-        if target not in names:
-            raise ConfigError(f"{path}: --target {target}: there is no such column", fix=did_you_mean(target, names))
-        return names.index(target)
-    lower = [name.lower() for name in names]
-    found = next((lower.index(name) for name in LABELS if name in lower), None)
-    if found is None:
-        raise ConfigError(f"{path}: none of {', '.join(names)} is named as labels usually are", fix="--target NAME")
-    return found
 
 
 MOST_AT_ONCE = 8  # questions between two fits

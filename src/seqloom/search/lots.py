@@ -89,13 +89,10 @@ class KeptLot(NamedTuple):
         return FoundPassage(self.document(row), spans, self.vectors[here])
 
 
-def commit_lot(path: Path, lot: Lot) -> None:
-    """Write a lot; when this returns, the folder holds it for good."""
-    commit_joined(path, lot, Postings.of(one.text for one in lot.documents), None)
-
-
-def commit_joined(path: Path, lot: Lot, postings: Postings, join: Join | None) -> None:
-    """The same for one whose postings are known, as they are where lots are joined."""
+def commit_lot(path: Path, lot: Lot, postings: Postings | None = None, join: Join | None = None) -> None:
+    """Write a lot; when this returns, the folder holds it for good. Where lots are joined its postings are known."""
+    if postings is None:
+        postings = Postings.of(one.text for one in lot.documents)
     names = dict.fromkeys(name for one in lot.documents for name in one.columns)
     columns = {name: [one.columns.get(name) for one in lot.documents] for name in names}
     ids = tuple(one.id for one in lot.documents)
@@ -173,8 +170,8 @@ def joined(lots: Sequence[KeptLot], places: Sequence[Rowed]) -> tuple[Lot, Posti
     return lot, Postings.joined([(lots[one].postings, np.array([row for _, row in some])) for one, some in by_lot])
 
 
-def bounded(sized: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
-    """Things with the lengths of their texts, in the lists of which lots are made.
+def bounded(sized: Iterable[tuple[T, int]], most: int = 0, longest: int = 0) -> Iterator[list[T]]:
+    """Things with the lengths of their texts, in lists up to a number of them or of characters: usually those of lots.
 
     >>> [len(some) for some in bounded((name, 1 << 22) for name in "abc")]
     [2, 1]
@@ -184,7 +181,7 @@ def bounded(sized: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
     for one, size in sized:
         lot.append(one)
         characters += size
-        if len(lot) == DOCUMENTS or characters >= CHARACTERS:
+        if len(lot) == (most or DOCUMENTS) or characters >= (longest or CHARACTERS):
             yield lot
             lot, characters = [], 0
     if lot:

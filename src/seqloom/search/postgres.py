@@ -26,7 +26,7 @@ from seqloom.search.bm25 import K1, B, words_of
 from seqloom.search.store import (
     LINKED,
     Built,
-    Condition,
+    Conditions,
     DocumentSource,
     FoundPassage,
     Lot,
@@ -80,15 +80,11 @@ select d.id, d.columns, sum(
 from asked join seqloom.documents d on d.number = asked.document cross join known
 group by d.number, d.id, d.columns order by score desc, d.number
 """
-BY_VECTOR = """
+NEAREST = """
 select d.id, d.columns, -(p.vector <#> %s::vector) as score
-from seqloom.passages p join seqloom.documents d on d.number = p.document order by p.vector <#> %s::vector
-"""
-# the same in an order that no graph gives
-COMPARED = """
-select d.id, d.columns, -(p.vector <#> %s::vector) as score
-from seqloom.passages p join seqloom.documents d on d.number = p.document order by score desc
-"""
+from seqloom.passages p join seqloom.documents d on d.number = p.document order by"""
+BY_VECTOR = f"{NEAREST} p.vector <#> %s::vector"
+COMPARED = f"{NEAREST} score desc"  # the same in an order that no graph gives
 
 
 class Postgres:
@@ -142,11 +138,11 @@ class Postgres:
         """Those of the ids that name a document."""
         return {name for (name,) in self._all("select id from seqloom.documents where id = any(%s)", list(ids))}
 
-    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_words(self, question: str, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents that have words of the question by BM25, the best first."""
         return self._first(BY_WORDS, (sorted(set(words_of(question))),), where, count)
 
-    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_vector(self, question: np.ndarray, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
         asked = written(question)
         found = self._first(BY_VECTOR, (asked, asked), where, count)
@@ -155,9 +151,7 @@ class Postgres:
         # even so a graph ends after hnsw.max_scan_tuples passages: what it has not come to is compared
         return self._first(COMPARED, (asked,), where, count)
 
-    def _first(
-        self, query: str, values: tuple[Any, ...], where: Sequence[Condition], count: int
-    ) -> list[ScoredPassage]:
+    def _first(self, query: str, values: tuple[Any, ...], where: Conditions, count: int) -> list[ScoredPassage]:
         """The first documents of an order that fulfil the conditions; of one that comes again, the first place."""
         if where:
             require_columns(where, self.columns)

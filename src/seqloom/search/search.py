@@ -28,7 +28,7 @@ import numpy as np
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.bm25 import words_of
 from seqloom.search.passages import Span, sentences_of
-from seqloom.search.store import Condition, FoundPassage, IndexStore, ScoredPassage, conditions
+from seqloom.search.store import Conditions, IndexStore, ScoredPassage, conditions
 from seqloom.search.vectors import Embeds, ModelEmbeds, require_same, unit
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ class SearchQuestion(NamedTuple):
 class Ranking(Protocol):
     """One way to rank documents, and the parts of a document."""
 
-    def ranked(
-        self, store: IndexStore, question: SearchQuestion, where: Sequence[Condition], count: int
-    ) -> list[ScoredPassage]:
+    def ranked(self, store: IndexStore, question: SearchQuestion, where: Conditions, count: int) -> list[ScoredPassage]:
         """The best documents, the best one first."""
 
     def fits(self, question: SearchQuestion, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
@@ -95,9 +93,7 @@ class Ranking(Protocol):
 class ByWords:
     """By the words that document and question share: BM25."""
 
-    def ranked(
-        self, store: IndexStore, question: SearchQuestion, where: Sequence[Condition], count: int
-    ) -> list[ScoredPassage]:
+    def ranked(self, store: IndexStore, question: SearchQuestion, where: Conditions, count: int) -> list[ScoredPassage]:
         """The best documents, the best one first."""
         return store.by_words(question.text, where, count)
 
@@ -111,9 +107,7 @@ class ByWords:
 class ByVectors:
     """By meaning: the cosine of the question and the best passage."""
 
-    def ranked(
-        self, store: IndexStore, question: SearchQuestion, where: Sequence[Condition], count: int
-    ) -> list[ScoredPassage]:
+    def ranked(self, store: IndexStore, question: SearchQuestion, where: Conditions, count: int) -> list[ScoredPassage]:
         """The best documents, the best one first; none for a vector of zeros, which is near to nothing."""
         assert question.vector is not None, "who ranks by vectors has a model"
         return store.by_vector(question.vector, where, count) if question.is_known else []
@@ -123,11 +117,8 @@ class ByVectors:
         return cosines
 
 
-RANKINGS: dict[str, tuple[Ranking, ...]] = {
-    "both": (ByWords(), ByVectors()),
-    "vectors": (ByVectors(),),
-    "words": (ByWords(),),
-}
+WORDS, VECTORS = ByWords(), ByVectors()
+RANKINGS: dict[str, tuple[Ranking, ...]] = {"both": (WORDS, VECTORS), "vectors": (VECTORS,), "words": (WORDS,)}
 
 
 class SearchResult(NamedTuple):
@@ -170,9 +161,8 @@ class Searcher:
 
     def ranked(self, question: str, *, count: int, where: Sequence[str] = ()) -> list[ScoredPassage]:
         """The same without a look into the documents."""
-        return [
-            ScoredPassage(one.id, one.score) for one in self._ranked(self._asked(question), conditions(where), count)
-        ]
+        found = self._ranked(self._asked(question), conditions(where), count)
+        return [ScoredPassage(one.id, one.score) for one in found]
 
     def _asked(self, question: str) -> SearchQuestion:
         if not question.strip():
@@ -180,7 +170,7 @@ class Searcher:
         vector = None if self.model is None else unit(self.model.embed([question]))[0]
         return SearchQuestion(question, vector)
 
-    def _ranked(self, asked: SearchQuestion, where: Sequence[Condition], count: int) -> list[SearchResult]:
+    def _ranked(self, asked: SearchQuestion, where: Conditions, count: int) -> list[SearchResult]:
         if count < 1:
             raise ConfigError(f"{count} answers are none", fix="ask for at least 1")
         if len(self.rankings) == 1:
@@ -194,41 +184,23 @@ class Searcher:
     def _hits(self, asked: SearchQuestion, answers: Sequence[SearchResult]) -> list[Hit]:
         if not answers:
             return []
-        found = self.store.found([one.id for one in answers])
-        cosines = [_cosines(one.vectors, asked) for one in found]
-        numbers = [
-            _best(one.by, asked, whole.document.text, whole.passages, some)
-            for one, whole, some in zip(answers, found, cosines, strict=True)
-        ]
-        passages = [whole.passages[number] for whole, number in zip(found, numbers, strict=True)]
-        marked = self._marked(asked, answers, found, passages)
-        near = [float(some[best]) if asked.is_known else None for some, best in zip(cosines, numbers, strict=True)]
-        parts = zip(answers, found, passages, marked, near, strict=True)
-        return [
-            Hit(one.id, one.score, whole.document.text, passage, sentence, whole.document.columns, cosine)
-            for one, whole, passage, sentence, cosine in parts
-        ]
-
-    def _marked(
-        self,
-        asked: SearchQuestion,
-        answers: Sequence[SearchResult],
-        found: Sequence[FoundPassage],
-        passages: Sequence[Span],
-    ) -> list[Span]:
-        """The best sentence of each passage; all sentences are embedded together."""
-        texts = [one.document.text for one in found]
-        spans = [
-            [(start + a, start + b) for a, b in sentences_of(text[start:stop])] or [(start, stop)]
-            for text, (start, stop) in zip(texts, passages, strict=True)
-        ]
-        sentences = [text[a:b] for text, some in zip(texts, spans, strict=True) for a, b in some]
+        hits, spans = list[Hit](), list[list[Span]]()  # and the sentences of each passage
+        for one, whole in zip(answers, self.store.found([one.id for one in answers]), strict=True):
+            text, cosines = whole.document.text, _cosines(whole.vectors, asked)
+            best = _best(one.by, asked, text, whole.passages, cosines)
+            start, stop = passage = whole.passages[best]
+            spans.append([(start + a, start + b) for a, b in sentences_of(text[start:stop])] or [passage])
+            near = float(cosines[best]) if asked.is_known else None
+            hits.append(Hit(one.id, one.score, text, passage, passage, whole.document.columns, near))
+        sentences = [hit.text[a:b] for hit, some in zip(hits, spans, strict=True) for a, b in some]
         cosines = np.zeros(len(sentences), np.float32)
-        if self.model is not None:
+        if self.model is not None:  # all sentences are embedded together
             cosines = _cosines(unit(self.model.embed(sentences)), asked)
         parts = np.split(cosines, np.cumsum([len(some) for some in spans])[:-1])
-        rows = zip(answers, texts, spans, parts, strict=True)
-        return [some[_best(one.by, asked, text, some, part)] for one, text, some, part in rows]
+        return [
+            hit._replace(sentence=some[_best(one.by, asked, hit.text, some, part)])
+            for one, hit, some, part in zip(answers, hits, spans, parts, strict=True)
+        ]
 
 
 def _cosines(vectors: np.ndarray, asked: SearchQuestion) -> np.ndarray:
@@ -265,14 +237,23 @@ RELEVANT = ("relevant", "yes", "true", "1", "entailment", "duplicate", "related"
 class Reranker:
     """A model of pairs that puts hits in order."""
 
+    label: str | None  # the one that means that a passage answers a question; None for a number
+
     def __init__(self, loaded: "LoadedModel", label: str | None = None) -> None:
         schema = loaded.meaning.schema
         ranks = schema.target.one_label or (schema.target.measured and not schema.target.of_steps)
         if schema.input.num_columns != 2 or not ranks:
             found = f"{loaded.path} goes from {schema.input} to {schema.target}"
             raise ConfigError(f"{found}, and hits are ranked by a label or number of a pair", fix="take another model")
-        self.loaded = loaded
-        self.label = _relevant(schema.labels, label) if schema.target.one_label else None
+        self.loaded, self.label = loaded, None
+        if schema.target.one_label:
+            usual, found = [one for one in schema.labels if one.lower() in RELEVANT], ", ".join(schema.labels)
+            if label is not None and label not in schema.labels:
+                raise ConfigError(f"the re-ranker has no label '{label}'", fix=f"choose from {found}")
+            if label is None and len(usual) != 1:
+                text = f"which label of {found} means that a passage answers"
+                raise ConfigError(text, fix="name it: --rerank-label LABEL")
+            self.label = label or usual[0]
 
     def reranked(self, question: str, hits: Sequence[Hit]) -> list[Hit]:
         """The hits in the order of what the model says, each with its score; of equal ones, as they were."""
@@ -283,14 +264,3 @@ class Reranker:
     def _score(self, prediction: Any) -> float:
         told = prediction.to_json()
         return float(told["numbers"][0] if self.label is None else told["scores"][self.label])
-
-
-def _relevant(labels: Sequence[str], named: str | None) -> str:
-    """The label that means that a passage answers a question."""
-    usual = [label for label in labels if label.lower() in RELEVANT]
-    if named is not None and named not in labels:
-        raise ConfigError(f"the re-ranker has no label '{named}'", fix=f"choose from {', '.join(labels)}")
-    if named is None and len(usual) != 1:
-        found = ", ".join(labels)
-        raise ConfigError(f"which label of {found} means that a passage answers", fix="name it: --rerank-label LABEL")
-    return named or usual[0]

@@ -319,9 +319,8 @@ class ByMeaning:
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         """[n] float32: the cosines of pairs of texts."""
-        starts = range(0, len(ones), TOGETHER)
-        parts = [(ones[at : at + TOGETHER], others[at : at + TOGETHER]) for at in starts]
-        found = [np.einsum("nw,nw->n", self.vectors[one], self.vectors[other]) for one, other in parts]
+        parts = ((self.vectors[ones[some]], self.vectors[others[some]]) for some in _slices(len(ones), TOGETHER))
+        found = [np.einsum("nw,nw->n", *both) for both in parts]
         return np.concatenate([np.empty(0, np.float32), *found]).clip(-1, 1)
 
     def representative(self, members: np.ndarray) -> int:

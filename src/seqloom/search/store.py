@@ -16,9 +16,9 @@ Conditions on the columns of documents: `year>=2000`, `lang=en`, `title~cancer`.
 A value that is missing fulfils nothing but `!=`.
 """
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import ge, gt, le, lt
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -30,12 +30,7 @@ from seqloom.events import Work
 from seqloom.search.passages import Span
 
 WRITTEN = re.compile(r"\s*(?P<column>[^<>=!~]+?)\s*(?P<sign>>=|<=|!=|==|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
-ORDERED: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+ORDERED: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 class Condition(NamedTuple):
@@ -77,6 +72,9 @@ class Condition(NamedTuple):
         if self.sign in ("=", "!="):
             return bool(mine == other) == (self.sign == "=")
         return bool(ORDERED[self.sign](mine, other))
+
+
+Conditions = Sequence[Condition]
 
 
 def written(value: Any) -> str:
@@ -187,10 +185,10 @@ class IndexStore(Protocol):
     def holds(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that name a document."""
 
-    def by_words(self, question: str, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_words(self, question: str, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents that have words of the question by BM25, the best first."""
 
-    def by_vector(self, question: np.ndarray, where: Sequence[Condition], count: int) -> list[ScoredPassage]:
+    def by_vector(self, question: np.ndarray, where: Conditions, count: int) -> list[ScoredPassage]:
         """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
 
     def found(self, ids: Sequence[str]) -> list[FoundPassage]:

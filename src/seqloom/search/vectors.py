@@ -262,7 +262,7 @@ def grown(kept: bytes | None, vectors: np.ndarray, stage: str) -> Work[Any]:
 
 
 def opened(kept: bytes) -> Any:
-    """The graph of these bytes, as `saved` gave them."""
+    """The graph of these bytes, as an index keeps them."""
     with needing("search"):
         from usearch.index import Index
     walk: Any = Index.restore(kept)
@@ -270,8 +270,3 @@ def opened(kept: bytes) -> Any:
         raise DataError("these bytes are no graph of usearch", fix="make the index again")
     walk.expansion_search = LEAST_WALK  # the bytes do not hold it
     return walk
-
-
-def saved(walk: Any) -> bytes:
-    """The bytes of a graph."""
-    return bytes(walk.save())

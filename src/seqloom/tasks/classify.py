@@ -12,7 +12,7 @@ part when a model is shipped. It changes no answer. The dev part itself is then 
 temperature that the other one found (`metrics.calibration`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, Self, cast
@@ -155,9 +155,11 @@ class Classify(Calibrator, SequenceTask):
         whole = scored(model, batches, MOST_SCORES)
 
         def fit(rows: np.ndarray) -> Calibration:
-            scores, targets = whole.scores[rows], whole.targets[rows]
-            known = targets >= 0
-            return Calibration(best_temperature(_cross_entropy(scores[known], targets[known])))
+            known = whole.targets[rows] >= 0
+            scores, targets = whole.scores[rows][known], whole.targets[rows][known]
+            return Calibration(
+                best_temperature(lambda by: float(F.cross_entropy(scores / by, targets, reduction="sum")))
+            )
 
         return cross_fitted(whole.ids, fit)
 
@@ -174,11 +176,6 @@ class Classify(Calibrator, SequenceTask):
 def scores_of(model: nn.Module, inputs: Any) -> Tensor:
     """[B,K] the scores of a model before any calibration, on the host in float64, so that probabilities add up to 1."""
     return cast(Tensor, model(sequences(inputs))).detach().cpu().double()
-
-
-def _cross_entropy(scores: Tensor, targets: Tensor) -> Callable[[float], float]:
-    """The summed loss of scores [N,K] at a temperature."""
-    return lambda temperature: float(F.cross_entropy(scores / temperature, targets, reduction="sum"))
 
 
 class ScoredLabels(NamedTuple):

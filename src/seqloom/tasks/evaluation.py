@@ -105,21 +105,16 @@ def evaluate(
         tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in some)
         for some in (kept, bad)
     )
-    found = Evaluation(
-        task.name, _metrics(task, table), len(table), table, chosen, _ordered(confusion), tuple(ids), told
-    )
-    return found._replace(judge=task)
+    pairs = sorted(confusion.items(), key=lambda item: (-item[1], item[0]))
+    counts = tuple((true, said, count) for (true, said), count in pairs)
+    metrics = _metrics(task, table)
+    return Evaluation(task.name, metrics, len(table), table, chosen, counts, tuple(ids), told, judge=task)
 
 
 def _metrics(task: Evaluator, statistics: np.ndarray) -> dict[str, float]:
     """Every figure of the statistics [N,S]: those of sums, and those of all rows at once."""
     figures = {name: float(value) for name, value in task.measure(task.summed(statistics)).items()}
     return figures | task.measure_rows(statistics)
-
-
-def _ordered(confusion: Counter[tuple[str, str]]) -> Confusion:
-    pairs = sorted(confusion.items(), key=lambda item: (-item[1], item[0]))
-    return tuple((true, said, count) for (true, said), count in pairs)
 
 
 @contextmanager
@@ -180,10 +175,13 @@ def sliced(task: Evaluator, evaluation: Evaluation, column: str, values: Sequenc
     found: dict[str, list[int]] = {}
     for row, name in enumerate(names_of(values)):
         found.setdefault(name, []).append(row)
-    return tuple(
-        Slice(column, name, evaluation.only(task, np.array(found[name])))
-        for name in _ordered_values(list(found), {name: len(rows) for name, rows in found.items()}, values)
-    )
+    last, numeric = {OTHERS: 1, NOTHING: 2}, all(_is_nothing(value) or is_number(value) for value in values)
+
+    def rank(name: str) -> tuple[int, float, str]:  # stretches and numbers by their size, names by how often they come
+        size = float(name.partition(" to ")[0]) if numeric and name not in last else -len(found[name])
+        return last.get(name, 0), size, name
+
+    return tuple(Slice(column, name, evaluation.only(task, np.array(found[name]))) for name in sorted(found, key=rank))
 
 
 def names_of(values: Sequence[Any]) -> list[str]:
@@ -199,7 +197,11 @@ def names_of(values: Sequence[Any]) -> list[str]:
         stretches = _stretches(np.array([float(value) for value in there]))
         return [NOTHING if _is_nothing(value) else _stretch(float(value), stretches) for value in values]
     named = [NOTHING if _is_nothing(value) else _shown(value) for value in values]
-    kept = _frequent(Counter(named))
+    counts = Counter(named)
+    if len(counts) <= MOST_VALUES:
+        return named
+    often = [name for name, count in counts.most_common() if count >= LEAST_ROWS or name == NOTHING]
+    kept = set(often[:MOST_VALUES])
     return [name if name in kept else OTHERS for name in named]
 
 
@@ -210,14 +212,6 @@ def _is_nothing(value: Any) -> bool:
 def _shown(value: Any) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
-
-
-def _frequent(counts: Counter[str]) -> set[str]:
-    """The values with slices of their own: all of a few, else the most frequent that have rows enough."""
-    if len(counts) <= MOST_VALUES:
-        return set(counts)
-    often = [name for name, count in counts.most_common() if count >= LEAST_ROWS or name == NOTHING]
-    return set(often[:MOST_VALUES])
 
 
 def _stretches(numbers: np.ndarray) -> list[tuple[float, float]]:
@@ -232,15 +226,3 @@ def _stretches(numbers: np.ndarray) -> list[tuple[float, float]]:
 def _stretch(number: float, stretches: list[tuple[float, float]]) -> str:
     low, high = next((low, high) for low, high in stretches if number <= high)
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
-
-
-def _ordered_values(names: list[str], counts: dict[str, int], values: Sequence[Any]) -> list[str]:
-    """Stretches and numbers by their size, names by how often they come; what is left over last."""
-    last = {OTHERS: 1, NOTHING: 2}
-    numeric = all(_is_nothing(value) or is_number(value) for value in values)
-
-    def rank(name: str) -> tuple[int, float, str]:
-        size = float(name.partition(" to ")[0]) if numeric and name not in last else -counts[name]
-        return last.get(name, 0), size, name
-
-    return sorted(names, key=rank)

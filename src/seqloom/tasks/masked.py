@@ -162,24 +162,13 @@ def _hideable(symbols: Padded) -> Tensor:
 
 def hide(symbols: Padded, draws: MaskDraws, vocab_size: int) -> Hidden:
     """The batch with some of its symbols hidden, as the draws decide."""
-    values, (places, fate, other) = symbols.values, draws
-    targets = values.gather(1, places.values)
-    shown = _instead(targets, fate.gather(1, places.values), other.gather(1, places.values), vocab_size)
-    return Hidden(symbols._replace(values=_put(values, places, shown)), places, targets)
-
-
-def _instead(targets: Tensor, fate: Tensor, other: Tensor, vocab_size: int) -> Tensor:
-    """[B,K] what is read instead of each chosen symbol."""
+    values, places = symbols.values, draws.places
+    targets, fate, other = (each.gather(1, places.values) for each in (values, draws.fate, draws.other))  # [B,K]
     drawn_symbols = COUNT + (other * (vocab_size - COUNT)).long().clamp(max=vocab_size - COUNT - 1)
-    replaced = torch.where(fate < REPLACED, drawn_symbols, targets)
-    return torch.where(fate < MASKED, MASK, replaced)
-
-
-def _put(values: Tensor, places: Padded, changed: Tensor) -> Tensor:
-    """[B,T] the values with others at some places."""
+    instead = torch.where(fate < MASKED, MASK, torch.where(fate < REPLACED, drawn_symbols, targets))
     column = torch.where(places.valid, places.values, values.shape[1])  # one more column takes what is put nowhere
-    wide = torch.cat([values, values[:, :1]], dim=1).scatter(1, column, changed)
-    return wide[:, :-1]
+    wide = torch.cat([values, values[:, :1]], dim=1).scatter(1, column, instead)
+    return Hidden(symbols._replace(values=wide[:, :-1]), places, targets)
 
 
 LIKELIEST = 5  # symbols that are told for each gap

@@ -8,7 +8,7 @@ any length are read, window by window. A tag that training never saw is an error
 Neighbours of that kind are read as one span of a type that no tag has, so it counts as missed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -75,9 +75,8 @@ class Chain(NamedTuple):
         if isinstance(head, CrfHead):
             moves = self._within(head.transitions)
             return by_document(lambda rows: rows.with_values(_best(rows, moves)), scores).values
-        likeliest = scores.with_values(scores.values.argmax(dim=-1))
         if self.scheme == "none":
-            return likeliest.values
+            return scores.with_values(scores.values.argmax(dim=-1)).values
         free = self._within(_free(scores.values))
         return by_document(lambda rows: rows.with_values(_corrected(rows, free)), scores).values
 
@@ -220,7 +219,8 @@ def features(model: ElementModel, inputs: Any, size: int) -> Padded:
         (row, window) for row, of_row in enumerate(ends) for window in (windows(of_row, size) if len(of_row) else ())
     ]
     vectors: Tensor | None = None
-    for some in _groups(planned, max(1, BUDGET // size)):
+    for first in range(0, len(planned), count := max(1, BUDGET // size)):
+        some = planned[first : first + count]
         found = model.features(_cut(inputs, some, ends, size)).values
         if vectors is None:
             vectors = found.new_zeros(*words.values.shape[:2], found.shape[-1])
@@ -235,10 +235,6 @@ def _read(inputs: Any) -> Padded:
     """What is read one by one: the pieces of words, words with their letters, or steps."""
     read: Padded = inputs[0] if isinstance(inputs, Subwords | Spelled) else inputs
     return read
-
-
-def _groups(planned: Sequence[tuple[int, TextWindow]], count: int) -> Iterator[Sequence[tuple[int, TextWindow]]]:
-    return (planned[start : start + count] for start in range(0, len(planned), count))
 
 
 def _ends(inputs: Any, row: int) -> np.ndarray:

@@ -100,35 +100,29 @@ class Ranks(Protocol):
 
 
 class Alone:
-    """One process."""
+    """One process: it has nobody to wait for, and nothing to hold back."""
 
     rank, count, sharded = 0, 1, False
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor."""
         return tensor
 
     def share(self, data: bytes) -> bytes:
-        """The same."""
         return data
 
     def gather(self, data: bytes) -> list[bytes]:
-        """The one."""
         return [data]
 
     def wait(self, what: str) -> None:
         """Nobody to wait for."""
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module."""
         return module
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """Hold nothing back."""
         return nullcontext()
 
     def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """They are."""
         return nullcontext()
 
 

@@ -305,13 +305,11 @@ class Processes:
         self.watch.peers = self.peers
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over all processes, in place."""
         dist.all_reduce(tensor, group=None if tensor.is_cuda else self.host)
         self.watch.alive()
         return tensor
 
     def share(self, data: bytes) -> bytes:
-        """What process 0 gave, on all."""
         self.wait("data of rank 0")
         size = torch.tensor([len(data)])
         dist.broadcast(size, 0, group=self.host)
@@ -320,7 +318,6 @@ class Processes:
         return sent.numpy().tobytes()
 
     def gather(self, data: bytes) -> list[bytes]:
-        """What each process gave, on all, in the order of their numbers."""
         self.wait("data of all ranks")
         sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.count)]
         dist.all_gather(sizes, torch.tensor([len(data)]), group=self.host)
@@ -340,7 +337,6 @@ class Processes:
         return cut_over(module, self.count) if self.sharded else replicated(module)
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """A block whose backward passes stay in this process: all but the last of a step."""
         return held_back(wrapped)
 
     @contextmanager

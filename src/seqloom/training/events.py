@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -27,9 +27,6 @@ from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines, write_lines
 from seqloom.files.layouts import RunFile
 from seqloom.training.state import Environment
-
-if TYPE_CHECKING:
-    pass
 
 
 class Begun(NamedTuple):

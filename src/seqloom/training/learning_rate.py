@@ -3,13 +3,16 @@
     rate_at = rate x warm-up(step) x schedule(step, share) x factor
 
     rate           `TrainingConfig.rate`, as the user says; else `default_rate`, by model and size, but with --init no
-                   more than that model learned at
+                   more than `notes["rate"]` of that model: what it learned at, or of an imported one what it may go on
+                   at (`importing/bert.py`); 1 where newton solves, whatever it starts from
     warm-up        rises along a line to 1 over the first steps
     constant       1
     linear         1 -> final along a line over the share of the run that is done
     cosine         1 -> final along half a cosine (Loshchilov and Hutter 2017)
     inverse-root   sqrt(warm-up steps / step) behind the warm-up (Vaswani et al. 2017)
     plateau        1; its `factor` shrinks when validations stop getting better
+
+`loop.py` asks `rate_at` before each step, and `apply` in `optimizers.py` puts the rate into the optimiser.
 
 All are pure functions of where the run stands. Nothing is counted here, so a run that goes on from a checkpoint has the
 same rates: there is no state to forget. What nobody named (`default_training`) are rules of thumb, written into
@@ -167,11 +170,11 @@ def default_training(
     """The settings of `TrainingConfig` that depend on the data, the model, and those that were named.
 
     `linear` is solved, unless a setting of steps by batches is named. `learned_at` is the rate of the model that the
-    run starts from: a larger one would soon lose what it knows.
+    run starts from: a larger one would soon lose what it knows. What is solved loses nothing by whole steps.
     """
     if is_solved(recipe, named):
-        return _solving(prepared, named.get("optimiser"), learned_at)
-    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
+        return _solving(prepared, named.get("optimiser"))
+    symbols = training_symbols(prepared)
     budget = usual_budget(symbols)
     steps = max(1, symbols // budget)
     length = named.get("length") or EpochsConfig(count=usual_epochs(symbols))
@@ -188,12 +191,17 @@ def default_training(
     }
 
 
+def training_symbols(prepared: Prepared) -> int:
+    """The symbols of one epoch."""
+    return int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
+
+
 def usual_epochs(symbols: int) -> int:
     """How often a training set of so many symbols is usually read."""
     return max(FEWEST, min(MOST, round(STEPS / max(1, symbols // usual_budget(symbols)))))
 
 
-def _solving(prepared: Prepared, named: NewtonConfig | None, learned_at: float) -> dict[str, Any]:
+def _solving(prepared: Prepared, named: NewtonConfig | None) -> dict[str, Any]:
     """Every strength once, until the dev part likes none better; without one, the strength that is usual."""
     judged = bool(len(prepared.parts["dev"]))
     if named is not None and not judged and len(named.strengths) > 1:
@@ -206,7 +214,7 @@ def _solving(prepared: Prepared, named: NewtonConfig | None, learned_at: float) 
         "feed": ByLengthConfig(budget=SOLVED_BATCH),
         "length": EpochsConfig(count=len(optimiser.strengths)),
         "optimiser": optimiser,
-        "rate": min(1.0, learned_at),  # whole steps; the objective decides whether to halve one
+        "rate": 1.0,  # whole steps; the objective decides whether to halve one
         "schedule": ConstantConfig(),
         "clip": 0.0,
         "patience": SOLVED_PATIENCE,

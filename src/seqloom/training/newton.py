@@ -305,7 +305,6 @@ class Solver(WeightUpdate):
         return standing.epoch >= len(self._newton.strengths)
 
     def read(self) -> Tally:
-        """What happened since the last call."""
         tallies, self._told = self._told, []
         summed = {name: sum(getattr(one, name) for one in tallies) for name in Tally._fields}
         last = {"largest": max((one.largest for one in tallies), default=0.0), "scale": 0.0}
@@ -317,7 +316,6 @@ class Solver(WeightUpdate):
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
-        """Put the run back to where it was when these tensors and this state were kept."""
         copy_all("model", self.tensors()["model"], tensors.get("model", {}))
 
     def _read(self) -> Texts:

@@ -29,7 +29,11 @@ def build_optimiser(config: TrainingConfig, model: nn.Module) -> Optimizer:
         raise ConfigError("every weight is frozen, so there is nothing to train", fix="freeze fewer weights")
     sharded = hasattr(weights[0], "full_tensor")  # spread over ranks: torch has no fused SGD for such
     fused = weights[0].device.type in FUSED and not (isinstance(config.optimiser, SgdConfig) and sharded)
-    optimiser = _build(config.optimiser, _groups(weights, config.optimiser.decay), lr=config.rate, fused=fused)
+    decay = config.optimiser.decay
+    matrices = [weight for weight in weights if decay and weight.ndim > 1]
+    others = [weight for weight in weights if not (decay and weight.ndim > 1)]
+    groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+    optimiser = _build(config.optimiser, [one for one in groups if one["params"]], lr=config.rate, fused=fused)
     _fill(optimiser)
     return optimiser
 
@@ -62,16 +66,6 @@ def moments_of(optimiser: Optimizer, model: nn.Module) -> dict[str, Tensor]:
         for name, weight in model.named_parameters()
         for what, value in optimiser.state.get(weight, {}).items()
     }
-
-
-def _groups(weights: list[nn.Parameter], decay: float) -> list[dict[str, Any]]:
-    """Weights with decay and weights without; one group where nothing decays."""
-    if not decay:
-        return [{"params": weights, "weight_decay": 0.0}]
-    with_decay = [weight for weight in weights if weight.ndim > 1]
-    without = [weight for weight in weights if weight.ndim <= 1]
-    groups = [{"params": with_decay, "weight_decay": decay}, {"params": without, "weight_decay": 0.0}]
-    return [group for group in groups if group["params"]]
 
 
 def _build(config: AnyOptimiser, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:

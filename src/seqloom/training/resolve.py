@@ -27,7 +27,7 @@ from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import Schema
 from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
-from seqloom.events import Show, Work, finished
+from seqloom.events import Work, finished
 from seqloom.report.numbers import share
 from seqloom.tasks.encoders import (
     ENCODING,
@@ -183,11 +183,9 @@ class _Start(NamedTuple):
         return float(rate) if isinstance(rate, float) and rate > 0 else inf
 
 
-def resolve(
-    data: DataConfig, wishes: Wishes, *, home: Home | None = None, cache: Path | None = None, show: Show | None = None
-) -> Resolved:
+def resolve(data: DataConfig, wishes: Wishes, *, home: Home | None = None, cache: Path | None = None) -> Resolved:
     """The data read and encoded, and everything chosen that was left open; nothing is written but the cache."""
-    return finished(resolving(data, wishes, home=home, cache=cache), show)
+    return finished(resolving(data, wishes, home=home, cache=cache))
 
 
 def resolving(
@@ -216,11 +214,8 @@ def resolving(
     start, ledger = _start(wishes, folder, own), Ledger(data.bad_rows)
     dataset = open_sealed(data, ledger) if dataset is None else dataset
     # What no data of the task can have is refused before all of it is read.
-    kind, metric, feed = (
-        BY_TARGET[dataset.schema.target.name],
-        wishes.training.get("metric"),
-        wishes.training.get("feed"),
-    )
+    metric, feed = wishes.training.get("metric"), wishes.training.get("feed")
+    kind = BY_TARGET[dataset.schema.target.name]
     kind.check(metric=metric, head=wishes.head, settings=wishes.of_vectors(), feed=feed)
     _require_balanceable(wishes.class_weights, dataset.schema)
     plain = wishes.encoding or _usual_encoding(dataset.schema, start)
@@ -231,7 +226,7 @@ def resolving(
     given = _given(start.meaning, dataset.schema) if start is not None else _own_words(folder, own)
     place = cache if cache is not None else cache_folder() / "prepared"
     prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
-    task = task_of(Meaning.of(prepared)).deciding_by(wishes.training.get("metric"))
+    task = task_of(Meaning.of(prepared)).deciding_by(metric)
     folder = None if home is None else home.folder(dataset.config.train[0], task.name, _name(task, wishes, start))
     if before is None and Home(folder).own_run() is not None:  # a home that nobody named, and a run is there
         return (yield from resolving(data, asked, home=Home(folder), cache=cache, dataset=dataset))
@@ -278,12 +273,8 @@ def _start(wishes: Wishes, folder: Path | None, own: RunConfig | None) -> _Start
     if folder is not None and own is not None and mine and is_one(mine, name):
         return _Start(own.model, RunFolder(folder).meaning(), None)
     bundle = init_bundle(name)
-    return _Start(
-        bundle.config,
-        bundle.meaning,
-        bundle,
-        (f"model: that of --init, {bundle.config.parameters():,} parameters before its head is replaced",),
-    )
+    said = f"model: that of --init, {bundle.config.parameters():,} parameters before its head is replaced"
+    return _Start(bundle.config, bundle.meaning, bundle, (said,))
 
 
 def _usual_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:

@@ -42,7 +42,7 @@ from seqloom.training.checkpoint import put, weights_of
 from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device
 from seqloom.training.events import Ended, Report
 from seqloom.training.home import Home, OtherRunError, changed, wait_on
-from seqloom.training.learning_rate import expected_steps
+from seqloom.training.learning_rate import expected_steps, training_symbols
 from seqloom.training.loop import training
 from seqloom.training.newton import training_texts
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
@@ -328,8 +328,7 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
     if config.strengths:  # one strength takes two steps, another twenty
         return None
     loader = resolved.task.loader(prepared, "train", config.feed, seed=config.seed, workers=0)
-    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
-    steps = expected_steps(config.length, loader.plan, symbols)
+    steps = expected_steps(config.length, loader.plan, training_symbols(prepared))
     update = Update(resolved.task, built_model(resolved, device)[0], config, Alone(), device)
     standing, taken, began = TrainingState(seed=config.seed, pieces=config.pieces), list[float](), time.monotonic()
     for step in loader.steps():

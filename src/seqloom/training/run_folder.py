@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from seqloom import files
+from seqloom.bundle import read_tokenizers, tokenizer_files
 from seqloom.config.base import read
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import Dataset, every_sum
@@ -28,7 +29,6 @@ from seqloom.errors import ConfigError, DamagedError, DataError, DurableError
 from seqloom.files import disk
 from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.tasks.task import Meaning
-from seqloom.text.tokenizer import Tokenizer
 from seqloom.training import checkpoint
 from seqloom.training.checkpoint import Record
 from seqloom.training.devices import Device, Ranks, environment
@@ -62,17 +62,11 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 def vocabulary_of(meaning: Meaning) -> dict[str, bytes]:
     """The files of a vocabulary."""
-    first, second, schema = meaning.tokenizer, meaning.target_tokenizer, meaning.schema
+    schema = meaning.schema
     outline = _Outline(schema.input.name, schema.target.name, tuple(meaning.sizes), meaning.numbers, meaning.units)
-    files: dict[str, bytes] = {
-        VocabularyFile.LABELS: json.dumps(schema.labels, ensure_ascii=False).encode(),
-        VocabularyFile.SCHEMA: msgspec.json.encode(outline),
-    }
-    if first is not None:
-        files[VocabularyFile.TOKENIZER] = first.to_json().encode()
-    if second is not None and second is not first:
-        files[VocabularyFile.TARGET_TOKENIZER] = second.to_json().encode()
-    return files
+    labels = json.dumps(schema.labels, ensure_ascii=False).encode()
+    schema_file = msgspec.json.encode(outline)
+    return {VocabularyFile.LABELS: labels, VocabularyFile.SCHEMA: schema_file, **tokenizer_files(meaning)}
 
 
 def meaning_of(files: Mapping[str, bytes]) -> Meaning:
@@ -85,13 +79,8 @@ def meaning_of(files: Mapping[str, bytes]) -> Meaning:
         raise DamagedError(
             f"the vocabulary of the run cannot be read: {error!r}", fix="restore it from a copy"
         ) from error
-    first, second = (
-        Tokenizer.from_json(files[name].decode()) if name in files else None
-        for name in (VocabularyFile.TOKENIZER, VocabularyFile.TARGET_TOKENIZER)
-    )
-    if second is None and schema.target.is_text:
-        second = first
-    return Meaning(schema, first, second, outline.sizes, outline.numbers, units=outline.units)
+    tokenizers = read_tokenizers(files, schema, Path(RunFile.VOCABULARY))
+    return Meaning(schema, *tokenizers, outline.sizes, outline.numbers, units=outline.units)
 
 
 SHOWN = 6  # changes in one message

@@ -464,7 +464,7 @@ def _limits(summary: "RunSummary") -> list[DocumentLine]:
     if scores and scores.intervals:
         said += ["The intervals say how much scores vary with the choice of rows, not with the seed."]
     return said + [
-        Spans("Found in the data: ", _name(one.code), f" in {one.rows:,} rows." if one.rows else ".")
+        Spans("Found in the data: ", _name(one.code), f" in {counted(one.rows, 'row')}." if one.rows else ".")
         for one in summary.data.findings[:MOST_FINDINGS]
         if one.severity != "note"
     ]

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -129,11 +129,6 @@ class TestLook(msgspec.Struct, frozen=True):
     when: str = ""
     seqloom: str = ""
     model_sha256: str = ""
-
-
-def records_of(path: Path) -> tuple[dict[str, Any], ...]:
-    """The whole lines of a journal; one that was torn by a crash is left out."""
-    return read_lines(path).records
 
 
 def of_kind(records: Iterable[dict[str, Any]], kind: str, line: type[Kind], path: Path) -> tuple[Kind, ...]:
@@ -304,15 +299,7 @@ class DataSummary(msgspec.Struct, frozen=True, kw_only=True):
     said: tuple[str, ...] = ()
 
 
-class HasPath(Protocol):
-    """A run folder, as `RunFolder` is one."""
-
-    @property
-    def path(self) -> Path:
-        """Where it lies."""
-
-
-AnyRun = str | Path | HasPath
+AnyRun = str | Path | RunFolder
 
 
 class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
@@ -380,20 +367,19 @@ def write_pages(run: AnyRun) -> RunSummary:
 
     They are written whenever a run ends, and after each look at the test part.
     """
-    path, summary = path_of(run), summary_of(run)
+    path, summary = _path(run), summary_of(run)
     write_file(path / RunFile.REPORT, summary.html())
     write_file(path / RunFile.CARD, summary.card().markdown())
     return summary
 
 
-def path_of(run: AnyRun) -> Path:
-    """The folder of a run."""
+def _path(run: AnyRun) -> Path:
     return Path(run) if isinstance(run, str | Path) else run.path
 
 
 def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummary:
     """The summary of a run, finished or not; `notes` are those of a model that is about to be shipped."""
-    path = path_of(run)
+    path = _path(run)
     if not (path / RunFile.CONFIG).is_file():
         fix = near_name(path) if not path.exists() else "name the folder that `seqloom train --out` made"
         raise DataError(f"{path} is no run folder: it has no config.toml", fix=fix)
@@ -411,7 +397,7 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
         metric=task.metric,
         asking=task.asking.file,
         scores=read_scores(path / RunFile.MODEL) if notes is None else scores_of(notes),
-        looks=tuple(typed(record, TestLook, looks) for record in records_of(looks)),
+        looks=tuple(typed(record, TestLook, looks) for record in read_lines(looks).records),
         disk={name: size for name, size in sizes.items() if size},
         **_journals(path / RunFile.METRICS, path / RunFile.EVENTS),
     )
@@ -419,7 +405,7 @@ def summary_of(run: AnyRun, notes: Mapping[str, Any] | None = None) -> RunSummar
 
 def _journals(metrics: Path, events: Path) -> dict[str, Any]:
     """What the two journals of a run tell, by the names of the summary."""
-    shared, own = records_of(metrics), records_of(events)
+    shared, own = read_lines(metrics).records, read_lines(events).records
     ended = shared[-1:] if shared and shared[-1].get("kind") == "end" else ()  # a run that went on has not ended
     steps, begun = of_kind(shared, "step", StepLine, metrics), of_kind(own, "begun", BegunLine, events)
     paces = of_kind(own, "pace", PaceLine, events)

@@ -487,7 +487,6 @@ class Update(WeightUpdate):
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
-        """Put the run back to where it was when these tensors and this state were kept."""
         for part, mine in self.tensors().items():
             if part != "carried":
                 copy_all(part, mine, tensors.get(part, {}))

@@ -106,6 +106,8 @@ class QuotedRows:
             return close + 1 + len(self.delimiter)
         escaped = close > 0 and line[close - 1] == "\\"
         fix = 'a quote inside quotes is written twice: ""' + (", not escaped with a backslash" if escaped else "")
+        if self.starts[-1][0] < number:  # nobody knows how many of the lines between were rows of their own
+            self._refuse_open(f"closed at line {number:,} with text behind it")
         self.fields = []
         self.refused += 1
         self.refuse("csv.quote", "text follows a closing quote", Place(self.path, number, close + 2), fix)

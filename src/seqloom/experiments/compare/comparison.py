@@ -45,7 +45,7 @@ from seqloom.files.lock import hold
 from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings, Task
-from seqloom.training.learning_rate import usual_epochs
+from seqloom.training.learning_rate import training_symbols, usual_epochs
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.wishes import OF_WISHES, settings_of
 
@@ -132,8 +132,7 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
         return SECONDS
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
-    prepared = first.prepared
-    symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
+    symbols = training_symbols(first.prepared)
     return float(symbols * usual_epochs(symbols))
 
 

@@ -30,9 +30,7 @@ ROUNDS = 7
 SECONDS = 5.0  # for each model, after which no further round begins
 
 
-def measure_costs(
-    models: Mapping[str, LoadedModel], prepared: Prepared, part: Part, *, rounds: int = ROUNDS
-) -> dict[str, Cost]:
+def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: Part) -> dict[str, Cost]:
     """The cost of each model, measured on examples of all lengths of the part."""
     # shortest to longest in even steps, in an order without meaning; those of a small part again
     ordered = prepared.parts[part]
@@ -46,7 +44,7 @@ def measure_costs(
     for model in models.values():
         _timed(model, full)  # the first answer is slow: kernels are chosen, memory is fetched
     spent = time.perf_counter()
-    for turn in range(rounds):
+    for turn in range(ROUNDS):
         if turn and time.perf_counter() - spent > SECONDS * len(models):
             break
         for name, model in models.items():

@@ -171,11 +171,9 @@ class Estimate(NamedTuple):
         return max(0.0, 1 - student(abs(self.value) / math.sqrt(variance), self.uncertainty.freedom(more)))
 
 
-def resampled(
-    tables: Sequence[np.ndarray], measure: Measure, *, resamples: int = RESAMPLES, seed: int = 0
-) -> list[ModelScores]:
+def resampled(tables: Sequence[np.ndarray], measure: Measure, *, resamples: int = RESAMPLES) -> list[ModelScores]:
     """The scores of each model of its statistics [K,N,S]; a resample draws the same examples for all of them."""
-    rows, draws = tables[0].shape[1], np.random.Generator(np.random.PCG64(seed))
+    rows, draws = tables[0].shape[1], np.random.Generator(np.random.PCG64(0))
     sums: list[list[np.ndarray]] = [[] for _ in tables]  # of each model, blocks of [r,K,S]
     for start in range(0, resamples, block := max(1, CELLS // max(1, rows))):
         # [R,N] how often each of N rows was drawn when N are drawn with replacement

@@ -8,7 +8,6 @@ A model that has seen the answers looks better than it is, and the one that reme
 in the training part as well, exactly or nearly, are counted before any score is believed.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -39,7 +38,7 @@ from seqloom.experiments.compare.statistics import (
     randomisation,
     resampled,
 )
-from seqloom.metrics.bootstrap import SHARES
+from seqloom.metrics.bootstrap import SHARES, rule_of_three
 from seqloom.tasks.task import Task
 
 BINS = 5  # of lengths, of about as many examples each
@@ -137,8 +136,7 @@ class Weighed:
         """The interval of a score, or of a difference; that of a share ends where shares do."""
         if self.task.metric.name not in SHARES:
             return Interval(found.value, found.low, found.high)
-        # rule of three: if none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence
-        more = min(1.0, -math.log(1 - LEVEL) / len(self.ids)) if found.low == found.high else 0.0
+        more = rule_of_three(len(self.ids), LEVEL) if found.low == found.high else 0.0
         return Interval(found.value, max(least, found.low - more), min(1.0, found.high + more))
 
     def _mcnemar(self, one: str, other: str) -> float | None:

@@ -291,10 +291,7 @@ def linear(story: Story, config: TrainingConfig) -> Finding | None:
             "rate": config.rate,
         },
         losses_drawn(story, "The loss falls along a line"),
-        (
-            Advice("--rate", rounded(config.rate * times), f"{times} times {config.rate:g}"),
-            FIND_RATE,
-        ),
+        (Advice("--rate", rounded(config.rate * times), f"{times} times {config.rate:g}"), FIND_RATE),
     )
 
 
@@ -342,9 +339,8 @@ def plateau(story: Story, _: TrainingConfig) -> Finding | None:
     half = story.blocks[len(story.blocks) // 2 :]
     peak = max(block.rate for block in story.blocks)
     quarter = max(1, len(half) // 2)
-    fell = (
-        fmean(block.loss for block in half[:quarter]) - fmean(block.loss for block in half[-quarter:])
-    ) / story.first
+    before, after = (fmean(block.loss for block in part) for part in (half[:quarter], half[-quarter:]))
+    fell = (before - after) / story.first
     learnt = (story.first - story.last) / story.first
     at_full = all(block.rate >= FULL_RATE * peak for block in half)
     if not at_full or learnt < 2 * FLAT or story.last < HIGH * story.first or abs(fell) > STILL:

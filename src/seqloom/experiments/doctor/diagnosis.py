@@ -125,8 +125,7 @@ def look(folder: RunFolder, config: RunConfig) -> ModelLook:
     if not batches:
         raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")
     lengths = prepared.columns["input"].select(prepared.parts["dev"]).lengths
-    weighed = (
-        "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
-    )  # what --init brings keeps its own head
+    # What --init brings keeps its own head.
+    weighed = "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
     inside, confusion = look_inside(task, model, batches), evaluate(task, model, batches).confusion
     return ModelLook(inside, confusion, tuple(lengths.tolist()), weighed)

@@ -32,7 +32,7 @@ from seqloom.experiments.workers import RunsPlan, Why
 from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings
 from seqloom.training.events import Report
-from seqloom.training.learning_rate import expected_steps
+from seqloom.training.learning_rate import expected_steps, training_symbols
 from seqloom.training.resolve import Resolved
 from seqloom.training.wishes import Wishes
 
@@ -96,8 +96,7 @@ class DataGround(NamedTuple):
         """About how many steps a trial with this feed has."""
         training, prepared = self.first.config.training, self.first.prepared
         loader = self.first.task.loader(prepared, "train", feed, seed=training.seed, workers=0)
-        symbols = int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
-        return expected_steps(training.length, loader.plan, symbols) or UNKNOWN
+        return expected_steps(training.length, loader.plan, training_symbols(prepared)) or UNKNOWN
 
     def filled(self, space: SpaceConfig) -> SpaceConfig:
         """The space with what it leaves to the task and to the data."""

@@ -167,10 +167,10 @@ class OpeningSentences(Interactive):
     span: tuple[float, float] | None
 
     def markup(self) -> list[Markup]:
-        numbers = [None if np.isnan(value) else float(value) for value in self.part.values]
-        scale, chips = scale_of(numbers, self.span), list[Markup]()
-        for at, (text, value) in enumerate(zip(self.part.texts, numbers, strict=True)):
-            if value is None:
+        numbers = self.part.values
+        scale, chips = scale_of(numbers[~np.isnan(numbers)].tolist(), self.span), list[Markup]()
+        for at, (text, value) in enumerate(zip(self.part.texts, numbers.tolist(), strict=True)):
+            if np.isnan(value):
                 chips.append(tag("mark", text, class_="none", title=f"{text}: no value (token {at})"))
                 continue
             ground = scale.shade(scale.level(value)).light
@@ -424,9 +424,8 @@ def line_of(row: int, view: AttributionView) -> dict[str, Any]:
         }
         for part in view.parts
     ]
-    names = ("label", "answer", "method", "baseline", "score", "baseline_scores")
-    told = {name: plain(getattr(view, name)) for name in names}
-    return {"row": row, **told, "error": plain(view.error), "sides": sides}
+    names = ("label", "answer", "method", "baseline", "score", "baseline_scores", "error")
+    return {"row": row, **{name: plain(getattr(view, name)) for name in names}, "sides": sides}
 
 
 MOST_NGRAMS = 30  # that are drawn

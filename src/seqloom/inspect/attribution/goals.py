@@ -28,7 +28,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.kinds.words import Words
 from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
@@ -279,7 +278,6 @@ def places_of(reading: Reading) -> tuple[GroundPlace, ...]:
     for number, (side, field) in enumerate(zip(reading.sides, fields, strict=True)):
         raw = inputs if field is None else getattr(inputs, field)
         text = reading.given[number] if isinstance(inputs, Both) else reading.given
-        text = text.text if isinstance(text, Words) else text
         shown = text if isinstance(text, str) and field != "target" else None
         shape = (raw.shape[1], raw.shape[2]) if isinstance(raw, Tensor) else None
         tokens = read_by(reading, side) if shape is None else numbered(shape[0] * shape[1])

@@ -77,20 +77,15 @@ def occlusion(ground: AttributionGround, goals: Sequence[Goal], groups: Groups) 
     """What the score loses when the baseline stands in the place of a group."""
 
     def asked(number: int, some: Sequence[Group]) -> Tensor:
-        return ground.scores(_occluded(ground, number, some) if some else [each[None] for each in ground.here])
+        values = [each.expand(max(1, len(some)), *each.shape) for each in ground.here]
+        here, base = ground.here[number], ground.base[number]
+        gone = torch.zeros(len(values[number]), len(here), dtype=torch.bool)
+        for row, group in enumerate(some):
+            gone[row, torch.from_numpy(group)] = True
+        values[number] = torch.where(gone.to(here.device)[..., None], base, here)
+        return ground.scores(values)
 
     return _lost(ground, goals, groups, asked)
-
-
-def _occluded(ground: AttributionGround, number: int, groups: Sequence[Group]) -> list[Tensor]:
-    """The input once for each group, with the baseline in its place."""
-    values = [each.expand(len(groups), *each.shape) for each in ground.here]
-    here, base = ground.here[number], ground.base[number]
-    gone = torch.zeros(len(groups), len(here), dtype=torch.bool)
-    for row, group in enumerate(groups):
-        gone[row, torch.from_numpy(group)] = True
-    values[number] = torch.where(gone.to(here.device)[..., None], base, here)
-    return values
 
 
 def leave_one_out(ground: AttributionGround, goals: Sequence[Goal], groups: Groups) -> Measured:

@@ -12,7 +12,7 @@ costs one pass for each token and adds up to nothing. Derivatives are taken as d
 one direction for each token: forward passes alone, for any family, two for each token at each of 16 to 256 steps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -174,10 +174,9 @@ def _jacobian(ground: AttributionGround, place: int, share: float) -> np.ndarray
     return torch.cat(found).cpu().numpy()
 
 
-def _one_by_one(ground: AttributionGround, here: Tensor) -> Iterator[Tensor]:
+def _one_by_one(ground: AttributionGround, here: Tensor) -> tuple[Tensor, ...]:
     """[N,E,1] bool: one token after another, as many rows as a pass reads; all of them at once would be [E,E,D]."""
-    each = torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None]
-    yield from torch.split(each, ground.rows_at_once)
+    return torch.split(torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None], ground.rows_at_once)
 
 
 def _occluded(ground: AttributionGround, place: int) -> Tensor:

@@ -261,7 +261,16 @@ def attribution_table(
     fitting = max(1, USUAL_CELLS // sum(len(side.tokens) for side in reading.sides))
     if rows is None and method == "integrated" and fitting < len(reading.rows) <= MEDIUM:
         rows = (0, fitting)  # all of them would take long
-    start, stop = _chosen_rows(len(reading.rows), rows)
+    count = len(reading.rows)
+    start, stop = rows or (0, count)
+    if not 0 <= start < stop <= count:
+        raise ConfigError(
+            f"the rows {start} to {stop} are not inside the {count:,} answers", fix=f"choose inside 0..{count}"
+        )
+    if stop - start > MEDIUM:
+        raise ConfigError(
+            f"a table of {stop - start:,} answers was asked for", fix=f"choose at most {MEDIUM} with rows=(start, stop)"
+        )
     ground = ground_of(subject, reading, baseline)
     if any(place.shape is not None for place in ground.places):
         raise ConfigError("a table has a column for each token, and a picture has none", fix="look at one answer, at=")
@@ -287,16 +296,3 @@ def attribution_table(
         error=None if found.error is None else tuple(found.error.tolist()),
         parts=tuple(parts),
     )
-
-
-def _chosen_rows(count: int, rows: tuple[int, int] | None) -> tuple[int, int]:
-    start, stop = rows or (0, count)
-    if not 0 <= start < stop <= count:
-        raise ConfigError(
-            f"the rows {start} to {stop} are not inside the {count:,} answers", fix=f"choose inside 0..{count}"
-        )
-    if stop - start > MEDIUM:
-        raise ConfigError(
-            f"a table of {stop - start:,} answers was asked for", fix=f"choose at most {MEDIUM} with rows=(start, stop)"
-        )
-    return start, stop

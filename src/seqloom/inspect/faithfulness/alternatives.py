@@ -189,9 +189,9 @@ class Needed(NamedTuple):
 
     moved: float  # TVD under frozen equal weights, the mean
     kept: float  # the share of decisions that stay under them
-    score: float | None  # of the model
-    frozen_score: float | None  # of the model with equal weights
-    retrained_score: float | None  # of the model that learnt with equal weights
+    score: float | None = None  # of the model
+    frozen_score: float | None = None  # of the model with equal weights
+    retrained_score: float | None = None  # of the model that learnt with equal weights
 
 
 def even(bench: Bench) -> Evened:
@@ -209,28 +209,6 @@ def decisions(subject: Subject, reading: Reading) -> tuple[int, ...]:
         return tuple(decided(probabilities(subject, reading, reading.inputs)[0]).tolist())
 
 
-def needed(
-    evens: Sequence[Evened],
-    own: Sequence[Sequence[int]],
-    truths: Sequence[Sequence[int]] | None,
-    retrained: Sequence[Sequence[int]] | None,
-) -> Needed:
-    """What equal weights cost: decisions and truths of every input, those of the retrained model where there is one."""
-    moved, kept = (float(np.mean([getattr(each, name) for each in evens])) for name in ("moved", "kept"))
-    if truths is None:
-        return Needed(moved, kept, None, None, None)
-    again = None if retrained is None else score(retrained, truths)
-    return Needed(moved, kept, score(own, truths), score([each.decided for each in evens], truths), again)
-
-
-def score(found: Sequence[Sequence[int]], truths: Sequence[Sequence[int]]) -> float:
-    """The share of answers that are true."""
-    right = [
-        one == true for each, said in zip(found, truths, strict=True) for one, true in zip(each, said, strict=True)
-    ]
-    return float(np.mean(right))
-
-
 def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | None) -> float | None:
     """JSD of the weights of other models from these, the median over the models; None without any."""
     if not others:
@@ -240,13 +218,7 @@ def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | No
 
 
 def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tensor:
-    again = _read_again(other, reading)
-    with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
-        return _rows(bench)
-
-
-def _read_again(other: Subject, reading: Reading) -> Reading:
-    """What another model reads of the same input; of a translation what this one said, not what the other would say."""
+    """The rows of another model for the same input; of a translation for what this one said, not the other would."""
     again = read(other, reading.given)
     own, others = reading.sides[0], again.sides[0]
     if own.tokens != others.tokens:
@@ -254,7 +226,9 @@ def _read_again(other: Subject, reading: Reading) -> Reading:
             f"another model cuts this input into {len(others.tokens)} other tokens than the {len(own.tokens)} of this",
             fix="compare models that were trained with the same tokeniser",
         )
-    return again if reading.said is None else reading
+    again = again if reading.said is None else reading
+    with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
+        return _rows(bench)
 
 
 def _rows(bench: Bench) -> Tensor:
@@ -333,20 +307,18 @@ class _AdversarySearch:
 
     def __init__(self, bench: Bench, draw: torch.Generator) -> None:
         self.bench = bench
-        kept: list[ImposedRows] = []
-
-        chosen: list[Tensor] = []
+        kept: list[tuple[Tensor, ...]] = []
 
         def keep(rows: ImposedRows, _part: slice) -> Tensor:
             meant = bench.asked[rows.start : rows.stop]
-            kept.append(ImposedRows(rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], 0))
-            chosen.append(bench.has_choice(rows)[meant])
+            kept.append((rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], bench.has_choice(rows)[meant]))
             return rows.weights
 
         bench.under(keep, 1)
-        self.choice = torch.cat(chosen)  # [R]
-        self.own = torch.cat([rows.weights for rows in kept], dim=2)  # [1,H,R,S]
-        self.movable = torch.cat([rows.allowed for rows in kept], dim=2)  # [1,1,R,S]
+        own, movable, choice = zip(*kept, strict=True)
+        self.own = torch.cat(own, dim=2)  # [1,H,R,S]
+        self.movable = torch.cat(movable, dim=2)  # [1,1,R,S]
+        self.choice = torch.cat(choice)  # [R]
         self.mass = self.own.masked_fill(~self.movable, 0).sum(dim=-1, keepdim=True)
         noise = torch.randn(CANDIDATES, *self.own.shape[1:], generator=draw)
         self.logits = (SPREAD * noise).to(self.own.device).requires_grad_()

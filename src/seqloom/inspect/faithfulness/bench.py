@@ -1,21 +1,16 @@
 """One layer with attention and one input, on which other weights are tried.
 
+    o_i = sum_j a'_ij v_j            with a' = change(a), instead of the model's own a; everything else as it is
+
 Special symbols keep the weights that they have: weights are moved among what was written alone. Of a running text the
 last row of weights is meant, the one that the next symbol is foretold with; elsewhere all rows are, and all heads.
 
-What a model computes before a layer, computed once for one input and given again for any number of its copies.
+Other weights are tried hundreds of times for the same input. All that stands before the layer stays the same, so it is
+computed once (`held`): the whole encoder under attention pooling, the lower layers of a Transformer. The layer itself
+keeps its fused kernel (`imposed`); its own weights are recomputed a block of rows at a time, changed, and what follows
+from them is put where the layer's output passes. So nothing quadratic in the length is ever held.
 
-Other weights are tried on one layer hundreds of times for the same input. All that stands before the layer stays the
-same, so it is kept: the whole encoder under attention pooling, the lower layers of a Transformer.
-
-Other weights in the place of those that a layer computed, everything else as it is.
-
-    o_i = sum_j a'_ij v_j            with a' = change(a), instead of the model's own a
-
-The layer itself keeps its fused kernel; its own weights are recomputed a block of rows at a time, changed, and what
-follows from them is put where the layer's output passes. So nothing quadratic in the length is ever held.
-
-What a model answers, as distributions that can be compared: [N,Q,K], Q of them for each input.
+What a model answers are distributions that can be compared, [N,Q,K], Q of them for each input:
 
     one class or tag, next symbols    softmax of the scores
     labels, each yes or no            (1 - s, s) of each label, s the logistic function
@@ -24,7 +19,7 @@ What a model answers, as distributions that can be compared: [N,Q,K], Q of them 
 Of a running text only the last row is meant: what comes next. Numbers and vectors are no distributions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -62,8 +57,13 @@ def held(subject: Subject, reading: Reading, path: str) -> Iterator[None]:
 @contextmanager
 def _giving(module: nn.Module, output: Padded) -> Iterator[None]:
     """Inside the `with`, the module gives copies of this output; one that gave copies before does so again behind."""
+
+    def forward(given: Any, *_more: Any) -> Padded:
+        found: Padded = repeated(output, _rows(given))
+        return found
+
     before = module.__dict__.get("forward")
-    module.__dict__["forward"] = _again(output)  # in front of the method of its class
+    module.__dict__["forward"] = forward  # in front of the method of its class
     try:
         yield
     finally:
@@ -71,14 +71,6 @@ def _giving(module: nn.Module, output: Padded) -> Iterator[None]:
             del module.__dict__["forward"]
         else:
             module.__dict__["forward"] = before
-
-
-def _again(output: Padded) -> Callable[..., Padded]:
-    def forward(given: Any, *_more: Any) -> Padded:
-        found: Padded = repeated(output, _rows(given))
-        return found
-
-    return forward
 
 
 def _rows(given: Any) -> int:
@@ -101,17 +93,13 @@ def _before(subject: Subject, reading: Reading, path: str) -> dict[str, Padded]:
 
     with ExitStack() as stack:
         for name, module in subject.model.named_modules():
-            stack.callback(module.register_forward_hook(hook(name)).remove)
+            stack.enter_context(module.register_forward_hook(hook(name)))
         stack.enter_context(listening(subject.model, f"{path}.weights", begin))
         scores(subject, reading.inputs)
     once = {name: outputs[0] for name, outputs in ended.items() if len(outputs) == 1}
     found = {name: output for name, output in once.items() if isinstance(output, Padded)}
-    return {name: output for name, output in found.items() if not _inside(name, found)}
-
-
-def _inside(name: str, others: dict[str, Padded]) -> bool:
-    parts = name.split(".")
-    return any(".".join(parts[:count]) in others for count in range(1, len(parts)))
+    within = {name for name in found if any(name.startswith(f"{other}.") for other in found if other)}
+    return {name: output for name, output in found.items() if name not in within}
 
 
 MOST_CELLS = 2**22  # weights that are held at once
@@ -149,74 +137,50 @@ def _pooling(pooler: Pooler, change: Change) -> Iterator[None]:
         changed = change(ImposedRows(own[:, None, None], x.valid[:, None, None], 0))[:, 0, 0]
         return (changed[:, :, None].to(x.values.dtype) * x.values).sum(dim=1)
 
-    handle = pooler.register_forward_hook(hook)
-    try:
+    with pooler.register_forward_hook(hook):
         yield
-    finally:
-        handle.remove()
 
 
 @contextmanager
 def _mixing(model: nn.Module, path: str, owner: Any, change: Change) -> Iterator[None]:
     asked: list[Any] = []
+    values: list[Tensor] = []  # [N,H,S,D/H] the last ones: linear attention tells of queries and keys alone
 
     def hear(_name: str, offered: Any) -> None:
         asked.append(offered)
 
+    def hear_values(_module: nn.Module, _given: Any, made: Tensor) -> None:
+        values[:] = [owner.heads.split(made)]
+
     def replace(_name: str, mixed: Tensor) -> Tensor:
         return mixture(asked.pop(), values, change).to(mixed.dtype)
 
-    values = _Values()
-    with (
-        values.heard_from(owner),
-        listening(model, f"{path}.weights", hear),
-        listening(model, f"{path}.mixed", replace),
-    ):
+    with ExitStack() as stack:
+        if hasattr(owner, "heads"):  # an alignment has none
+            stack.enter_context(owner.heads.value.register_forward_hook(hear_values))
+        stack.enter_context(listening(model, f"{path}.weights", hear))
+        stack.enter_context(listening(model, f"{path}.mixed", replace))
         yield
 
 
-class _Values:
-    """The value vectors [N,H,S,D/H] of linear attention, which tells of queries and keys alone."""
-
-    def __init__(self) -> None:
-        self.heard: Tensor | None = None
-
-    @contextmanager
-    def heard_from(self, owner: Any) -> Iterator[None]:
-        heads = getattr(owner, "heads", None)  # an alignment has none
-        if heads is None:
-            yield
-            return
-        handle = heads.value.register_forward_hook(lambda _module, _given, made: self._hear(heads.split(made)))
-        try:
-            yield
-        finally:
-            handle.remove()
-
-    def _hear(self, value: Tensor) -> None:
-        self.heard = value
-
-
-def mixture(asked: Request | LinearQueries, values: _Values, change: Change) -> Tensor:
+def mixture(asked: Request | LinearQueries, values: Sequence[Tensor], change: Change) -> Tensor:
     """[N,H,T,D/H] what each head finds with the changed weights, a block of rows at a time."""
     rows, heads, count, _ = asked.query.shape
     cells = rows * heads * asked.key.shape[2]
     if isinstance(asked, Request) and isinstance(asked.score, Additive):
         cells *= asked.query.shape[-1]  # it holds a vector for each pair
     each = max(1, MOST_CELLS // max(1, cells))
-    blocks = ((start, min(start + each, count)) for start in range(0, count, each))
-    return torch.cat([_block(asked.rows(start, stop), start, values, change) for start, stop in blocks], dim=2)
-
-
-def _block(asked: Request | LinearQueries, start: int, values: _Values, change: Change) -> Tensor:
-    own = weights(asked) if isinstance(asked, Request) else asked.weights()
-    changed = change(ImposedRows(own, dense(asked.mask, asked.query_places, asked.key_places), start))
-    value = asked.value if isinstance(asked, Request) else values.heard
-    assert value is not None, "linear attention makes its values before it mixes them"
-    found = changed.to(value.dtype) @ value
-    if isinstance(asked, Request) and isinstance(asked.bias, Shaw):
-        found = found + asked.bias.value_term(changed.to(value.dtype), asked.query_places, asked.key_places)
-    return found
+    found = []
+    for start in range(0, count, each):
+        block = asked.rows(start, min(start + each, count))
+        own = weights(block) if isinstance(block, Request) else block.weights()
+        changed = change(ImposedRows(own, dense(block.mask, block.query_places, block.key_places), start))
+        value = block.value if isinstance(block, Request) else values[-1]
+        mixed = changed.to(value.dtype) @ value
+        if isinstance(block, Request) and isinstance(block.bias, Shaw):
+            mixed = mixed + block.bias.value_term(changed.to(value.dtype), block.query_places, block.key_places)
+        found.append(mixed)
+    return torch.cat(found, dim=2)
 
 
 def require_distributions(subject: Subject) -> None:
@@ -288,9 +252,7 @@ MOST_ELEMENTS = 8192  # tokens of all variants that one pass reads
 MOST_TRIED = 2**28  # weights of all variants of one experiment: at 4,096 tokens, 16 variants of one head
 FEWEST = 4  # variants, whatever they cost
 
-Trial = Callable[
-    [ImposedRows, slice], Tensor
-]  # (weights of some variants, which ones these are) -> those to go on with
+Trial = Callable[[ImposedRows, slice], Tensor]  # weights of some variants, which ones these are: those to go on with
 
 
 class Bench(NamedTuple):
@@ -343,30 +305,21 @@ def at_bench(subject: Subject, reading: Reading, layer: AttentionLayer) -> Itera
     asked = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
     if is_running(reading) and layer.same:
         asked[:-1] = False
-    with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
-        seen = _Seen(free, asked)
-        with imposed(subject.model, layer.path, seen.hear):
-            scores(subject, reading.inputs)
-        own = probabilities(subject, reading, reading.inputs)[0]
-        yield Bench(subject, reading, layer, free, asked, own, *seen.summary())
+    columns = torch.zeros(len(free), dtype=torch.float64, device=subject.device)
+    largest, heads = 0.0, 1
 
-
-class _Seen:
-    """What is to be known of a layer's own weights, gathered while they pass."""
-
-    def __init__(self, free: Tensor, asked: Tensor) -> None:
-        self.free, self.asked = free, asked
-        self.columns = torch.zeros(len(free), dtype=torch.float64, device=free.device)
-        self.largest, self.rows, self.heads = 0.0, int(asked.sum()), 1
-
-    def hear(self, rows: ImposedRows) -> Tensor:
-        meant = rows.weights[0, :, self.asked[rows.start : rows.stop]].double()  # [H,R,S]
-        self.heads = len(meant)
-        self.columns += meant.sum(dim=(0, 1))
-        self.largest += float(meant[..., self.free].amax(dim=-1).sum())
+    def hear(rows: ImposedRows) -> Tensor:
+        nonlocal largest, heads
+        meant = rows.weights[0, :, asked[rows.start : rows.stop]].double()  # [H,R,S]
+        heads = len(meant)
+        columns.add_(meant.sum(dim=(0, 1)))
+        largest += float(meant[..., free].amax(dim=-1).sum())
         return rows.weights
 
-    def summary(self) -> tuple[Any, ...]:
-        count = max(1, self.rows * self.heads)
-        weights = (self.columns / count).masked_fill(~self.free, torch.nan).cpu().numpy()
-        return weights, self.largest / count, count * len(self.free)
+    with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
+        with imposed(subject.model, layer.path, hear):
+            scores(subject, reading.inputs)
+        own = probabilities(subject, reading, reading.inputs)[0]
+        count = max(1, int(asked.sum()) * heads)
+        weights = (columns / count).masked_fill(~free, torch.nan).cpu().numpy()
+        yield Bench(subject, reading, layer, free, asked, own, weights, largest / count, count * len(free))

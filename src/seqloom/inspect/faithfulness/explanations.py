@@ -239,15 +239,11 @@ def kendall(x: np.ndarray, y: np.ndarray) -> Tau | None:
     count = len(x)
     if count < LEAST or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    difference = sum(_agreement(x, y, start) for start in range(0, count, BLOCK)) / 2
+    blocks = (slice(start, start + BLOCK) for start in range(0, count, BLOCK))
+    difference = sum(float((np.sign(x[rows, None] - x) * np.sign(y[rows, None] - y)).sum()) for rows in blocks) / 2
     pairs, one, other = count * (count - 1) / 2, _ties(x), _ties(y)
     value = difference / math.sqrt((pairs - one.pairs) * (pairs - other.pairs))
     return Tau(min(1.0, max(-1.0, value)), _chance(difference, count, one, other))
-
-
-def _agreement(x: np.ndarray, y: np.ndarray, start: int) -> float:
-    rows = slice(start, start + BLOCK)
-    return float((np.sign(x[rows, None] - x) * np.sign(y[rows, None] - y)).sum())
 
 
 class _Ties(NamedTuple):

@@ -157,18 +157,13 @@ def _require(
     if len(truths) != len(readings):
         raise DataError(f"{len(truths)} truths for {len(readings)} inputs", fix="give one for each")
     for name, rows in others.items():
-        _require_weights(name, rows, readings)
-
-
-def _require_weights(name: str, rows: Sequence[np.ndarray], readings: Sequence[Reading]) -> None:
-    """Raise DataError for a name that is taken, or for what is not a weight for each token of each input."""
-    if name in (UNIFORM, LEARNT, MODEL):
-        raise DataError(f"the name '{name}' is taken", fix="give these weights another name")
-    if len(rows) != len(readings):
-        raise DataError(f"{len(rows)} of '{name}' for {len(readings)} inputs", fix="give one for each")
-    for at, (row, reading) in enumerate(zip(rows, readings, strict=True)):
-        if (wrong := _wrong(row, reading.sides[0].tokens)) is not None:
-            raise DataError(f"'{name}' of input {at} {wrong}", fix="give each token one weight, 0 or more")
+        if name in (UNIFORM, LEARNT, MODEL):
+            raise DataError(f"the name '{name}' is taken", fix="give these weights another name")
+        if len(rows) != len(readings):
+            raise DataError(f"{len(rows)} of '{name}' for {len(readings)} inputs", fix="give one for each")
+        for at, (row, reading) in enumerate(zip(rows, readings, strict=True)):
+            if (wrong := _wrong(row, reading.sides[0].tokens)) is not None:
+                raise DataError(f"'{name}' of input {at} {wrong}", fix="give each token one weight, 0 or more")
 
 
 def _wrong(row: Any, tokens: Sequence[Token]) -> str | None:
@@ -232,8 +227,7 @@ def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: 
             weight.grad = slope
         optimiser.step()
     with torch.no_grad():
-        right = model.scores(data.part(held), rest).argmax(dim=1) == data.classes[held]
-    return right.double()
+        return (model.scores(data.part(held), rest).argmax(dim=1) == data.classes[held]).double()
 
 
 class _TokenModel:

@@ -19,7 +19,7 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import layers_of
 from seqloom.inspect.attribution.attribution import attribution
 from seqloom.inspect.attribution.methods import method_of
-from seqloom.inspect.faithfulness.alternatives import CANDIDATES, CLOSE, PERMUTATIONS, STEPS, Needed, decisions, needed
+from seqloom.inspect.faithfulness.alternatives import CANDIDATES, CLOSE, PERMUTATIONS, STEPS, Needed, decisions
 from seqloom.inspect.faithfulness.bench import require_distributions
 from seqloom.inspect.faithfulness.explanations import BINS, CHANCE, POINTS, AgreementPair, Curves, chosen_removal, pairs
 from seqloom.inspect.faithfulness.measures import (
@@ -414,8 +414,17 @@ def _needed(
     evens = [each.attention.even for each in examples if each.attention is not None]
     if not evens:
         return None
-    columns = None if truths is None else [(subject.column(truth),) for truth in truths]
-    if columns is not None and any(len(each.decided) != 1 for each in examples):
+    moved, kept = (float(np.mean([getattr(each, name) for each in evens])) for name in ("moved", "kept"))
+    if truths is None:
+        return Needed(moved, kept)
+    if any(len(each.decided) != 1 for each in examples):
         raise DataError("truths are one answer for each input, and these have several", fix="leave truths out")
-    again = None if uniform is None else [decisions(uniform, read(uniform, reading.given)) for reading in given]
-    return needed(evens, [each.decided for each in examples], columns, again)
+    columns = np.array([subject.column(truth) for truth in truths])
+
+    def score(found: Sequence[Sequence[int]]) -> float:
+        return float(np.mean(np.concatenate(found) == columns))
+
+    again = None if uniform is None else score([decisions(uniform, read(uniform, reading.given)) for reading in given])
+    return Needed(
+        moved, kept, score([each.decided for each in examples]), score([each.decided for each in evens]), again
+    )

@@ -3,36 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from seqloom.report.figures.figure import (
-    MARGIN,
-    WIDTH,
-    Figure,
-    FigureBlock,
-    Interval,
-    Plot,
-    checked_intervals,
-    checked_labels,
-    checked_numbers,
-    require_same_count,
-    require_some,
-)
+from seqloom.report.figures.figure import MARGIN, WIDTH, Figure, FigureBlock, Interval, Plot, checked_intervals
 from seqloom.report.figures.frame import Axis, linear_axis
-from seqloom.report.figures.markup import (
-    THEME,
-    Markup,
-    axis_name,
-    hover,
-    label,
-    look,
-    rule,
-    tag,
-    tinted,
-    together,
-    width_of,
-)
+from seqloom.report.figures.markup import Markup, axis_name, hover, label, look, rule, tag, tinted, together, width_of
 from seqloom.report.labels import breadth, cell, shortened, stacked_cell, typeset, visible
+from seqloom.report.numbers import estimate
+from seqloom.report.numbers import interval as between
 from seqloom.report.numbers import number as brief
 
 MOST_BARS = 500
@@ -42,7 +19,7 @@ EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bars(Figure):
+class Bars(Figure, kind="bars"):
     """Labelled values as horizontal bars from zero, with an optional interval around each.
 
     >>> scores = Bars(title="Accuracy", labels=["bag", "lstm"], values=[0.5, 0.9], intervals=[None, (0.86, 0.93)])
@@ -52,7 +29,6 @@ class Bars(Figure):
     lstm │██████████████▋ 0.9 (0.86 to 0.93)
     """
 
-    kind: ClassVar[str] = "bars"
     labels: Sequence[str]
     values: Sequence[float | None]
     intervals: Sequence[Interval | None] | None = None
@@ -60,10 +36,8 @@ class Bars(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
-        object.__setattr__(self, "values", checked_numbers(self.values, "values"))
-        require_some(self.labels, "labels", largest=MOST_BARS)
-        require_same_count(self.values, "values", self.labels, "labels")
+        self._check_labels("labels", largest=MOST_BARS)
+        self._check_numbers("values", others="labels", gaps=True)
         object.__setattr__(self, "intervals", checked_intervals(self.intervals, self.values, "the value"))
 
     def _rows(self) -> list[tuple[str, float | None, Interval | None]]:
@@ -88,7 +62,7 @@ class Bars(Figure):
         return f"Bar chart, {self.x_label or 'values'}: " + "; ".join(map(_said, self._rows())) + "."
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
-        tails = [_number(value) + _written(interval) for _, value, interval in self._rows()]
+        tails = [_number(value, interval) for _, value, interval in self._rows()]
         gutter = min(width // 3, max(map(breadth, self.labels)))
         # with too little room for bars, intervals go on lines of their own
         apart = max(map(len, tails)) > width - gutter - 12
@@ -99,25 +73,21 @@ class Bars(Figure):
             *above, last = stacked_cell(visible(text), gutter)
             lines += [*above, f"{last} {_bar(value, self._reach(), room, colour)} {tail}"]
             if apart and interval:
-                lines.append(cell(_written(interval).strip(), width, right=True))
+                lines.append(cell(f"({between(*interval)})", width, right=True))
         return FigureBlock([*lines, *([cell(visible(self.x_label), width)] if self.x_label else [])])
 
 
-def _number(value: float | None) -> str:
-    return "no value" if value is None else brief(value)
+def _number(value: float | None, interval: Interval | None = None) -> str:
+    return "no value" if value is None else estimate(value, interval)
 
 
 def _printed(value: float | None) -> str:
     return "no value" if value is None else typeset(brief(value))
 
 
-def _written(interval: Interval | None) -> str:
-    return f" ({brief(interval[0])} to {brief(interval[1])})" if interval else ""
-
-
 def _said(row: tuple[str, float | None, Interval | None]) -> str:
     text, value, interval = row
-    return f"{shortened(text)} {_number(value)}{_written(interval)}"
+    return f"{shortened(text)} {_number(value, interval)}"
 
 
 def _bar(value: float | None, reach: Interval, room: int, colour: bool) -> str:
@@ -131,7 +101,7 @@ def _bar(value: float | None, reach: Interval, room: int, colour: bool) -> str:
     rise = "█" * (eighths // 8) + (EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
     left = (fall if value is not None and value < 0 else "").rjust(below)
     right = (rise if value is not None and value > 0 else "").ljust(above)
-    return f"{tinted(left, THEME['fall'][2])}│{tinted(right, THEME['bar'][2])}" if colour else f"{left}│{right}"
+    return f"{tinted(left, 'fall')}│{tinted(right, 'bar')}" if colour else f"{left}│{right}"
 
 
 @dataclass(frozen=True)

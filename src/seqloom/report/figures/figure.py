@@ -35,9 +35,8 @@ def checked_text(value: object, what: str) -> str:
 def checked_labels(values: Iterable[object], what: str) -> tuple[str, ...]:
     """The labels as a tuple of text."""
     if isinstance(values, str):
-        raise DataError(
-            f"{what} must be a list of labels, found one string {quoted_label(values)}", fix="put it in a list"
-        )
+        found = f"found one string {quoted_label(values)}"
+        raise DataError(f"{what} must be a list of labels, {found}", fix="put it in a list")
     return tuple(checked_text(value, f"{what}[{index}]") for index, value in enumerate(checked_items(values, what)))
 
 
@@ -84,10 +83,8 @@ def checked_grid(values: Iterable[Iterable[object]], *, largest: int, fix: str) 
         raise DataError(f"values has {len(rows)} rows and no cell", fix="give at least one row with one value")
     for index, row in enumerate(rows):
         if len(row) != len(rows[0]):
-            raise DataError(
-                f"values[{index}] has {len(row)} cells, values[0] has {len(rows[0])}",
-                fix="make all rows equally long; None or NaN marks a cell without a value",
-            )
+            equal = "make all rows equally long; None or NaN marks a cell without a value"
+            raise DataError(f"values[{index}] has {len(row)} cells, values[0] has {len(rows[0])}", fix=equal)
     if len(rows) * len(rows[0]) > largest:
         raise DataError(f"values has {len(rows)} x {len(rows[0])} cells, more than {largest:,}", fix=fix)
     return tuple(checked_numbers(row, f"values[{index}]") for index, row in enumerate(rows))
@@ -134,9 +131,8 @@ def checked_intervals(
     for index, (interval, value) in enumerate(zip(given, values, strict=True)):
         ends = None if interval is None else every_number(interval, f"intervals[{index}]")
         if ends is not None and (value is None or len(ends) != 2 or not ends[0] <= value <= ends[1]):
-            raise DataError(
-                f"intervals[{index}] is {ends} around the value {value}", fix=f"give (low, high) around {around}"
-            )
+            fix = f"give (low, high) around {around}"
+            raise DataError(f"intervals[{index}] is {ends} around the value {value}", fix=fix)
         found.append(None if ends is None else (ends[0], ends[1]))
     return tuple(found)
 
@@ -146,10 +142,8 @@ def checked_instances(values: Iterable[object], kind: type[Item], what: str) -> 
     found = tuple(checked_items(values, what))
     for index, value in enumerate(found):
         if not isinstance(value, kind):
-            name = type(value).__name__
-            raise DataError(
-                f"{what}[{index}] must be a {kind.__name__}, found {name}", fix=f"make a {kind.__name__} of it"
-            )
+            name, wanted = type(value).__name__, kind.__name__
+            raise DataError(f"{what}[{index}] must be a {wanted}, found {name}", fix=f"make a {wanted} of it")
     return tuple(value for value in found if isinstance(value, kind))
 
 
@@ -192,10 +186,35 @@ class Figure(ABC):
     title: str
     caption: str = ""
 
+    def __init_subclass__(cls, kind: str = "") -> None:
+        cls.kind = kind or cls.kind
+
     def __post_init__(self) -> None:
         for field in fields(self):
             if field.name in ("title", "caption") or field.name.endswith("_label"):
                 checked_text(getattr(self, field.name), field.name)
+
+    def _check_labels(self, *names: str, largest: int | None = None) -> None:
+        """Make these fields tuples of text, of one to `largest` entries."""
+        for name in names:
+            labels = checked_labels(getattr(self, name), name)
+            if largest is not None:
+                require_some(labels, name, largest=largest)
+            object.__setattr__(self, name, labels)
+
+    def _check_parts(self, name: str, kind: type[object], largest: int | None = None) -> None:
+        """Make a field a tuple of instances of a class, of one to `largest` entries."""
+        parts = checked_instances(getattr(self, name), kind, name)
+        if largest is not None:
+            require_some(parts, name, largest=largest)
+        object.__setattr__(self, name, parts)
+
+    def _check_numbers(self, *names: str, others: str, gaps: bool = False) -> None:
+        """Make these fields tuples of numbers, as many as the field `others` has, none missing but `gaps`."""
+        for name in names:
+            numbers = (checked_numbers if gaps else every_number)(getattr(self, name), name)
+            require_same_count(numbers, name, getattr(self, others), others)
+            object.__setattr__(self, name, numbers)
 
     @abstractmethod
     def _plot(self) -> Plot: ...

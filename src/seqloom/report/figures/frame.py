@@ -56,10 +56,20 @@ class Axis:
         inside = [(tick, label) for tick, label in zip(self.ticks, self.labels, strict=True) if low <= tick <= high]
         return Axis(low, high, tuple(tick for tick, _ in inside), tuple(label for _, label in inside), self.is_log)
 
-    def marks(self, room: int) -> dict[int, str]:
-        """The labels of the ticks by their columns, of so many in a terminal."""
+    @property
+    def gutter(self) -> int:
+        """The columns of a terminal that the numbers beside a plot take."""
+        return max(len(self.labels[0]), len(self.labels[-1]))
+
+    def beside(self, rows: Sequence[str]) -> list[str]:
+        """The rows of a plot in a terminal, with the numbers of this upward axis before the first and the last."""
+        sides = [self.labels[-1], *[""] * (len(rows) - 2), self.labels[0]]
+        return [f"{side:>{self.gutter}} {'┤' if side else '│'}{row}" for side, row in zip(sides, rows, strict=True)]
+
+    def below(self, room: int) -> str:
+        """The line of numbers below a plot of so many columns in a terminal."""
         ticks = zip(self.ticks, self.labels, strict=True)
-        return {round(self.place(tick) * (room - 1)): text for tick, text in ticks}
+        return ruler({round(self.place(tick) * (room - 1)): text for tick, text in ticks}, room)
 
 
 def linear_axis(low: float, high: float, *, count: int = 6, least_step: float = 0.0) -> Axis:

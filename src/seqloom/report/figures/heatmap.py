@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -15,12 +15,10 @@ from seqloom.report.figures.figure import (
     Plot,
     Row,
     checked_grid,
-    checked_instances,
     checked_span,
     checked_text,
     every_number,
     require_same_count,
-    require_some,
 )
 from seqloom.report.figures.frame import LEGEND_HEIGHT, drawn_legend, legend_width, ruler, written_legend
 from seqloom.report.figures.markup import (
@@ -52,7 +50,7 @@ GAP, NAME_HEIGHT = 12.0, 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatMap(Figure):
+class HeatMap(Figure, kind="heat_map"):
     """A matrix of numbers as colour; `x` and `y` number its columns and rows, from 0 if not given.
 
     The scale starts at zero, is centred on it if both signs occur, and is that of `span` if several figures share one.
@@ -66,7 +64,6 @@ class HeatMap(Figure):
     0 [ ░▒▓█] 1  ╱ no value
     """
 
-    kind: ClassVar[str] = "heat_map"
     values: Sequence[Sequence[float | None]]
     x: Sequence[float] | None = None
     y: Sequence[float] | None = None
@@ -201,9 +198,8 @@ class _Area(NamedTuple):
     def tiles(self) -> int:
         return len(self.pooled.x) * len(self.pooled.y)
 
-    def box(self, row: int, column: int, run: int = 1) -> tuple[float, float, float, float]:
-        x, y = self.left + column * self.tile_width, row * self.tile_height
-        return x, y, run * self.tile_width, self.tile_height
+    def box(self, row: int, column: int) -> tuple[float, float, float, float]:
+        return self.left + column * self.tile_width, row * self.tile_height, self.tile_width, self.tile_height
 
     def places(self) -> Iterator[tuple[int, int, float | None]]:
         for row_index, row in enumerate(self.pooled.rows):
@@ -278,7 +274,7 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tiles(Figure):
+class Tiles(Figure, kind="tiles"):
     """Small heat maps in rows of `across`, all on one scale.
 
     >>> print(Tiles(title="Heads", tiles=[Tile("0.0", [[1, 0]]), Tile("0.1", [[0, 0.5]])], across=2).text(40))
@@ -288,19 +284,17 @@ class Tiles(Figure):
     0 [ ░▒▓█] 1
     """
 
-    kind: ClassVar[str] = "tiles"
     tiles: Sequence[Tile]
     across: int
     value_label: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        found = checked_instances(self.tiles, Tile, "tiles")
-        require_some(found, "tiles", largest=MOST_TILES)
+        self._check_parts("tiles", Tile, largest=MOST_TILES)
         if self.across < 1:
             raise DataError(f"{self.across} tiles side by side were asked for", fix="give at least 1")
         kept = []
-        for tile in found:
+        for tile in self.tiles:
             grid = checked_grid(tile.values, largest=MOST_TILE_CELLS, fix="pool it first")
             kept.append(Tile(checked_text(tile.name, "the name of a tile"), grid))
         object.__setattr__(self, "tiles", tuple(kept))

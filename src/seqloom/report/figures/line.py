@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -13,7 +13,6 @@ from seqloom.report.figures.figure import (
     Figure,
     FigureBlock,
     Plot,
-    checked_instances,
     checked_numbers,
     checked_text,
     every_number,
@@ -30,7 +29,6 @@ from seqloom.report.figures.frame import (
     LineLegend,
     linear_axis,
     log_axis,
-    ruler,
 )
 from seqloom.report.figures.markup import LINES_DARK, Markup, hover, in_colour, label, stroked, tag, together
 from seqloom.report.figures.markup import colour as colour_of
@@ -76,7 +74,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line(Figure):
+class Line(Figure, kind="line"):
     """Curves over a common x axis, y linear or logarithmic.
 
     In a terminal each series has a strip of its own on the same scale; a column shows the mean of the points in it.
@@ -101,7 +99,6 @@ class Line(Figure):
     x: epoch
     """
 
-    kind: ClassVar[str] = "line"
     series: Sequence[Series]
     x_label: str = ""
     y_label: str = ""
@@ -109,8 +106,7 @@ class Line(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "series", checked_instances(self.series, Series, "series"))
-        require_some(self.series, "series", largest=MOST_SERIES)
+        self._check_parts("series", Series, largest=MOST_SERIES)
         if self.y_axis not in ("linear", "log"):
             raise DataError(f"y_axis is {quoted_label(str(self.y_axis))}", fix="choose linear or log")
         for series in self.series if self.y_axis == "log" else ():
@@ -154,8 +150,7 @@ class Line(Figure):
     def _block(self, width: int, colour: bool) -> FigureBlock:
         across, upward = self._axes()
         height = max(4, 12 // len(self.series))
-        gutter = max(len(upward.labels[0]), len(upward.labels[-1]))
-        count = width - gutter - 2
+        count = width - upward.gutter - 2
         lines = []
         for index, series in enumerate(self.series):
             name, words = isolated(fit(visible(series.name), width // 2)), _range(series)
@@ -163,15 +158,8 @@ class Line(Figure):
             lines += [joined] if columns(joined) <= width else [*filter(None, [name]), *wrap(words, width)]
             rows = _profile(series, across, upward, count, height)
             ink = colour_of(LINES_DARK[index % len(LINES_DARK)])
-            sides = [
-                f"{upward.labels[-1]:>{gutter}} ┤",
-                *[f"{'':{gutter}} │"] * (height - 2),
-                f"{upward.labels[0]:>{gutter}} ┤",
-            ]
-            lines += [
-                side + (in_colour(row, ink) if colour else row.rstrip()) for side, row in zip(sides, rows, strict=True)
-            ]
-        lines.append(" " * (gutter + 2) + ruler(across.marks(count), count))
+            lines += upward.beside([in_colour(row, ink) for row in rows] if colour else rows)
+        lines.append(" " * (upward.gutter + 2) + across.below(count))
         names = [cell(visible(text), width - 4).rstrip() for text in (self.x_label, self.y_label)]
         return FigureBlock([*lines, *(f"{axis}: {name}" for axis, name in zip("xy", names, strict=True) if name)])
 

@@ -182,9 +182,9 @@ def _triple(value: Colour) -> str:
     return ";".join(map(str, value))
 
 
-def tinted(text: str, ink: str) -> str:
-    """The text in a terminal colour that is given by its code; blank text stays as it is."""
-    return in_colour(text, colour(ink)) if text.strip() else text
+def tinted(text: str, name: str) -> str:
+    """The text in the terminal colour of a named part of the theme; blank text stays as it is."""
+    return in_colour(text, colour(THEME[name][2])) if text.strip() else text
 
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"

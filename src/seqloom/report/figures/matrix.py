@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -17,7 +17,6 @@ from seqloom.report.figures.figure import (
     checked_labels,
     checked_span,
     require_same_count,
-    require_some,
 )
 from seqloom.report.figures.frame import alike
 from seqloom.report.figures.markup import (
@@ -50,7 +49,7 @@ Place = tuple[int, int]  # a row and a column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matrix(Figure):
+class Matrix(Figure, kind="matrix"):
     """A matrix with its rows and columns named and its numbers written out: at most 64 on a side and 1,600 in all.
 
     Names may be in any script. What does not fit in the width of a terminal continues below, no number is left out.
@@ -64,7 +63,6 @@ class Matrix(Figure):
     狗    1  9
     """
 
-    kind: ClassVar[str] = "matrix"
     values: Sequence[Sequence[float | None]]
     rows: Sequence[str]
     columns: Sequence[str]
@@ -79,11 +77,8 @@ class Matrix(Figure):
         super().__post_init__()
         values = checked_grid(self.values, largest=MOST_CELLS, fix="draw it as a HeatMap, or a part of it")
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "rows", checked_labels(self.rows, "rows"))
-        object.__setattr__(self, "columns", checked_labels(self.columns, "columns"))
+        self._check_labels("rows", "columns", largest=LARGEST_SIDE)
         object.__setattr__(self, "span", checked_span(self.span, values))
-        require_some(self.rows, "rows", largest=LARGEST_SIDE)
-        require_some(self.columns, "columns", largest=LARGEST_SIDE)
         require_same_count(self.rows, "rows", values, "values")
         require_same_count(self.columns, "columns", values[0], "each row of values")
         words = tuple(checked_labels(row, "words") for row in self.words)
@@ -96,10 +91,8 @@ class Matrix(Figure):
             object.__setattr__(self, name, tuple((down, across) for down, across in getattr(self, name)))
             for down, across in getattr(self, name):
                 if not (0 <= down < len(self.rows) and 0 <= across < len(self.columns)):
-                    size = f"{len(self.rows)} x {len(self.columns)}"
-                    raise DataError(
-                        f"{name} has the cell ({down}, {across}) of {size}", fix="give (row, column), from 0"
-                    )
+                    found = f"({down}, {across}) of {len(self.rows)} x {len(self.columns)}"
+                    raise DataError(f"{name} has the cell {found}", fix="give (row, column), from 0")
 
     @cached_property
     def _numerals(self) -> list[list[str]]:
@@ -128,7 +121,11 @@ class Matrix(Figure):
         width = max(NARROWEST, right + max(MARGIN, spill))
         corner = label(self.y_label, left - 8, top - 8, anchor="end", theme="soft", room=left - MARGIN)
         name = label(self.x_label, left, 12, theme="soft", room=width - left - MARGIN)
-        body = tag("g", self._names(left, tile), self._cells(left, tile), transform=f"translate(0 {top:g})")
+        names = [
+            label(edged(text), left - 8, (index + 0.5) * tile.height + 4, anchor="end", room=LONGEST_ROW)
+            for index, text in enumerate(self.rows)
+        ]
+        body = tag("g", *names, self._cells(left, tile), transform=f"translate(0 {top:g})")
         return Plot(together([name, corner, heads, body]), width, top + tile.height * len(self.rows) + 14)
 
     def _heads(self, left: float, tile: "_Tile") -> tuple[Markup, float, float]:
@@ -143,13 +140,6 @@ class Matrix(Figure):
         top = start + widest * SLOPE + 18
         heads = [label(edged(text), x + 2, top - 6, turn=-45, room=LONGEST_LABEL) for text, x in pairs]
         return together(heads), top, widest * SLOPE + 14 - tile.width / 2
-
-    def _names(self, left: float, tile: "_Tile") -> Markup:
-        names = (
-            label(edged(text), left - 8, (index + 0.5) * tile.height + 4, anchor="end", room=LONGEST_ROW)
-            for index, text in enumerate(self.rows)
-        )
-        return together(names)
 
     def _cells(self, left: float, tile: "_Tile") -> Markup:
         scale, marks, gaps = self._scale(), [], []

@@ -5,20 +5,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from seqloom.errors import DataError
-from seqloom.report.figures.figure import (
-    MARGIN,
-    NARROWEST,
-    Figure,
-    FigureBlock,
-    Plot,
-    checked_instances,
-    checked_labels,
-    every_number,
-    require_some,
-)
+from seqloom.report.figures.figure import MARGIN, NARROWEST, Figure, FigureBlock, Plot, checked_instances, every_number
 from seqloom.report.figures.frame import LEGEND_HEIGHT, LineLegend, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.markup import (
     ColorScale,
@@ -34,7 +23,6 @@ from seqloom.report.figures.markup import (
 )
 from seqloom.report.labels import cell, columns, edged, isolated, shortened, typeset, visible, wrap
 from seqloom.report.numbers import number
-from seqloom.report.numbers import number as brief
 
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
 ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # lines with words on them are longer
@@ -79,7 +67,7 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network(Figure):
+class Network(Figure, kind="network"):
     """Nodes in columns with lines between them; columns and rows may have names.
 
     >>> nodes = [Node(0, 0, "BEGIN"), Node(1, 0, "the", 0.75), Node(1, 1, "a", 0.25)]
@@ -92,7 +80,6 @@ class Network(Figure):
     0 [ ░▒▓█] 0.75
     """
 
-    kind: ClassVar[str] = "network"
     nodes: Sequence[Node]
     edges: Sequence[Edge]
     groups: Sequence[str] = ()  # the names of the kinds of lines
@@ -102,15 +89,13 @@ class Network(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "nodes", checked_instances(self.nodes, Node, "nodes"))
-        object.__setattr__(self, "edges", checked_instances(self.edges, Edge, "edges"))
-        require_some(self.nodes, "nodes", largest=MOST_NODES)
+        self._check_parts("nodes", Node, largest=MOST_NODES)
+        self._check_parts("edges", Edge)
         if len(self.edges) > MOST_EDGES:
             raise DataError(f"edges has {len(self.edges):,} entries, more than {MOST_EDGES:,}", fix="draw a part")
-        for name in ("groups", "columns", "rows"):
-            object.__setattr__(self, name, checked_labels(getattr(self, name), name))
         object.__setattr__(self, "groups", self.groups or ("",))
-        require_some(self.groups, "groups", largest=MOST_GROUPS)
+        self._check_labels("groups", largest=MOST_GROUPS)
+        self._check_labels("columns", "rows")
         for at, edge in enumerate(self.edges):
             places = (edge.start, edge.stop)
             if not all(0 <= end < len(self.nodes) for end in places) or not 0 <= edge.group < len(self.groups):
@@ -234,15 +219,15 @@ class Network(Figure):
             words.append(label(_printed(text), middle, line, anchor="middle", size=SIZE, looks=looks, room=room))
         return together([ground, *words])
 
-    def _called(self, number: int) -> str:
+    def _called(self, at: int) -> str:
         """A node in a sentence: by the name of its row, where rows have names."""
-        node = self.nodes[number]
+        node = self.nodes[at]
         return self.rows[round(node.row)] if self.rows else node.text
 
     def _named(self, node: Node) -> str:
         shown = " ".join(filter(None, (edged(shortened(node.text, 60)), visible(node.below))))
         row = f"{visible(shortened(self.rows[round(node.row)], 60))} " if self.rows else ""
-        return row + (shown if node.value is None else f"{shown} {brief(node.value)}")
+        return row + (shown if node.value is None else f"{shown} {number(node.value)}")
 
     def _said(self, edge: Edge) -> str:
         group = f" ({shortened(self.groups[edge.group])})" if self.groups[edge.group] else ""
@@ -291,7 +276,7 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Links(Figure):
+class Links(Figure, kind="links"):
     """Lines between two columns of tokens: attention from tokens to tokens, alignments of two sentences.
 
     >>> links = [Link(0, 1, 0.9), Link(1, 1, 0.75), Link(1, 0, 0.25)]
@@ -301,7 +286,6 @@ class Links(Figure):
     chat the 0.75, cat 0.25
     """
 
-    kind: ClassVar[str] = "links"
     left: Sequence[str]
     right: Sequence[str]
     links: Sequence[Link]
@@ -312,11 +296,9 @@ class Links(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("left", "right"):
-            object.__setattr__(self, name, checked_labels(getattr(self, name), name))
-            require_some(getattr(self, name), name, largest=MOST_TOKENS)
-        object.__setattr__(self, "groups", checked_labels(self.groups, "groups") or ("",))
-        require_some(self.groups, "groups", largest=MOST_LINK_GROUPS)
+        self._check_labels("left", "right", largest=MOST_TOKENS)
+        object.__setattr__(self, "groups", self.groups or ("",))
+        self._check_labels("groups", largest=MOST_LINK_GROUPS)
         found = checked_instances(self.links, Link, "links")
         if len(found) > MOST_LINKS:
             raise DataError(f"links has {len(found):,} entries, more than {MOST_LINKS:,}", fix="draw the strongest")

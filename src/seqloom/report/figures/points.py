@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -12,13 +12,9 @@ from seqloom.report.figures.figure import (
     FigureBlock,
     Interval,
     Plot,
-    checked_instances,
     checked_intervals,
-    checked_labels,
-    every_number,
     quoted_label,
     require_same_count,
-    require_some,
 )
 from seqloom.report.figures.frame import (
     LEAST_LOGARITHMIC,
@@ -29,10 +25,9 @@ from seqloom.report.figures.frame import (
     drawn_legend,
     linear_axis,
     log_axis,
-    ruler,
     written_legend,
 )
-from seqloom.report.figures.markup import THEME, ColorScale, Markup, hover, label, look, tag, tinted, together, width_of
+from seqloom.report.figures.markup import ColorScale, Markup, hover, label, look, tag, tinted, together, width_of
 from seqloom.report.labels import edged, fit, isolated, shortened, visible
 from seqloom.report.numbers import estimate, number
 
@@ -61,7 +56,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points(Figure):
+class Points(Figure, kind="points"):
     """Labelled points, x linear or logarithmic; those that are marked are filled, and y may have an interval.
 
     >>> costs = Points(title="Quality", labels=["bag", "lstm"], x=[1, 10], y=[0.5, 0.9], marked=[False, True])
@@ -84,7 +79,6 @@ class Points(Figure):
     b ● lstm: 0.9 at 10, marked
     """
 
-    kind: ClassVar[str] = "points"
     labels: Sequence[str]
     x: Sequence[float]
     y: Sequence[float]
@@ -96,13 +90,10 @@ class Points(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
-        require_some(self.labels, "labels", largest=len(NAMES))
-        for name in ("x", "y"):
-            object.__setattr__(self, name, every_number(getattr(self, name), name))
-            require_same_count(getattr(self, name), name, self.labels, "labels")
+        self._check_labels("labels", largest=len(NAMES))
+        self._check_numbers("x", "y", others="labels")
         if self.marked is not None:
-            object.__setattr__(self, "marked", checked_instances(self.marked, bool, "marked"))
+            self._check_parts("marked", bool)
             require_same_count(self.marked, "marked", self.labels, "labels")
         object.__setattr__(self, "intervals", checked_intervals(self.intervals, self.y, "y"))
         if self.x_axis not in ("linear", "log"):
@@ -137,33 +128,20 @@ class Points(Figure):
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
         across, upward = self._axes()
-        room = _room(upward, width)
+        room = width - upward.gutter - 2
         grid = [[" "] * room for _ in range(ROWS)]
         for name, point in zip(NAMES, self._points(), strict=False):
             column = round(across.place(point.x) * (room - 1))
             row = round((1 - upward.place(point.y)) * (ROWS - 1))
             grid[row][column] = name if grid[row][column] == " " else SEVERAL
         rows = ["".join(row).rstrip() for row in grid]
-        rows = [tinted(row, THEME["bar"][2]) for row in rows] if colour else rows
-        lines = _framed(rows, across, upward, room)
+        rows = [tinted(row, "bar") for row in rows] if colour else rows
+        lines = [*upward.beside(rows), " " * (upward.gutter + 2) + across.below(room)]
         for name, point in zip(NAMES, self._points(), strict=False):
             words = f": {point.said()}"
             text = isolated(fit(visible(point.label), max(8, width - 4 - len(words))))
             lines.append(fit(f"{name} {'●' if point.marked else '○'} {text}{words}", width))
         return FigureBlock([*lines, *_axis_names(self.x_label, self.y_label, width)])
-
-
-def _room(upward: Axis, width: int) -> int:
-    """The columns beside the numbers of the upward axis."""
-    return width - max(len(upward.labels[0]), len(upward.labels[-1])) - 2
-
-
-def _framed(rows: Sequence[str], across: Axis, upward: Axis, room: int) -> list[str]:
-    """The rows of a plot between the numbers of both axes."""
-    gutter = max(len(upward.labels[0]), len(upward.labels[-1]))
-    sides = [upward.labels[-1], *[""] * (len(rows) - 2), upward.labels[0]]
-    lines = [f"{side:>{gutter}} {'┤' if side else '│'}{row}" for side, row in zip(sides, rows, strict=True)]
-    return [*lines, " " * (gutter + 2) + ruler(across.marks(room), room)]
 
 
 def _axis_names(x_label: str, y_label: str, width: int) -> list[str]:
@@ -222,7 +200,7 @@ def _touches(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trail(Figure):
+class Trail(Figure, kind="trail"):
     """Places in the order in which they are reached: the states of a model over a sentence.
 
     `numbers` say where in the whole each place stands; they are the scale of the colours.
@@ -231,7 +209,6 @@ class Trail(Figure):
     States
     """
 
-    kind: ClassVar[str] = "trail"
     labels: Sequence[str]
     x: Sequence[float]
     y: Sequence[float]
@@ -242,13 +219,10 @@ class Trail(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", checked_labels(self.labels, "labels"))
-        require_some(self.labels, "labels", largest=MOST_PLACES)
+        self._check_labels("labels", largest=MOST_PLACES)
         if self.numbers is None:
             object.__setattr__(self, "numbers", tuple(range(len(self.labels))))
-        for name in ("x", "y", "numbers"):
-            object.__setattr__(self, name, every_number(getattr(self, name), name))
-            require_same_count(getattr(self, name), name, self.labels, "labels")
+        self._check_numbers("x", "y", "numbers", others="labels")
 
     def _axes(self) -> tuple[Axis, Axis]:
         return linear_axis(min(self.x), max(self.x)), linear_axis(min(self.y), max(self.y))
@@ -306,12 +280,12 @@ class Trail(Figure):
 
     def _block(self, width: int, colour: bool) -> FigureBlock:
         (across, upward), scale = self._axes(), self._scale()
-        room = _room(upward, width)
+        room = width - upward.gutter - 2
         grid = [[" "] * room for _ in range(TRAIL_ROWS)]
         for x, y, order in zip(self.x, self.y, self._order, strict=True):
             row, column = round((1 - upward.place(y)) * (TRAIL_ROWS - 1)), round(across.place(x) * (room - 1))
             glyph = scale.glyph(order).replace(" ", "·")  # the first places are seen too
             grid[row][column] = scale.shade_of(order).behind(" ") if colour else glyph
-        lines = _framed(["".join(row).rstrip() for row in grid], across, upward, room)
+        lines = [*upward.beside(list(map("".join, grid))), " " * (upward.gutter + 2) + across.below(room)]
         lines += _axis_names(self.x_label, self.y_label, width)
         return FigureBlock([*lines, *written_legend(scale, self.value_label, width=width, colour=colour, gaps=False)])

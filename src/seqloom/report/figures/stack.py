@@ -100,11 +100,8 @@ def png(svg: str, *, zoom: float = ZOOM) -> bytes:
     """A picture as PNG, by resvg, which needs no browser; on a white ground, whatever the reader prefers."""
     with needing("png"):
         import resvg_py
-    return bytes(
-        resvg_py.svg_to_bytes(
-            svg_string=with_faces(RIGHT_TO_LEFT.sub(_from_the_left, svg)), zoom=zoom, background="#ffffff"
-        )
-    )
+    turned = with_faces(RIGHT_TO_LEFT.sub(_from_the_left, svg))
+    return bytes(resvg_py.svg_to_bytes(svg_string=turned, zoom=zoom, background="#ffffff"))
 
 
 def _from_the_left(found: re.Match[str]) -> str:
@@ -122,23 +119,19 @@ def with_faces(svg: str) -> str:
 
 
 def _with_face(found: re.Match[str]) -> str:
+    """The label, with the face that its script needs before the common ones, if any."""
     looks, text = found.groups()
-    face = _special(html.unescape(text))
-    return f'<text font-family="{_quoted(f"{face}, {FACES}")}"{looks}>{text}' if face else found.group()
-
-
-def _special(text: str) -> str:
-    """The faces that a text in this script needs before the common ones, if any."""
-    written = [
-        letter
-        for letter in text
-        if unicodedata.category(letter)[0] in "LM" or unicodedata.east_asian_width(letter) in "WF"
-    ]
-    names = {unicodedata.name(letter, "").split(" ")[0] for letter in written if letter > "\u0370"}
-    if names & EAST_ASIAN_NAMES:
-        return EAST_ASIAN
+    names = {  # of scripts
+        unicodedata.name(letter, "").split(" ")[0]
+        for letter in html.unescape(text)
+        if letter > "\u0370"
+        and (unicodedata.category(letter)[0] in "LM" or unicodedata.east_asian_width(letter) in "WF")
+    }
     others = sorted(name for name in names - COVERED if name.isalpha())
-    return f"'Noto Sans {others[0].title()}'" if others else ""
+    if not others and not names & EAST_ASIAN_NAMES:
+        return found.group()
+    face = EAST_ASIAN if names & EAST_ASIAN_NAMES else f"'Noto Sans {others[0].title()}'"
+    return f'<text font-family="{_quoted(f"{face}, {FACES}")}"{looks}>{text}'
 
 
 def _quoted(text: str) -> str:

@@ -3,21 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from seqloom.report.figures.figure import (
-    MARGIN,
-    NARROWEST,
-    WIDTH,
-    Figure,
-    FigureBlock,
-    Plot,
-    checked_labels,
-    checked_numbers,
-    checked_span,
-    require_same_count,
-    require_some,
-)
+from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot, checked_span
 from seqloom.report.figures.frame import LEGEND_HEIGHT, alike, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.markup import (
     NO_VALUE,
@@ -43,7 +31,7 @@ CHIP_HEIGHT, GAP = 24.0, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strip(Figure):
+class Strip(Figure, kind="strip"):
     """Tokens in reading order, each on the colour of its value: attributions, gates, surprisals.
 
     Spaces at the ends of a token are shown as `␣`, an empty token as `∅`. A picture runs from the right if most
@@ -56,7 +44,6 @@ class Strip(Figure):
     -0.8 [#=~- ░▒▓█] 0.8
     """
 
-    kind: ClassVar[str] = "strip"
     tokens: Sequence[str]
     values: Sequence[float | None]
     value_label: str = ""
@@ -64,10 +51,8 @@ class Strip(Figure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "tokens", checked_labels(self.tokens, "tokens"))
-        object.__setattr__(self, "values", checked_numbers(self.values, "values"))
-        require_some(self.tokens, "tokens", largest=MOST_TOKENS)
-        require_same_count(self.values, "values", self.tokens, "tokens")
+        self._check_labels("tokens", largest=MOST_TOKENS)
+        self._check_numbers("values", others="tokens", gaps=True)
         object.__setattr__(self, "span", checked_span(self.span, [tuple(self.values)]))
 
     @cached_property
@@ -75,22 +60,19 @@ class Strip(Figure):
         written = iter(alike([value for value in self.values if value is not None]))
         return [NO_VALUE if value is None else next(written) for value in self.values]
 
-    @property
-    def _has_gaps(self) -> bool:
-        return None in self.values
-
     def _plot(self) -> Plot:
         scale = scale_of(self.values, self.span)
-        numbered, leftward = len(self.tokens) <= NUMBERED_TOKENS, self._runs_leftward()
+        numbered, gaps = len(self.tokens) <= NUMBERED_TOKENS, None in self.values
+        with_letters = [token for token in self.tokens if any(map(str.isalpha, token))]
+        leftward = 2 * sum(map(reads_right_to_left, with_letters)) > len(with_letters)
         chips = self._chips(numbered)
-        key = legend_width(self.value_label, gaps=self._has_gaps)
+        key = legend_width(self.value_label, gaps=gaps)
         width = min(WIDTH, max(NARROWEST, 2 * MARGIN + max(key, *(chip.x + chip.width for chip in chips))))
         starts = [width - MARGIN - chip.x - chip.width if leftward else MARGIN + chip.x for chip in chips]
         chips = [chip._replace(x=start) for chip, start in zip(chips, starts, strict=True)]
         pitch = CHIP_HEIGHT + (18 if numbered else 0) + GAP
         marks = [self._drawn(index, chip, chip.line * pitch, scale, numbered) for index, chip in enumerate(chips)]
-        room = width - 2 * MARGIN
-        legend = drawn_legend(scale, self.value_label, MARGIN, room=room, gaps=self._has_gaps)
+        legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=gaps)
         body = tag("g", *marks, transform=f"translate(0 {LEGEND_HEIGHT:g})")
         return Plot(together([legend, body]), width, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8)
 
@@ -106,10 +88,6 @@ class Strip(Figure):
             chips.append(_Chip(x, width, line))
             x += width + GAP
         return chips
-
-    def _runs_leftward(self) -> bool:
-        with_letters = [token for token in self.tokens if any(map(str.isalpha, token))]
-        return 2 * sum(map(reads_right_to_left, with_letters)) > len(with_letters)
 
     def _drawn(self, index: int, chip: "_Chip", y: float, scale: ColorScale, numbered: bool) -> Markup:
         value, token = self.values[index], edged(self.tokens[index])
@@ -149,7 +127,7 @@ class Strip(Figure):
             pairs[-1] = (f"{pairs[-1][0]}{word} ", f"{pairs[-1][1]}{below:<{each}} ")
             used += each + 1
         lines = [line.rstrip() for pair in pairs for line in pair]
-        legend = written_legend(scale, self.value_label, width=width, colour=colour, gaps=self._has_gaps)
+        legend = written_legend(scale, self.value_label, width=width, colour=colour, gaps=None in self.values)
         return FigureBlock([*lines, *legend])
 
 

@@ -8,6 +8,7 @@ stopped: windows, batches and scales are the same. Another file, model or settin
 
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +37,10 @@ from seqloom.search.embedding.output import (
     card_of,
     differences,
     form_of,
-    is_of_another_version,
     measured,
     read_card,
     require_kind,
+    require_own_card,
     sampled,
 )
 from seqloom.search.embedding.packed_linears import Precision, require_precision
@@ -59,9 +60,8 @@ from seqloom.search.embedding.windows import (
 SUFFIX = ".work"  # of the folder of unfinished work
 ENOUGH = 1_024  # rows with a vector that the scale of int8 is taken from, or all there are
 
-Engine = Callable[
-    [Setup, LoadedModel, Iterable[Work]], Iterator[WindowVectors]
-]  # what comes of windows, in their order
+# what comes of windows, in their order
+Engine = Callable[[Setup, LoadedModel, Iterable[Work]], Iterator[WindowVectors]]
 
 
 class Finished(NamedTuple):
@@ -101,9 +101,8 @@ def embed_file(
             raise ConfigError(f"bad_rows {bad_rows!r}", fix="choose from strict, skip")
         columns = InputColumns(() if input is None else (input,), loaded.columns)
         source = InputSource(Path(source), columns, ReadingConfig(), bad_rows == "skip")
-    return finished(
-        embedding(loaded, source, Path(out), kept_as=kept_as, precision=precision, budget=budget, engine=engine)
-    )
+    work = embedding(loaded, source, Path(out), kept_as=kept_as, precision=precision, budget=budget, engine=engine)
+    return finished(work)
 
 
 def embedding(
@@ -122,10 +121,9 @@ def embedding(
     require_precision(loaded, precision)
     if out.absolute() == source.path.absolute():
         raise ConfigError(f"{out} is the input itself, which the vectors would replace", fix="another name")
-    _require_own_card(out)
-    setup = Setup(
-        str(loaded.path), str(loaded.device), precision, budget or loaded.vector_budget, source.skip, threads()
-    )
+    require_own_card(out)
+    symbols = budget or loaded.vector_budget
+    setup = Setup(str(loaded.path), str(loaded.device), precision, symbols, source.skip, threads())
     checked = source.checked(loaded.task.asked.schema.input)
     yield checked
     job = Job(
@@ -157,17 +155,6 @@ def embedding(
     return Finished(out, card.job.rows, card.job.width, card.bad, card.notes, card.loss)
 
 
-def _require_own_card(out: Path) -> None:
-    """Raise ConfigError for a file where the card will stand that is no card of ours."""
-    card = card_of(out)
-    if not (card.exists() or card.is_symlink()) or read_card(out) is not None:
-        return
-    if is_of_another_version(out):
-        fix = f"choose another name, or delete it and {out.name}"
-        raise ConfigError(f"{card} is there, the card of another version of Seqloom", fix=fix)
-    raise ConfigError(f"{card} is there, and is no card of ours", fix="choose another name, or move it away")
-
-
 def _done_card(out: Path, job: Job) -> EmbeddingCard | None:
     """The card of the output of this very job, if it is there; ConfigError for anything else of its name."""
     if not out.exists():
@@ -195,37 +182,20 @@ def _filled(
     yield Progress("rows", done, total, kept=done)
     if done == total:
         return
-    windows = source.windows(loaded.task.asked.schema.input)
-    for made, fitted in _fitted(engine(setup, loaded, _works(windows, done, total)), numbers):
-        segments.add(made, fitted)
+    windows = engine(setup, loaded, _works(source.windows(loaded.task.asked.schema.input), done, total))
+    waiting: list[WindowVectors] = []  # the first ones, until there are enough vectors for a scale
+    while not numbers.is_fitted and sum(len(one.vectors) - len(one.bad) for one in waiting) < ENOUGH:
+        if (first := next(windows, None)) is None:
+            break
+        waiting.append(first)
+    if waiting:
+        numbers = numbers.fitted(np.concatenate([one.vectors for one in waiting]))
+    for made in chain(waiting, windows):
+        segments.add(made, numbers)
         done = made.start + len(made.vectors)
         yield Progress("rows", done, total, kept=done)
     if done != total:
         raise DataError(f"{source.path} had {total:,} rows, and now has {done:,}", fix="begin again when it is at rest")
-
-
-def _fitted(windows: Iterable[WindowVectors], numbers: Numbers) -> Iterator[tuple[WindowVectors, Numbers]]:
-    """Each window and how it is kept; the first ones wait until there are enough vectors for a scale."""
-    waiting: list[WindowVectors] = []
-    good = 0
-    for made in windows:
-        waiting.append(made)
-        good += len(made.vectors) - len(made.bad)
-        if numbers.is_fitted or good >= ENOUGH:
-            numbers = _scaled(waiting, numbers)
-            yield from ((one, numbers) for one in waiting)
-            waiting.clear()
-    numbers = _scaled(waiting, numbers)
-    yield from ((one, numbers) for one in waiting)
-
-
-def _scaled(windows: list[WindowVectors], numbers: Numbers) -> Numbers:
-    """The numbers with the scale of all these windows, where there is none."""
-    return (
-        numbers
-        if numbers.is_fitted or not windows
-        else numbers.fitted(np.concatenate([one.vectors for one in windows]))
-    )
 
 
 def _works(windows: Iterable[list[Row]], done: int, total: int) -> Iterator[Work]:

@@ -32,6 +32,7 @@ When a process dies, the windows that are committed stay; one that is damaged is
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -209,14 +210,12 @@ class Segments:
 
     def __init__(self, folder: Path, job: Job) -> None:
         self.folder, self.job = folder, job
+        self.plain = Numbers(job.kept_as, job.width)  # without a scale
 
     def require_own(self) -> None:
         """Raise ConfigError for a folder that holds anything but work of ours: it is removed in the end."""
-        strays = (
-            [path.name for path in self.folder.iterdir() if not OWN.fullmatch(path.name)]
-            if self.folder.is_dir()
-            else []
-        )
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        strays = [name for name in names if not OWN.fullmatch(name)]
         if strays:
             fix = "choose another name, or move the folder away"
             raise ConfigError(f"{self.folder} is there, and {min(strays)} in it is not ours", fix=fix)
@@ -232,19 +231,16 @@ class Segments:
         if not path.exists():
             write_file(path, msgspec.json.encode(self.job))
         elif (there := _read(path)) != self.job:
-            fix = f"give the same file and settings, or delete {self.folder}"
-            raise ConfigError(
-                f"{self.folder} holds unfinished work of another kind: {differences(there, self.job)}", fix=fix
-            )
-        return self._whole()
-
-    def _whole(self) -> int:
-        """Where the segments end that are whole and follow one another; what is behind goes."""
-        done = 0
-        for start, path in self._listed():
-            stop = self._stop(path) if start == done else None
+            fix, other = f"give the same file and settings, or delete {self.folder}", differences(there, self.job)
+            raise ConfigError(f"{self.folder} holds unfinished work of another kind: {other}", fix=fix)
+        done = 0  # where the segments end that are whole and follow one another; what is behind goes
+        for start, folder in self._listed():
+            stop = None
+            if start == done:
+                with suppress(DurableError, ValueError):  # it is not whole
+                    stop = self._segment(folder).told.stop
             if stop is None:
-                remove_folder(path)
+                remove_folder(folder)
             else:
                 done = stop
         return done
@@ -253,23 +249,10 @@ class Segments:
         """The first rows and the folders of all segments, in order."""
         return sorted(numbered(self.folder, PREFIX)[0])
 
-    def _stop(self, path: Path) -> int | None:
-        """Where a segment ends; None for one that is not whole."""
-        try:
-            return self._segment(path).told.stop
-        except (DurableError, ValueError):
-            return None
-
     def add(self, made: WindowVectors, numbers: Numbers) -> None:
         """Keep the rows of a window; when this returns, they are kept for good."""
-        told = SegmentRecord(
-            made.start,
-            made.start + len(made.vectors),
-            made.ids,
-            made.bad,
-            made.notes,
-            None if numbers.scale is None else numbers.scale.tolist(),
-        )
+        stop, scale = made.start + len(made.vectors), None if numbers.scale is None else numbers.scale.tolist()
+        told = SegmentRecord(made.start, stop, made.ids, made.bad, made.notes, scale)
         files = {
             SEGMENT: msgspec.json.encode(told),
             VECTORS: numbers.encoded(made.vectors).tobytes(),
@@ -279,11 +262,10 @@ class Segments:
 
     def numbers(self) -> Numbers:
         """How vectors are kept: with the scale of the first rows, if they are done."""
-        plain = Numbers(self.job.kept_as, self.job.width)
         first = next(iter(self), None)
         if first is None or first.told.scale is None:
-            return plain
-        return plain._replace(scale=np.array(first.told.scale, np.float32))
+            return self.plain
+        return self.plain._replace(scale=np.array(first.told.scale, np.float32))
 
     def __iter__(self) -> Iterator[Segment]:
         """The segments in the order of their rows, one in memory at a time."""
@@ -294,8 +276,8 @@ class Segments:
         if files.keys() != {SEGMENT, VECTORS, SAMPLE}:
             raise DamagedError(f"{path}: expected the files of a segment, found {', '.join(files)}", fix="delete it")
         told = msgspec.json.decode(files[SEGMENT], type=SegmentRecord)
-        plain = Numbers(self.job.kept_as, self.job.width)
-        vectors = np.frombuffer(files[VECTORS], plain.dtype).reshape(told.stop - told.start, plain.columns)
+        shape = told.stop - told.start, self.plain.columns
+        vectors = np.frombuffer(files[VECTORS], self.plain.dtype).reshape(shape)
         sample = np.frombuffer(files[SAMPLE], "<f4").reshape(-1, self.job.width)
         return Segment(told, vectors, sample)
 
@@ -360,13 +342,18 @@ class _AnyCard(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def is_of_another_version(out: Path) -> bool:
-    """Whether the card beside an output, which cannot be read, is that of another Seqloom."""
+def require_own_card(out: Path) -> None:
+    """Raise ConfigError for a file where the card will stand that is no card of ours."""
+    card = card_of(out)
+    if not (card.exists() or card.is_symlink()) or read_card(out) is not None:
+        return
     try:
-        msgspec.json.decode(card_of(out).read_bytes(), type=_AnyCard)
+        msgspec.json.decode(card.read_bytes(), type=_AnyCard)
     except (OSError, msgspec.MsgspecError):
-        return False
-    return True
+        fix = "choose another name, or move it away"
+        raise ConfigError(f"{card} is there, and is no card of ours", fix=fix) from None
+    fix = f"choose another name, or delete it and {out.name}"
+    raise ConfigError(f"{card} is there, the card of another version of Seqloom", fix=fix)
 
 
 def npy(segments: Iterable[Segment], numbers: Numbers, rows: int) -> Iterator[bytes]:

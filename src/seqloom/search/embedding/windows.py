@@ -26,6 +26,7 @@ from seqloom.errors import ConfigError
 from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import PredictionNote, Reply
 from seqloom.search.embedding.packed_linears import Precision, computing_in
+from seqloom.search.lots import bounded
 from seqloom.tasks.embed import VectorPrediction
 
 ROWS, CHARACTERS = 2_048, 2_000_000  # of a window, whichever comes first
@@ -69,15 +70,13 @@ class InputSource(NamedTuple):
             ledger.bad_file("data.empty", "there are no rows to embed", place, "give another file")
         warnings = ((count, samples[0]) for _, count, samples in ledger.warnings())
         notes = tuple(f"{one} ({count:,} times)" if count > 1 else str(one) for count, one in warnings)
-        return CheckedSource(rows, bad, self._sha256(), notes)
-
-    def _sha256(self) -> str:
         read = (fingerprint(self.path).sha256, self.columns, self.reading, self.skip, bool(self.stream))
-        return hashlib.sha256(msgspec.json.encode(read)).hexdigest()
+        return CheckedSource(rows, bad, hashlib.sha256(msgspec.json.encode(read)).hexdigest(), notes)
 
     def windows(self, kind: InputKind) -> Iterator[list[Row]]:
         """The rows, some at a time."""
-        return windows_of(self._rows(kind, PredictionNote() if self.skip else Ledger()))
+        rows = self._rows(kind, PredictionNote() if self.skip else Ledger())
+        return bounded(((row, weight(row) if isinstance(row, Example) else 0) for row in rows), ROWS, CHARACTERS)
 
     def _rows(self, kind: InputKind, ledger: Ledger) -> Iterator[Row]:
         """The rows in the order of their lines. When an example comes, all that is wrong before it has been told."""
@@ -106,20 +105,6 @@ def _line_of(told: tuple[int, Problem]) -> int:
     return told[1].place.line or 0
 
 
-def windows_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows, a window at a time."""
-    window: list[Row] = []
-    size = 0
-    for row in rows:
-        window.append(row)
-        size += weight(row) if isinstance(row, Example) else 0
-        if len(window) == ROWS or size >= CHARACTERS:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window
-
-
 class Bad(NamedTuple):
     """A row that has no vector: its number, the first is 1, its line, and what is wrong with it."""
 
@@ -142,11 +127,6 @@ class Work(NamedTuple):
     start: int
     rows: list[Row]
     sample: np.ndarray
-
-    @property
-    def stop(self) -> int:
-        """The number behind its last row."""
-        return self.start + len(self.rows)
 
 
 class WindowVectors(NamedTuple):
