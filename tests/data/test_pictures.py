@@ -13,8 +13,9 @@ from hypothesis.extra import numpy as arrays_of
 from PIL import Image
 
 from reading_common import MANY, SOME, any_bytes, read, refused, require_records_or_a_place, write
+from seqloom.data.kinds.picture import FORMATS, PIXELS, PictureInput
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.folders import FORMATS, PIXELS, read_picture
+from seqloom.data.readers.folders import read_file
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), np.uint8)
@@ -61,7 +62,7 @@ def test_pixels_come_back_as_they_were_saved(tmp_path_factory: pytest.TempPathFa
     for kind in ("png", "bmp"):
         path = tmp_path_factory.getbasetemp() / f"a.{kind}"
         write(path, encoded(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels, kind.upper()))
-        picture = read_picture(path, Ledger())
+        picture = read_file(path, PictureInput(), Ledger())
         assert picture is not None
         assert np.array_equal(picture, pixels)
 
@@ -69,14 +70,14 @@ def test_pixels_come_back_as_they_were_saved(tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize("ending", [".jpg", ".jpeg", ".gif"])
 def test_formats_that_lose_something_are_read(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"a{ending}", encoded(COLOUR, FORMATS[ending]))
-    picture = read_picture(path, Ledger())
+    picture = read_file(path, PictureInput(), Ledger())
     assert picture is not None
     assert picture.shape == (5, 7, 3)
 
 
 def code_of(path: Path) -> str:
     ledger = Ledger()
-    assert read_picture(path, ledger) is None
+    assert read_file(path, PictureInput(), ledger) is None
     (problem,) = ledger.refused
     assert problem.place.path == str(path)
     assert problem.fix
@@ -124,7 +125,7 @@ def test_the_bound_on_pixels_is_below_what_the_cases_claim() -> None:
 
 def test_a_picture_that_is_not_there_is_a_bad_row_of_the_table_that_names_it(tmp_path: Path) -> None:
     ledger = Ledger()
-    assert read_picture(tmp_path / "no.png", ledger, Place("table.csv", 7, 2)) is None
+    assert read_file(tmp_path / "no.png", PictureInput(), ledger, Place("table.csv", 7, 2)) is None
     assert str(ledger.refused[0]).startswith("table.csv:7:2: file.missing: there is no picture file ")
 
 
@@ -139,7 +140,7 @@ def test_transparent_pixels_are_laid_on_white_and_noted(tmp_path: Path) -> None:
     alpha = np.full((5, 7), 255, np.uint8)
     alpha[0, 0] = 0
     path, ledger = write(tmp_path / "a.png", encoded(np.dstack([COLOUR, alpha]))), Ledger()
-    picture = read_picture(path, ledger)
+    picture = read_file(path, PictureInput(), ledger)
     expected = COLOUR.copy()
     expected[0, 0] = 255
     assert np.array_equal(picture, expected)
@@ -149,7 +150,7 @@ def test_transparent_pixels_are_laid_on_white_and_noted(tmp_path: Path) -> None:
 def test_an_alpha_channel_without_transparency_changes_nothing(tmp_path: Path) -> None:
     ledger = Ledger()
     solid = np.dstack([GREY, np.full((5, 7), 255, np.uint8)])
-    picture = read_picture(write(tmp_path / "a.png", encoded(solid)), ledger)
+    picture = read_file(write(tmp_path / "a.png", encoded(solid)), PictureInput(), ledger)
     assert picture is not None
     assert np.array_equal(picture[..., 0], GREY) and not ledger.counts
 
@@ -158,7 +159,7 @@ def test_a_picture_that_lies_on_its_side_is_turned_and_noted(tmp_path: Path) -> 
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees, clockwise
     path, ledger = write(tmp_path / "a.png", encoded(COLOUR, exif=exif)), Ledger()
-    assert np.array_equal(read_picture(path, ledger), np.rot90(COLOUR, -1))
+    assert np.array_equal(read_file(path, PictureInput(), ledger), np.rot90(COLOUR, -1))
     assert ledger.counts["picture.turned"] == 1
 
 

@@ -128,6 +128,6 @@ def _names(value: Any) -> Any:
     """One name or several, as texts; anything else is left for the configuration to refuse."""
     if isinstance(value, str | Path):
         return (str(value),)
-    return (
-        tuple(str(one) if isinstance(one, Path) else one for one in value) if isinstance(value, list | tuple) else value
-    )
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(str(one) if isinstance(one, Path) else one for one in value)

@@ -154,12 +154,8 @@ def _records(table: Table, steps: Steps, ledger: Ledger) -> Iterator[Record]:
         first = rows[0]
         if len(rows) > MOST_STEPS:
             text = f"sequence {shown(name)} has more than {MOST_STEPS:,} steps"
-            ledger.bad_file(
-                "sequence.too_long",
-                text,
-                Place(first.path, first.line),
-                "--sequence with a column that names sequences",
-            )
+            fix = "--sequence with a column that names sequences"
+            ledger.bad_file("sequence.too_long", text, Place(first.path, first.line), fix)
         ledger.rows -= len(rows)  # the reader has counted steps
         try:
             record = _sequence(rows, steps, lost=any(holes), again=name in seen)
@@ -319,21 +315,17 @@ class FileSet(NamedTuple):
         return sum(path.stat().st_size for path in paths if path.is_file())
 
     def fingerprints(self, *others: Path) -> dict[str, Any]:
-        """Size and sha256 of every file, also of those in folders, of pictures that a table names, and of others."""
+        """Size and sha256 of every file, also of those in folders, of those that a table names, and of others."""
         return self.sums.of([*self._every_file(), *others])
 
     def _every_file(self) -> Iterator[Path]:
         yield from stored(self.files())
-        yield from filter(is_file, self._pictures())
-
-    def _pictures(self) -> Iterator[Path]:
-        """The files that a column of pictures names."""
-        groups = self.files().values() if self.schema.input.in_files else ()
+        groups = self.files().values() if self.schema.input.in_files else ()  # a column may name files, as of pictures
         for (path,) in (group for group in groups if not is_folder(group[0])):
             table = _open(self.config, (path,), Ledger())
             column = table.columns.index(self.config.input[0])
-            names = (record.values[column] for record in table.records)
-            yield from (path.parent / name for name in takewhile(lambda name: isinstance(name, str), names))
+            names = takewhile(lambda name: isinstance(name, str), (record.values[column] for record in table.records))
+            yield from filter(is_file, (path.parent / name for name in names))
 
     def rows(self, ledger: Ledger) -> Iterator[tuple[Part, Example]]:
         """Every example with its part, in the order of the files; the ledger is closed at the end."""
@@ -344,18 +336,14 @@ class FileSet(NamedTuple):
             roles = roles._replace(schema=self.schema)  # all parts are read as the first; what does not fit is told
             table = table._replace(records=chain(sample, table.records))
             if self.schema.input.in_files:
-                table = load_column(table, roles.input[0], ledger)
+                table = load_column(table, roles.input[0], self.schema.input, ledger)
             made = make_examples(table, roles, ledger)
             divided = self._divided(part, made, table, roles, ledger)
             yield from (row for row in divided if row[0] in self.parts)
-        self._require_states(ledger)
-        ledger.close()
-
-    def _require_states(self, ledger: Ledger) -> None:
-        """Refuse files that were written, added or taken away since the columns were looked at."""
-        now = states(self._every_file())
+        now = states(self._every_file())  # files may have been written, added or taken away meanwhile
         for path in dict.fromkeys([*self.states, *now]):
             require_state(path, self.states.get(path, "nothing"), now.get(path, "nothing"), ledger)
+        ledger.close()
 
     def _divided(
         self, part: Part, made: Iterator[MadeExample], table: Table, roles: Roles, ledger: Ledger
@@ -392,11 +380,7 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...] = PART
     name = config.train[0] if len(config.train) == 1 else ""
     if not name or is_there(Path(name)):
         return _open_files(config, ledger, parts)
-    from seqloom.data.sources import (
-        SOURCES,
-        require_known,
-        resolve,  # loaded when a name asks for a set
-    )
+    from seqloom.data.sources import SOURCES, require_known, resolve  # loaded when a name asks for a set
     from seqloom.data.synthetic.registry import NAMES
 
     if name in NAMES:
@@ -455,7 +439,7 @@ def _open_files(config: DataConfig, ledger: Ledger, parts: tuple[Part, ...], bef
     if config.sequence is not None:
         known |= {"input": config.input, "target": config.target}
     dataset = FileSet(msgspec.structs.replace(config, **known), roles.schema, split, said, first, parts, FileSums())
-    return dataset._replace(states=states(dataset._every_file()) | first)  # the pictures are known only now
+    return dataset._replace(states=states(dataset._every_file()) | first)  # those that a table names are known only now
 
 
 def _drawn_only(split: AnySplit, config: DataConfig) -> AnySplit:

@@ -176,7 +176,11 @@ class Shelves(NamedTuple):
         """The paths of every part of a set; DataError says what is missing and what to do."""
         missing = [file for file in source.every_file() if self.find(file) is None]
         if missing:
-            raise DataError(self._absent(source, missing), fix=self._cure(source))
+            looked = " and ".join(f"{one}{'' if one.is_dir() else ' (no such folder)'}" for one in self.folders())
+            unset = "; SEQLOOM_DATA is not set" if self.mirror is None else ""
+            text = f"the set '{source.name}' is not here: no {names_of(missing)} in {looked}{unset}"
+            fetch = f"run `seqloom data get {source.name}`"
+            raise DataError(text, fix=fetch if source.has_addresses() else self.by_hand(source))
         return {
             part: tuple(path for file in files if (path := self.find(file))) for part, files in source.files.items()
         }
@@ -184,14 +188,6 @@ class Shelves(NamedTuple):
     def folders(self) -> list[Path]:
         """The folders in the order in which they are searched."""
         return [self.own] if self.mirror is None else [self.mirror, self.own]
-
-    def _absent(self, source: NamedSource, missing: list[SourceFile]) -> str:
-        looked = " and ".join(f"{one}{'' if one.is_dir() else ' (no such folder)'}" for one in self.folders())
-        unset = "; SEQLOOM_DATA is not set" if self.mirror is None else ""
-        return f"the set '{source.name}' is not here: no {names_of(missing)} in {looked}{unset}"
-
-    def _cure(self, source: NamedSource) -> str:
-        return f"run `seqloom data get {source.name}`" if source.has_addresses() else self.by_hand(source)
 
     def by_hand(self, source: NamedSource) -> str:
         """What to put where when nothing can be fetched."""
@@ -298,9 +294,8 @@ def _downloaded(
     try:
         data = yield from _received(file, file.url, shelves.own / file.plain, opener)
     except (OSError, HTTPException) as error:
-        raise DataError(
-            f"cannot download {file.url}: {_reason(error)}", fix=f"check the network, or {by_hand}"
-        ) from None
+        text = f"cannot download {file.url}: {_reason(error)}"
+        raise DataError(text, fix=f"check the network, or {by_hand}") from None
     return _require_content(data, file, file.url, by_hand)
 
 

@@ -10,7 +10,7 @@ What else is in a file, also the targets, is passed over. Nothing is learnt here
 one of several that training did not read is named aloud.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -20,12 +20,12 @@ from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
-from seqloom.data.readers.folders import FORMATS, load_column, read_picture
+from seqloom.data.readers.folders import load_column, read_file
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
 from seqloom.data.readers.passages import diagnose, lines_in, passages_of
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import IDS, Roles
-from seqloom.data.schema import Example, Schema
+from seqloom.data.schema import INPUT_KINDS, Example, Schema
 from seqloom.data.values import Record, Table, plain
 from seqloom.errors import ConfigError, did_you_mean
 
@@ -51,18 +51,18 @@ def read_inputs(
     reading: ReadingConfig = ReadingConfig(),  # noqa: B008
 ) -> Iterator[Example]:
     """The inputs in a file, a folder of pictures or a file of one, in order and without targets."""
-    if not kind.in_files and path.suffix.lower() in FORMATS:
-        text = f"a picture, and the model reads {kind.wanted}"
+    other = next((one for one in INPUT_KINDS.values() if path.suffix.lower() in one.suffixes), kind)
+    if other != kind:
+        text = f"a {other}, and the model reads {kind.wanted}"
         ledger.bad_file("file.format", text, Place(str(path)), "another file")
-    pictures = _pictures(path, ledger) if kind.in_files else None
-    table = pictures or read_table((path,), reading, ledger)
+    table = (_files(path, kind, ledger) if kind.in_files else None) or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
     if steps is not None:
         return made_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
     usual = columns.usual if columns.usual_sequence is None else ()  # columns of steps are no whole input
     found = find_columns(table, kind, columns._replace(usual=usual), path, ledger)
     if kind.in_files:
-        table = load_column(table, found[0], ledger)
+        table = load_column(table, found[0], kind, ledger)
     return made_of(table, kind, found, ledger)
 
 
@@ -94,24 +94,20 @@ def _counted(records: Iterator[Record], ledger: Ledger) -> Iterator[Record]:
         yield record
 
 
-def _pictures(path: Path, ledger: Ledger) -> Table | None:
-    """The table of one picture, or of those in a folder without class folders; None for anything else."""
-    if is_file(path) and path.suffix.lower() in FORMATS:
-        return Table(("picture",), _decoded([path], ledger))
-    if not is_folder(path) or any(entry.is_dir() for entry in path.iterdir()):
+def _files(path: Path, kind: InputKind, ledger: Ledger) -> Table | None:
+    """The table of one file of a kind, or of those in a folder without class folders; None for anything else."""
+    if is_file(path) and path.suffix.lower() in kind.suffixes:
+        files = [path]
+    elif not is_folder(path) or any(entry.is_dir() for entry in path.iterdir()):
         return None
-    files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in FORMATS)
+    else:
+        files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in kind.suffixes)
     if not files:
-        fix = f"name them {', '.join(FORMATS)}"
-        ledger.bad_file("data.empty", "no pictures in this folder", Place(str(path)), fix)
-    return Table(("picture",), _decoded(files, ledger))
-
-
-def _decoded(files: Sequence[Path], ledger: Ledger) -> Iterator[Record]:
-    for file in files:
-        if (picture := read_picture(file, ledger)) is not None:
-            ledger.rows += 1
-            yield Record((picture,), str(file), 1)
+        fix = f"name them {', '.join(kind.suffixes)}"
+        ledger.bad_file("data.empty", f"no {kind.wanted} in this folder", Place(str(path)), fix)
+    values = ((file, read_file(file, kind, ledger)) for file in files)
+    records = (Record((value,), str(file), 1) for file, value in values if value is not None)
+    return Table(kind.usual[0], _counted(records, ledger))
 
 
 def made_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:

@@ -211,10 +211,8 @@ class Loader(Generic[Share, Made]):
         timeout: float = TIMEOUT,
     ) -> None:
         if workers < 0 or prefetch < 1 or not 0 <= rank < ranks:
-            raise DataError(
-                f"{workers} workers, {prefetch} batches ahead, rank {rank} of {ranks}",
-                fix="take 0 or more workers, 1 or more batches ahead, and a rank below the number of ranks",
-            )
+            fix = "take 0 or more workers, 1 or more batches ahead, and a rank below the number of ranks"
+            raise DataError(f"{workers} workers, {prefetch} batches ahead, rank {rank} of {ranks}", fix=fix)
         self.plan, self.make_batch = plan, make_batch
         self.workers, self.prefetch, self.rank, self.ranks, self.timeout = workers, prefetch, rank, ranks, timeout
 
@@ -256,10 +254,8 @@ class Loader(Generic[Share, Made]):
             task = waiting.popleft()
             if not task.done.wait(self.timeout):
                 crew.patience = 0  # it was waited for long enough
-                raise DataError(
-                    f"{task.worker} has not finished {_place(task.position)} in {self.timeout:g} s",
-                    fix="look for a file system or device that hangs, or allow more time",
-                )
+                text = f"{task.worker} has not finished {_place(task.position)} in {self.timeout:g} s"
+                raise DataError(text, fix="look for a file system or device that hangs, or allow more time")
             step = task.step()
             waiting.extend(crew.give(following) for following in islice(tasks, 1))
             yield step
@@ -369,9 +365,8 @@ def _running(prepared: Prepared, part: Part) -> tuple[Ragged, np.ndarray | None,
     Neighbouring rows are not copied.
     """
     if not prepared.schema.target.is_running:
-        raise DataError(
-            f"the task is {prepared.schema.task}; streams and packs are for lm", fix="load it with task='lm'"
-        )
+        text = f"the task is {prepared.schema.task}; streams and packs are for lm"
+        raise DataError(text, fix="load it with task='lm'")
     rows, column = _rows(prepared, part), prepared.columns["input"]
     sizes = np.asarray(prepared.columns[BYTES].values[rows]) if BYTES in prepared.columns else None
     first, last = int(rows[0]), int(rows[-1])

@@ -41,7 +41,7 @@ from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer, TokenizerFit
 from seqloom.version import __version__
 
-PLACE = "place"  # the column that says where each row stood
+PLACE = "place"  # the column [rows,2] that says where each row stood: the number of the file, and the line
 _LONGER = "raise --longest"
 
 
@@ -68,7 +68,9 @@ class ExampleEncoder:
     def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
         """The columns of some examples; those that are too long are cut and counted, or left out as bad rows."""
         columns = self._encoded(examples)
-        columns[PLACE] = self._places(examples)
+        places = [example.place for example in examples]
+        numbers = [(self.files.setdefault(place.path, len(self.files)), place.line or 0) for place in places]
+        columns[PLACE] = Ragged(np.array(numbers, np.uint32).reshape(-1, 2), np.arange(len(numbers) + 1))
         lengths, longest = self._lengths(columns), self.config.longest
         long = np.flatnonzero(lengths > longest)
         if not len(long):
@@ -90,17 +92,18 @@ class ExampleEncoder:
         inputs, targets = [example.input for example in examples], [example.target for example in examples]
         for likeness in (kind.likeness(inputs[0]), target.likeness(targets[0])):
             if likeness is not None:
-                self._require_alike(*likeness, examples[0])
+                # Inside one part rows were compared; a part may be unlike those before it.
+                code, shape = likeness
+                before = self.shapes.setdefault(code, shape)
+                if shape != before:
+                    found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
+                    text = f"this part begins with {found} where another one has {wanted}"
+                    fix = "give all parts arrays of one size and kind"
+                    self.ledger.bad_file(code, text, examples[0].place, fix)
         columns = kind.encode(inputs, self.tokenizer)
         lengths, longest = columns["input"].lengths, self.config.longest
         coding = Coding(self.tokenizer, self.target_tokenizer, self.numbers, longest, kind, inputs, lengths)
         return columns | target.encode(targets, coding)
-
-    def _places(self, examples: Sequence[Example]) -> Ragged:
-        """[rows,2] the number of the file and the line of each example."""
-        places = [example.place for example in examples]
-        numbers = [(self.files.setdefault(place.path, len(self.files)), place.line or 0) for place in places]
-        return Ragged(np.array(numbers, np.uint32).reshape(-1, 2), np.arange(len(numbers) + 1))
 
     def _lengths(self, columns: Columns) -> np.ndarray:
         """[rows] what is compared with `longest`: of texts that are read one by one the longest text of a row."""
@@ -118,14 +121,6 @@ class ExampleEncoder:
         else:
             cut = self.schema.input.cut(columns, most, framed=framed)
         return cut | self.schema.target.cut(cut, most)
-
-    def _require_alike(self, code: str, shape: tuple[int | str, ...], example: Example) -> None:
-        """Refuse a part whose arrays are unlike those of the parts before; inside one part rows were compared."""
-        before = self.shapes.setdefault(code, shape)
-        if shape != before:
-            found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
-            text = f"this part begins with {found} where another one has {wanted}"
-            self.ledger.bad_file(code, text, example.place, "give all parts arrays of one size and kind")
 
 
 FORMAT = 3
@@ -282,9 +277,8 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
         limit, kept = getattr(fitted.config, "limit", None), fitted.vocab_size - COUNT
         if fitted.dropped and fitted.vocab_size == limit:
             kind = fitted.config.kind()
-            text = (
-                f"{kept + fitted.dropped:,} different {kind}; the {kept:,} most frequent are kept, others are unknown"
-            )
+            found = f"{kept + fitted.dropped:,} different {kind}"
+            text = f"{found}; the {kept:,} most frequent are kept, others are unknown"
             ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
     if tokenizer is not None and encoding.vectors is not None:
         tokenizer = with_words(tokenizer, first_words(encoding.vectors.path, encoding.vectors.words))

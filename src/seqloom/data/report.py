@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -123,7 +123,11 @@ class Measures:
 
 
 def _measure(name: str, parts: Mapping[str, np.ndarray]) -> ColumnMeasure:
-    summaries = tuple(_summary(part, values) for part, values in parts.items())
+    summaries = tuple(
+        NumberSummary(part, *(one.item() for one in (values.min(), middle, values.mean(), most, values.max())))
+        for part, values in parts.items()
+        for middle, most in [np.quantile(values, [0.5, 0.95])]
+    )
     every = np.concatenate(list(parts.values()))
     whole = bool(np.all(every == np.round(every)))
     alone = _values_alone(every, whole)
@@ -131,13 +135,6 @@ def _measure(name: str, parts: Mapping[str, np.ndarray]) -> ColumnMeasure:
     edges = [*(one.low for one in bins), np.inf]
     counts = tuple(tuple(np.histogram(values, edges)[0].tolist()) for values in parts.values())
     return ColumnMeasure(name, whole, summaries, bins, counts)
-
-
-def _summary(part: str, values: np.ndarray) -> NumberSummary:
-    middle, most = np.quantile(values, [0.5, 0.95])
-    return NumberSummary(
-        part, values.min().item(), middle.item(), values.mean().item(), most.item(), values.max().item()
-    )
 
 
 def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
@@ -151,8 +148,12 @@ def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
 
 
 def _ranges(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
-    """Bins between round numbers: the first begins at the least value, and the last may have no end."""
-    ticks = _ticks(values, 1.0 if whole else 0.0)
+    """Bins between round numbers: the first begins at the least value, and the last may have no end.
+
+    The numbers stand around all but the tails, so that a stray value leaves no empty bins before the others.
+    """
+    low, high = np.quantile(values, [1 - TAIL, TAIL]).tolist()
+    ticks = linear_axis(low, high, count=MOST_BINS - 1, least_step=1.0 if whole else 0.0).ticks
     least, most = float(values.min()), float(values.max())
     lows = [least, *(tick for tick in ticks[:-1] if tick > least)]
     highs = [*lows[1:], None if most >= ticks[-1] else ticks[-1]]
@@ -161,15 +162,6 @@ def _ranges(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
         for low, high in zip(lows, highs, strict=True)
     )
 
-
-def _ticks(values: np.ndarray, least_step: float) -> tuple[float, ...]:
-    """Round numbers around all but the tails, so that a stray value leaves no empty bins before the others."""
-    low, high = np.quantile(values, [1 - TAIL, TAIL]).tolist()
-    return linear_axis(low, high, count=MOST_BINS - 1, least_step=least_step).ticks
-
-
-if TYPE_CHECKING:
-    pass
 
 VERDICTS: dict[str, tuple[Kind, str]] = {
     "refused": ("reject", "This data cannot be used as it is"),
@@ -180,30 +172,6 @@ MOST_LABELS, BRIEF_LABELS = 40, 12  # on a page, in a terminal
 LONGEST_LABEL, LONGEST_TEXT = 60, 240
 MOST_TWINS = 2  # of a kind that are not folded away
 LEAD = 24  # characters shown before the first difference of near twins
-
-
-def report_document(report: "DataReport") -> Document:
-    """The verdict, findings, how the data was read, labels, lengths, duplicates and batches."""
-    return Document(
-        excerpt(report.name, LONGEST_TEXT),
-        [
-            Aside(_described(report)),
-            Callout(_verdict(report), VERDICTS[report.verdict][0]),
-            KeyFigures(_key_figures(report)),
-            Heading("Findings"),
-            TableBlock(("finding", "rows", "cases"), [_finding(one) for one in report.findings]),
-            *(_more_cases(one) for one in report.findings),
-            Heading("Read as"),
-            Bullets([excerpt(line, LONGEST_TEXT) for line in report.inferred]),
-            Heading(f"{_labels_title(report)}, {len(report.labels):,} different"),
-            *_labels(report),
-            *(block for measure in report.measures for block in _measure_blocks(measure)),
-            Heading("Duplicates"),
-            *_duplicates(report.duplicates),
-            Heading("Batches"),
-            *([] if report.batching is None else _batches(report.batching)),
-        ],
-    )
 
 
 def _described(report: "DataReport") -> str:
@@ -313,7 +281,12 @@ def _duplicates(found: DuplicateRows) -> list[DocumentBlock]:
         [where, one.rows, part_of(one.exact, one.rows), part_of(one.near, one.compared)] for where, one in named
     ]
     parts = [f"{one.compared:,} of {one.rows:,} rows of {one.part}" for one in found.repeats if one.compared < one.rows]
-    samples = _samples(found)
+    between = [twins for leak in found.leaks for twins in leak.samples]
+    kinds: dict[str, Sequence[Twins]] = {"between parts": between, "near twins": found.near, "repeated": found.exact}
+    firsts: dict[int, Twins] = {}  # one of each group of equal and near texts is shown
+    for twins in chain.from_iterable(kinds.values()):
+        firsts.setdefault(twins.group, twins)
+    samples = {title: [one for one in twins if firsts[one.group] is one] for title, twins in kinds.items()}
     seen = {"between parts": MOST_TWINS, "near twins": MOST_TWINS, "repeated": 0}
     return [
         TableBlock(("", "rows", "repeat another", "have a near twin"), rows),
@@ -326,25 +299,12 @@ def _duplicates(found: DuplicateRows) -> list[DocumentBlock]:
     ]
 
 
-def _samples(found: DuplicateRows) -> dict[str, list[Twins]]:
-    """Samples under their titles, one of each group of equal and near texts."""
-    between = [twins for leak in found.leaks for twins in leak.samples]
-    kinds: dict[str, Sequence[Twins]] = {"between parts": between, "near twins": found.near, "repeated": found.exact}
-    firsts: dict[int, Twins] = {}
-    for twins in chain.from_iterable(kinds.values()):
-        firsts.setdefault(twins.group, twins)
-    return {title: [one for one in samples if firsts[one.group] is one] for title, samples in kinds.items()}
-
-
 def _twins(twins: Twins) -> Quote:
     """Where twins stand, how alike they are, and their texts from shortly before the first difference."""
     alike = "the same" if twins.similarity == 1 else f"similarity {twins.similarity:.2f}"
     more = f", {twins.rows:,} rows in all" if twins.rows > 2 else ""
-    place, (one, other), width = (
-        f"{twins.places[0]} and {twins.places[1]}: {alike}{more}",
-        twins.texts,
-        LONGEST_TEXT // 2,
-    )
+    place, width = f"{twins.places[0]} and {twins.places[1]}: {alike}{more}", LONGEST_TEXT // 2
+    one, other = twins.texts
     if twins.similarity == 1:
         return Quote([place, excerpt(one, width)])
     same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
@@ -421,7 +381,26 @@ class DataReport(Shown):
 
     def document(self) -> Document:
         """The verdict, findings, how the data was read, labels, lengths, duplicates and batches."""
-        return report_document(self)
+        return Document(
+            excerpt(self.name, LONGEST_TEXT),
+            [
+                Aside(_described(self)),
+                Callout(_verdict(self), VERDICTS[self.verdict][0]),
+                KeyFigures(_key_figures(self)),
+                Heading("Findings"),
+                TableBlock(("finding", "rows", "cases"), [_finding(one) for one in self.findings]),
+                *(_more_cases(one) for one in self.findings),
+                Heading("Read as"),
+                Bullets([excerpt(line, LONGEST_TEXT) for line in self.inferred]),
+                Heading(f"{_labels_title(self)}, {len(self.labels):,} different"),
+                *_labels(self),
+                *(block for measure in self.measures for block in _measure_blocks(measure)),
+                Heading("Duplicates"),
+                *_duplicates(self.duplicates),
+                Heading("Batches"),
+                *([] if self.batching is None else _batches(self.batching)),
+            ],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain values that JSON can hold; `format` changes when what programs read does."""

@@ -112,48 +112,40 @@ def find_input(finder: Finder, together: Sequence[tuple[str, ...]]) -> tuple[int
     """The columns with the usual names of an input; of names that belong together, all are there or none counts."""
     alone = (names for kind in INPUT_KINDS.values() for names in kind.usual if kind.num_columns == 1)
     found = next((names for names in (*together, *alone) if all(name in finder.lower for name in names)), None)
-    if found is not None:
-        inputs = tuple(finder.lower[name] for name in found)
-    elif not finder.named:
-        finder.refuse(
-            f"{len(finder.columns)} columns without a header; which is the input? {first_row(finder)}",
-            "--input 1 --target 2, by number",
-        )
-    else:
-        finder.refuse(
-            f"no column '{TEXTS[0]}'; found {finder.known()}",
-            _only_other(finder)
-            or f"--input NAME --target NAME, or --no-header if this is data: {shown(finder.columns)}",
-        )
+    if found is None and not finder.named:
+        text = f"{len(finder.columns)} columns without a header; which is the input? {first_row(finder)}"
+        finder.refuse(text, "--input 1 --target 2, by number")
+    if found is None:
+        others = [name for name in finder.columns if name not in finder.config.target]
+        if finder.config.target and len(others) == 1:  # the one beside a target that the user named
+            fix = f"--input '{escaped(others[0])}'"
+        else:
+            fix = f"--input NAME --target NAME, or --no-header if this is data: {shown(finder.columns)}"
+        finder.refuse(f"no column '{TEXTS[0]}'; found {finder.known()}", fix)
+    inputs = tuple(finder.lower[name] for name in found)
     finder.said.append(f"input: {finder.names(inputs)} (by name)")
     return inputs
 
 
-def _only_other(finder: Finder) -> str:
-    """The option that names the one column that is left beside a target that the user named."""
-    others = [name for name in finder.columns if name not in finder.config.target]
-    return f"--input '{escaped(others[0])}'" if finder.config.target and len(others) == 1 else ""
-
-
 def by_cells(cells: CellKind) -> Callable[[Finder, tuple[int, ...]], InputKind]:
     """What finds the kind of an input: by the number and content of its columns, of plain cells as `cells` has it."""
-    return lambda finder, inputs: _kind(finder, inputs, cells)
 
+    def kind(finder: Finder, inputs: tuple[int, ...]) -> InputKind:
+        contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
+        names = tuple(finder.columns[column].lower() for column in inputs)
+        paired = names in PairInput.usual or names[::-1] in PairInput.usual  # digits in them are text
+        if len(inputs) == 2 and contents <= {"text", "nothing"} and (paired or not numeric):
+            return PairInput()
+        if len(inputs) > 1 and not numeric:
+            text = f"{len(inputs)} input columns are two texts or all numbers; found {first_row(finder)}"
+            finder.refuse(text, "give one column, two of text, or numeric ones")
+        if len(inputs) > 1:
+            return VectorsInput()
+        (content,) = contents
+        held = next((kind for kind in INPUT_KINDS.values() if kind.holds(names[0], content)), None)
+        return held or cells(finder, inputs[0])
 
-def _kind(finder: Finder, inputs: tuple[int, ...], cells: CellKind) -> InputKind:
-    contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
-    if len(inputs) == 2 and contents <= {"text", "nothing"} and (_named_pair(finder, inputs) or not numeric):
-        return PairInput()
-    if len(inputs) > 1:
-        if not numeric:
-            finder.refuse(
-                f"{len(inputs)} input columns are two texts or all numbers; found {first_row(finder)}",
-                "give one column, two of text, or numeric ones",
-            )
-        return VectorsInput()
-    name, (content,) = finder.columns[inputs[0]].lower(), contents
-    held = next((kind for kind in INPUT_KINDS.values() if kind.holds(name, content)), None)
-    return held or cells(finder, inputs[0])
+    return kind
 
 
 def as_text(_finder: Finder, _column: int) -> InputKind:
@@ -167,8 +159,10 @@ def as_words(_finder: Finder, _column: int) -> InputKind:
 
 
 def as_text_or_numbers(finder: Finder, column: int) -> InputKind:
-    """Text, unless the user named a column of numbers."""
-    return VectorsInput() if _meant_as_number(finder, column) else TextInput()
+    """Text, unless the user named a column of numbers and its name does not say that they are text."""
+    named, texts = finder.columns[column] in finder.config.input, (*TextInput.usual, *WordsInput.usual)
+    measured = (finder.columns[column].lower(),) not in texts and bool(finder.sample) and finder.numeric(column)
+    return VectorsInput() if named and measured else TextInput()
 
 
 def as_anything(finder: Finder, column: int) -> InputKind:
@@ -184,19 +178,6 @@ def as_texts(finder: Finder, inputs: tuple[int, ...]) -> InputKind:
         found = f"{len(inputs)} columns of {' and '.join(sorted(held))}"
         finder.refuse(f"embed reads one text, two or three, found {found}", "--input NAME of a text, up to three times")
     return EMBEDDED[len(inputs) - 1]
-
-
-def _named_pair(finder: Finder, inputs: tuple[int, ...]) -> bool:
-    """Whether two columns are called as pairs of texts are: then digits in them are text."""
-    names = tuple(finder.columns[column].lower() for column in inputs)
-    return names in PairInput.usual or names[::-1] in PairInput.usual
-
-
-def _meant_as_number(finder: Finder, column: int) -> bool:
-    """Whether a column that the user named holds numbers and nothing says that they are text."""
-    named = column in (finder.columns.index(name) for name in finder.config.input)
-    texts = (*TextInput.usual, *WordsInput.usual)
-    return named and (finder.columns[column].lower(),) not in texts and bool(finder.sample) and finder.numeric(column)
 
 
 CODE = re.compile(r"[+-]?0\d")
@@ -269,28 +250,24 @@ def inferred(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
     if not targets and kind.is_text and len(finder.columns) == 1:
         return (), NoTarget()
     targets = targets or _missing(finder, inputs, "label")
-    return targets, _inferred_kind(finder, targets, kind)
-
-
-def _inferred_kind(finder: Finder, targets: tuple[int, ...], kind: InputKind) -> TargetKind:
     name, content = finder.columns[targets[0]].lower(), finder.content(targets[0])
     if finder.config.sequence is not None:
-        return TagsTarget()
+        return targets, TagsTarget()
     if _is_series(finder, targets, kind):
-        return SeriesTarget()
+        return targets, SeriesTarget()
     if kind.in_words and name in TagsTarget.usual[:-1]:
-        return TagsTarget()
+        return targets, TagsTarget()
     if len(targets) > 1:
-        return NumbersTarget()
+        return targets, NumbersTarget()
     if content == "texts":
-        return TagsTarget() if kind.has_steps else LabelsTarget()
+        return targets, TagsTarget() if kind.has_steps else LabelsTarget()
     if finder.config.label_separator is not None:
-        return LabelsTarget()
+        return targets, LabelsTarget()
     measured = name in NumbersTarget.usual and finder.measured(targets[0])
     if content == "vectors" or measured or _measures(finder, targets[0]):
-        return NumbersTarget()
+        return targets, NumbersTarget()
     written = name in TextTarget.usual[1:] or (name == "target" and finder.first(SOURCES) is not None)
-    return TextTarget() if content == "text" and written else LabelTarget()
+    return targets, TextTarget() if content == "text" and written else LabelTarget()
 
 
 def _columns(finder: Finder, inputs: tuple[int, ...], names: Sequence[str]) -> tuple[int, ...]:
@@ -408,8 +385,13 @@ def find_roles(
         finder.refuse(text, "--input NAME of a list of words, or another --task")
     schema = Schema(kind, target_kind)
     if config.task is None:
-        finder.said.append(f"task: {schema.task} ({_why(finder, targets, target_kind)})")
-    identity = _find_id(finder)
+        measured = target_kind.measured and all(map(finder.numeric, targets))
+        numbers = f"the cells of {finder.names(targets)} are numbers; with --task classify each would be a name"
+        finder.said.append(f"task: {schema.task} ({numbers if measured else 'from the target'})")
+    if config.id is not None:  # an empty name says that there is none
+        identity = finder.given(config.id, "--id") if config.id else None
+    elif (identity := finder.first(IDS)) is not None:
+        finder.said.append(f"id: {finder.names([identity])} (by name; --id '' to name none)")
     split = finder.given(config.split.column, "--split-column") if isinstance(config.split, ColumnSplit) else None
     if config.split is None and not config.dev and not config.test:
         split = _find_split(finder)
@@ -417,36 +399,12 @@ def find_roles(
         finder.given(config.split.group, "--group")
     spaces = finder.first(("spaces",)) if kind.in_words else None
     whole = target_kind.has_labels and finder.whole(targets[0])
-    if passed := _passed_over(finder, {*inputs, *targets, identity, split, spaces}):
-        finder.said.append(passed)
+    others = sorted(set(range(len(columns))) - {*inputs, *targets, identity, split, spaces})
+    if others and not (config.input and config.target):  # one of them may be meant
+        more = f" and {len(others) - SHOWN:,} others" if len(others) > SHOWN else ""
+        finder.said.append(f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}")
     said, stepped, separator = tuple(finder.said), config.sequence is not None, config.label_separator
     return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, said)
-
-
-def _why(finder: Finder, targets: tuple[int, ...], kind: TargetKind) -> str:
-    """What the task was inferred from, for people."""
-    if kind.measured and all(map(finder.numeric, targets)):
-        return f"the cells of {finder.names(targets)} are numbers; with --task classify each would be a name"
-    return "from the target"
-
-
-def _passed_over(finder: Finder, used: set[int | None]) -> str:
-    """Which columns say nothing to the model, for one of them may be meant; nothing where all were named."""
-    others = [number for number in range(len(finder.columns)) if number not in used]
-    if not others or (finder.config.input and finder.config.target):
-        return ""
-    more = f" and {len(others) - SHOWN:,} others" if len(others) > SHOWN else ""
-    return f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}"
-
-
-def _find_id(finder: Finder) -> int | None:
-    """The column that names the rows; an empty name says that there is none."""
-    if finder.config.id is not None:
-        return finder.given(finder.config.id, "--id") if finder.config.id else None
-    column = finder.first(IDS)
-    if column is not None:
-        finder.said.append(f"id: {finder.names([column])} (by name; --id '' to name none)")
-    return column
 
 
 def _find_split(finder: Finder) -> int | None:

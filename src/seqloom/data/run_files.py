@@ -41,17 +41,14 @@ class RunData(NamedTuple):
 
 def keep_places(folder: Path, read: Mapping[str, str]) -> None:
     """Keep in the run folder where the files lie that its configuration knows by these names."""
-    home, path = folder.resolve(), folder / RunFile.PLACES
-    full = {name: _full(Path(given)) for name, given in read.items() if Path(given).exists()}
+    home, kept = folder.resolve(), folder / RunFile.PLACES
+    given = {name: Path(path) for name, path in read.items()}
+    # The whole path; a link keeps its name, for the ending says how the file is read.
+    full = {name: path.parent.resolve() / path.name for name, path in given.items() if path.exists()}
     places = {name: FilePlace(os.path.relpath(place, home), str(place)) for name, place in full.items()}
     data = msgspec.json.format(msgspec.json.encode(places), indent=2)
-    if places and not (path.is_file() and path.read_bytes() == data):
-        write_file(path, data)
-
-
-def _full(path: Path) -> Path:
-    """The whole path; a link keeps its name, for the ending says how the file is read."""
-    return path.parent.resolve() / path.name
+    if places and not (kept.is_file() and kept.read_bytes() == data):
+        write_file(kept, data)
 
 
 def located(folder: Path, config: RunConfig) -> RunData:
@@ -113,8 +110,11 @@ class _FileSearch:
 
     @cached_property
     def sums(self) -> dict[str, Any]:
-        """Size and sha256 of every file, by the names that training knew."""
-        return _sums(self.folder)
+        """Size and sha256 of every file, by the names that training knew; none where they cannot be read."""
+        try:
+            return dict(msgspec.json.decode((self.folder / RunFile.DATA).read_bytes())["fingerprints"])
+        except (OSError, msgspec.DecodeError, KeyError, TypeError):
+            return {}
 
 
 def _places(folder: Path) -> dict[str, FilePlace]:
@@ -129,14 +129,6 @@ def _places(folder: Path) -> dict[str, FilePlace]:
         raise DamagedError(
             f"{path}: expected the places of the data, found something else ({error})", fix=fix
         ) from None
-
-
-def _sums(folder: Path) -> dict[str, Any]:
-    """The sums that a run folder holds; none where they cannot be read."""
-    try:
-        return dict(msgspec.json.decode((folder / RunFile.DATA).read_bytes())["fingerprints"])
-    except (OSError, msgspec.DecodeError, KeyError, TypeError):
-        return {}
 
 
 def _below(sums: Mapping[str, Any], root: str) -> Iterator[tuple[str, Any]]:

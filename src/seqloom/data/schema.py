@@ -22,7 +22,9 @@ from seqloom.data.kinds.words import Words, WordsInput
 from seqloom.data.problems import Place
 from seqloom.errors import DataError, did_you_mean
 
-# All kinds by what a file or a person calls them, in the order in which the usual names of columns are looked for.
+# All kinds by what a file or a person calls them. The order decides between two that claim one thing: usual names of
+# columns are looked for in it, and the first kind that `holds` a column, or `matches` a value from Python, has it. So
+# a kind whose values are arrays of two axes stands before vectors, which hold any of them.
 INPUT_KINDS: dict[str, InputKind] = {
     kind.name: kind for kind in (WordsInput(), VectorsInput(), PictureInput(), TextInput(), PairInput(), TripleInput())
 }

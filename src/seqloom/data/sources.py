@@ -460,14 +460,11 @@ def require_content(path: Path, file: SourceFile, source: NamedSource, shelves: 
     found = "more" if size > file.size else f"{size:,} bytes, sha256 {digest.hexdigest()[:12]}"
     expected = f"{file.size:,} bytes, sha256 {file.sha256[:12]}"
     text = f"this is not {file.plain} of the set '{source.name}': expected {expected}, found {found}"
-    ledger.bad_file("source.changed", text, Place(str(path)), _cure(path, source, shelves))
-
-
-def _cure(path: Path, source: NamedSource, shelves: Shelves) -> str:
-    """Our own copy can be fetched anew; a folder of the user's is only read, and comes first."""
-    if path.is_relative_to(shelves.own) and source.has_addresses():
-        return f"run `seqloom data get {source.name}`, or give the path to read it as a file of your own"
-    return "replace it or take it away, or give the path to read it as a file of your own"
+    # Our own copy can be fetched anew; a folder of the user's is only read, and comes first.
+    own = path.is_relative_to(shelves.own) and source.has_addresses()
+    cure = f"run `seqloom data get {source.name}`" if own else "replace it or take it away"
+    fix = f"{cure}, or give the path to read it as a file of your own"
+    ledger.bad_file("source.changed", text, Place(str(path)), fix)
 
 
 # One part or table of a known set, read by name.

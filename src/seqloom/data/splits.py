@@ -113,22 +113,14 @@ def divider(split: RandomSplit | FoldSplit, schema: Schema) -> Divider:
     shares, names = _shares(split)
     if split.group is not None:
         return lambda _, group: names[_by_hash(draw("group", split.seed, group) / 2**64, shares)]
-    hands = _Hands(split, shares)
+    hands, runs, left, part = _Hands(split, shares), 0, 0, names[0]
 
     def part_of_class(example: Example, _: object) -> Part:
         name = str(example.target) if schema.target.one_label else ""  # numbers, tags and texts make no classes
         return names[hands.next(name)]
 
-    return _in_runs(split) if schema.target.is_running else part_of_class
-
-
-def _in_runs(split: RandomSplit | FoldSplit) -> Divider:
-    """Ten runs of one line, ten of two, of four, ... up to RUN: a run is about a tenth of what stands before it."""
-    shares, names = _shares(split)
-    hands = _Hands(split, shares)
-    runs, left, part = 0, 0, names[0]
-
     def part_of_run(_: Example, __: object) -> Part:
+        """Ten runs of one line, ten of two, of four, ... up to RUN: a run is about a tenth of what stands before it."""
         nonlocal runs, left, part
         if not left:
             left, part = run_length(runs), names[hands.next("")]
@@ -136,7 +128,7 @@ def _in_runs(split: RandomSplit | FoldSplit) -> Divider:
         left -= 1
         return part
 
-    return part_of_run
+    return part_of_run if schema.target.is_running else part_of_class
 
 
 def run_length(run: int) -> int:
@@ -168,7 +160,7 @@ def _by_hash(uniform: float, shares: tuple[float, ...]) -> int:
 def cut_document(example: Example, split: RandomSplit | FoldSplit) -> Iterator[tuple[Part, Example]]:
     """One long text cut into its parts, each in one piece, at the next line end: train first, then dev, then test."""
     text, begin, share = str(example.input), 0, 0.0
-    for part, wanted in zip(_shares(split)[1], _shares(split)[0], strict=True):
+    for wanted, part in zip(*_shares(split), strict=True):
         share += wanted
         end = text.find("\n", round(share * len(text)) - 1) + 1 if share < 1 - 1e-9 else len(text)
         piece = text[begin : (end or len(text))]

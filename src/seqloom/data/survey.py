@@ -78,7 +78,8 @@ class Survey:
     def blocks(self) -> Iterator[Block]:
         """The examples in blocks of one part, all seen by the checks; RejectedError when they find the set unfit."""
         rows = self.dataset.rows(self.ledger)
-        for part, block in _in_blocks(self._follow_tags(rows) if self._tagged() else rows):
+        target = self.dataset.schema.target
+        for part, block in _in_blocks(self._follow_tags(rows) if target.has_labels and target.of_steps else rows):
             self._see(part, block)
             yield part, block
         if not self.rows["train"]:
@@ -100,9 +101,6 @@ class Survey:
         """How far it is while all blocks are seen by the checks, and by nobody else."""
         for _ in self.blocks():
             yield self.progress()
-
-    def _tagged(self) -> bool:
-        return self.dataset.schema.target.has_labels and self.dataset.schema.target.of_steps
 
     def _follow_tags(self, rows: Iterator[tuple[Part, Example]]) -> Iterator[tuple[Part, Example]]:
         """The same rows, their tags seen in the order of the files, in which faults are told."""
@@ -133,29 +131,21 @@ class Survey:
 
     def schema(self) -> Schema:
         """The schema with the labels of the training part: sorted, or for spans every tag that its types can have."""
-        return self.dataset.schema._replace(labels=self._names())
-
-    def _names(self) -> tuple[str, ...]:
         seen = self.labels["train"]
         scheme: Scheme = next(iter(self.schemes.values()), "plain")
         if scheme == "plain":
-            return tuple(sorted(seen))
+            return self.dataset.schema._replace(labels=tuple(sorted(seen)))
         types = sorted({span.label for tag in seen for span in spans([tag])})
         letters = "BI" if READ_AS[scheme] == "bio" else "BIES"
-        return ("O", *(f"{letter}-{kind}" for kind in types for letter in letters))
+        tags = (f"{letter}-{kind}" for kind in types for letter in letters)
+        return self.dataset.schema._replace(labels=("O", *tags))
 
     def _see(self, part: Part, block: list[Example]) -> None:
         self.rows[part] += len(block)
         self._looker.see(part, block)
-        self._count_labels(part, block)
-        self._keep(part, block)
-
-    def _count_labels(self, part: Part, block: list[Example]) -> None:
         target = self.dataset.schema.target
         if target.has_labels:
             self.labels[part].update(label for example in block for label in target.labels(example.target))
-
-    def _keep(self, part: Part, block: list[Example]) -> None:
         if self._kept is None:
             return
         self._kept.append((part, block))

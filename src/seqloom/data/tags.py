@@ -221,7 +221,7 @@ class TagChecker:
                 counts[tag] += count
         if not uses_scheme(counts):
             return "plain"
-        self._require_no(self._faults(lambda pair: form_fault(pair[1])), ledger)
+        self._require_no(lambda pair: form_fault(pair[1]), ledger)
         letters = {tag[0] for tag in counts} - {OUTSIDE}
         return self._lawful(letters, ledger) if letters else expected or "bio"
 
@@ -230,18 +230,19 @@ class TagChecker:
         if letters <= {"B", "I"}:
             if not self._faults(lambda pair: fault(pair, "iob1")) and self._faults(lambda pair: fault(pair, "bio")):
                 return "iob1"
-            self._require_no(self._faults(lambda pair: fault(pair, "bio")), ledger)
+            self._require_no(lambda pair: fault(pair, "bio"), ledger)
             return "bio"
         if letters & {"E", "S"} and letters & {"L", "U"}:
-            self._require_no(self._faults(lambda pair: "tags.scheme" if (pair[1] or "O")[0] in "LU" else None), ledger)
-        self._require_no(self._faults(lambda pair: fault(pair, "bioes")), ledger)
+            self._require_no(lambda pair: "tags.scheme" if (pair[1] or "O")[0] in "LU" else None, ledger)
+        self._require_no(lambda pair: fault(pair, "bioes"), ledger)
         return "bioes" if letters & {"E", "S"} else "bilou"
 
     def _faults(self, judge: Callable[[Pair], str | None]) -> dict[Pair, str]:
         return {pair: code for pair in self._counts if (code := judge(pair))}
 
-    def _require_no(self, faults: dict[Pair, str], ledger: Ledger) -> None:
+    def _require_no(self, judge: Callable[[Pair], str | None], ledger: Ledger) -> None:
         """Refuse the file for the kind of fault that comes first in it, with the first places and the total."""
+        faults = self._faults(judge)
         if not faults:
             return
         pair = min(faults, key=lambda pair: self._first[pair][0])
@@ -263,13 +264,9 @@ class TagChecker:
                 return f"{tag} has no type"
             case "tags.type_change":
                 return f"{tag} after {before} changes the type within a span"
-            case "tags.scheme":
-                return f"{self._mixture(before, tag)}: two schemes are mixed"
+            case "tags.scheme":  # what is wrong here, and the first tag that shows the other scheme
+                others = [one for one in self._counts if one[1] and one[1][0] in "ESLU" and repr(one[1]) != tag]
+                other = min(others, key=lambda one: self._first[one][0], default=None)
+                shown = f", and {other[1]!r} stands at {self._first[other][0].place}" if other else ""
+                return f"{tag} after {before}{shown}: two schemes are mixed"
         return f"{tag} follows {before if pair[0] else 'nothing'}, and continues no span"
-
-    def _mixture(self, before: str, tag: str) -> str:
-        """Both sides of a mixture: what is wrong here, and the first tag that shows the other scheme."""
-        others = [pair for pair in self._counts if pair[1] and pair[1][0] in "ESLU" and repr(pair[1]) != tag]
-        other = min(others, key=lambda pair: self._first[pair][0], default=None)
-        shown = f", and {other[1]!r} stands at {self._first[other][0].place}" if other else ""
-        return f"{tag} after {before}{shown}"

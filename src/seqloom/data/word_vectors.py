@@ -282,20 +282,15 @@ class WordVectors(NamedTuple):
             elif _lowers(tokenizer) and word.lower() in rows:
                 lowered[symbol] = rows[word.lower()]
         if not own and not lowered:
-            raise DataError(
-                f"none of {len(numbers):,} words of the tokeniser has a vector",
-                fix="take vectors of the same language and case",
-            )
-        return self._laid_out(tokenizer.vocab_size, own, lowered, seed)
-
-    def _laid_out(self, vocab_size: int, own: dict[int, int], lowered: dict[int, int], seed: int) -> VectorTable:
-        symbols, rows = (np.fromiter(part, np.int64) for part in zip(*(own | lowered).items(), strict=True))
-        spread = float(self.matrix[rows].std(dtype=np.float64))
-        drawn = np.random.default_rng(seed).normal(0.0, spread, (vocab_size, self.matrix.shape[1]))
+            text = f"none of {len(numbers):,} words of the tokeniser has a vector"
+            raise DataError(text, fix="take vectors of the same language and case")
+        symbols, places = (np.fromiter(part, np.int64) for part in zip(*(own | lowered).items(), strict=True))
+        spread = float(self.matrix[places].std(dtype=np.float64))
+        drawn = np.random.default_rng(seed).normal(0.0, spread, (tokenizer.vocab_size, self.matrix.shape[1]))
         table = drawn.astype(np.float32)
-        table[symbols] = self.matrix[rows]
+        table[symbols] = self.matrix[places]
         table[PAD] = 0.0
-        known = (np.isin(np.arange(vocab_size), list(part)) for part in (own, lowered))
+        known = (np.isin(np.arange(len(table)), list(part)) for part in (own, lowered))
         return VectorTable(table, *known)
 
 

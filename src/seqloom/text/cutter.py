@@ -90,10 +90,8 @@ def require_whole(text: str, what: str = "the text") -> None:
         text.encode()
     except UnicodeEncodeError as error:
         half = f"U+{ord(text[error.start]):04X}"
-        raise DataError(
-            f"{what}, character {error.start + 1:,}: {half} is half of a surrogate pair",
-            fix="write the whole character",
-        ) from None
+        text = f"{what}, character {error.start + 1:,}: {half} is half of a surrogate pair"
+        raise DataError(text, fix="write the whole character") from None
 
 
 def spans_of_bytes(text: bytes, lengths: np.ndarray) -> np.ndarray:
@@ -165,17 +163,12 @@ class Normaliser:
         if text.isascii() or not self._changes:
             places = np.arange(len(text))
             return Normalised(self._one(text), places, places + 1)
-        offsets = self._aligner.encode(text).offsets
-        spans = np.array(offsets, np.int64).reshape(-1, 2)
-        return Normalised(self._one(text), *_without_gaps(spans, len(text)))
-
-
-def _without_gaps(spans: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and stops that cover the whole original: an accent that was composed belongs to the letter before it."""
-    starts = np.maximum.accumulate(spans[:, 0])
-    starts[0] = 0
-    stops = np.maximum.accumulate(np.maximum(spans[:, 1], np.append(starts[1:], length)))
-    return starts, stops
+        spans = np.array(self._aligner.encode(text).offsets, np.int64).reshape(-1, 2)
+        # They cover the whole original: an accent that was composed belongs to the letter before it.
+        starts = np.maximum.accumulate(spans[:, 0])
+        starts[0] = 0
+        stops = np.maximum.accumulate(np.maximum(spans[:, 1], np.append(starts[1:], len(text))))
+        return Normalised(self._one(text), starts, stops)
 
 
 @cache

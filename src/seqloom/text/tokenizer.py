@@ -110,10 +110,7 @@ class Tokenizer:
 
     def encode_inner(self, texts: Sequence[str]) -> Ragged:
         """The same without BEGIN and END: the symbols of parts of texts, which are put together."""
-        return Ragged.joined([self._encode(block) for block in blocks(texts)], np.int32)
-
-    def _encode(self, texts: Sequence[str]) -> Ragged:
-        return self.cutter.encode(self._normaliser.apply(texts))
+        return Ragged.joined([self.cutter.encode(self._normaliser.apply(block)) for block in blocks(texts)], np.int32)
 
     def encode_with_offsets(self, text: str) -> Pieces:
         """The same symbols for one text, and for each the part of the original text that it stands for."""

@@ -219,7 +219,8 @@ def train_unigram(words: Sequence[tuple[bytes, int]], size: int) -> list[tuple[b
     texts = _texts(words, trie)
     while True:
         for _ in range(ROUNDS):
-            uses = _expected_uses(texts, _probabilities(uses))
+            shares = _probabilities(uses)
+            uses = sum((text.expected_uses(shares, counts) for text, counts in texts), np.zeros(len(shares)))
         if len(numbers) <= size:
             break
         scores = np.log(_probabilities(uses))
@@ -248,13 +249,6 @@ def _texts(words: Sequence[tuple[bytes, int]], trie: Trie) -> list[tuple[Lattice
         if sum(len(text.piece) for text, _ in texts) > MOST_EDGES:
             break
     return texts
-
-
-def _expected_uses(texts: Sequence[tuple[Lattice, np.ndarray]], probabilities: np.ndarray) -> np.ndarray:
-    uses = np.zeros(len(probabilities))
-    for text, counts in texts:
-        uses += text.expected_uses(probabilities, counts)
-    return uses
 
 
 def _best_without(trie: Trie, pieces: Sequence[bytes], numbers: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ are candidates: of pairs at 0.9 nearly all are found, at 0.8 all but two in a hu
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +104,8 @@ def near_groups(texts: Sequence[str]) -> list[list[int]]:
     """
     found = Clusters(len(texts))
     kept = lru_cache(maxsize=16_384)(lambda row: shingles(texts[row]))
-    for one, other in _pairs(candidates(signatures(texts))):
+    blocks = (zip(ones.tolist(), others.tolist(), strict=True) for ones, others, _ in candidates(signatures(texts)))
+    for one, other in chain.from_iterable(blocks):
         if found.leader(one) != found.leader(other) and jaccard(kept(one), kept(other)) >= NEAR:
             found.join(one, other)
     return [group.tolist() for group in members(found.leaders())]
@@ -111,7 +113,7 @@ def near_groups(texts: Sequence[str]) -> list[list[int]]:
 
 def signatures(texts: Sequence[str]) -> np.ndarray:
     """[texts, 84] uint32: the smallest hash of a text's shingles in each of 84 orders."""
-    found = [_signatures(some) for some in _slices(texts)]
+    found = [smallest(*_hashed_shingles(some), BANDS * BAND_ROWS) for some in _slices(texts)]
     return np.concatenate(found) if found else np.empty((0, BANDS * BAND_ROWS), np.uint32)
 
 
@@ -128,15 +130,11 @@ def _slices(texts: Sequence[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _signatures(texts: list[str]) -> np.ndarray:
-    return smallest(*_hashed_shingles(texts), BANDS * BAND_ROWS)
-
-
 def smallest(hashes: np.ndarray, starts: np.ndarray, orders: int) -> np.ndarray:
     """[texts, orders] uint32: the smallest of each text's hashes in so many orders; a text begins at each start."""
     draw = np.random.default_rng(SEED)
     result = np.empty((len(starts), orders), np.uint32)
-    for order in range(result.shape[1]):
+    for order in range(orders):
         factor, offset = draw.integers(0, 1 << 32, 2, np.uint32)
         # An odd factor makes this a permutation of all 32-bit numbers.
         result[:, order] = np.minimum.reduceat(hashes * (factor | np.uint32(1)) + offset, starts)
@@ -157,11 +155,6 @@ def _hashed_shingles(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         inside[ends[:-1] - back] = False
     starts = np.concatenate([[0], ends[:-1]]) - np.arange(len(texts)) * (SHINGLE - 1)
     return (mixed[inside] >> np.uint64(32)).astype(np.uint32), starts
-
-
-def _pairs(blocks: Iterator[Candidates]) -> Iterator[tuple[int, int]]:
-    for ones, others, _ in blocks:
-        yield from zip(ones.tolist(), others.tolist(), strict=True)
 
 
 def candidates(

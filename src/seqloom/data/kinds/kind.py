@@ -7,12 +7,14 @@ about the data asks the kind, by a property or a method, and never by its name. 
 class, and one line in `data/schema.py`.
 
 A value of an input is one text, a tuple of texts, `Words`, or an array; what is measured or compared asks for its
-`texts`. Every kind of input has a column "input"; a row of it may have any length.
+`texts`. A kind whose values may be files of their own says their `suffixes` and decodes one; then folders of classes
+and tables that name files are read. Every kind of input has a column "input"; a row of it may have any length.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ import numpy as np
 from seqloom.config.data import Task
 from seqloom.config.inputs import AnyInput
 from seqloom.config.tokenizers import AnyTokenizer
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.values import Content, Read, Remarks
 from seqloom.errors import DataError
 from seqloom.text.cutter import closed
@@ -73,7 +76,7 @@ class InputKind(Kind):
     in_words: ClassVar[bool] = False  # a text whose words are known one by one
     has_steps: ClassVar[bool] = False  # words or steps, each of which may have a target of its own
     fixed_size: ClassVar[bool] = False  # all examples have one size
-    in_files: ClassVar[bool] = False  # each may be a file of its own, which a table names
+    suffixes: ClassVar[tuple[str, ...]] = ()  # of files that hold one value each, in lower case, with the dot
     of_numbers: ClassVar[bool] = False  # columns of numbers, any count, make a step, and rows of a table the steps
     libraries: ClassVar[tuple[str, ...]] = ()  # that have a say in what is read
 
@@ -81,6 +84,18 @@ class InputKind(Kind):
     def in_lines(self) -> bool:
         """Whether a line of text holds one."""
         return self.reads_tokens and self.num_columns == 1
+
+    @property
+    def in_files(self) -> bool:
+        """Whether a value may be a file of its own, which stands in a folder or is named by a table."""
+        return bool(self.suffixes)
+
+    def decode(self, path: Path, place: Place, ledger: Ledger) -> Any:
+        """The value in a file that is there, never a str; raises Unfit for what is none. Notes are told of `place`."""
+        raise NotImplementedError(f"{self} has no files of its own")
+
+    def require_alike(self, value: Any, first: Any) -> None:
+        """Raise Unfit where the value of a file cannot stand in one folder with the first one."""
 
     def readable(self) -> tuple[tuple[str, ...], ...]:
         """The names of columns in which a trained model looks for its input."""

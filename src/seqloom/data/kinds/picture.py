@@ -1,20 +1,35 @@
-"""A picture: rows of pixels, all pictures of one size."""
+"""A picture: rows of pixels, all pictures of one size: nothing is scaled or cut.
 
+From a file it is uint8 [H,W,C], C = 1 (grey) or 3 (red, green, blue). What is transparent is laid on white, and a
+camera's remark that a picture lies on its side is obeyed; a note tells of each.
+"""
+
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seqloom.config.inputs import AnyInput, FiltersConfig
 from seqloom.data.kinds.kind import Columns, InputKind, Likeness, even, tensor
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.values import Content, Read, Remarks, Unfit, shown, to_float32
+from seqloom.errors import needing
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from seqloom.data.roles import Roles
 
 
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".gif": "GIF"}
+CAMERA = {"MPO": "JPEG"}  # a JPEG with a second one behind it, which is not read
+PIXELS = 89_478_485  # pillow's own limit, 256 MiB in colour; it only warns
+CHANNELS = {"1": "L", "L": "L", "LA": "L", "RGB": "RGB", "RGBA": "RGB", "P": "RGB", "PA": "RGB"}  # by mode
+ORIENTATION = 0x0112  # the EXIF tag: 1 is upright
 LEAST_FOR_TWO = 8  # pixels of the shorter side: two layers of filters fit
 
 
@@ -25,7 +40,7 @@ class PictureInput(InputKind):
     wanted = "pictures"
     usual = (("picture",), ("image",))
     fixed_size = True
-    in_files = True
+    suffixes = tuple(FORMATS)
     libraries = ("pillow",)
 
     def holds(self, name: str, content: Content) -> bool:
@@ -47,6 +62,37 @@ class PictureInput(InputKind):
             return picture
 
         return read
+
+    def decode(self, path: Path, place: Place, ledger: Ledger) -> np.ndarray:
+        """The picture in a file, uint8 [H,W,C]."""
+        with needing("pictures"):
+            from PIL import Image, ImageOps
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what pillow only warns of is refused, or harmless
+                with Image.open(path, formats=sorted(set(FORMATS.values()))) as image:
+                    _require_header(image, path)
+                    image.load()
+                    upright = image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
+                    if upright is not image:
+                        ledger.note("picture.turned", "turned upright, as the camera says", place)
+                    return _pixels(upright, place, ledger)
+        except Image.DecompressionBombError:
+            raise _bomb() from None
+        except (Unfit, PermissionError):
+            raise
+        except Exception as error:  # whatever it is that a decoder of foreign bytes raises
+            reason = " ".join(str(error).replace(str(path), "the file").split())[:200] or type(error).__name__
+            raise Unfit(0, "picture.damaged", f"this cannot be decoded: {reason}", "copy it again") from None
+
+    def require_alike(self, value: np.ndarray, first: np.ndarray) -> None:
+        if value.shape != first.shape:
+            said, expected = (
+                f"{width} x {height} pixels in {'grey' if channels == 1 else 'colour'}"
+                for height, width, channels in (value.shape, first.shape)
+            )
+            text = f"{said}; the first picture has {expected}"
+            raise Unfit(0, "picture.size", text, "bring all pictures to one size and kind")
 
     def matches(self, value: Any) -> bool:
         return np.ndim(value) == 3 and np.asarray(value).dtype.kind in "iufb"
@@ -96,3 +142,37 @@ def _picture(value: Any, column: int) -> np.ndarray:
 
 def _sized(found: tuple[Any, ...]) -> str:
     return f"{' x '.join(map(str, found[:-1]))} of {found[-1]}"
+
+
+def _bomb() -> Unfit:
+    return Unfit(0, "picture.bomb", f"more than {PIXELS:,} pixels", "scale it down")
+
+
+def _require_header(image: "Image", path: Path) -> None:
+    """Refuse by its header what would be too large, or is another kind of picture than its name says."""
+    if image.width * image.height > PIXELS:
+        raise _bomb()
+    found, expected = CAMERA.get(str(image.format), str(image.format)), FORMATS.get(path.suffix.lower())
+    if expected is not None and found != expected:
+        text = f"named {path.suffix}, but the content is {found}"
+        raise Unfit(0, "picture.magic", text, "give the file its right ending")
+    if found != "JPEG" and getattr(image, "n_frames", 1) > 1:
+        raise Unfit(0, "picture.frames", "this is a moving picture", "save one frame of it")
+    if image.mode not in CHANNELS:
+        text = f"pixels of the kind {image.mode}; expected 8 bits of grey or colour"
+        raise Unfit(0, "picture.mode", text, "convert it")
+
+
+def _pixels(image: "Image", place: Place, ledger: Ledger) -> np.ndarray:
+    """The picture as an array, laid on white where it is transparent."""
+    mode = CHANNELS[image.mode]
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        if image.getchannel("A").getextrema() != (255, 255):
+            ledger.note("picture.alpha", "transparent pixels were laid on white", place)
+            white = image.copy()
+            white.paste((255, 255, 255, 255), (0, 0, *image.size))
+            white.alpha_composite(image)
+            image = white
+    pixels = np.asarray(image.convert(mode), np.uint8)
+    return pixels if pixels.ndim == 3 else pixels[..., None]

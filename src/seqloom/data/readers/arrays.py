@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import IO, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.lib import format as npy
@@ -36,6 +36,7 @@ from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import opened, require_regular
+from seqloom.data.schema import Target
 from seqloom.data.values import Record, Table
 from seqloom.report.numbers import counted
 
@@ -70,9 +71,8 @@ class StoredArray(NamedTuple):
             with zipfile.ZipFile(self.path) as file, file.open(self.member) as stream:
                 _read_header(stream)
                 content = stream.read()  # to the end, where its checksum is compared
-            array: np.ndarray = np.frombuffer(content, self.dtype).reshape(
-                self.shape, order="F" if self.fortran else "C"
-            )
+            order: Literal["F", "C"] = "F" if self.fortran else "C"
+            array: np.ndarray = np.frombuffer(content, self.dtype).reshape(self.shape, order=order)
             return array.astype(self.dtype.newbyteorder("="), copy=False)
         except Exception as error:  # whatever it is that a decoder of foreign bytes raises
             _refuse_damaged(self.path, error, ledger)
@@ -81,7 +81,12 @@ class StoredArray(NamedTuple):
 def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
     """The arrays of a file by name; refuses whatever is no plain array, or larger than it should be."""
     require_regular(path, ledger)
-    members = _members(path, ledger)
+    with opened(path, ledger, "npz") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+        except Exception as error:
+            _refuse_damaged(path, error, ledger)
     _require_sizes(path, members, ledger)
     arrays = {member.filename.removesuffix(".npy"): _described(path, member, ledger) for member in members}
     if len(arrays) != len(members):
@@ -89,15 +94,6 @@ def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
     for name, array in arrays.items():
         _require_plain(name, array, ledger)
     return arrays
-
-
-def _members(path: Path, ledger: Ledger) -> list[zipfile.ZipInfo]:
-    with opened(path, ledger, "npz") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                return archive.infolist()
-        except Exception as error:
-            _refuse_damaged(path, error, ledger)
 
 
 def _require_sizes(path: Path, members: list[zipfile.ZipInfo], ledger: Ledger) -> None:
@@ -158,12 +154,7 @@ TARGETS = ("target", "y", "label", "labels", "numbers", "tags", "series", *CAPTI
 PARTS = ("train", "dev", "valid", "test")
 NAMING = "name the arrays x, y and lengths, with _train, _dev or _test behind them for parts"
 READ_FIRST = {*chain.from_iterable((*WordsInput.usual, *PairInput.usual)), "vectors", "picture"}  # before the input
-MEANT = {
-    *LabelTarget.usual,
-    *NumbersTarget.usual,
-    *TagsTarget.usual,
-    *TextTarget.usual,
-}  # names that say that a column is the target
+MEANT = {*LabelTarget.usual, *NumbersTarget.usual, *TagsTarget.usual, *TextTarget.usual}  # names of a target
 
 
 class ArrayPart(NamedTuple):
@@ -181,11 +172,17 @@ class ArrayPart(NamedTuple):
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
     """The table of the rows: "picture" or "vectors", then "label", "numbers", "tags", ..., others, then "split"."""
     (path,) = paths
-    parts = _parts_of(path, ledger)
+    divided: dict[str, dict[str, StoredArray]] = {}
+    for name, array in stored_arrays(path, ledger).items():
+        stem, _, part = name.rpartition("_") if name.endswith(tuple(f"_{part}" for part in PARTS)) else (name, "", "")
+        divided.setdefault(part, {})[stem] = array
+    if not divided:
+        ledger.bad_file("data.empty", "there is no array in this file", Place(str(path)), NAMING)
+    parts = [_part(part, divided[part], path, ledger) for part in ("", *PARTS) if part in divided]
     columns = _columns(parts[0])
-    for part in parts:
-        if _columns(part) != columns:
-            text = f"expected the columns {', '.join(columns)}, found {', '.join(_columns(part))}"
+    for others in map(_columns, parts):
+        if others != columns:
+            text = f"expected the columns {', '.join(columns)}, found {', '.join(others)}"
             ledger.bad_file("array.parts", text, Place(str(path)), "give all parts the same kind of arrays")
     return Table(columns, _records(parts, ledger))
 
@@ -195,19 +192,8 @@ def _columns(part: ArrayPart) -> tuple[str, ...]:
     return (part.kind.name, *target, *part.others, *(("split",) if part.name else ()))
 
 
-def _parts_of(path: Path, ledger: Ledger) -> list[ArrayPart]:
-    """The parts of one file, each with its arrays checked by their headers."""
-    divided: dict[str, dict[str, StoredArray]] = {}
-    for name, array in stored_arrays(path, ledger).items():
-        stem, _, part = name.rpartition("_") if name.endswith(tuple(f"_{part}" for part in PARTS)) else (name, "", "")
-        divided.setdefault(part, {})[stem] = array
-    if not divided:
-        ledger.bad_file("data.empty", "there is no array in this file", Place(str(path)), NAMING)
-    order = ("", *PARTS)
-    return [_part(part, divided[part], path, ledger) for part in sorted(divided, key=order.index)]
-
-
 def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger) -> ArrayPart:
+    """The arrays of one part, checked by their headers."""
     inputs = [stem for stem in arrays if stem in PICTURES + SEQUENCES]
     targets = [stem for stem in arrays if stem in TARGETS]
     others = {stem: arrays[stem] for stem in sorted(arrays.keys() - {*inputs, *targets, "lengths"})}
@@ -220,28 +206,21 @@ def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger)
     pictures = inputs[0] in PICTURES or len(array.shape) == 4
     kind: InputKind = PictureInput() if pictures else VectorsInput()
     (_require_pictures if pictures else _require_sequences)(array, lengths, ledger)
-    part = ArrayPart(name, kind, NoTarget(), array, None, lengths, others)
-    _require_columns(part, READ_FIRST | (MEANT if targets else set()) | ({"split"} if name else set()), ledger)
-    if not targets:
-        return part
-    target = arrays[targets[0]]
-    part = part._replace(target=target)
-    return part._replace(target_kind=_target_kind(part, target, targets[0], ledger))
+    target = arrays[targets[0]] if targets else None
+    part = ArrayPart(name, kind, NoTarget(), array, target, lengths, others)
+    taken = READ_FIRST | (MEANT if targets else set()) | ({"split"} if name else set())
+    for stem, other in others.items():  # further columns say one thing of each row, and are called so
+        if other.shape != (_rows(part),):
+            _refuse_unknown(other, f"; a further column has the shape [{_rows(part)}]", ledger)
+        if stem.lower() in taken:
+            _refuse_unknown(other, "; by that name it would be taken for the input, the target or the part", ledger)
+    return part if target is None else part._replace(target_kind=_target_kind(part, target, targets[0], ledger))
 
 
 def _refuse(array: StoredArray, expected: str, ledger: Ledger) -> NoReturn:
     name = array.member.removesuffix(".npy")
     text = f"{name!r} is {array}; expected {expected}"
     ledger.bad_file("array.shape", text, Place(str(array.path)), "see the arrays of an .npz file in the guide to data")
-
-
-def _require_columns(part: ArrayPart, taken: set[str], ledger: Ledger) -> None:
-    """Refuse further arrays that do not say one thing of each row, or whose name would say that they mean another."""
-    for name, array in part.others.items():
-        if array.shape != (_rows(part),):
-            _refuse_unknown(array, f"; a further column has the shape [{_rows(part)}]", ledger)
-        if name.lower() in taken:
-            _refuse_unknown(array, "; by that name it would be taken for the input, the target or the part", ledger)
 
 
 def _refuse_unknown(array: StoredArray, why: str, ledger: Ledger) -> NoReturn:
@@ -305,27 +284,18 @@ def _is_series(part: ArrayPart, shape: tuple[int, ...], *, named: bool) -> bool:
 def _records(parts: list[ArrayPart], ledger: Ledger) -> Iterator[Record]:
     rows = ((part, *pair) for part in parts for pair in _pairs(part, ledger))
     for number, (part, row, target, others) in enumerate(rows, 1):
-        if record := _record(part, row, target, others, number, ledger):
+        place = Place(str(part.input.path), number)
+        floats = [one for one in (row, target) if one is not None and one.dtype.kind == "f"]
+        if len(row) == 0:
+            ledger.bad_row("array.empty", "a sequence of length 0", place, "leave the row out")
+        elif not all(np.isfinite(one).all() for one in floats):
+            ledger.bad_row("array.nonfinite", "a number is NaN or infinite", place, "leave the row out")
+        elif not all(_is_unicode(one) for one in (target, *others) if one is not None):
+            ledger.bad_row("array.text", "a text is not valid Unicode", place, "write the file again")
+        else:
             ledger.rows += 1
-            yield record
-
-
-def _record(
-    part: ArrayPart, row: np.ndarray, target: np.ndarray | None, others: list[np.ndarray], number: int, ledger: Ledger
-) -> Record | None:
-    place = Place(str(part.input.path), number)
-    if len(row) == 0:
-        ledger.bad_row("array.empty", "a sequence of length 0", place, "leave the row out")
-        return None
-    floats = [one for one in (row, target) if one is not None and one.dtype.kind == "f"]
-    if not all(np.isfinite(one).all() for one in floats):
-        ledger.bad_row("array.nonfinite", "a number is NaN or infinite", place, "leave the row out")
-        return None
-    if not all(_is_unicode(one) for one in (target, *others) if one is not None):
-        ledger.bad_row("array.text", "a text is not valid Unicode", place, "write the file again")
-        return None
-    values = (row, *(() if target is None else (_value(part.target_kind, target),)), *map(_cell, others))
-    return Record((*values, part.name) if part.name else values, place.path, number)
+            values = (row, *(() if target is None else (_value(part.target_kind, target),)), *map(_cell, others))
+            yield Record((*values, part.name) if part.name else values, place.path, number)
 
 
 def _cell(one: np.ndarray) -> str | int | float | None:
@@ -342,9 +312,7 @@ def _is_unicode(target: np.ndarray) -> bool:
     return bool((points < 0xD800).all()) or not bool(((points > 0x10FFFF) | (points >> 11 == 0xD800 >> 11)).any())
 
 
-def _value(
-    kind: TargetKind, target: np.ndarray
-) -> str | tuple[str, ...] | tuple[float, ...] | tuple[tuple[float, ...], ...]:
+def _value(kind: TargetKind, target: np.ndarray) -> Target:
     if kind.measured and kind.of_steps:
         return tuple(tuple(row) for row in target.reshape(len(target), -1).astype(np.float64).tolist())
     if kind.measured:
@@ -363,12 +331,10 @@ def _pairs(part: ArrayPart, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.nda
     further = [one.load(ledger) for one in part.others.values()]
     for index, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         step = slice(start, stop) if array.ndim == 2 else (index, slice(start, stop))
-        others = [one[index : index + 1] for one in further]
-        if target is None:
-            yield array[step], None, others
-        else:
-            of_steps = part.target_kind.of_steps
-            yield array[step], target[step] if of_steps else target[index : index + 1].reshape(-1), others
+        wanted = None
+        if target is not None:
+            wanted = target[step] if part.target_kind.of_steps else target[index : index + 1].reshape(-1)
+        yield array[step], wanted, [one[index : index + 1] for one in further]
 
 
 def _spans(part: ArrayPart, ledger: Ledger) -> tuple[list[int], list[int]]:

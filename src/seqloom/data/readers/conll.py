@@ -11,7 +11,7 @@ A sentence with a bad line is one bad row.
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -130,7 +130,13 @@ def _records(sentences: Iterator[Sentence], layout: ConllLayout, breaks: _Breaks
     path = ""
     for sentence in sentences:
         path = sentence.path
-        start = _comments(sentence, layout, ledger)
+        # A comment begins with # and has not the columns of a word.
+        comments = takewhile(
+            lambda line: line.startswith("#") and len(cells_of(line, layout.separator)) != layout.width, sentence.lines
+        )
+        if start := len(list(comments)):
+            text = "lines that begin with # and are no words were left out"
+            ledger.note("conll.comment", text, Place(path, sentence.numbers[0]), start)
         lines, numbers = sentence.lines[start:], sentence.numbers[start:]
         rows = [cells_of(line, layout.separator) for line in lines]
         faults = (_fault(*one, layout) for one in zip(rows, lines, numbers, strict=True))
@@ -141,19 +147,6 @@ def _records(sentences: Iterator[Sentence], layout: ConllLayout, breaks: _Breaks
             yield Record(tuple(zip(*rows, strict=True)), path, numbers[0])
     if breaks.documents:
         ledger.note("conll.document", f"{DOCUMENT} lines are no sentences", Place(path), breaks.documents)
-
-
-def _comments(sentence: Sentence, layout: ConllLayout, ledger: Ledger) -> int:
-    """How many lines at the head of a sentence are comments: they begin with # and have not the columns of a word."""
-    count = 0
-    for line in sentence.lines:
-        if not line.startswith("#") or len(cells_of(line, layout.separator)) == layout.width:
-            break
-        count += 1
-    if count:
-        place = Place(sentence.path, sentence.numbers[0])
-        ledger.note("conll.comment", "lines that begin with # and are no words were left out", place, count)
-    return count
 
 
 def _fault(cells: list[str], line: str, number: int, layout: ConllLayout) -> Fault | None:

@@ -7,38 +7,27 @@
 The order is that of the names, whatever the disk says. What is passed over is told: hidden files, files beside the
 class folders, files of another kind. A link may point anywhere inside the folder, never out of it.
 
-A picture is uint8 [H,W,C], C = 1 (grey) or 3 (red, green, blue). A column of a table may name pictures: they count from
-the folder of the table and stay inside it. All pictures have one size: nothing is scaled or cut. What is
-transparent is laid on white, and a camera's remark that a picture lies on its side is obeyed; a note tells of each.
+Pictures stand for any kind of input with files of its own: the kind says their endings and decodes one (`suffixes` and
+`decode` of `InputKind`). A column of a table may name them: they count from the folder of the table and stay inside it.
 """
 
 import os
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from seqloom.config.data import Part, ReadingConfig
+from seqloom.data.kinds.kind import InputKind
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import is_file, is_folder, known_format, require_regular
 from seqloom.data.readers.text import whole_text
-from seqloom.data.values import Record, Table
-from seqloom.errors import needing
+from seqloom.data.schema import INPUT_KINDS
+from seqloom.data.values import Record, Table, Unfit
 from seqloom.report.numbers import counted
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 DEV_NAMES: dict[str, Part] = {"dev": "dev", "valid": "dev", "validation": "dev", "val": "dev"}
 PART_NAMES: dict[str, Part] = {"train": "train", **DEV_NAMES, "test": "test"}
 TEXT_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
-FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".gif": "GIF"}
-CAMERA = {"MPO": "JPEG"}  # a JPEG with a second one behind it, which is not read
-PIXELS = 89_478_485  # pillow's own limit, 256 MiB in colour; it only warns
-CHANNELS = {"1": "L", "L": "L", "LA": "L", "RGB": "RGB", "RGBA": "RGB", "P": "RGB", "PA": "RGB"}  # by mode
-ORIENTATION = 0x0112  # the EXIF tag: 1 is upright
 
 
 class ClassFile(NamedTuple):
@@ -50,46 +39,27 @@ class ClassFile(NamedTuple):
 
 
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
-    """The table of a folder: the columns text or picture, label, and split where there are parts."""
+    """The table of a folder: the columns text or that of a kind, label, and split where there are parts."""
     (root,) = paths
-    pictures = _holds_pictures(root, ledger)
-    files = class_files(root, tuple(FORMATS) if pictures else TEXT_SUFFIXES, ledger)
+    kind = _kind_inside(root, ledger)
+    files = class_files(root, TEXT_SUFFIXES if kind is None else kind.suffixes, ledger)
     if not files:
-        text = f"no {'pictures' if pictures else 'text files'} in the class folders"
-        fix = f"name them {', '.join(FORMATS) if pictures else '.txt'}"
+        text = f"no {'text files' if kind is None else kind.wanted} in the class folders"
+        fix = f"name them {'.txt' if kind is None else ', '.join(kind.suffixes)}"
         ledger.bad_file("data.empty", text, Place(str(root)), fix)
-    texts = ((file, whole_text(file.path, reading, ledger)) for file in files)
-    columns = ("picture" if pictures else "text", "label", *(() if files[0].part is None else ("split",)))
-    return Table(columns, _records(_pictures(files, ledger) if pictures else texts, ledger))
+    columns = ("text" if kind is None else kind.usual[0][0], "label", *(() if files[0].part is None else ("split",)))
+
+    def records() -> Iterator[Record]:
+        texts = ((file, whole_text(file.path, reading, ledger)) for file in files)
+        for file, value in texts if kind is None else _decoded(files, kind, ledger):
+            ledger.rows += 1
+            yield Record((value, file.label, *(() if file.part is None else (file.part,))), str(file.path), 1)
+
+    return Table(columns, records())
 
 
-def _records(values: Iterable[tuple[ClassFile, str | np.ndarray]], ledger: Ledger) -> Iterator[Record]:
-    for file, value in values:
-        ledger.rows += 1
-        yield Record((value, file.label, *(() if file.part is None else (file.part,))), str(file.path), 1)
-
-
-def _pictures(files: list[ClassFile], ledger: Ledger) -> Iterator[tuple[ClassFile, np.ndarray]]:
-    """The pictures that can be read and have the size of the first."""
-    first: np.ndarray | None = None
-    for file in files:
-        picture = read_picture(file.path, ledger)
-        if picture is None:
-            continue
-        first = picture if first is None else first
-        if picture.shape == first.shape:
-            yield file, picture
-            continue
-        said, expected = (
-            f"{width} x {height} pixels in {'grey' if channels == 1 else 'colour'}"
-            for height, width, channels in (picture.shape, first.shape)
-        )
-        text = f"{said}; the first picture has {expected}"
-        ledger.bad_row("picture.size", text, Place(str(file.path)), "bring all pictures to one size and kind")
-
-
-def _holds_pictures(root: Path, ledger: Ledger) -> bool:
-    """Whether the files in a folder of classes are pictures, not texts; both together are refused."""
+def _kind_inside(root: Path, ledger: Ledger) -> InputKind | None:
+    """The kind whose files are in a folder of classes; None for texts. Several together are refused."""
     if not is_folder(root):
         require_regular(root, ledger)
         ledger.bad_file("file.format", "the format folder was asked for, this is a file", Place(str(root)), "--format")
@@ -108,10 +78,28 @@ def _holds_pictures(root: Path, ledger: Ledger) -> bool:
             endings |= {Path(name.removesuffix(".gz").removesuffix(".xz")).suffix for name in visible}
             if Path(where) != folder:
                 below.clear()
-    if ".txt" in endings and endings & set(FORMATS):
-        fix = "keep each kind in a folder of its own"
-        ledger.bad_file("folder.mixed", "both texts and pictures are in the class folders", Place(str(root)), fix)
-    return bool(endings & set(FORMATS))
+    kinds = [kind for kind in INPUT_KINDS.values() if endings & set(kind.suffixes)]
+    found = [*(["texts"] if ".txt" in endings else []), *(kind.wanted for kind in kinds)]
+    if len(found) > 1:
+        text = f"both {' and '.join(found)} are in the class folders"
+        ledger.bad_file("folder.mixed", text, Place(str(root)), "keep each kind in a folder of its own")
+    return kinds[0] if kinds else None
+
+
+def _decoded(files: list[ClassFile], kind: InputKind, ledger: Ledger) -> Iterator[tuple[ClassFile, Any]]:
+    """The files that can be decoded and are like the first."""
+    first: Any = None
+    for file in files:
+        value = read_file(file.path, kind, ledger)
+        if value is None:
+            continue
+        first = value if first is None else first
+        try:
+            kind.require_alike(value, first)
+        except Unfit as unfit:
+            ledger.bad_row(unfit.code, unfit.text, Place(str(file.path)), unfit.fix)
+        else:
+            yield file, value
 
 
 def class_files(root: Path, suffixes: tuple[str, ...], ledger: Ledger) -> list[ClassFile]:
@@ -170,110 +158,44 @@ class FolderScan:
         return paths
 
 
-class PictureError(Exception):
-    """Why a file is no picture that we read."""
-
-    def __init__(self, code: str, text: str, fix: str) -> None:
-        super().__init__(code, text)
-        self.code, self.text, self.fix = code, text, fix
-
-
-def load_column(table: Table, column: int, ledger: Ledger) -> Table:
-    """The table with pictures where this column names their files; rows whose picture cannot be read are left out."""
+def load_column(table: Table, column: int, kind: InputKind, ledger: Ledger) -> Table:
+    """The table with values where this column names their files; rows whose file cannot be read are left out."""
 
     def records() -> Iterator[Record]:
         for record in table.records:
-            value = record.values[column]
-            if not isinstance(value, str):  # a format that holds the pictures themselves
+            name = record.values[column]
+            if not isinstance(name, str):  # a format that holds the values themselves
                 yield record
-            elif (picture := _load(record, value, table.locate(record, column), ledger)) is not None:
-                values = (*record.values[:column], picture, *record.values[column + 1 :])
-                yield record._replace(values=values)
+                continue
+            folder, place = Path(record.path).parent, table.locate(record, column)
+            try:
+                inside = (folder / name).resolve().is_relative_to(folder.resolve())
+            except (OSError, RuntimeError, ValueError):  # links in a circle, a name too long
+                value = None
+                ledger.bad_row("file.missing", f"there is no {kind} file of this name", place, "check the path")
             else:
+                value = read_file(folder / name, kind, ledger, place) if inside else None
+                if not inside:
+                    fix = f"copy the {kind} into the folder"
+                    ledger.bad_row("file.escape", f"this path leaves the folder {folder}", place, fix)
+            if value is None:
                 ledger.rows -= 1  # the reader has counted it as a good one
+            else:
+                yield record._replace(values=(*record.values[:column], value, *record.values[column + 1 :]))
 
     return table._replace(records=records())
 
 
-def _load(record: Record, name: str, place: Place, ledger: Ledger) -> np.ndarray | None:
-    folder = Path(record.path).parent
-    try:
-        inside = (folder / name).resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError, ValueError):  # links in a circle, a name too long
-        ledger.bad_row("file.missing", "there is no picture file of this name", place, "check the path")
-        return None
-    if inside:
-        return read_picture(folder / name, ledger, place)
-    ledger.bad_row("file.escape", f"this path leaves the folder {folder}", place, "copy the picture into the folder")
-    return None
-
-
-def read_picture(path: Path, ledger: Ledger, place: Place | None = None) -> np.ndarray | None:
-    """The picture in a file, uint8 [H,W,C]; None after a bad row, at `place` if a table names the file there."""
+def read_file(path: Path, kind: InputKind, ledger: Ledger, place: Place | None = None) -> Any:
+    """The value of a kind in a file; None after a bad row, at `place` if a table names the file there."""
     place = place or Place(str(path))
     if not is_file(path):
-        ledger.bad_row("file.missing", f"there is no picture file {path}", place, "check the path")
+        ledger.bad_row("file.missing", f"there is no {kind} file {path}", place, "check the path")
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what pillow only warns of is refused below, or harmless
-            return _decoded(path, place, ledger)
-    except PictureError as error:
-        ledger.bad_row(error.code, error.text, place, error.fix)
+        return kind.decode(path, place, ledger)
+    except Unfit as unfit:
+        ledger.bad_row(unfit.code, unfit.text, place, unfit.fix)
     except PermissionError:
         ledger.bad_row("file.permission", f"no permission to read {path}", place, "change its rights: chmod u+r")
     return None
-
-
-def _decoded(path: Path, place: Place, ledger: Ledger) -> np.ndarray:
-    with needing("pictures"):
-        from PIL import Image, ImageOps
-    try:
-        with Image.open(path, formats=sorted(set(FORMATS.values()))) as image:
-            _require_header(image, path)
-            image.load()
-            upright = image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
-            if upright is not image:
-                ledger.note("picture.turned", "turned upright, as the camera says", place)
-            return _pixels(upright, place, ledger)
-    except Image.DecompressionBombError:
-        raise _bomb() from None
-    except (PictureError, PermissionError):
-        raise
-    except Exception as error:  # whatever it is that a decoder of foreign bytes raises
-        reason = " ".join(str(error).replace(str(path), "the file").split())[:200] or type(error).__name__
-        raise PictureError("picture.damaged", f"this cannot be decoded: {reason}", "copy it again") from None
-
-
-def _bomb() -> PictureError:
-    return PictureError("picture.bomb", f"more than {PIXELS:,} pixels", "scale it down")
-
-
-def _require_header(image: "Image", path: Path) -> None:
-    """Refuse by its header what would be too large, or is another kind of picture than its name says."""
-    if image.width * image.height > PIXELS:
-        raise _bomb()
-    found, expected = CAMERA.get(str(image.format), str(image.format)), FORMATS.get(path.suffix.lower())
-    if expected is not None and found != expected:
-        text = f"named {path.suffix}, but the content is {found}"
-        raise PictureError("picture.magic", text, "give the file its right ending")
-    if found != "JPEG" and getattr(image, "n_frames", 1) > 1:
-        raise PictureError("picture.frames", "this is a moving picture", "save one frame of it")
-    if image.mode not in CHANNELS:
-        text = f"pixels of the kind {image.mode}; expected 8 bits of grey or colour"
-        raise PictureError("picture.mode", text, "convert it")
-
-
-def _pixels(image: "Image", place: Place, ledger: Ledger) -> np.ndarray:
-    """The picture as an array, laid on white where it is transparent."""
-    mode = CHANNELS[image.mode]
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        if image.getchannel("A").getextrema() != (255, 255):
-            ledger.note("picture.alpha", "transparent pixels were laid on white", place)
-            white = image.copy()
-            white.paste((255, 255, 255, 255), (0, 0, *image.size))
-            white.alpha_composite(image)
-            image = white
-    pixels = np.asarray(image.convert(mode), np.uint8)
-    return pixels if pixels.ndim == 3 else pixels[..., None]

@@ -22,12 +22,6 @@ BATCH = 1_024  # rows in memory at a time
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
     """The table of the rows of a file."""
     (path,) = paths
-    columns = _columns_of(path, ledger)
-    return Table(columns, _records(path, columns, ledger))
-
-
-def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
-    """The names of the columns whose types are plain; the others are left out and noted."""
     require_regular(path, ledger)
     with opened(path, ledger, "parquet"):
         schema = _opened(path, ledger).schema_arrow
@@ -41,7 +35,8 @@ def _columns_of(path: Path, ledger: Ledger) -> tuple[str, ...]:
         ledger.bad_file("parquet.type", text, Place(str(path)), "convert the columns that are needed")
     for text in odd.values():
         ledger.note("parquet.left_out", f"{text} and was left out", Place(str(path)))
-    return tuple(name for name in names if name not in odd)
+    columns = tuple(name for name in names if name not in odd)
+    return Table(columns, _records(path, columns, ledger))
 
 
 def _opened(path: Path, ledger: Ledger) -> Any:
@@ -70,20 +65,6 @@ def _is_plain(kind: Any) -> bool:
 
 def _records(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[Record]:
     name, number = str(path), 0
-    for columns, finite in _batches(path, names, ledger):
-        for values in zip(*columns, strict=True):
-            number += 1
-            if not (finite or all(map(_is_finite, values))):
-                ledger.bad_row("parquet.nonfinite", "a number is NaN or infinite", Place(name, number), "leave it out")
-                continue
-            ledger.rows += 1
-            yield Record(values, name, number)
-    if number == 0:
-        ledger.bad_file("data.no_rows", "the file has columns, but no rows", Place(name), "give at least one row")
-
-
-def _batches(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[tuple[list[list[Any]], bool]]:
-    """The columns of some rows at a time as Python values, and whether all their numbers are known to be finite."""
     with _opened(path, ledger) as file:
         batches = file.iter_batches(BATCH, columns=names, use_threads=False)
         while True:
@@ -94,8 +75,17 @@ def _batches(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[tup
             except Exception as error:
                 _refuse_damaged(path, error, ledger)
             if batch is None:
-                return
-            yield columns, finite
+                break
+            for values in zip(*columns, strict=True):
+                number += 1
+                if finite or all(map(_is_finite, values)):
+                    ledger.rows += 1
+                    yield Record(values, name, number)
+                else:
+                    place = Place(name, number)
+                    ledger.bad_row("parquet.nonfinite", "a number is NaN or infinite", place, "leave it out")
+    if number == 0:
+        ledger.bad_file("data.no_rows", "the file has columns, but no rows", Place(name), "give at least one row")
 
 
 def _all_finite(column: Any) -> bool:

@@ -10,6 +10,7 @@ never guessed, only refused when it does not fit.
 
 import re
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -19,6 +20,7 @@ from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers import arrays, conll, delimited, folders, jsonl, parquet, text
 from seqloom.data.readers.files import is_folder, is_there, known_format, opened, require_regular
+from seqloom.data.schema import INPUT_KINDS
 from seqloom.data.values import Table
 from seqloom.errors import ConfigError
 
@@ -47,21 +49,19 @@ USED_BY: dict[str, tuple[Format, ...]] = {
 def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
     """The table in a file, in two parallel files, or in a folder of classes."""
     paths = tuple(Path(path) for path in paths)
-    if len(paths) > 1:
-        _require_quotes(paths)
+    joined = Path(" ".join(map(str, paths)))  # one name with spaces, which a shell takes for several
+    if len(paths) > 1 and is_there(joined) and not all(map(is_there, paths)):
+        raise ConfigError(f"'{joined}' was given without quotes", fix="put quotes around a name with spaces")
     format = _format(paths, reading, ledger)  # noqa: A001
     _require_count(paths, format, reading.format is not None)
-    _require_used(reading, format)
+    usual = ReadingConfig()
+    for setting, formats in USED_BY.items():  # what a format has no use for would be ignored in silence
+        if getattr(reading, setting) != getattr(usual, setting) and format not in formats:
+            flag = "--no-header" if setting == "header" else f"--{setting}"
+            raise ConfigError(f"{flag} says nothing about {format}", fix=f"it is for {' and '.join(formats)}")
     for path in paths if format != "folder" else ():
         require_regular(path, ledger)
     return READERS[format](paths, msgspec.structs.replace(reading, format=format), ledger)
-
-
-def _require_quotes(paths: tuple[Path, ...]) -> None:
-    """Refuse the words of one name with spaces, which a shell takes for several."""
-    joined = Path(" ".join(map(str, paths)))
-    if is_there(joined) and not all(map(is_there, paths)):
-        raise ConfigError(f"'{joined}' was given without quotes", fix="put quotes around a name with spaces")
 
 
 def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:  # noqa: A002
@@ -76,34 +76,19 @@ def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:
     raise ConfigError(f"{text}; found {len(paths)}{gone}", fix=fix)
 
 
-def _require_used(reading: ReadingConfig, format: Format) -> None:  # noqa: A002
-    """Refuse a setting that this format has no use for: it would be ignored in silence."""
-    usual = ReadingConfig()
-    for setting, formats in USED_BY.items():
-        if getattr(reading, setting) != getattr(usual, setting) and format not in formats:
-            flag = "--no-header" if setting == "header" else f"--{setting}"
-            raise ConfigError(f"{flag} says nothing about {format}", fix=f"it is for {' and '.join(formats)}")
-
-
 def _format(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Format:
     if reading.format is not None:
         return reading.format
     if len(paths) != 1:
         for path in paths if len(paths) == 2 else ():
-            _require_no_table(path, ledger)
+            found = known_format(path)
+            if found not in (None, "text"):  # a table: more likely it is another part
+                text = f"two files are parallel text, and this is {found}"
+                lines = "--format parallel if line n of one translates line n of the other"
+                fix = f"give further parts with --dev or --test; {lines}"
+                ledger.bad_file("file.format", text, Place(str(path)), fix)
         return "parallel"
     return "folder" if is_folder(paths[0]) else format_of(paths[0], ledger)
-
-
-def _require_no_table(path: Path, ledger: Ledger) -> None:
-    """Refuse a table among the files of parallel text: more likely it is another part."""
-    found = known_format(path)
-    if found not in (None, "text"):
-        text = f"two files are parallel text, and this is {found}"
-        fix = (
-            "give further parts with --dev or --test; --format parallel if line n of one translates line n of the other"
-        )
-        ledger.bad_file("file.format", text, Place(str(path)), fix)
 
 
 def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
@@ -113,7 +98,8 @@ def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
     ['text', None]
     """
     named = reading.format is not None or known_format(path) is not None or is_folder(path)
-    other = {".json", *folders.FORMATS} & {suffix.lower() for suffix in path.suffixes}
+    others = {".json", *chain.from_iterable(kind.suffixes for kind in INPUT_KINDS.values())}
+    other = others & {suffix.lower() for suffix in path.suffixes}
     return reading if named or other else msgspec.structs.replace(reading, format="text")
 
 

@@ -119,13 +119,9 @@ def _draw_review(draws: RandomDraws) -> DrawnExample:
         (skeleton.format(word=word), REVIEW_LABELS[kind ^ denied ^ taken_back])
         for kind, word in zip((True, False), words, strict=True)
     ]
-    return DrawnExample(_without_adjectives(skeleton), tuple(draws.mixed(rows)))
-
-
-def _without_adjectives(text: str) -> str:
-    """What the two reviews of a pair share: the key must follow from either."""
     adjectives = {*KIND, *UNKIND, "{word}"}
-    return " ".join("_" if word in adjectives else word for word in text.split(" "))
+    key = " ".join("_" if word in adjectives else word for word in skeleton.split(" "))  # it follows from either review
+    return DrawnExample(key, tuple(draws.mixed(rows)))
 
 
 REVIEWS = SyntheticSet(

@@ -164,9 +164,8 @@ class SyntheticSet(NamedTuple):
         draws, index = RandomDraws(self.name, part, seed), 0
         for drawn in self._accepted(draws, settings):
             for given, target in drawn.rows:
-                yield Example(
-                    given, target, f"{self.name}/{part}/{seed}/{index}", Place(f"{self.name}/{part}", index + 1)
-                )
+                place = Place(f"{self.name}/{part}", index + 1)
+                yield Example(given, target, f"{self.name}/{part}/{seed}/{index}", place)
                 index += 1
 
     def _accepted(self, draws: RandomDraws, settings: Mapping[str, int]) -> Iterator[DrawnExample]:
@@ -182,10 +181,9 @@ class SyntheticSet(NamedTuple):
             seen.add(mark)
             vain = 0
             yield drawn
-        raise DataError(
-            f"the set '{self.name}' has no more than {len(seen):,} different draws for its part '{draws.part}'",
-            fix="ask for a lower count" + (f", or change {' or '.join(settings)}" if settings else ""),
-        )
+        text = f"the set '{self.name}' has no more than {len(seen):,} different draws for its part '{draws.part}'"
+        change = f", or change {' or '.join(settings)}" if settings else ""
+        raise DataError(text, fix=f"ask for a lower count{change}")
 
 
 def _require_whole(name: str, number: object, least: int, most: int = 2**63 - 1) -> None:

@@ -56,7 +56,8 @@ class InputSource(NamedTuple):
     def checked(self, kind: InputKind) -> CheckedSource:
         """What the file holds; RejectedError that names its bad rows, if they are not read over."""
         if kind.in_files:
-            raise ConfigError("files of pictures have no rows to embed", fix="seqloom.load(MODEL).embed(pictures)")
+            text = f"files of {kind.wanted} have no rows to embed"
+            raise ConfigError(text, fix=f"seqloom.load(MODEL).embed({kind}s)")
         ledger = PredictionNote() if self.skip else Ledger()
         if not self.stream:
             require_regular(self.path, ledger)
