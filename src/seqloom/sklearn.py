@@ -17,6 +17,7 @@ X    texts                     ["a fine film", ...]          one column, a list,
 """
 
 import io
+import zipfile
 from collections.abc import Mapping, Sequence
 from numbers import Number
 from pathlib import Path
@@ -142,10 +143,13 @@ def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: st
         raise ConfigError("pictures have one label or numbers here", fix="one label for each picture")
     pictures = np.stack(inputs.values)
     kept = pictures if pictures.dtype == np.uint8 else pictures.astype(np.float32)
-    archive = io.BytesIO()  # only `files` writes to a disk, so numpy is given none to write to
-    arrays: dict[str, Any] = {"pictures": kept, name: np.array(targets)}
-    np.savez(archive, **arrays)
-    write_file(path, [archive.getvalue()])
+    data = io.BytesIO()  # only `files` writes to a disk, so numpy is given none to write to
+    with zipfile.ZipFile(data, "w") as archive:
+        for member, array in (("pictures", kept), (name, np.array(targets))):
+            one = io.BytesIO()
+            np.lib.format.write_array(one, array, allow_pickle=False)
+            archive.writestr(f"{member}.npy", one.getvalue())
+    write_file(path, [data.getvalue()])
     return path
 
 

@@ -154,7 +154,7 @@ def test_a_run_goes_on_when_the_model_that_it_started_from_is_gone(
     assert ended(started(taught, tmp_path / "second", first, 2)).step == 2
     shutil.rmtree(first)
     assert ended(started(taught, tmp_path / "second", first, 4)).step == 4
-    monkeypatch.setattr(RunFolder, "has_begun", lambda _: False)  # the twin
+    monkeypatch.setattr(Home, "own_run", lambda _: None)  # the twin
     with pytest.raises(ConfigError, match="there is no model"):
         started(taught, tmp_path / "second", first, 6)
 
