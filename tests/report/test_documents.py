@@ -5,10 +5,10 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from html.parser import HTMLParser
 
 import pytest
 
+from pages_common import Elements
 from seqloom.report.document import (
     Aside,
     Bar,
@@ -54,24 +54,6 @@ def blocks(text: str) -> tuple[DocumentBlock, ...]:
         Pictures([PICTURE, PICTURE], brief=1),
         Details(text, [Paragraph(text)]),
     )
-
-
-class Elements(HTMLParser):
-    """The names of the elements of a page and their attributes."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-        self.attributes: set[str] = set()
-        self.texts: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def test_hostile_text_is_shown_and_does_nothing_in_any_form() -> None:

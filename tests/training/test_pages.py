@@ -3,7 +3,6 @@
 import html
 import json
 import re
-from html.parser import HTMLParser
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pages_common import Elements
 from seqloom import recipes
 from seqloom.config.base import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
@@ -132,24 +132,6 @@ def report_html(summary: RunSummary) -> str:
 
 def card_md(summary: RunSummary) -> str:
     return summary.card().markdown()
-
-
-class Elements(HTMLParser):
-    """The names of the elements of a page and their attributes."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-        self.attributes: set[str] = set()
-        self.texts: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def test_the_report_shows_curves_scores_confusion_answers_data_configuration_and_environment(tmp_path: Path) -> None:
