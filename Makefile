@@ -1,20 +1,27 @@
-# `make demo` and `make test` are all that a fresh machine with Python 3.11, make and git needs.
+# On a new machine with Python 3.11, make and git, start with `make demo` or `make test`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 
-.PHONY: demo test check lint types soak bench docs clean
+# Keep compiled modules and tests between runs, even if the shell forbids it.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test check fast lint types soak bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/seqloom demo
 
-# Every check that CI runs.
+# Everything that CI runs.
 test: $(VENV)/.developing lint types docs
 	$(PYTEST) -m "not soak" --durations=15
 
-# The fast part, for every edit; the examples of the pages are run by `make test`.
-check: $(VENV)/.developing lint types
+# For every edit: the fast tests, lint and types at the same time.
+check: $(VENV)/.developing
+	$(MAKE) --no-print-directory --jobs=3 fast lint types
+
+# Only `make test` runs the examples in the documentation.
+fast: $(VENV)/.developing
 	SEQLOOM_DRAWS=quick $(PYTEST) -m "not soak and not slow" tests src
 
 lint: $(VENV)/.developing
@@ -24,25 +31,25 @@ lint: $(VENV)/.developing
 types: $(VENV)/.developing
 	$(BIN)/mypy
 
-# Long campaigns with fresh seeds; a failing seed is printed.
+# Long tests with new random seeds; a failing seed is printed.
 soak: $(VENV)/.soaking
 	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
 
-# All but benchmarks/difficulty.py, which trains for an hour, and benchmarks/embedding.py, which needs a checkpoint.
+# All benchmarks except difficulty.py, which trains for an hour, and embedding.py, which needs a checkpoint.
 bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/long_sequences.py
 	$(BIN)/python benchmarks/operators.py
-	$(BIN)/python benchmarks/tokenising.py
+	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/batches.py
-	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/data_loading.py
 	$(BIN)/python benchmarks/dedupe.py
-	$(BIN)/python benchmarks/labelling.py
-	$(BIN)/python benchmarks/searching.py
+	$(BIN)/python benchmarks/labeling.py
+	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/linear.py
-	$(BIN)/python benchmarks/inspecting.py
+	$(BIN)/python benchmarks/inspection.py
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict

@@ -1,4 +1,4 @@
-"""The CRF's log-likelihood, plain against fast, forward and backward, in turns within one run."""
+"""CRF log-likelihood: the fast operator against the plain one, forward and backward, alternating in one run."""
 
 import statistics
 import time
@@ -16,7 +16,7 @@ Likelihood = Callable[[Tensor, Tensor, Tensor, Transitions], Tensor]
 
 
 def problem(time_steps: int) -> tuple[Tensor, Tensor, Tensor, Transitions]:
-    """Scores, tags, lengths and transitions of a batch of full and half-full rows in the BIO scheme."""
+    """Return scores, tags, lengths and transitions of a batch in the BIO scheme; rows are half full to full."""
     generator = torch.Generator().manual_seed(0)
     size = len(LABELS)
     scores = torch.randn(BATCH, time_steps, size, generator=generator).requires_grad_()
@@ -29,7 +29,7 @@ def problem(time_steps: int) -> tuple[Tensor, Tensor, Tensor, Transitions]:
 
 
 def seconds(function: Likelihood, batch: tuple[Tensor, Tensor, Tensor, Transitions]) -> float:
-    """How long one forward and backward pass takes."""
+    """Return the seconds of one forward and backward pass."""
     scores, tags, lengths, transitions = batch
     began = time.perf_counter()
     torch.autograd.grad(function(scores, tags, lengths, transitions).sum(), [scores, *transitions[:3]])
@@ -37,7 +37,7 @@ def seconds(function: Likelihood, batch: tuple[Tensor, Tensor, Tensor, Transitio
 
 
 def main() -> None:
-    """Print one line for each sequence length."""
+    """Print one line per sequence length."""
     print(
         f"K={len(LABELS)} B={BATCH} float32, forward and backward, {ROUNDS} rounds, {torch.get_num_threads()} threads"
     )

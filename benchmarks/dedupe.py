@@ -1,10 +1,10 @@
-"""Recall, precision, time and memory of `seqloom dedupe` on sentences with planted duplicates.
+"""`seqloom dedupe` on sentences with planted duplicates: recall, precision, time and memory.
 
     python benchmarks/dedupe.py [ROWS]
 
-Of the rows, a quarter repeat another one with small edits: letters, case, punctuation, swapped words, a word left out
-or doubled. As many are near misses: a third to a half of the words of another sentence are others. The words are drawn
-as those of languages are, a few of them very often. Two rows are rightly together if they repeat the same sentence.
+A quarter of the rows are copies of another row with small edits: letters, case, punctuation, swapped, missing or
+doubled words. Another quarter are near misses: a third to a half of the words of a sentence are replaced. Words follow
+Zipf's law. Two rows should be in one cluster if they are copies of the same sentence.
 """
 
 import resource
@@ -22,11 +22,11 @@ SYLLABLES = [
     f"{first}{second}" for first in "bcdfghklmnprstvwz" for second in ("a", "e", "i", "o", "u", "an", "er", "il")
 ]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-PER_EDIT = 40  # characters of a sentence for each edit of a letter
+PER_EDIT = 40  # characters of a sentence per edited letter
 
 
 class Language:
-    """Words of a made-up language; the n-th is drawn about 1/n as often as the first, as Zipf found."""
+    """Words of an artificial language; the n-th is drawn about 1/n as often as the first (Zipf)."""
 
     def __init__(self, draws: np.random.Generator) -> None:
         counts = draws.choice([1, 2, 3, 4], WORDS, p=[0.2, 0.4, 0.3, 0.1])
@@ -35,7 +35,7 @@ class Language:
         self.sums, self.draws = np.cumsum(shares / shares.sum()), draws
 
     def some(self, count: int) -> list[str]:
-        """So many words."""
+        """Return this many random words."""
         numbers = np.searchsorted(self.sums, self.draws.random(count))
         return [self.words[min(number, WORDS - 1)] for number in numbers]
 
@@ -77,14 +77,14 @@ EDITS = (_letters, _case, _marks, _swapped, _doubled)
 
 
 def edited(words: list[str], draws: np.random.Generator) -> list[str]:
-    """The same sentence after one or two small edits."""
+    """Return a sentence after one or two small edits."""
     for edit in draws.choice(len(EDITS), draws.integers(1, 3), replace=False):
         words = EDITS[edit](words, draws)
     return words
 
 
-def missed(words: list[str], language: Language) -> list[str]:
-    """A sentence in which a third to a half of the words are others."""
+def near_miss(words: list[str], language: Language) -> list[str]:
+    """Return a sentence with a third to a half of its words replaced."""
     share = language.draws.uniform(1 / 3, 1 / 2)
     at = language.draws.choice(len(words), max(2, round(share * len(words))), replace=False)
     others = dict(zip(at.tolist(), language.some(len(at)), strict=True))
@@ -92,16 +92,16 @@ def missed(words: list[str], language: Language) -> list[str]:
 
 
 def planted(rows: int, seed: int = 0) -> tuple[list[str], np.ndarray]:
-    """Sentences in random order, and for each the number of the sentence that it repeats, or its own."""
+    """Return sentences in random order, and for each the number of the sentence that it copies, or its own."""
     draws = np.random.default_rng(seed)
     language = Language(draws)
     sentences = [language.some(int(draws.integers(6, 25))) for _ in range(rows // 2)]
-    repeats = draws.integers(rows // 4, size=rows // 4)  # half of the sentences: some once, some several times
+    repeats = draws.integers(rows // 4, size=rows // 4)  # some sentences are copied once, some several times
     near = draws.integers(rows // 2, size=rows - rows // 2 - rows // 4)
     texts = [
         *sentences,
         *(edited(sentences[one], draws) for one in repeats),
-        *(missed(sentences[one], language) for one in near),
+        *(near_miss(sentences[one], language) for one in near),
     ]
     truth = np.concatenate([np.arange(rows // 2), repeats, np.arange(rows // 2, rows // 2 + len(near))])
     order = draws.permutation(rows)
@@ -109,13 +109,13 @@ def planted(rows: int, seed: int = 0) -> tuple[list[str], np.ndarray]:
 
 
 def pairs_in(groups: np.ndarray) -> int:
-    """How many pairs of rows are in one group."""
+    """Return the number of pairs of rows in the same group."""
     _, counts = np.unique(groups, return_counts=True)
     return int((counts * (counts - 1) // 2).sum())
 
 
-def judged(clusters: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
-    """Recall and precision of pairs; 0 is a row that is alone."""
+def scores(clusters: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """Return recall and precision of pairs; cluster 0 means no duplicates."""
     rows = len(clusters)
     found = np.where(clusters > 0, clusters, -1 - np.arange(rows))
     both = pairs_in(np.unique(np.stack([found, truth]), axis=1, return_inverse=True)[1].ravel())
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(found.histogram.figure(found.threshold).text(80))
-    recall, precision = judged(found.clusters, truth)
+    recall, precision = scores(found.clusters, truth)
     print(f"{rows:,} rows in {seconds:.0f} s, peak {peak:.0f} MiB ({before:.0f} MiB before)")
     print(f"threshold {found.threshold:.2f}: recall {recall:.4f}, precision {precision:.4f}")
 

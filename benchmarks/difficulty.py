@@ -1,9 +1,9 @@
-"""How hard the embedded sets are: every set with the families named for it, over three seeds, against what is required.
+"""The built-in data sets: train the models named for each, with three seeds, and compare with the required scores.
 
     python benchmarks/difficulty.py            the whole table, about an hour on one core
-    python benchmarks/difficulty.py questions  one set
+    python benchmarks/difficulty.py questions  one data set
 
-Scores are those of a test part drawn after the plans were fixed; the worst seed is compared with what is required.
+Scores are on a test set that was drawn after the settings were fixed; the worst seed must meet the requirement.
 """
 
 import sys
@@ -31,11 +31,11 @@ SEEDS = (0, 1, 2)
 
 
 class Row(NamedTuple):
-    """A set, a model, the bound that every seed must keep, and the training that gives the score."""
+    """A data set, a model, the score that every seed must reach, and the function that trains and returns the score."""
 
     name: str
     model: str
-    bound: str  # ">= 0.95", "<= 0.3", or "" where nothing is required
+    bound: str  # ">= 0.95", "<= 0.3", or "" for no requirement
     fit: Callable[..., float]
 
 
@@ -68,8 +68,8 @@ ROWS = (
 )
 
 
-def keeps(bound: str, scores: list[float]) -> str:
-    """Whether the worst seed is good enough."""
+def meets(bound: str, scores: list[float]) -> str:
+    """Return whether the worst seed meets the requirement."""
     if not bound:
         return "-"
     sign, _, number = bound.partition(" ")
@@ -78,9 +78,9 @@ def keeps(bound: str, scores: list[float]) -> str:
 
 
 def main(wanted: list[str]) -> None:
-    """Print one line for each set and model."""
+    """Print one line per data set and model."""
     torch.set_num_threads(1)
-    print(f"{'set':<12} {'model':<24} {'required':>9} {'kept':>5}  {'seconds':>7}  scores of the seeds {SEEDS}")
+    print(f"{'set':<12} {'model':<24} {'required':>9} {'met':>5}  {'seconds':>7}  scores of the seeds {SEEDS}")
     for row in ROWS:
         if wanted and row.name not in wanted:
             continue
@@ -89,7 +89,7 @@ def main(wanted: list[str]) -> None:
         seconds = (time.process_time() - began) / len(SEEDS)
         listed = "  ".join(f"{one:.4f}" for one in scores)
         print(
-            f"{row.name:<12} {row.model:<24} {row.bound:>9} {keeps(row.bound, scores):>5}  {seconds:>7.1f}  {listed}",
+            f"{row.name:<12} {row.model:<24} {row.bound:>9} {meets(row.bound, scores):>5}  {seconds:>7.1f}  {listed}",
             flush=True,
         )
 

@@ -1,11 +1,11 @@
-"""Embedding throughput on the processor, ragged text: ours in float32 and int8, beside sentence-transformers.
+"""Embedding throughput on a CPU with texts of mixed length: Seqloom in float32 and int8 against sentence-transformers.
 
     seqloom import CHECKPOINT --out MODEL
     python benchmarks/embedding.py MODEL CHECKPOINT [texts]
 
-MODEL is what `seqloom import` made of CHECKPOINT, the folder of a sentence-transformers model. Rounds of all of them
-alternate, and the ratios are those of medians of processor time. Without sentence-transformers only ours are timed.
-Words are drawn from the checkpoint's vocabulary by Zipf's law, 25 to a text on average and 1 to 200 of them.
+CHECKPOINT is the folder of a sentence-transformers model, and MODEL the folder that `seqloom import` makes of it. The
+rounds of all alternate, and ratios are those of median CPU times. Without sentence-transformers, only Seqloom is
+timed. Words are drawn from the vocabulary of the checkpoint by Zipf's law, 1 to 200 per text, 25 on average.
 """
 
 import json
@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 
 import seqloom
-from seqloom.search.embedding.packed_linears import computing_in
+from seqloom.search.embedding.packed_linears import with_precision
 
 ROUNDS = 5
-LONGEST = 256  # symbols, what the usual checkpoint is cut at
+MAX_LENGTH = 256  # tokens, at which common checkpoints truncate
 
 
 def ragged(checkpoint: Path, count: int) -> list[str]:
-    """Texts of very different lengths."""
+    """Return texts of very different lengths."""
     pieces = json.loads((checkpoint / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     words = [piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 1][:15_000]
     draw, shares = np.random.default_rng(0), 1 / np.arange(1, len(words) + 1)
@@ -36,20 +36,20 @@ def ragged(checkpoint: Path, count: int) -> list[str]:
 
 
 def theirs(checkpoint: Path) -> Callable[[list[str]], object]:
-    """What sentence-transformers does with texts, as it does it by default."""
+    """Return a function that embeds texts with sentence-transformers and its defaults."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(checkpoint), device="cpu")
-    model.max_seq_length = LONGEST
+    model.max_seq_length = MAX_LENGTH
     return lambda texts: model.encode(texts)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print texts a second of each, and how many times as fast as sentence-transformers it is."""
+    """Print texts per second, and the speed relative to sentence-transformers."""
     model, checkpoint = Path(arguments[0]), Path(arguments[1])
     texts = ragged(checkpoint, int(arguments[2]) if len(arguments) > 2 else 1_000)
     loaded = seqloom.load(model)
-    exact, whole = computing_in(loaded, "float32"), computing_in(loaded, "int8")
+    exact, whole = with_precision(loaded, "float32"), with_precision(loaded, "int8")
     calls: dict[str, Callable[[list[str]], object]] = {
         "seqloom float32": lambda some: exact.embed(some),
         "seqloom int8": lambda some: whole.embed(some),
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> None:
             start = time.process_time()
             call(texts)
             spent[name].append(time.process_time() - start)
-    print(f"{len(texts):,} texts, {ROUNDS} rounds, processor time")
+    print(f"{len(texts):,} texts, {ROUNDS} rounds, CPU time")
     medians = {name: statistics.median(times) for name, times in spent.items()}
     beside = medians.get("sentence-transformers")
     for name, median in medians.items():

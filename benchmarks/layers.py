@@ -1,4 +1,4 @@
-"""Our stacks beside torch.nn's, forward and backward, on ragged text: ratios of medians in one run, with their spread.
+"""Seqloom's layers against torch.nn, forward and backward, on padded batches: ratios of medians in one run.
 
 python benchmarks/layers.py
 """
@@ -22,7 +22,7 @@ VOCABULARY = 8_000
 
 
 def ours(mixer: MixerConfig, arrangement: str = "plain") -> nn.Module:
-    """A stack of our blocks, without an input."""
+    """Return a stack of Seqloom blocks without an input layer."""
     feed_forward = FeedForwardConfig(hidden=HIDDEN) if isinstance(mixer, AttentionConfig) else None
     depth = DEPTH if isinstance(mixer, AttentionConfig) else 2
     block = BlockConfig(mixer=mixer, arrangement=arrangement, feed_forward=feed_forward)
@@ -30,13 +30,13 @@ def ours(mixer: MixerConfig, arrangement: str = "plain") -> nn.Module:
 
 
 def attention_theirs() -> nn.Module:
-    """torch's encoder of the same size."""
+    """Return torch's encoder of the same size."""
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True)
     return nn.TransformerEncoder(layer, DEPTH, enable_nested_tensor=False)
 
 
 def compare(name: str, ours_step: Callable[[], None], theirs_step: Callable[[], None]) -> None:
-    """Print one row: both medians, the ratio of medians, and the spread of the ratio over rounds."""
+    """Print both medians, their ratio, and the range of the ratio over rounds."""
     times: list[tuple[float, float]] = []
     for _ in range(ROUNDS + 1):
         pair = []
@@ -45,7 +45,7 @@ def compare(name: str, ours_step: Callable[[], None], theirs_step: Callable[[], 
             step()
             pair.append(time.perf_counter() - start)
         times.append((pair[0], pair[1]))
-    times = times[1:]  # the first round warms up
+    times = times[1:]  # the first round is a warm-up
     mine, other = (statistics.median(column) for column in zip(*times, strict=True))
     ratios = sorted(theirs / own for own, theirs in times)
     medians = f"{mine * 1e3:8.1f} ms {other * 1e3:8.1f} ms"
@@ -53,14 +53,14 @@ def compare(name: str, ours_step: Callable[[], None], theirs_step: Callable[[], 
 
 
 def main() -> None:
-    """Compare every family that torch.nn has."""
+    """Compare every layer that torch.nn has too."""
     torch.manual_seed(0)
     lengths = torch.randint(TIME // 4, TIME + 1, (BATCH,))
     lengths[0] = TIME
     values = torch.randn(BATCH, TIME, WIDTH)
     x = Padded.of(values, lengths)
     padding = ~x.valid
-    print(f"{'':22} {'seqloom':>11} {'torch.nn':>11}   speed of ours")
+    print(f"{'':22} {'seqloom':>11} {'torch.nn':>11}   speed of seqloom")
 
     encoder, theirs = ours(AttentionConfig(num_heads=HEADS), "post"), attention_theirs()
     compare(
@@ -88,16 +88,16 @@ def main() -> None:
             lambda module=module: module(values)[0].sum().backward(),
         )
     model = recipes.language_model("transformer", vocab_size=VOCABULARY, size="small").build()
-    symbols = Padded.of(torch.randint(0, VOCABULARY, (8, TIME)))
+    tokens = Padded.of(torch.randint(0, VOCABULARY, (8, TIME)))
     targets = torch.randint(0, VOCABULARY, (8, TIME))
 
     def whole_logits() -> None:
-        scores = model(symbols).values
+        scores = model(tokens).values
         nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="sum").backward()
 
     from seqloom.nn.types import Batch
 
-    compare("lm loss, chunked", lambda: model.loss(Batch(symbols, targets)).total.backward(), whole_logits)
+    compare("lm loss, chunked", lambda: model.loss(Batch(tokens, targets)).total.backward(), whole_logits)
 
 
 if __name__ == "__main__":

@@ -1,54 +1,67 @@
-"""`linear` beside scikit-learn: accuracy and seconds of the whole job, from a csv file to a model that is kept.
+"""`linear` against scikit-learn: accuracy and seconds of the whole job, from a csv file to a saved model.
 
-    python benchmarks/linear.py               long texts that are made here, and with SEQLOOM_DATA the public sets
-    python benchmarks/linear.py --dev         the dev parts instead of the test parts: settings are chosen on these
-    python benchmarks/linear.py long trec     some of the sets
+    python benchmarks/linear.py               artificial long texts, and with SEQLOOM_DATA the public data sets
+    python benchmarks/linear.py --dev         the dev sets instead of the test sets, for choosing settings
+    python benchmarks/linear.py long trec     some of the data sets
+    python benchmarks/linear.py --times 3     every job three times, alternating, and the median seconds
 
-    seqloom     seqloom.train(..., model="linear"), nothing else said
-    default     TfidfVectorizer(sublinear_tf=True) and LogisticRegression at their defaults, run until it converges
-    chosen      the same with the best of seven C on the dev part, as `linear` chooses its strength
+    seqloom     seqloom.train(..., model="linear") with all defaults
+    default     TfidfVectorizer(sublinear_tf=True) and LogisticRegression with defaults, run until convergence
+    chosen      the same with the best of seven C on the dev set, as `linear` chooses its regularization
+    same        the best of seven C with the features of `linear`: words and punctuation as written, and bigrams where
+                `linear` uses them. (Bigrams count half there, which a TfidfVectorizer cannot express.)
 
-Each job is a process of its own with one thread. Seconds are those of the processor; what the imports take is beside
-them, and in them.
+Each job is a process with one thread. Seconds are CPU time without imports, which have their own column. The garbage
+collector ignores what imports created, on both sides. There are two times:
+
+    core        from a csv file to a model chosen on the dev set: read, features, fit, choose. For seqloom this is
+                everything except what only `whole` includes; checking the data and its cache are part of it
+    whole       with what scikit-learn does not do: checkpoints after each regularization strength, a model folder with
+                its card, calibration and intervals, report and pages of the run, all synced to disk
 """
 
 import csv
+import gc
 import hashlib
 import json
 import lzma
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 CLASSES, GROUPS, VOCABULARY, OWN = 20, 5, 40_000, 400
-ROWS = (6_000, 1_000, 3_000)  # of train, dev and test
-TOPICAL = 0.12  # of the words of a text are of its class, in the mean, and twice as many of its group of classes
-AGAIN = 0.3  # of the words repeat one that the text has already
+ROWS = (6_000, 1_000, 3_000)  # train, dev, test
+TOPICAL = 0.12  # mean share of words specific to the class; twice that for its group of classes
+AGAIN = 0.3  # share of words that repeat an earlier word of the text
 STRENGTHS = (1 / 3, 1.0, 1 / 0.3, 10.0, 1 / 0.03, 100.0, 1 / 0.003)  # C
 MOST_STEPS = 10_000
-PARTS = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test")
+WORDS_AND_MARKS = r"\w+|[^\w\s]"
 
 Rows = list[tuple[str, str]]
 
 
-class Done(NamedTuple):
-    """What a job came to."""
+class JobResult(NamedTuple):
+    """The result of a job."""
 
     accuracy: float
-    imports: float  # seconds of the processor
-    seconds: float  # with the imports
+    imports: float  # CPU seconds
+    core: float
+    whole: float
+    order: int = 1  # highest order of n-grams
 
 
 def words(count: int, draw: np.random.Generator) -> list[str]:
-    """So many different words that nobody knows."""
-    onsets = "b br c ch d dr f fl g h j k l m n p pl r s sh st t tr v w z".split()  # noqa: SIM905  # as one reads it
+    """Return this many distinct artificial words."""
+    onsets = "b br c ch d dr f fl g h j k l m n p pl r s sh st t tr v w z".split()  # noqa: SIM905  # readable
     vowels = "a e i o u ai ea ou".split()  # noqa: SIM905
     found: dict[str, None] = {}
     while len(found) < count:
@@ -58,11 +71,11 @@ def words(count: int, draw: np.random.Generator) -> list[str]:
 
 
 def topic_documents(rows: int, seed: int) -> Rows:
-    """Long texts and the topic of each: a few words in a hundred tell it, and words that were said are said again.
+    """Return long texts with their topics: few words depend on the topic, and words repeat.
 
-    Frequencies are Zipf's. Topics come in groups that share words, so that a topic is easily taken for its neighbour.
+    Word frequencies follow Zipf's law. Topics come in groups that share words, so neighbors are easily confused.
     """
-    world = np.random.default_rng(7)  # the same for all parts
+    world = np.random.default_rng(7)  # the same for all splits
     known, frequency = words(VOCABULARY, world), 1 / np.arange(10, VOCABULARY + 10) ** 1.05
     topics = [world.choice(np.arange(50, VOCABULARY), OWN, replace=False) for _ in range(CLASSES + GROUPS)]
     draw, texts = np.random.default_rng(seed), []
@@ -81,7 +94,7 @@ def topic_documents(rows: int, seed: int) -> Rows:
 
 
 def held_out(rows: Rows, share: int) -> tuple[Rows, Rows]:
-    """The rows without every `share`-th, chosen by a hash of its number, and those."""
+    """Split off about one in `share` rows, chosen by a hash of the row number; returns the rest and those."""
     out = [int(hashlib.sha256(str(number).encode()).hexdigest(), 16) % share == 0 for number in range(len(rows))]
     return [row for row, is_out in zip(rows, out, strict=True) if not is_out], [
         row for row, is_out in zip(rows, out, strict=True) if is_out
@@ -89,7 +102,7 @@ def held_out(rows: Rows, share: int) -> tuple[Rows, Rows]:
 
 
 def public(name: str, folder: Path) -> tuple[Rows, Rows, Rows]:
-    """Train, dev and test of a public set."""
+    """Return train, dev and test of a public data set."""
 
     def lines(path: str) -> list[str]:
         data = (folder / path).read_bytes()
@@ -114,7 +127,7 @@ def public(name: str, folder: Path) -> tuple[Rows, Rows, Rows]:
 
 
 def sets(wanted: list[str]) -> Iterator[tuple[str, tuple[Rows, Rows, Rows]]]:
-    """The sets by name."""
+    """Yield the data sets by name."""
     data = os.environ.get("SEQLOOM_DATA")
     for name in ("trec", "sst2", "sms", "atis") if data else ():
         if not wanted or name in wanted:
@@ -124,82 +137,126 @@ def sets(wanted: list[str]) -> Iterator[tuple[str, tuple[Rows, Rows, Rows]]]:
         yield "long", (train, dev, test)
 
 
-def solved(folder: Path, part: str) -> dict[str, float]:
-    """The job of seqloom; evaluating the model is not in its seconds."""
+class Watch:
+    """Sums the CPU seconds spent in some functions."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def watch(self, module: Any, *names: str) -> None:
+        """Wrap functions of a module; none of them calls another."""
+        for name in names:
+            setattr(module, name, self._watched(getattr(module, name)))
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **named: Any) -> Any:
+            began = time.process_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self.seconds += time.process_time() - began
+
+        return watched
+
+
+def with_seqloom(folder: Path, part: str) -> JobResult:
+    """Run the job with seqloom; evaluation is not timed."""
     began = time.process_time()
     import seqloom
-    from seqloom.training.run import train
+    from seqloom.training import checkpoint, loop, run
+    from seqloom.training.run_folder import RunFolder
 
-    loaded = time.process_time()
-    out = folder / "run"
-    train(folder / "train.csv", dev=str(folder / "dev.csv"), model="linear", out=out, device="cpu")
-    done = time.process_time()
+    loaded, out, kept = time.process_time(), Path(tempfile.mkdtemp(dir=folder)) / "run", Watch()
+    kept.watch(loop, "save_model", "settle", "repaired_model")
+    kept.watch(checkpoint, "save", "retain")
+    kept.watch(run, "write_pages")
+    gc.freeze()
+    start = time.process_time()
+    run.train(folder / "train.csv", dev=str(folder / "dev.csv"), model="linear", out=out, device="cpu")
+    whole = time.process_time() - start
+    model: Any = RunFolder(out).config().model
     found = seqloom.load(out).evaluate(folder / f"{part}.csv").metrics["accuracy"]
-    return {"accuracy": found, "imports": loaded - began, "seconds": done - began}
+    return JobResult(found, loaded - began, whole - kept.seconds, whole, model.encoder.input.order)
 
 
-def fitted(folder: Path, part: str, *, chooses: bool) -> dict[str, float]:
-    """The job of scikit-learn; evaluating the model is not in its seconds."""
+def with_sklearn(folder: Path, part: str, strengths: tuple[float, ...], **features: Any) -> JobResult:
+    """Run the job with scikit-learn; evaluation is not timed."""
     began = time.process_time()
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
     loaded = time.process_time()
-    weigh = TfidfVectorizer(sublinear_tf=True)
+    gc.freeze()
+    start = time.process_time()
+    weigh = TfidfVectorizer(sublinear_tf=True, **features)
     texts, labels = read(folder / "train.csv")
     features = weigh.fit_transform(texts)
-    models = [
-        LogisticRegression(C=strength, max_iter=MOST_STEPS).fit(features, labels)
-        for strength in (STRENGTHS if chooses else (1.0,))
-    ]
-    if chooses:
+    models = [LogisticRegression(C=strength, max_iter=MOST_STEPS).fit(features, labels) for strength in strengths]
+    if len(models) > 1:
         dev, answers = read(folder / "dev.csv")
-        models.sort(key=lambda model: -model.score(weigh.transform(dev), answers))
-    done = time.process_time()
+        weighed = weigh.transform(dev)
+        models.sort(key=lambda model: -model.score(weighed, answers))
+    seconds = time.process_time() - start
     others, answers = read(folder / f"{part}.csv")
     found = models[0].score(weigh.transform(others), answers)
-    return {"accuracy": found, "imports": loaded - began, "seconds": done - began}
+    return JobResult(found, loaded - began, seconds, seconds)
 
 
 def read(path: Path) -> tuple[list[str], list[str]]:
-    """The texts and labels of a file."""
+    """Read the texts and labels of a file."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return [row["text"] for row in rows], [row["label"] for row in rows]
 
 
-def job(kind: str, folder: Path, part: str) -> Done:
-    """A job in a process of its own."""
+def job(kind: str, folder: Path, part: str, order: int) -> JobResult:
+    """Run a job in its own process, with n-grams up to an order where it can be set."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    surroundings = {**os.environ, **threads, "SEQLOOM_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, __file__, "--job", kind, str(folder), part]
-    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
-    return Done(**json.loads(done.stdout.strip().split("\n")[-1]))
+    environment = {**os.environ, **threads, "SEQLOOM_CACHE": tempfile.mkdtemp(dir=folder), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, __file__, "--job", kind, str(folder), part, str(order)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return JobResult(**json.loads(done.stdout.strip().split("\n")[-1]))
 
 
 def main(arguments: list[str]) -> None:
-    """A line for each set and job."""
+    """Print a line per data set and job."""
     if arguments[:1] == ["--job"]:
-        _, kind, folder, part = arguments
-        jobs: dict[str, Any] = {"seqloom": lambda: solved(Path(folder), part)}
-        jobs |= {
-            "default": lambda: fitted(Path(folder), part, chooses=False),
-            "chosen": lambda: fitted(Path(folder), part, chooses=True),
+        _, kind, place, part, order = arguments
+        folder = Path(place)
+        same = {"token_pattern": WORDS_AND_MARKS, "lowercase": False, "ngram_range": (1, int(order))}
+        jobs: dict[str, Callable[[], JobResult]] = {
+            "seqloom": lambda: with_seqloom(folder, part),
+            "default": lambda: with_sklearn(folder, part, (1.0,)),
+            "chosen": lambda: with_sklearn(folder, part, STRENGTHS),
+            "same": lambda: with_sklearn(folder, part, STRENGTHS, **same),
         }
-        print(json.dumps(jobs[kind]()))
+        print(json.dumps(jobs[kind]()._asdict()))
         return
-    part = "dev" if "--dev" in arguments else "test"
-    print(f"{'set':6} {'rows':>6} {'job':8} {part + ' %':>7} {'difference':>10} {'seconds':>8} {'of imports':>10}")
+    part, times = "dev" if "--dev" in arguments else "test", 1
+    if "--times" in arguments:
+        at = arguments.index("--times")
+        times, arguments = int(arguments[at + 1]), arguments[:at] + arguments[at + 2 :]
+    print(
+        f"{'set':6} {'rows':>6} {'job':8} {part + ' %':>7} {'difference':>10} {'core':>6} {'whole':>6} {'imports':>8}"
+    )
     for name, parts in sets([argument for argument in arguments if not argument.startswith("-")]):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
-            for one, rows in zip(PARTS, parts, strict=True):
+            for one, rows in zip(SPLITS, parts, strict=True):
                 with (folder / f"{one}.csv").open("w", newline="", encoding="utf-8") as file:
                     csv.writer(file).writerows([("text", "label"), *rows])
-            ours = job("seqloom", folder, part)
-            for kind, done in (("seqloom", ours), *((kind, job(kind, folder, part)) for kind in ("default", "chosen"))):
-                apart = 100 * (ours.accuracy - done.accuracy)
-                figures = f"{100 * done.accuracy:7.2f} {apart:+10.2f} {done.seconds:8.1f} {done.imports:10.1f}"
+            found: dict[str, list[JobResult]] = {}
+            for _ in range(times):
+                for kind in ("seqloom", "default", "chosen", "same"):
+                    order = found["seqloom"][0].order if found else 1
+                    found.setdefault(kind, []).append(job(kind, folder, part, order))
+            for kind, all_ in found.items():
+                accuracy = all_[0].accuracy
+                apart = 100 * (found["seqloom"][0].accuracy - accuracy)
+                core, whole, imports = (
+                    statistics.median(getattr(done, field) for done in all_) for field in ("core", "whole", "imports")
+                )
+                figures = f"{100 * accuracy:7.2f} {apart:+10.2f} {core:6.2f} {whole:6.2f} {imports:8.2f}"
                 print(f"{name:6} {len(parts[0]):6,} {kind:8} {figures}", flush=True)
 
 

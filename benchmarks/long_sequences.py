@@ -1,7 +1,7 @@
-"""Time and memory of attention against length: window and linear grow with it, the full one with its square.
+"""Time and memory of attention by length: window and linear attention grow linearly, full attention quadratically.
 
-python benchmarks/long_sequences.py                 a table for all mixers and lengths
-python benchmarks/long_sequences.py window 65536    one case as JSON: seconds and the peak memory of the process
+python benchmarks/long_sequences.py                 a table of all mixers and lengths
+python benchmarks/long_sequences.py window 65536    one case as JSON: seconds and peak memory of the process
 """
 
 import json
@@ -27,7 +27,7 @@ LENGTHS = (4_096, 8_192, 16_384, 32_768, 65_536)
 
 
 def measure(name: str, length: int, *, causal: bool = True, rounds: int = 1) -> dict[str, float]:
-    """Seconds of one forward and backward pass (the least of `rounds`) and the peak memory of this process."""
+    """Return the seconds of a forward and backward pass (best of `rounds`) and the peak memory of this process."""
     torch.manual_seed(0)
     config = MIXERS[name]
     mixer = config.build_causal(64) if causal else config.build(64)
@@ -46,7 +46,7 @@ def measure(name: str, length: int, *, causal: bool = True, rounds: int = 1) -> 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run one case, or all of them, each in a process of its own."""
+    """Run one case, or all, each in its own process."""
     if arguments:
         name, length, *words = arguments
         rounds = 3 if "repeat" in words else 1
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     for name in MIXERS:
         for length in LENGTHS:
             if (name in ("full", "plain") and length > 16_384) or (name == "plain" and length > 8_192):
-                continue  # quadratic: the point is made
+                continue  # quadratic: longer ones take too much time
             run = subprocess.run(
                 [sys.executable, __file__, name, str(length), "repeat"], capture_output=True, text=True, check=True
             )

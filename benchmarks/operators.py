@@ -1,12 +1,12 @@
-"""How many operators a step of training and a written symbol issue, and what the host spends on issuing them.
+"""How many operators a training step and a generated token launch, and how long the host takes to launch them.
 
-A small model on a GPU waits for the host: what counts is how many kernels are launched, and how long Python takes to
-launch them. Both can be seen on a processor. Operators are what reaches aten; those in brackets are no views, so a GPU
-has a kernel to launch for each. A layer issues what a model of two layers issues more than one of one. Times are those
-of whole steps on so little data that there is hardly anything but overhead, beside a bare loop over torch.nn's layers
-of the same number and width, in turns.
+A small model on a GPU waits for the host: what matters is how many kernels are launched, and how long Python takes to
+launch them. Both can be measured on a CPU. Operators are calls that reach aten; the number in parentheses leaves out
+views, so it is the number of kernels on a GPU. The cost of a layer is the difference between models of two layers and
+one. Times are whole steps on so little data that almost everything is overhead, beside a plain loop over torch.nn
+layers of the same number and width, alternating.
 
-python benchmarks/operators.py
+    python benchmarks/operators.py
 """
 
 import statistics
@@ -41,20 +41,20 @@ TRANSLATOR = Path(__file__).parent / "quality" / "models" / "multi30k-transforme
 ROUNDS, DEPTH = 40, 4
 VOCABULARY, CLASSES = 200, 3
 ROWS, TIME = 2, 4
-SHORT, LONG = 4, 14  # symbols that are written; the difference is counted
-HOST = ("_unsafe_view", "promote_types")  # operators that launch nothing, though they are not called views
+SHORT, LONG = 4, 14  # generated tokens; the difference is counted
+HOST = ("_unsafe_view", "promote_types")  # operators that launch nothing, although they are not views
 
 AnyBatch = Batch[Any, Any]
 
 
 class Count(NamedTuple):
-    """Operators that were issued, and those of them that launch a kernel."""
+    """The number of operators, and of those that launch a kernel."""
 
     operators: float
     kernels: float
 
     def less(self, other: "Count", shares: int = 1) -> "Count":
-        """What is more here than there, dealt out."""
+        """Return the difference, divided by `shares`."""
         return Count((self.operators - other.operators) / shares, (self.kernels - other.kernels) / shares)
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Count(NamedTuple):
 
 
 class Counting(TorchDispatchMode):
-    """Inside the `with`, every operator that reaches aten is counted."""
+    """A context in which every operator that reaches aten is counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,20 +75,20 @@ class Counting(TorchDispatchMode):
 
 
 def counted(run: Callable[[], object]) -> Count:
-    """What a call issues."""
+    """Count the operators of a call."""
     with Counting() as counting:
         run()
     return Count(counting.operators, counting.kernels)
 
 
 def ragged(time_steps: int = TIME) -> Padded:
-    """Rows of different lengths."""
+    """Return rows of different lengths."""
     lengths = torch.tensor([time_steps - row % 2 for row in range(ROWS)])
     return Padded.of(torch.randint(COUNT, VOCABULARY, (ROWS, time_steps)), lengths)
 
 
 def translator(depth: int) -> EncoderDecoderConfig:
-    """The Transformer of the translation figure, with a small vocabulary."""
+    """Return the Transformer of the Multi30k experiment, with a small vocabulary."""
     model = model_from_toml(TRANSLATOR.read_text(encoding="utf-8").replace("10000", str(VOCABULARY)))
     assert isinstance(model, EncoderDecoderConfig)
     replace = msgspec.structs.replace
@@ -96,20 +96,20 @@ def translator(depth: int) -> EncoderDecoderConfig:
 
 
 def gpt(depth: int) -> LanguageModelConfig:
-    """The language model of that name."""
+    """Return the gpt recipe."""
     model = recipes.language_model("gpt", vocab_size=VOCABULARY, size="tiny")
     return msgspec.structs.replace(model, decoder=msgspec.structs.replace(model.decoder, repeat=depth))
 
 
 def encoder(depth: int) -> SequenceModelConfig:
-    """The classifier of that name."""
+    """Return the encoder recipe."""
     inputs = TokensConfig(vocab_size=VOCABULARY)
     model = recipes.classifier("encoder", inputs=inputs, num_classes=CLASSES, size="tiny")
     return msgspec.structs.replace(model, encoder=msgspec.structs.replace(model.encoder, repeat=depth))
 
 
 class Bare(nn.Module):
-    """torch.nn's layers between a table of vectors and a linear map, in the widths of one of our stacks."""
+    """torch.nn layers between an embedding and a linear layer, with the widths of a Seqloom stack."""
 
     def __init__(self, stack: Any, answers: int) -> None:
         super().__init__()
@@ -119,17 +119,17 @@ class Bare(nn.Module):
         self.pre = layer.arrangement == "pre"
 
     def settings(self) -> dict[str, Any]:
-        """What torch's layers are told."""
+        """Return the arguments of torch's layers."""
         return {"dropout": self.rate, "batch_first": True, "norm_first": self.pre}
 
     def summed(self, vectors: Tensor, targets: Tensor) -> Loss:
-        """The loss of vectors that the head reads."""
+        """Return the loss of the head on vectors."""
         total = nn.functional.cross_entropy(self.head(vectors).flatten(0, -2), targets.flatten(), reduction="sum")
         return Loss(total, torch.tensor(float(targets.numel())))
 
 
 class BareEncoder(Bare):
-    """The layers of an encoder: one answer for each element of a causal one, else one for each row."""
+    """Encoder layers; causal ones predict per token, others per row."""
 
     def __init__(self, stack: Any, answers: int, *, causal: bool) -> None:
         super().__init__(stack, answers)
@@ -146,7 +146,7 @@ class BareEncoder(Bare):
 
 
 class BareTranslator(Bare):
-    """An encoder and a decoder."""
+    """Encoder and decoder layers."""
 
     def __init__(self, stack: Any, answers: int) -> None:
         super().__init__(stack, answers)
@@ -167,7 +167,7 @@ class BareTranslator(Bare):
 
 
 class Case(NamedTuple):
-    """A model of ours of any depth, torch's like it, and a batch for both."""
+    """A Seqloom model by depth, the same with torch.nn, and a batch for both."""
 
     model: Callable[[int], AnyModel]
     bare: Callable[[Any], nn.Module]
@@ -175,18 +175,18 @@ class Case(NamedTuple):
 
 
 def cases() -> dict[str, Case]:
-    """What is measured, by name."""
-    symbols = partial(torch.randint, COUNT, VOCABULARY, (ROWS, TIME))
+    """Return the cases by name."""
+    tokens = partial(torch.randint, COUNT, VOCABULARY, (ROWS, TIME))
     return {
         "translator": Case(
             translator,
             lambda model: BareTranslator(model.encoder, VOCABULARY),
-            lambda: Batch(Pair(ragged(TIME + 1), ragged()), symbols()),
+            lambda: Batch(Pair(ragged(TIME + 1), ragged()), tokens()),
         ),
         "gpt": Case(
             gpt,
             lambda model: BareEncoder(model.decoder, VOCABULARY, causal=True),
-            lambda: Batch(ragged(), symbols()),
+            lambda: Batch(ragged(), tokens()),
         ),
         "encoder": Case(
             encoder,
@@ -197,38 +197,38 @@ def cases() -> dict[str, Case]:
 
 
 class Counts(NamedTuple):
-    """What a step issues in its parts."""
+    """The operators of a step by phase."""
 
     forward: Count
     backward: Count
-    update: Count  # all else
+    update: Count  # everything else
 
     def less(self, other: "Counts") -> "Counts":
-        """What is more here than there."""
+        """Return the difference."""
         return Counts(*(mine.less(theirs) for mine, theirs in zip(self, other, strict=True)))
 
     def row(self, name: str) -> str:
-        """One line of the table."""
+        """Return one line of the table."""
         return f"{name:<12}" + "".join(f"{part!s:>14}" for part in self)
 
 
 def counts(model: nn.Module, batch: AnyBatch, step: Callable[[], None]) -> Counts:
-    """What a step on a batch issues."""
+    """Count the operators of a step on a batch."""
     found: list[Tensor] = []
-    model.zero_grad()  # else gradients would be added to those of an earlier step
+    model.zero_grad()  # otherwise gradients would be added to earlier ones
     forward = counted(lambda: found.append(model.loss(batch).total))
     backward = counted(found[0].backward)
     return Counts(forward, backward, counted(step).less(forward).less(backward))
 
 
 def own_counts(config: AnyModel, batch: AnyBatch) -> Counts:
-    """What a step of one of our models issues."""
+    """Count the operators of a step of a Seqloom model."""
     model = config.build()
     return counts(model, batch, ours(model, batch, "cpu"))
 
 
 def seconds(step: Callable[[], object]) -> float:
-    """How long a step takes."""
+    """Return the seconds of a step."""
     began = time.perf_counter()
     step()
     return time.perf_counter() - began
@@ -239,23 +239,23 @@ def report(name: str, case: Case) -> None:
     batch, config = case.batch(), case.model(DEPTH)
     theirs, model = case.bare(config), config.build()
     mine, other = ours(model, batch, "cpu"), bare(theirs, batch, torch.device("cpu"))
-    taken = [(seconds(mine), seconds(other)) for _ in range(ROUNDS + 1)][1:]  # the first round warms up
+    taken = [(seconds(mine), seconds(other)) for _ in range(ROUNDS + 1)][1:]  # the first round is a warm-up
     own, bare_ = (statistics.median(column) * 1e3 for column in zip(*taken, strict=True))
     one, two = (own_counts(case.model(depth), batch) for depth in (1, 2))
-    print(counts(model, batch, mine).row(name) + f"   {own:6.2f} ms, {own / bare_:.2f} of torch.nn's")
-    print(two.less(one).row("  a layer"))
+    print(counts(model, batch, mine).row(name) + f"   {own:6.2f} ms, {own / bare_:.2f} times torch.nn")
+    print(two.less(one).row("  per layer"))
     print(counts(theirs, batch, other).row("  torch.nn") + f"   {bare_:6.2f} ms")
 
 
-def written(config: AnyModel) -> tuple[Count, float]:
-    """What a symbol issues that is written greedily, and its seconds."""
+def generated(config: AnyModel) -> tuple[Count, float]:
+    """Return the operators and seconds of a greedily generated token."""
     model, prompt = config.build().eval(), begins(ROWS, torch.device("cpu"))
     with torch.no_grad():
         state = model.initial_state(ragged())
 
     def run(count: int) -> object:
         most = torch.full((ROWS,), count)
-        return write(model, state, prompt, most, GreedyConfig(), never=range(COUNT))  # END is never said
+        return write(model, state, prompt, most, GreedyConfig(), never=range(COUNT))  # END is never generated
 
     taken = [seconds(partial(run, LONG)) / LONG for _ in range(ROUNDS // 4 + 2)][1:]
     more, less = counted(partial(run, LONG)), counted(partial(run, SHORT))
@@ -263,14 +263,14 @@ def written(config: AnyModel) -> tuple[Count, float]:
 
 
 def main() -> None:
-    """Print three lines for each model, and one for writing."""
+    """Print three lines per model, and one for generation."""
     torch.manual_seed(0)
-    print(f"operators (kernels) of models of {DEPTH} layers, {ROWS} x {TIME} symbols; times over {ROUNDS} rounds")
+    print(f"operators (kernels) of models of {DEPTH} layers, {ROWS} x {TIME} tokens; times over {ROUNDS} rounds")
     print(f"{'':<12}" + "".join(f"{part:>14}" for part in Counts._fields))
     for name, case in cases().items():
         report(name, case)
-    (one, _), (two, _), (whole, taken) = (written(translator(depth)) for depth in (1, 2, DEPTH))
-    print(f"the translator, a written symbol: {whole}, of each layer {two.less(one)}; {taken * 1e3:.2f} ms")
+    (one, _), (two, _), (whole, taken) = (generated(translator(depth)) for depth in (1, 2, DEPTH))
+    print(f"translator, per generated token: {whole}, per layer {two.less(one)}; {taken * 1e3:.2f} ms")
 
 
 if __name__ == "__main__":

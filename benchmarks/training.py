@@ -1,9 +1,10 @@
-"""What a step of ours costs beside a bare PyTorch loop that does the same maths: the median of ratios, in turns.
+"""The cost of a training step of Seqloom against a plain PyTorch loop with the same math: median of ratios.
 
-Bare: zero_grad, loss, backward, clip_grad_norm_, fused AdamW in two groups, LambdaLR. Ours does more: it sums losses
-and norms for the report, seeds dropout, guards against NaN, counts symbols, and on a processor is read at every step.
+The plain loop has zero_grad, loss, backward, clip_grad_norm_, fused AdamW in two groups, and LambdaLR. Seqloom does
+more: it sums losses and norms for the report, seeds dropout, checks for NaN, counts tokens, and on a CPU reads the
+results of every step.
 
-python benchmarks/training.py [cpu|cuda]
+    python benchmarks/training.py [cpu|cuda]
 """
 
 import copy
@@ -24,67 +25,67 @@ from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import Size
 from seqloom.tasks.task import Division
 from seqloom.training.devices import Alone, choose_device
-from seqloom.training.learning_rate import rate_at
+from seqloom.training.learning_rate import lr_at
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update, moved
 
 PAIRS, STEPS = 30, 10
 VOCABULARY, CLASSES, ROWS, TIME = 2_000, 4, 32, 32
 RUN = 100_000  # steps of the schedule
-CONFIG = TrainingConfig(optimiser=AdamWConfig(decay=0.01), schedule=LinearConfig(warm_up=100), clip=1.0)
+CONFIG = TrainingConfig(optimizer=AdamWConfig(weight_decay=0.01), schedule=LinearConfig(warmup=100), clip_norm=1.0)
 MODELS: dict[str, tuple[str, Size]] = {"lstm, tiny": ("lstm", "tiny"), "transformer, small": ("transformer", "small")}
 
 AnyBatch = Batch[Any, Any]
 
 
 class Classified(NamedTuple):
-    """As much of a task as a step asks for."""
+    """The parts of a task that a step needs."""
 
     def divided(self, model: nn.Module, pieces: int) -> Division:
-        """Batches are cut."""
-        return Division(self, pieces)  # type: ignore[arg-type]  # as much of a task as a step asks for
+        """Split batches into micro-batches."""
+        return Division(self, pieces)  # type: ignore[arg-type]  # the parts that a step needs
 
     def loss(self, model: nn.Module, batch: AnyBatch, state: None) -> tuple[Loss, None]:
-        """The loss of a batch; nothing is carried."""
+        """Return the loss of a batch, without state."""
         return model.loss(batch), None
 
 
 def bare(model: nn.Module, batch: AnyBatch, device: torch.device) -> Callable[[], None]:
-    """A step as everybody writes it."""
+    """Return a plain training step."""
     with_decay = [weight for weight in model.parameters() if weight.ndim > 1]
     without = [weight for weight in model.parameters() if weight.ndim == 1]
     groups = [{"params": with_decay, "weight_decay": 0.01}, {"params": without, "weight_decay": 0.0}]
-    optimiser = torch.optim.AdamW(groups, lr=CONFIG.rate, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_at(CONFIG, step, step / RUN, 1.0))
+    optimizer = torch.optim.AdamW(groups, lr=CONFIG.lr, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_at(CONFIG, step, step / RUN, 1.0))
 
     def step() -> None:
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         loss = model.loss(moved(batch, device))
         (loss.total / loss.weight).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         schedule.step()
 
     return step
 
 
 def ours(model: nn.Module, batch: AnyBatch, name: str) -> Callable[[], None]:
-    """A step as the loop takes it."""
+    """Return a step of the training loop."""
     update = Update(Classified(), model, CONFIG, Alone(), choose_device(name, "float32"))
-    standing, numbers = TrainingState(), count()
+    run_state, numbers = TrainingState(), count()
 
     def step() -> None:
-        standing.step = next(numbers)
-        rate = rate_at(CONFIG, standing.step, standing.step / RUN, 1.0)
-        update.step(batch, carried=False, standing=standing, rate=rate)
-        if name == "cpu" or standing.step % 10 == 0:
+        run_state.step = next(numbers)
+        rate = lr_at(CONFIG, run_state.step, run_state.step / RUN, 1.0)
+        update.step(batch, carried=False, run_state=run_state, lr=rate)
+        if name == "cpu" or run_state.step % 10 == 0:
             update.read()
 
     return step
 
 
 def seconds(step: Callable[[], None], name: str) -> float:
-    """How long a step takes, over several."""
+    """Return the mean seconds of a step."""
     began = time.perf_counter()
     for _ in range(STEPS):
         step()
@@ -94,25 +95,25 @@ def seconds(step: Callable[[], None], name: str) -> float:
 
 
 def ragged() -> AnyBatch:
-    """A batch of texts of different lengths."""
+    """Return a batch of texts of different lengths."""
     lengths = torch.randint(TIME // 2, TIME + 1, (ROWS,))
     return Batch(Padded.of(torch.randint(VOCABULARY, (ROWS, TIME)), lengths), torch.randint(CLASSES, (ROWS,)))
 
 
 class Pair(NamedTuple):
-    """Seconds of a step of ours and of a bare one, taken one after the other."""
+    """Seconds of a step of Seqloom and of a plain one, measured one after the other."""
 
     ours: float
     bare: float
 
     @property
     def ratio(self) -> float:
-        """What ours costs, as a multiple of the bare one."""
+        """Return the time of Seqloom relative to the plain step."""
         return self.ours / self.bare
 
 
 def pairs(recipe: str, size: Size, name: str) -> list[Pair]:
-    """Pairs of one model on a device; what the first steps cost in memory and kernels is left out."""
+    """Return the pairs of one model on a device, without the warm-up."""
     inputs, device = TokensConfig(vocab_size=VOCABULARY), torch.device(name)
     torch.manual_seed(0)
     model, batch = recipes.classifier(recipe, inputs=inputs, num_classes=CLASSES, size=size).build(), ragged()
@@ -121,15 +122,15 @@ def pairs(recipe: str, size: Size, name: str) -> list[Pair]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print one line for each model."""
+    """Print one line per model."""
     name = (arguments or ["cpu"])[0]
-    print(f"{PAIRS} pairs of {STEPS} steps in turns, {ROWS} rows of up to {TIME} symbols, {name}")
+    print(f"{PAIRS} pairs of {STEPS} steps in turns, {ROWS} rows of up to {TIME} tokens, {name}")
     for what, (recipe, size) in MODELS.items():
         taken = pairs(recipe, size, name)
         mine, other = (statistics.median(column) * 1e3 for column in zip(*taken, strict=True))
         ratios = sorted(pair.ratio for pair in taken)
         spread = f"{statistics.median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        print(f"{what:<20} ours {mine:8.2f} ms, bare {other:8.2f} ms a step: {spread}")
+        print(f"{what:<20} seqloom {mine:8.2f} ms, plain {other:8.2f} ms per step: {spread}")
 
 
 if __name__ == "__main__":

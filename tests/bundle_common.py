@@ -13,8 +13,7 @@ from seqloom.data.dataset import open_data
 from seqloom.data.prepared import prepare
 from seqloom.data.problems import Ledger
 from seqloom.files.folders import commit_folder
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning
+from seqloom.tasks.task import HeadSettings, ModelSpec, task_of
 
 TRAIN = "text,label\na good film,good\na bad film,bad\ngood,good\nbad bad,bad\n"
 DEV = "text,label\nbad,bad\ngood film,good\na film good,good\n"
@@ -26,7 +25,7 @@ def make_run(folder: Path, recipe: str = "bag", encoder: dict[str, Any] | None =
     config = open_data(DataConfig(**settings), Ledger()).config
     encoding = EncodingConfig()
     prepared = prepare(open_data(config, Ledger()), encoding, Ledger())
-    task = task_of(Meaning.of(prepared))
+    task = task_of(ModelSpec.of(prepared))
     model = task.model(recipe, "tiny", HeadSettings())
     if encoder is not None:
         model = msgspec.structs.replace(model, encoder=msgspec.structs.replace(model.encoder, **encoder))
@@ -36,7 +35,7 @@ def make_run(folder: Path, recipe: str = "bag", encoder: dict[str, Any] | None =
     run = RunConfig(task=task.name, data=config, encoding=encoding, model=model, training=TrainingConfig())
     folder.mkdir()
     (folder / "config.toml").write_text(run.to_toml())
-    commit_folder(folder / "model", bundle_files(Bundle(model, task.meaning, weights, {}), "# A model\n"))
+    commit_folder(folder / "model", bundle_files(Bundle(model, task.spec, weights, {}), "# A model\n"))
     return folder
 
 

@@ -37,22 +37,24 @@ def tensors_of(seed: int) -> dict[str, dict[str, Tensor]]:
     moments = {f"0/{name}": torch.randn(7, 4, generator=draw) for name in ("exp_avg", "exp_avg_sq")}
     return {
         "model": model,
-        "optimiser": {**moments, "0/step": torch.tensor(float(seed))},
-        "average": {"embedding.weight": weight / 2},
+        "optimizer": {**moments, "0/step": torch.tensor(float(seed))},
+        "ema": {"embedding.weight": weight / 2},
         "carried": {"0": torch.randn(2, 3, generator=draw)},
     }
 
 
 def checkpoint(step: int) -> Checkpoint:
     """A small checkpoint of a step."""
-    best = Validation(step=max(0, step - 10), metrics={"loss": 1 / (step + 1)}, rate=0.1)
-    standing = TrainingState(step=step, epoch=1, index=step, seed=5, order="ab" * 32, best=best, scale=65536.0)
-    return Checkpoint(standing, Machine(environment=HERE, seconds=float(step)), tensors_of(step))
+    best = Validation(step=max(0, step - 10), metrics={"loss": 1 / (step + 1)}, lr=0.1)
+    run_state = TrainingState(
+        step=step, epoch=1, index=step, seed=5, order_hash="ab" * 32, best=best, loss_scale=65536.0
+    )
+    return Checkpoint(run_state, Machine(environment=HERE, seconds=float(step)), tensors_of(step))
 
 
 def same(one: Checkpoint, other: Checkpoint) -> bool:
     """Whether two checkpoints are equal, bit for bit."""
-    if (one.standing, one.machine) != (other.standing, other.machine) or one.tensors.keys() != other.tensors.keys():
+    if (one.run_state, one.machine) != (other.run_state, other.machine) or one.tensors.keys() != other.tensors.keys():
         return False
     pairs = [(one.tensors[group], other.tensors[group]) for group in one.tensors]
     return all(

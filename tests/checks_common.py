@@ -15,5 +15,5 @@ def check_parts(parts: Mapping[str, Iterable[Example]], schema: Schema, ledger: 
     for part, examples in parts.items():
         rows = iter(examples)
         while block := list(islice(rows, BLOCK_ROWS)):
-            checks.see(part, block)
+            checks.update(part, block)
     checks.finish(ledger)

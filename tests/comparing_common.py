@@ -2,7 +2,7 @@
 
 An answer is right if a latent number is below a threshold: a part of it belongs to the example, a part to the model
 and the example, and a part to the seed and the example, so that seeds of one model err on much the same rows. The
-answers become judged runs, and the referee itself weighs them, as it does after training.
+answers become judged runs, and the run_comparison itself weighs them, as it does after training.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqloom.experiments.compare.results import ALPHA, Comparison, Interval, PairResult
-from seqloom.experiments.compare.runs import Judgement, RunCosts
+from seqloom.experiments.compare.runs import RunEvaluation, RunFacts
 from seqloom.experiments.compare.statistics import Estimate, ModelScores, SeedSpread, difference, holm
-from seqloom.experiments.compare.verdicts import Weighed
+from seqloom.experiments.compare.verdicts import ComparedScores
 from seqloom.tasks.task import Metric
 
 SHARES = (0.5, 0.2, 0.3)  # of the example, of the model on it, of the seed on it
-FACTS: dict[str, Any] = {"data": "simulated", "part": "dev", "budget": "nothing", "baseline": "small"}
+FACTS: dict[str, Any] = {"data": "simulated", "split": "dev", "budget": "nothing", "baseline": "small"}
 
 
 class World(NamedTuple):
@@ -74,31 +74,33 @@ class Spans(Shares):
         return {"f1": np.asarray(2 * right / np.maximum(said + true, 1))}
 
 
-def judgement(model: str, seed: int, statistics: np.ndarray, metric: str = "accuracy") -> Judgement:
-    facts = RunCosts(
+def run_evaluation(model: str, seed: int, statistics: np.ndarray, metric: str = "accuracy") -> RunEvaluation:
+    facts = RunFacts(
         model=model,
         seed=seed,
-        part="dev",
+        split="dev",
         task="classify",
         metric=metric,
         metrics={metric: float(accuracy(statistics.sum(axis=0))), "broken": None},
         rows=len(statistics),
         parameters=100 if model == "small" else 10_000,
         steps=7,
-        symbols=1000,
+        tokens=1000,
         seconds=1.5,
-        ended="done",
+        end_reason="done",
         device="cpu",
     )
-    return Judgement(facts, np.arange(len(statistics)), statistics)
+    return RunEvaluation(facts, np.arange(len(statistics)), statistics)
 
 
 def judged(tables: dict[str, np.ndarray], task: Any = None, lengths: np.ndarray | None = None) -> Comparison:
-    """What the referee says of the statistics [K,N,S] of each model."""
-    runs = {name: [judgement(name, seed, rows) for seed, rows in enumerate(table)] for name, table in tables.items()}
+    """The comparison of the statistics [K,N,S] of each model."""
+    runs = {
+        name: [run_evaluation(name, seed, rows) for seed, rows in enumerate(table)] for name, table in tables.items()
+    }
     first = next(iter(tables.values()))
     given = np.full(first.shape[1], 7) if lengths is None else lengths
-    return Weighed(runs, task or Shares()).comparison(given, seeds=len(first), **FACTS)
+    return ComparedScores(runs, task or Shares()).comparison(given, seeds=len(first), **FACTS)
 
 
 class Outcome(NamedTuple):
@@ -170,7 +172,7 @@ class ScoreWorld(NamedTuple):
     """Scores of several models without single answers: a trial costs no resampling.
 
     What a model and a seed make of the examples is normal, and the resamples are orthogonal columns that have exactly
-    these variances, so what is simulated is how the referee decides, not how it resamples.
+    these variances, so what is simulated is how the run_comparison decides, not how it resamples.
     """
 
     spreads: Sequence[float | None]  # between the seeds of each model; None: all seeds give the same answers

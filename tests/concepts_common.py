@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.nn.layouts import Places
 from seqloom.nn.ops.attention import Request
+from seqloom.nn.types import Places
 
 ROUNDING = {"rtol": 1e-13, "atol": 1e-14}  # float64, a formula computed in another order
 

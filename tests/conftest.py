@@ -12,6 +12,7 @@ import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import is_hypothesis_test, settings
 
+gc.disable()  # until all is collected: what collecting makes is no rubbish
 torch.set_num_threads(1)  # the cores belong to the processes of pytest-xdist
 
 # `make test` draws the same examples every time, `make check` the first few of them; `make soak` draws fresh ones, and
@@ -55,3 +56,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What collecting made stays to the end: nobody looks through it for rubbish after every few tests."""
     gc.freeze()
+    gc.enable()

@@ -74,7 +74,7 @@ def text_folder(folder: Path) -> tuple[str, ...]:
 
 
 def save_picture(path: Path, number: int) -> None:
-    """A picture of 8 x 8 grey pixels."""
+    """A picture of 8 x 8 gray pixels."""
     from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _steps() -> str:
 SERIES = [[sum(step) for step in steps] for steps in VECTORS]
 RHYTHMS = [[[len(word), place / 2] for place, word in enumerate(text.split(" "))] for text in SENTENCES]
 STATES = [["xyz"[step % 3] for step in range(len(steps))] for steps in VECTORS]
-CAPTIONS = [f"grey number {number}" for number in range(ROWS)]
+CAPTIONS = [f"gray number {number}" for number in range(ROWS)]
 STEPPED = {"sequence": "run", "input": ("a", "b", "c"), "target": ("state",)}
 SETTINGS = [
     Setting("csv", one("a.csv", table(SENTENCES, LABELS, header="text label")), "text", "label"),

@@ -12,8 +12,8 @@ from torch import Tensor
 from seqloom import recipes
 from seqloom.config.decoding import AnyDecoding
 from seqloom.config.inputs import TokensConfig
-from seqloom.decoding.alignment import looking
-from seqloom.decoding.answers import NEVER, Written, begins
+from seqloom.decoding.alignment import watching
+from seqloom.decoding.answers import NEVER, GeneratedText, begins
 from seqloom.decoding.decode import write
 from seqloom.nn.models import EncoderDecoder, LanguageModel
 from seqloom.nn.types import Padded
@@ -31,7 +31,7 @@ def _families(shape: recipes.Shape) -> list[Any]:
 
 
 TRANSLATORS, LANGUAGE_MODELS = _families("translator"), _families("language-model")
-MOST = torch.tensor([9, 5, 12, 7, 3, 10])  # symbols that each row may say: they end at different times
+MOST = torch.tensor([9, 5, 12, 7, 3, 10])  # tokens that each row may say: they end at different times
 
 
 def shaken(config: Any, seed: int, size: float = 1.0) -> Any:
@@ -84,32 +84,32 @@ def row_of(x: Padded, row: int) -> Padded:
 
 def translated(
     model: EncoderDecoder, source: Padded, how: AnyDecoding, most: Tensor = MOST, **settings: Any
-) -> list[list[Written]]:
+) -> list[list[GeneratedText]]:
     prompt = begins(len(most), most.device)
-    return write(model, model.initial_state(source), prompt, most, how, looks=looking(model), **settings)
+    return write(model, model.initial_state(source), prompt, most, how, attention=watching(model), **settings)
 
 
 def continued(
     model: LanguageModel, prompt: Padded, how: AnyDecoding, most: Tensor = MOST, **settings: Any
-) -> list[list[Written]]:
+) -> list[list[GeneratedText]]:
     return write(model, model.initial_state(len(most)), prompt, most, how, **settings)
 
 
-Scorer = Callable[[tuple[int, ...]], Tensor]  # from all symbols so far to the scores [V] of the next one
+Scorer = Callable[[tuple[int, ...]], Tensor]  # from all tokens so far to the scores [V] of the next one
 
 
 def logs_after(score: Scorer, said: list[int], repetition: float = 1.0) -> Tensor:
-    """The log-probabilities [V] of the next symbol, each step of it written out."""
+    """The log-probabilities [V] of the next token, each step of it written out."""
     scores = score(tuple(said)).clone()
-    for symbol in set(said):
-        scores[symbol] = scores[symbol] / repetition if scores[symbol] > 0 else scores[symbol] * repetition
+    for token in set(said):
+        scores[token] = scores[token] / repetition if scores[token] > 0 else scores[token] * repetition
     logs = scores - scores.logsumexp(dim=0)
     logs[list(NEVER)] = -torch.inf
     return logs
 
 
 def plain_translator(model: EncoderDecoder, source: Padded, row: int) -> Scorer:
-    """The whole prefix read again for each symbol."""
+    """The whole prefix read again for each token."""
     alone = row_of(source, row)
 
     @cache
@@ -121,7 +121,7 @@ def plain_translator(model: EncoderDecoder, source: Padded, row: int) -> Scorer:
 
 
 def plain_language_model(model: LanguageModel, prompt: Padded, row: int) -> Scorer:
-    """The whole prefix read again for each symbol."""
+    """The whole prefix read again for each token."""
     before = row_of(prompt, row).values[0].tolist()
 
     @cache

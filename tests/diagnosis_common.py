@@ -18,7 +18,7 @@ def steps(
 ) -> list[dict[str, Any]]:
     """The step records of a run whose loss is a function of the share of the run, with noise of its own seed."""
     draws = np.random.default_rng(seed).normal(size=STEPS // every).tolist()
-    usual = {"epoch": 0, "rate": 1e-3, "norm": 0.5, "largest": 1.0, "clipped": 0.1, "skipped": 0, "symbols": 0}
+    usual = {"epoch": 0, "lr": 1e-3, "grad_norm": 0.5, "max_grad_norm": 1.0, "clipped": 0.1, "skipped": 0, "tokens": 0}
     usual |= {"padding": 0.05}
     scale = noise * math.sqrt(10 / every)
     records = []
@@ -26,7 +26,7 @@ def steps(
         share = number * every / STEPS
         value = loss(share) * (1 + scale * draw)
         given = {name: field(share) if callable(field) else field for name, field in fields.items()}
-        records.append({"kind": "step", "step": number * every, "share": share, "loss": value} | usual | given)
+        records.append({"kind": "step", "step": number * every, "progress": share, "loss": value} | usual | given)
     return records
 
 

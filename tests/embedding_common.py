@@ -8,11 +8,26 @@ from importing_common import write_checkpoint, write_sentences
 from seqloom.importing.models import import_model
 from seqloom.search.embedding import bulk, windows
 
-WORDS = ["the", "cat", "sat", "unaffable", "cats", "great", "bad", "film", "filming", "i", "a", "b", "mask", "cafe"]
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "unaffable",
+    "cats",
+    "great",
+    "bad",
+    "film",
+    "filming",
+    "i",
+    "a",
+    "b",
+    "mask",
+    "cafe",
+]
 
 
 def small_model(folder: Path) -> Path:
-    """A model folder: two layers of width 16, texts cut after 12 symbols."""
+    """A model folder: two layers of width 16, texts cut after 12 tokens."""
     checkpoint = write_checkpoint(folder / "checkpoint")
     write_sentences(checkpoint)
     return import_model(checkpoint, folder / "model")

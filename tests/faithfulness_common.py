@@ -30,7 +30,7 @@ def sentences(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def planted_subject(folder: Path, layers: tuple[Any, ...], *, pooling: Pooling = "attention", seed: int = 1) -> Subject:
     """An untrained model that pools contextual vectors of words by attention."""
     task = task_on(folder, "classify", rows=[" ".join(WORDS) + ",no", " ".join(WORDS[1:]) + ",yes"])
-    tokenizer = task.asked.tokenizer
+    tokenizer = task.input_spec.tokenizer
     assert tokenizer is not None
     config = SequenceModelConfig(
         encoder=EncoderConfig(input=TokensConfig(vocab_size=tokenizer.vocab_size), width=WIDTH, layers=layers),
@@ -45,19 +45,19 @@ def trained(subject: Subject, *, epochs: int = 4, shuffled: bool = False) -> Sub
     words, keys = sentences(2000, seed=0)
     if shuffled:
         keys = np.random.default_rng(5).permutation(keys)
-    tokenizer = subject.task.asked.tokenizer
+    tokenizer = subject.task.input_spec.tokenizer
     assert tokenizer is not None
-    symbols = np.array([int(tokenizer.encode_inner([word]).row(0)[0]) for word in WORDS])
-    inputs, classes = torch.from_numpy(symbols[words]), torch.from_numpy(keys)
+    tokens = np.array([int(tokenizer.encode_inner([word]).row(0)[0]) for word in WORDS])
+    inputs, classes = torch.from_numpy(tokens[words]), torch.from_numpy(keys)
     model: Any = subject.model.train()
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     order = torch.Generator().manual_seed(0)
     for _ in range(epochs):
         for rows in torch.randperm(len(inputs), generator=order).split(50):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             model.loss(Batch(Padded.of(inputs[rows]), classes[rows])).mean.backward()
-            optimiser.step()
-    optimiser.zero_grad()
+            optimizer.step()
+    optimizer.zero_grad()
     subject.model.eval()
     return subject
 

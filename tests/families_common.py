@@ -1,10 +1,10 @@
-"""What the tests of the families share: small sets of every kind of data, and the error of a family that learnt one.
+"""What the tests of the families share: small sets of every kind of data, and the error of a family that learned one.
 
 Five of the sets are embedded ones, taken by name. The others are written here, for kinds of data that no embedded set
 has; in each of them order decides, so that a model that only counts or adds is found out:
 
     steps      vectors to a label      does the step with one mark come right before the step with the other?
-    colours    text to labels          red, not blue: which colours are there, if "not" takes the next one away?
+    colors    text to labels          red, not blue: which colors are there, if "not" takes the next one away?
     adding     vectors to a number     the sum of the two marked numbers (the embedded set at a short length)
     sums       vectors to a series     at each step the sum of its number and the one before
     echo       text to text            a few letters, to be said again
@@ -28,11 +28,11 @@ from seqloom.data.synthetic.grammar import surprise
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.training.devices import choose_device
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
-from seqloom.training.wishes import Wishes
 
-PARTS = {"train": 2_000, "dev": 200, "test": 500}
+SPLITS = {"train": 2_000, "dev": 200, "test": 500}
 Row = dict[str, Any]
 Draw = Callable[[np.random.Generator], Row]
 
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
     steps: int = 300
     rate: float = 1e-2
-    budget: int = 500  # symbols of a batch
+    budget: int = 500  # tokens of a batch
 
 
 def _steps(draws: np.random.Generator) -> Row:
@@ -54,11 +54,11 @@ def _steps(draws: np.random.Generator) -> Row:
     return {"vectors": vectors.tolist(), "label": "forward" if forward else "backward"}
 
 
-def _colours(draws: np.random.Generator) -> Row:
+def _colors(draws: np.random.Generator) -> Row:
     chosen = draws.permutation(["red", "green", "blue", "black", "white"])[: draws.integers(2, 6)]
     kept = draws.integers(2, size=len(chosen)).astype(bool)
     kept[draws.integers(len(chosen))] = True
-    text = " ".join(colour if there else f"not {colour}" for colour, there in zip(chosen, kept, strict=True))
+    text = " ".join(color if there else f"not {color}" for color, there in zip(chosen, kept, strict=True))
     return {"text": text, "labels": sorted(chosen[kept].tolist())}
 
 
@@ -81,7 +81,7 @@ def _twins(draws: np.random.Generator) -> Row:
 def _drawn(draw: Draw) -> Iterator[tuple[str, list[Row]]]:
     """The rows of each part, none of which stands in two."""
     draws, seen = np.random.default_rng(0), set[str]()
-    for part, count in PARTS.items():
+    for part, count in SPLITS.items():
         rows: list[Row] = []
         while len(rows) < count:
             row = draw(draws)
@@ -92,13 +92,13 @@ def _drawn(draw: Draw) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _adding() -> Iterator[tuple[str, list[Row]]]:
-    for part, count in PARTS.items():
+    for part, count in SPLITS.items():
         examples = NAMES["adding"].examples(part, count=count, length=10)  # type: ignore[arg-type]
         yield part, [{"vectors": one.input.tolist(), "score": one.target} for one in examples]  # type: ignore[union-attr]
 
 
 def _grammar() -> Iterator[tuple[str, list[Row]]]:
-    for part, count in PARTS.items():
+    for part, count in SPLITS.items():
         yield part, [{"text": str(one.input)} for one in NAMES["grammar"].examples(part, count=count)]  # type: ignore[arg-type]
 
 
@@ -117,7 +117,7 @@ def opened(name: str, folder: Path) -> DataConfig:
         return replace(_written(folder, embedded[name]()), task="masked" if name == "hidden" else None)
     if name == "twins":
         return replace(_written(folder, _drawn(_twins)), task="embed", input=("one", "other"))
-    own: dict[str, Draw] = {"steps": _steps, "colours": _colours, "sums": _sums, "echo": _echo}
+    own: dict[str, Draw] = {"steps": _steps, "colors": _colors, "sums": _sums, "echo": _echo}
     return _written(folder, _drawn(own[name])) if name in own else DataConfig(train=(name,))
 
 
@@ -132,7 +132,7 @@ def squared(evaluation: Evaluation) -> float:
 
 
 def bits_above_floor(evaluation: Evaluation) -> float:
-    """Bits per word above what the texts of the test part of the grammar are worth."""
+    """Bits per word above what the texts of the test set of the grammar are worth."""
     texts = [str(one.input) for one in NAMES["grammar"].examples("test")]
     floor = sum(map(surprise, texts)) / sum(len(text.split()) + 1 for text in texts)
     return evaluation.metrics["loss"] / float(np.log(2)) - floor
@@ -141,19 +141,19 @@ def bits_above_floor(evaluation: Evaluation) -> float:
 def evaluated(
     folder: Path, data: DataConfig, family: str, plan: Plan, *, head: HeadKind | None = None, seed: int = 0
 ) -> Evaluation:
-    """The test part judged by a tiny model that was trained in the folder, through the doors that everybody takes."""
+    """The test set judged by a tiny model that was trained in the folder, through the doors that everybody takes."""
     training = {
-        "length": StepsConfig(count=plan.steps),
-        "feed": ByLengthConfig(budget=plan.budget),
-        "rate": plan.rate,
-        "schedule": LinearConfig(warm_up=plan.steps // 10),
+        "duration": StepsConfig(steps=plan.steps),
+        "batching": ByLengthConfig(batch_tokens=plan.budget),
+        "lr": plan.rate,
+        "schedule": LinearConfig(warmup=plan.steps // 10),
         "validate_every": plan.steps,
         "seed": seed,
     }
     words = EncodingConfig(tokenizer=WordsConfig())
     # what a family makes of words: letters, which taggers read by default, would say some of it
-    wishes = Wishes(family, "tiny", 0.0, head=head, training=training, encoding=words, letters="none")
-    resolved = resolve(data, wishes, cache=folder.parent / "cache")
+    request = RunRequest(family, "tiny", 0.0, head=head, training=training, encoding=words, char_encoder="none")
+    resolved = resolve(data, request, cache=folder.parent / "cache")
     for _ in train_run(folder, resolved, device=choose_device("cpu", "float32"), workers=0):
         pass
-    return seqloom.load(folder).evaluate(part="test")
+    return seqloom.load(folder).evaluate(split="test")

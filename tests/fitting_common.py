@@ -52,8 +52,8 @@ class Pieces:
     def encode(self, text: str) -> list[int]:
         return [self.numbers.get(piece, UNKNOWN) for piece in self.cut(text)]
 
-    def decode(self, symbols: Sequence[int]) -> str:
-        return "".join(self.names[symbol - COUNT] for symbol in symbols if symbol >= COUNT)
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(self.names[token - COUNT] for token in tokens if token >= COUNT)
 
 
 def stack(rows: Sequence[Sequence[int]]) -> Padded:
@@ -164,7 +164,7 @@ def mean_loss(model: nn.Module, batch: Batch[Any, Tensor], rows: Sequence[Exampl
 
 
 def exact_match(pieces: Pieces, longest: int) -> Score:
-    """Greedy decoding, the likeliest symbol at every step, against the whole answer."""
+    """Greedy decoding, the likeliest token at every step, against the whole answer."""
 
     def by(model: nn.Module, batch: Batch[Any, Tensor], rows: Sequence[Example]) -> tuple[float, float]:
         state = model.initial_state(batch.inputs.source)
@@ -222,9 +222,9 @@ def _block(layer: Any, width: int) -> Any:
     return replace(layer, feed_forward=replace(layer.feed_forward, hidden=4 * width))
 
 
-# one set, one model, one seed: the score on the test part
+# one set, one model, one seed: the score on the test set
 
-TEST_SEED = 1  # plans and generators were chosen while looking at the test part of seed 0, so that one is spent
+TEST_SEED = 1  # plans and generators were chosen while looking at the test set of seed 0, so that one is spent
 
 
 def _parts(name: str, count: int | None, parameters: dict[str, int]) -> tuple[list[Example], list[Example]]:

@@ -78,7 +78,7 @@ def tensors(settings: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
 
 
 def library(*, lower: bool = True, template: bool = True) -> Library:
-    """The tokeniser of the small checkpoint, as the library has it."""
+    """The tokenizer of the small checkpoint, as the library has it."""
     vocab = {piece: number for number, piece in enumerate(PIECES)}
     made = Library(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=100))
     made.normalizer = normalizers.BertNormalizer(lowercase=lower)
@@ -109,7 +109,7 @@ def write_sentences(folder: Path, *, normalize: bool = True, longest: int = 12, 
 
 
 def write_checkpoint(folder: Path, *, lower: bool = True, template: bool = True, **changes: Any) -> Path:
-    """A whole checkpoint: weights, configuration, tokeniser, and the mean of length one of twelve symbols."""
+    """A whole checkpoint: weights, configuration, tokenizer, and the mean of length one of twelve tokens."""
     folder.mkdir(exist_ok=True)
     settings = config(**changes)
     write_json(folder / "config.json", settings)
@@ -142,9 +142,9 @@ def plain_vectors(folder: Path, ids: list[int]) -> Tensor:
         return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
 
     def norm(x: Tensor, name: str) -> Tensor:
-        centred = x - x.mean(dim=-1, keepdim=True)
-        root = (centred.square().mean(dim=-1, keepdim=True) + settings["layer_norm_eps"]).sqrt()
-        return centred / root * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        centered = x - x.mean(dim=-1, keepdim=True)
+        root = (centered.square().mean(dim=-1, keepdim=True) + settings["layer_norm_eps"]).sqrt()
+        return centered / root * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
     words, places, kinds = (
         weights[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")

@@ -10,8 +10,7 @@ from seqloom.data.check import load_data
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.nn.models import EncoderDecoder, LanguageModel
 from seqloom.tasks.encoders import longest_input
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning, Task
+from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_of
 from seqloom.text.special_tokens import END
 
 LINES = {
@@ -35,7 +34,7 @@ def task_on(folder: Path, name: str, *, rows: Sequence[str] | None = None, **set
     joint = "\n" if name == "tag" else ""
     path.write_text(head + "".join(f"{line}\n{joint}" for line in list(rows or lines) * 12), encoding="utf-8")
     chosen = SETTINGS.get(name, {}) | settings
-    return task_of(Meaning.of(load_data(path, **chosen)))
+    return task_of(ModelSpec.of(load_data(path, **chosen)))
 
 
 def subject_of(task: Task, recipe: str | None = None, *, size: Any = "tiny", seed: int = 1, **head: Any) -> Subject:
@@ -51,7 +50,7 @@ def subject_with(task: Task, config: Any, *, seed: int = 1) -> Subject:
         model = config.build()
     if isinstance(model, EncoderDecoder | LanguageModel):
         with torch.no_grad():
-            model.head.bias[END] += 1.0  # or it would write for ever before it has learnt to stop
+            model.head.bias[END] += 1.0  # or it would write for ever before it has learned to stop
     room = longest_input(config)
     return Subject(task, config, model.eval(), encoding(task, 1_000_000, room, torch.device("cpu")))
 

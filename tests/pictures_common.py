@@ -49,7 +49,7 @@ class Picture:
         ]
 
     def is_cut(self) -> bool:
-        """Whether something is drawn across the frame: then its edge is not of one colour."""
+        """Whether something is drawn across the frame: then its edge is not of one color."""
         edges = self.pixels[:EDGE], self.pixels[-EDGE:], self.pixels[:, :EDGE], self.pixels[:, -EDGE:]
         return any((edge != WHITE).any() for edge in edges)
 
@@ -57,15 +57,15 @@ class Picture:
         """The share of pixels that are not the ground."""
         return float((self.pixels != WHITE).any(axis=2).mean())
 
-    def colour(self, x: float, y: float) -> tuple[int, int, int]:
+    def color(self, x: float, y: float) -> tuple[int, int, int]:
         """That of the pixel at a place of the picture."""
         red, green, blue = self.pixels[int(y), int(x)]
         return int(red), int(green), int(blue)
 
-    def colour_in(self, one: Drawn, across: float = 0.5, down: float = 0.5) -> tuple[int, int, int]:
+    def color_in(self, one: Drawn, across: float = 0.5, down: float = 0.5) -> tuple[int, int, int]:
         """That of a pixel inside a rectangle."""
         x = one.x + one.number("x") + one.number("width") * across
-        return self.colour(x, one.y + one.number("y") + one.number("height") * down)
+        return self.color(x, one.y + one.number("y") + one.number("height") * down)
 
     def rectangles(self) -> list[Drawn]:
         """The rectangles, in their order."""

@@ -96,7 +96,7 @@ def require_place(error: RejectedError, paths: Iterable[Path | str]) -> None:
 
 def require_examples_or_a_place(config: DataConfig) -> None:
     """Whatever stands in the files, every row is an example or a bad row that names its file: no other error comes."""
-    ledger = Ledger(BadRows(skip=True, share=1.0))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
     try:
         examples = [example for _, example in open_data(config, ledger).rows(ledger)]
     except RejectedError as error:

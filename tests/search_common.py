@@ -14,7 +14,7 @@ from seqloom.events import finished
 from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
 from seqloom.search.index import Index
-from seqloom.search.store import Built, Settings, TextDocument
+from seqloom.search.store import IndexSummary, Settings, TextDocument
 
 WIDTH = 16
 VOCABULARY = [f"{first}{second}" for first in ("ka", "lo", "mi", "nu", "pe") for second in ("ba", "do", "fi", "gu")]
@@ -23,7 +23,7 @@ VOCABULARY = [f"{first}{second}" for first in ("ka", "lo", "mi", "nu", "pe") for
 class WordTable:
     """The mean of a random vector for each word: texts with the same words are near one another."""
 
-    path, identity, longest = Path("table"), "0" * 64, 12
+    path, identity, max_length = Path("table"), "0" * 64, 12
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[N,16] the vectors of the texts."""
@@ -33,13 +33,17 @@ class WordTable:
         """[N] how many words each has."""
         return np.array([len(text.split()) for text in texts])
 
+    def knows(self, text: str) -> bool:
+        """Whether a text has a word of the small language."""
+        return any(re.sub(r"\W", "", word).lower() in VOCABULARY for word in text.split())
+
 
 def _vector(word: str) -> np.ndarray:
     draws = np.random.Generator(np.random.PCG64(zlib.crc32(re.sub(r"\W", "", word).lower().encode())))
     return draws.standard_normal(WIDTH).astype(np.float32)
 
 
-SETTINGS = Settings("table", WordTable.identity, WIDTH, WordTable.longest)
+SETTINGS = Settings("table", WordTable.identity, WIDTH, WordTable.max_length)
 
 
 def some_text(draws: np.random.Generator, sentences: int = 3) -> str:
@@ -73,7 +77,7 @@ def built(folder: Path, documents: Sequence[TextDocument], name: str = "index") 
     return Index(folder / name)
 
 
-def last(work: Generator[Any, None, Built]) -> Built:
+def last(work: Generator[Any, None, IndexSummary]) -> IndexSummary:
     """What a build ends with."""
     return finished(work)
 

@@ -25,9 +25,9 @@ from seqloom.config.mixers import POSITIONS, SCORES, AnyMixer, Pattern
 from seqloom.config.models import AnyModel, model_from_toml
 from seqloom.config.stacks import AnyConditioned, BlockConfig
 from seqloom.config.training import (
-    AnyFeed,
-    AnyLength,
-    AnyOptimiser,
+    AnyBatching,
+    AnyDuration,
+    AnyOptimizer,
     AnySchedule,
     RangeConfig,
     RunConfig,
@@ -101,6 +101,77 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == [str(page.relative_to(ROOT / "docs")) for page in PAGES]
 
 
+# --- words that people look for ---------------------------------------------------------------------------------------
+
+# What somebody who knows other libraries types into a search box, and the pages that should come up.
+USUAL = {
+    "resume": "train.md",
+    "overfit": "train.md",
+    "per-class": "evaluate.md",
+    "validation": "data.md",
+    "split": "data.md",
+    "token": "tokenizers.md",
+    "learning rate": "optimizers.md",
+    "batch size": "train.md",
+    "early stopping": "train.md",
+    "GPU": "train.md",
+    "seed": "survival.md",
+    "checkpoint": "checkpoints.md",
+    "confusion matrix": "evaluate.md",
+    "fine-tuning": "importing.md",
+    "hyperparameter": "tune.md",
+    "beam search": "decoding.md",
+    "perplexity": "language-models.md",
+    "dropout": "recipes.md",
+}
+
+
+def keywords(text: str) -> dict[str, list[str]]:
+    """The words of the table of keywords, each with the pages that it leads to."""
+    table = text.partition("| Looking for | Page |")[2].partition("\n\n")[0]
+    found: dict[str, list[str]] = {}
+    for words, target in re.findall(r"^\| (.+) \| \[[^\]]+\]\(([\w-]+\.md)[^)]*\) \|$", table, re.MULTILINE):
+        for word in words.split(", "):
+            found.setdefault(word, []).append(target)
+    return found
+
+
+def not_on_their_page(table: dict[str, list[str]]) -> list[str]:
+    """The words that a text search does not find on the page that they lead to."""
+
+    def plain(text: str) -> str:
+        return " ".join(text.lower().replace("-", " ").split())
+
+    return [
+        f"{word}: {page}"
+        for word, pages in table.items()
+        for page in pages
+        if not re.search(rf"\b{re.escape(plain(word.removesuffix('s')))}", plain(read(f"docs/{page}")))
+    ]
+
+
+def test_every_keyword_is_on_the_page_that_it_leads_to() -> None:
+    table = keywords(read("docs/index.md"))
+    assert len(table) > 60
+    assert not_on_their_page(table) == []
+
+
+def test_the_usual_words_lead_to_their_pages() -> None:
+    table = keywords(read("docs/index.md"))
+    for word, page in USUAL.items():
+        assert any(page in pages for known, pages in table.items() if word.lower() in known.lower()), word
+    assert not_on_their_page({word: [page] for word, page in USUAL.items()}) == []
+
+
+def test_a_keyword_that_is_not_on_its_page_is_seen() -> None:
+    assert not_on_their_page({"no such word": ["train.md"], "resume": ["train.md"]}) == ["no such word: train.md"]
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = read("docs/index.md")
+    assert [page.name for page in PAGES if page.name != "index.md" and f"]({page.name}" not in index] == []
+
+
 # --- tests and code that are named -----------------------------------------------------------------------------------
 
 
@@ -135,7 +206,7 @@ def unknown_tests(text: str) -> list[str]:
     ]
 
 
-def mislabelled_links(document: Path, text: str) -> list[str]:
+def mislabeled_links(document: Path, text: str) -> list[str]:
     """Links whose words name another file than the one they lead to."""
     faults = []
     for words, target in LINK.findall(prose(text)):
@@ -161,12 +232,12 @@ def test_a_test_that_does_not_exist_is_seen(name: str) -> None:
 
 @EVERY_DOCUMENT
 def test_links_lead_to_the_file_that_they_name(document: Path) -> None:
-    assert mislabelled_links(document, document.read_text(encoding="utf-8")) == []
+    assert mislabeled_links(document, document.read_text(encoding="utf-8")) == []
 
 
 def test_a_link_to_another_file_than_it_names_is_seen() -> None:
     link = "[`tests/a.py::test_b`](../tests/c.py) [`types.py`](../src/seqloom/nn/types.py)"
-    assert mislabelled_links(ROOT / "docs" / "concepts.md", link) == ["`tests/a.py::test_b` leads to ../tests/c.py"]
+    assert mislabeled_links(ROOT / "docs" / "concepts.md", link) == ["`tests/a.py::test_b` leads to ../tests/c.py"]
 
 
 # --- the table of concepts -------------------------------------------------------------------------------------------
@@ -272,12 +343,12 @@ EVERY_VERB = pytest.mark.parametrize("verb", TOLD)
 
 
 def options(verb: str) -> list[set[str]]:
-    """The names of each option of a verb but --help; one of them is enough for a page."""
+    """The names of each option of a verb but those that ask for help; one of them is enough for a page."""
     command: Any = get_command(app)
     for word in verb.split():
         command = command.commands[word]
     found = [{*one.opts, *one.secondary_opts} for one in command.params if one.param_type_name == "option"]
-    return [names for names in found if "--help" not in names]
+    return [names for names in found if not names & {"--help", "--help-all"}]
 
 
 def untold(text: str, names: list[set[str]]) -> list[str]:
@@ -327,7 +398,7 @@ def test_configuration_names_every_word_and_recipes_every_recipe() -> None:
     heads = kinds(SequenceHead, ElementHead, VectorHeadConfig)
     words = kinds(AnyModel, AnyInput, AnyMixer, Pattern, BlockConfig, AnyConditioned) + stacks + heads
     words += [*POSITIONS, *SCORES, *get_args(Pooling)]
-    words += kinds(AnyLength, AnyFeed, AnyOptimiser, AnySchedule, RangeConfig, SpaceConfig)
+    words += kinds(AnyDuration, AnyBatching, AnyOptimizer, AnySchedule, RangeConfig, SpaceConfig)
     words += [*TrainingConfig.__struct_fields__, *RunConfig.__struct_fields__]
     assert missing_words(read("docs/configuration.md"), words) == []
     assert missing_words(read("docs/recipes.md"), list(recipes.RECIPES)) == []

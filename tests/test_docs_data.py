@@ -16,7 +16,7 @@ from seqloom.data.synthetic.registry import NAMES
 
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r'"([a-z]+\.[a-zA-Z_0-9]+)"')
-NO_CODES = {"facts.json", "meta.json", "data.json", "places.json", "a.conll"}  # names of files
+NO_CODES = {"facts.json", "meta.json", "data.json", "paths.json", "a.conll"}  # names of files
 
 
 def page(name: str) -> str:
@@ -49,10 +49,10 @@ def missing(text: str, words: list[str]) -> list[str]:
     return [word for word in words if f"`{word}`" not in text]
 
 
-def test_formats_tasks_tokenisers_and_extensions_are_named() -> None:
+def test_formats_tasks_tokenizers_and_extensions_are_named() -> None:
     kinds = [config.kind() for config in get_args(AnyTokenizer)]
     assert missing(page("data.md"), [*get_args(Format), *get_args(Task), *EXTENSIONS]) == []
-    assert missing(page("tokenisers.md"), [*kinds, *(config.__name__ for config in get_args(AnyTokenizer))]) == []
+    assert missing(page("tokenizers.md"), [*kinds, *(config.__name__ for config in get_args(AnyTokenizer))]) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,7 +69,7 @@ def test_the_table_of_known_sets_says_what_the_registry_says(name: str) -> None:
     one = SOURCES[name]
     rows = ", ".join(f"{part} {count:,}" for part, count in one.rows().items())
     hand = "" if one.has_addresses() else " (by hand)"
-    line = f"| `{name}`{hand} | {one.task or 'search'} | {rows} | {one.description} | {one.licence} |"
+    line = f"| `{name}`{hand} | {one.task or 'search'} | {rows} | {one.description} | {one.license} |"
     assert line in page("data-sets.md")
 
 

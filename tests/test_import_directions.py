@@ -220,7 +220,7 @@ def test_what_needs_no_torch_does_not_import_it() -> None:
     assert {"torch", "numpy", "seqloom.nn.types"} & found == set()
 
 
-def test_reading_and_tokenising_need_no_torch() -> None:
+def test_reading_and_tokenizing_need_no_torch() -> None:
     parts = [module for module in modules() if unit(module) in WITH_NUMPY and module not in TENSORS]
     assert "seqloom.data.survey" in parts
     assert {"torch", "seqloom.nn.types"} & imported_by(", ".join(parts)) == set()

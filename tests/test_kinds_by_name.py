@@ -42,6 +42,7 @@ def _strings(node: ast.AST) -> Iterator[str]:
     return (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
+@pytest.mark.slow  # it parses the whole source
 def test_no_code_outside_the_kinds_compares_the_name_of_a_kind() -> None:
     files = [path for path in sorted(SOURCE.rglob("*.py")) if SOURCE / "data" / "kinds" not in path.parents]
     found = {

@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "seqloom"
 
@@ -16,6 +18,7 @@ def repeated(texts: list[str]) -> list[str]:
     return sorted(name for name, count in names.items() if count > 1)
 
 
+@pytest.mark.slow  # it parses the whole source
 def test_every_class_name_is_defined_once() -> None:
     assert repeated([path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py"))]) == []
 

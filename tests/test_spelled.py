@@ -27,7 +27,9 @@ SENTENCES = st.lists(st.lists(st.text("abcé", min_size=1, max_size=9), min_size
 
 
 def config(letters: Any = "cnn", **settings: Any) -> SpelledConfig:
-    return SpelledConfig(vocab_size=VOCABULARY, size=5, letters=letters, letter_size=4, spelling_size=6, **settings)
+    return SpelledConfig(
+        vocab_size=VOCABULARY, size=5, char_encoder=letters, letter_size=4, spelling_size=6, **settings
+    )
 
 
 def built(letters: Any = "cnn", **settings: Any) -> SpelledWords:
@@ -35,9 +37,9 @@ def built(letters: Any = "cnn", **settings: Any) -> SpelledWords:
     return SpelledWords(config(letters, **settings), WIDTH).double().eval()
 
 
-def spelled(sentences: list[list[str]], symbol: int | None = None) -> Spelled:
-    """The batch of some sentences; the symbol of a word is drawn from its length, or is the same for all."""
-    rows = [torch.tensor([symbol or COUNT + len(word) % 6 for word in words]) for words in sentences]
+def spelled(sentences: list[list[str]], token: int | None = None) -> Spelled:
+    """The batch of some sentences; the token of a word is drawn from its length, or is the same for all."""
+    rows = [torch.tensor([token or COUNT + len(word) % 6 for word in words]) for words in sentences]
     words = Padded.stack(rows)
     letters = torch.zeros(*words.values.shape, 32, dtype=torch.uint8)
     for row, some in enumerate(sentences):
@@ -92,19 +94,19 @@ def test_readers_are_the_two_last_states_of_the_lstm_of_torch() -> None:
 
 def test_rare_words_are_read_as_unknown_at_their_rate_in_training_alone() -> None:
     model = built(rare_from=9, unknown_rate=0.3)
-    symbols = torch.arange(VOCABULARY).repeat(4_000, 1)
-    assert torch.equal(model._some_unknown(symbols), symbols)
+    tokens = torch.arange(VOCABULARY).repeat(4_000, 1)
+    assert torch.equal(model._some_unknown(tokens), tokens)
     model.train()
     torch.manual_seed(0)
-    read = model._some_unknown(symbols)
-    assert torch.equal(read[:, :9], symbols[:, :9])
+    read = model._some_unknown(tokens)
+    assert torch.equal(read[:, :9], tokens[:, :9])
     replaced = read[:, 9:] == UNKNOWN
-    assert torch.equal(read[:, 9:][~replaced], symbols[:, 9:][~replaced])
+    assert torch.equal(read[:, 9:][~replaced], tokens[:, 9:][~replaced])
     assert replaced.double().mean().item() == pytest.approx(0.3, abs=0.02)
 
 
 def test_a_spelled_word_teaches_the_vector_of_unknown_words() -> None:
-    """Without it the vector of UNKNOWN would stay as it was drawn: no word of the training part is unknown."""
+    """Without it the vector of UNKNOWN would stay as it was drawn: no word of the training set is unknown."""
     model = built(rare_from=COUNT, unknown_rate=0.9).train()
     model(spelled([["abc", "ab", "b"]] * 8)).values.sum().backward()
     assert bool(model.table.grad[UNKNOWN].any())
@@ -139,9 +141,9 @@ def test_windows_over_long_documents_cut_letters_with_their_words(letters: Any) 
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (Padded.of(torch.zeros(1, 2, dtype=torch.int64)), r"words with their letters were expected, found Padded"),
-        (Spelled(Padded.of(torch.full((1, 2), 99)), torch.ones(1, 2, 3, dtype=torch.uint8)), "symbol 99"),
-        (Spelled(Padded.of(torch.full((1, 2), 7)), torch.ones(1, 2, 3)), r"letters are bytes .*float32"),
+        (Padded.of(torch.zeros(1, 2, dtype=torch.int64)), r"words with their characters were expected, found Padded"),
+        (Spelled(Padded.of(torch.full((1, 2), 99)), torch.ones(1, 2, 3, dtype=torch.uint8)), "token 99"),
+        (Spelled(Padded.of(torch.full((1, 2), 7)), torch.ones(1, 2, 3)), r"characters are bytes .*float32"),
         (Spelled(Padded.of(torch.full((1, 2), 7)), torch.ones(1, 3, 3, dtype=torch.uint8)), r"\[1, 3, 3\] for words"),
     ],
 )
@@ -152,4 +154,4 @@ def test_what_is_no_batch_of_spelled_words_is_refused(raw: Any, said: str) -> No
 
 def test_an_odd_size_cannot_be_shared_by_two_readers() -> None:
     with pytest.raises(ConfigError, match=r"spelling_size 7 cannot be halved.*take 8"):
-        SpelledConfig(vocab_size=9, letters="lstm", spelling_size=7)
+        SpelledConfig(vocab_size=9, char_encoder="lstm", spelling_size=7)

@@ -58,10 +58,12 @@ def _seconds(*arguments: str) -> float:
     return min(once(*arguments) for _ in range(4))
 
 
+@pytest.mark.slow
 def test_importing_seqloom_takes_less_than_a_fifth_of_a_second() -> None:
     assert _seconds(sys.executable, "-c", "import seqloom") < 0.2
 
 
+@pytest.mark.slow
 def test_help_takes_less_than_half_a_second() -> None:
     assert _seconds(sys.executable, "-m", "seqloom", "--help") < 0.5
 

@@ -12,20 +12,20 @@ from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
 from seqloom.training import loop, validation
 from seqloom.training.devices import choose_device
 from seqloom.training.events import Ended, Report
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run
 from seqloom.training.session import Session
 from seqloom.training.validation import ValidationResult
-from seqloom.training.wishes import Wishes
 
 ROWS = 90
 BASE: dict[str, Any] = {
-    "length": StepsConfig(count=30),
-    "feed": ByLengthConfig(budget=60),
+    "duration": StepsConfig(steps=30),
+    "batching": ByLengthConfig(batch_tokens=60),
     "validate_every": 10,
-    "report_every": 5,
+    "log_every": 5,
     "schedule": ConstantConfig(),
-    "rate": 0.01,
+    "lr": 0.01,
     "patience": 0,
 }
 
@@ -51,9 +51,9 @@ def resolved(
     """A run over that data; `settings` are those of `TrainingConfig`, over `BASE`."""
     from seqloom.config.data import ColumnSplit
 
-    config = DataConfig(train=(str(data),), split=ColumnSplit(column="split"))
-    wishes = Wishes(model=model, size=size, dropout=dropout, training=BASE | settings)
-    return resolve(config, wishes, cache=data.parent / "cache")
+    config = DataConfig(train=(str(data),), split=ColumnSplit(split_column="split"))
+    request = RunRequest(model=model, size=size, dropout=dropout, training=BASE | settings)
+    return resolve(config, request, cache=data.parent / "cache")
 
 
 def run(out: Path, data: Path, **settings: Any) -> list[Report]:
@@ -72,18 +72,18 @@ def only(reports: Iterable[Report], kind: type[Any]) -> list[Any]:
 
 
 class ScriptedLooks:
-    """Looks at the dev part of a run that classifies, of which a test says how many examples they find wrong."""
+    """Looks at the dev set of a run that classifies, of which a test says how many examples they find wrong."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = iter(())
-        monkeypatch.setattr(loop, "look", self.look)
+        monkeypatch.setattr(loop, "validate", self.validate)
 
     def says(self, *wrong: int) -> None:
         """From now on."""
         self.left = iter(wrong)
 
-    def look(self, session: Session) -> ValidationResult:
-        found = validation.look(session)
+    def validate(self, session: Session) -> ValidationResult:
+        found = validation.validate(session)
         assert found.evaluation is not None
         rows, wrong = found.evaluation.statistics.copy(), next(self.left)
         misses = np.arange(len(rows)) < wrong

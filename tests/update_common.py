@@ -12,7 +12,7 @@ from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, SequenceModelConfig
 from seqloom.config.stacks import BlockConfig, EncoderConfig
-from seqloom.config.training import AdamWConfig, AnyFeed, ByLengthConfig, ConstantConfig, TrainingConfig
+from seqloom.config.training import AdamWConfig, AnyBatching, ByLengthConfig, ConstantConfig, TrainingConfig
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from seqloom.tasks.task import Division
 from seqloom.training.devices import Alone, Device, Ranks
@@ -20,15 +20,15 @@ from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 
 AnyBatch = Batch[Any, Any]
-SYMBOLS = 11
-PLAIN = TrainingConfig(optimiser=AdamWConfig(), schedule=ConstantConfig(), rate=0.01, clip=0.0)
+VOCABULARY = 11
+PLAIN = TrainingConfig(optimizer=AdamWConfig(), schedule=ConstantConfig(), lr=0.01, clip_norm=0.0)
 HERE = torch.device(torch.empty(0).device)
 
 
 class Asked:
     """As much of a task as a step asks for; a model with `continued_loss` carries its state."""
 
-    def has_one_shape(self, feed: AnyFeed) -> bool:
+    def has_one_shape(self, feed: AnyBatching) -> bool:
         return not isinstance(feed, ByLengthConfig)
 
     def divided(self, model: nn.Module, pieces: int) -> Division:
@@ -54,9 +54,9 @@ class Case(NamedTuple):
 
 
 def ragged(rows: int, time: int = 7, *, size: int = 0) -> Padded:
-    """Rows of different lengths, of symbols or of vectors."""
+    """Rows of different lengths, of tokens or of vectors."""
     lengths = torch.randint(1, time + 1, (rows,))
-    values = torch.randn(rows, time, size) if size else torch.randint(SYMBOLS, (rows, time))
+    values = torch.randn(rows, time, size) if size else torch.randint(VOCABULARY, (rows, time))
     return Padded.of(values, lengths)
 
 
@@ -72,19 +72,19 @@ def _measured(rows: int) -> AnyBatch:
     return Batch(ragged(rows, size=4), torch.randn(rows, 2))
 
 
-def _labelled(rows: int) -> AnyBatch:
+def _labeled(rows: int) -> AnyBatch:
     return Batch(ragged(rows), torch.randint(2, (rows, 3)).float())
 
 
 def _said(rows: int) -> AnyBatch:
-    return Batch(ragged(rows), torch.randint(SYMBOLS, (rows, 7)))
+    return Batch(ragged(rows), torch.randint(VOCABULARY, (rows, 7)))
 
 
 def _translated(rows: int) -> AnyBatch:
-    return Batch(Pair(ragged(rows, 5), ragged(rows)), torch.randint(SYMBOLS, (rows, 7)))
+    return Batch(Pair(ragged(rows, 5), ragged(rows)), torch.randint(VOCABULARY, (rows, 7)))
 
 
-TOKENS = TokensConfig(vocab_size=SYMBOLS)
+TOKENS = TokensConfig(vocab_size=VOCABULARY)
 
 
 def _encoder(width: int, inputs: Any = TOKENS) -> EncoderConfig:
@@ -94,7 +94,7 @@ def _encoder(width: int, inputs: Any = TOKENS) -> EncoderConfig:
 CASES: dict[str, Case] = {
     "classify, lstm": Case(recipes.classifier("lstm", inputs=TOKENS, num_classes=3, size="tiny").build, _classified),
     "classify, cnn": Case(recipes.classifier("cnn", inputs=TOKENS, num_classes=3, size="tiny").build, _classified),
-    "labels, gru": Case(SequenceModelConfig(encoder=_encoder(8), head=LabelsHeadConfig(num_labels=3)).build, _labelled),
+    "labels, gru": Case(SequenceModelConfig(encoder=_encoder(8), head=LabelsHeadConfig(num_labels=3)).build, _labeled),
     "regress, gru": Case(
         SequenceModelConfig(encoder=_encoder(8, VectorsConfig(size=4)), head=NumberHeadConfig(size=2)).build, _measured
     ),
@@ -102,10 +102,10 @@ CASES: dict[str, Case] = {
     "tag, crf": Case(
         ElementModelConfig(encoder=_encoder(8), head=CrfHeadConfig(labels=("O", "B-X", "I-X"))).build, _tagged
     ),
-    "lm, lstm": Case(recipes.language_model("lstm", vocab_size=SYMBOLS, size="tiny").build, _said),
-    "lm, gpt": Case(recipes.language_model("gpt", vocab_size=SYMBOLS, size="tiny").build, _said),
+    "lm, lstm": Case(recipes.language_model("lstm", vocab_size=VOCABULARY, size="tiny").build, _said),
+    "lm, gpt": Case(recipes.language_model("gpt", vocab_size=VOCABULARY, size="tiny").build, _said),
     "translate, seq2seq": Case(
-        recipes.translator("seq2seq", source=TOKENS, target_vocab_size=SYMBOLS, size="tiny").build, _translated
+        recipes.translator("seq2seq", source=TOKENS, target_vocab_size=VOCABULARY, size="tiny").build, _translated
     ),
 }
 
@@ -139,11 +139,11 @@ def updating(
 
 
 def take(
-    update: Update, batch: AnyBatch | None, standing: TrainingState, *, rate: float = 0.01, carried: bool = False
+    update: Update, batch: AnyBatch | None, run_state: TrainingState, *, lr: float = 0.01, carried: bool = False
 ) -> None:
     """One step, counted as the loop counts it."""
-    update.step(batch, carried=carried, standing=standing, rate=rate)
-    standing.step += 1
+    update.step(batch, carried=carried, run_state=run_state, lr=lr)
+    run_state.step += 1
 
 
 def copied(update: Update) -> dict[str, dict[str, Tensor]]:

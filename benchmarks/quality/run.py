@@ -1,12 +1,11 @@
-"""Train and judge what the table of figures asks for, several runs at a time; what was stopped goes on.
+"""Train and evaluate experiments, several runs at a time; run the same command again to resume.
 
     SEQLOOM_DATA=DATA python benchmarks/quality/run.py ptb-650 sst2-cnn --seeds 0,1,2 --jobs 4 --out OUT
     python benchmarks/quality/run.py --out OUT --table
 
-Each run is a run folder OUT/FIGURE-SEED. A result is a line of OUT/results.jsonl: the figure, the seed, all metrics,
-the seconds that training took, the machine, the command and the commit. `--seconds` interrupts what is still training
-after that time: it saves, and the same command goes on with it. `--dev` judges on the dev part instead, to choose
-settings by.
+Each run has a run folder OUT/EXPERIMENT-SEED. A result is a line of OUT/results.jsonl: experiment, seed, split, all
+metrics, seconds of training, machine, commands and commit. `--seconds` interrupts runs that are still training after
+that time: they save, and the same command resumes them. `--dev` evaluates on the dev set instead, to choose settings.
 """
 
 import argparse
@@ -24,24 +23,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from figures import FIGURES, Figure
-from making import made
+from prepare_data import prepare_data
+
+from experiments import EXPERIMENTS, Experiment
 
 HERE = Path(__file__).parent
 
 
 def main(given: list[str] | None = None) -> None:
-    """Run what is asked for, or print the table of what was found."""
+    """Run experiments, or print the table of results."""
     arguments = _arguments(given)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.table:
         sys.stdout.write(table(arguments.out) + "\n")
         return
-    unknown = [name for name in arguments.names if name not in FIGURES]
+    unknown = [name for name in arguments.names if name not in EXPERIMENTS]
     if unknown:
-        sys.exit(f"there is no figure {unknown[0]}; choose from {', '.join(FIGURES)}")
+        sys.exit(f"unknown experiment {unknown[0]}; choose from {', '.join(EXPERIMENTS)}")
     places = {"data": os.environ["SEQLOOM_DATA"], "glove": os.environ.get("SEQLOOM_GLOVE", "glove.txt")}
-    places |= {"models": str(HERE / "models"), "made": str(made(arguments.out))}
+    places |= {"models": str(HERE / "models"), "made": str(prepare_data(arguments.out))}
     jobs = [(name, seed) for name in arguments.names for seed in map(int, arguments.seeds.split(","))]
     until = time.monotonic() + arguments.seconds
     with ThreadPoolExecutor(arguments.jobs) as pool:
@@ -52,102 +52,105 @@ def main(given: list[str] | None = None) -> None:
 
 
 def one(name: str, seed: int, places: dict[str, str], arguments: argparse.Namespace, until: float) -> str:
-    """What came of one run, in a line: trained until it is done or time is up, then judged."""
-    figure, folder = FIGURES[name], arguments.out / f"{name}-{seed}"
-    part = "dev" if arguments.dev or "--test" not in figure.judge else "test"
-    if any((one["figure"], one["seed"], one["part"]) == (name, seed, part) for one in results(arguments.out)):
-        return f"{name} {seed}: {part} judged before"
+    """Train a run until it is done or time is up, then evaluate it; returns a line about the result."""
+    experiment, folder = EXPERIMENTS[name], arguments.out / f"{name}-{seed}"
+    split = "dev" if arguments.dev or "--split test" not in experiment.evaluate else "test"
+    if any((one["experiment"], one["seed"], one["split"]) == (name, seed, split) for one in results(arguments.out)):
+        return f"{name} {seed}: {split} was evaluated before"
     if time.monotonic() > until:
-        return f"{name} {seed}: not begun"
+        return f"{name} {seed}: not started"
     where = ["--device", arguments.device]
-    command = ["train", *filled(figure.train, places), "--out", str(folder), "--seed", str(seed), *where]
-    code, _, said = call(command, until)
+    command = ["train", *filled(experiment.train, places), "--out", str(folder), "--seed", str(seed), *where]
+    code, _, messages = call(command, until)
     if code == 130:
-        return f"{name} {seed}: interrupted, {said.strip().splitlines()[-1]}"
+        return f"{name} {seed}: interrupted, {messages.strip().splitlines()[-1]}"
     if code:
-        return f"{name} {seed}: training ended with {code}: {said[-1500:]}"
-    judge = [one for one in shlex.split(figure.judge) if not (arguments.dev and one == "--test")]
-    code, out, said = call(["evaluate", str(folder), *judge, "--json", *where], time.monotonic() + 3_600)
+        return f"{name} {seed}: training failed with exit code {code}: {messages[-1500:]}"
+    options = experiment.evaluate.replace("--split test", "" if arguments.dev else "--split test")
+    code, out, messages = call(
+        ["evaluate", str(folder), *shlex.split(options), "--json", *where], time.monotonic() + 3_600
+    )
     if code:
-        return f"{name} {seed}: judging ended with {code}: {said[-1500:]}"
+        return f"{name} {seed}: evaluation failed with exit code {code}: {messages[-1500:]}"
     found = json.loads(out)
-    record = {"figure": name, "seed": seed, "part": found["part"], "metrics": found["metrics"]}
+    record = {"experiment": name, "seed": seed, "split": found["split"], "metrics": found["metrics"]}
     record |= {"seconds": trained(folder), "machine": machine(arguments.device), "commit": arguments.commit}
-    record |= {"train": f"seqloom train {figure.train}", "judge": f"seqloom evaluate RUN {figure.judge}"}
+    record |= {"train": f"seqloom train {experiment.train}", "evaluate": f"seqloom evaluate RUN {options}"}
     with (arguments.out / "results.jsonl").open("a") as file:
         file.write(json.dumps(record) + "\n")
-    return f"{name} {seed}: {found['part']} {figure.metric} {figure.times * found['metrics'][figure.metric]:.4g}"
+    value = experiment.scale * found["metrics"][experiment.metric]
+    return f"{name} {seed}: {found['split']} {experiment.metric} {value:.4g}"
 
 
 def results(out: Path) -> list[dict[str, Any]]:
-    """Everything that was found so far; what has a line is not judged again, so no test part is looked at twice."""
+    """Return all results so far; a run with a result is not evaluated again, so no test set is used twice."""
     path = out / "results.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def trained(folder: Path) -> float:
-    """The seconds of training of a run, over all of its starts."""
+    """Return the seconds of training of a run, over all of its starts."""
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     return round(next(one["pace"]["seconds"] for one in reversed(events) if one["kind"] == "ended"), 1)
 
 
 def filled(command: str, places: dict[str, str]) -> list[str]:
-    """The words of a command, with the folders in their places; other braces are templates of lines, and stay."""
+    """Split a command and fill in the folders; other braces belong to templates and stay."""
     for name, folder in places.items():
         command = command.replace(f"{{{name}}}", folder)
     return shlex.split(command)
 
 
 def call(arguments: list[str], until: float) -> tuple[int, str, str]:
-    """The exit code of a verb, its output and what it said; interrupted when time is up."""
+    """Run a verb, interrupted when time is up; returns its exit code, output and messages."""
     process = subprocess.Popen(
         [sys.executable, "-m", "seqloom", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        out, said = process.communicate(timeout=max(0.0, until - time.monotonic()))
+        out, messages = process.communicate(timeout=max(0.0, until - time.monotonic()))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate()
-    return process.returncode, out, said
+        out, messages = process.communicate()
+    return process.returncode, out, messages
 
 
 def machine(device: str) -> str:
-    """What computed."""
+    """Return the machine and the version of torch."""
     if device != "cpu" and torch.cuda.is_available():
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     return f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
 
 
 def table(out: Path) -> str:
-    """The median over seeds of every figure, with all of them, as rows of a table."""
+    """Return a Markdown table with the median over seeds and each seed of every experiment."""
     records = results(out)
-    rows = ["| figure | part | median | each seed | asked | seconds |", "|---|---|---|---|---|---|"]
-    for name, figure in FIGURES.items():
-        for part in ("dev", "test"):
-            latest = {one["seed"]: one for one in records if (one["figure"], one["part"]) == (name, part)}
+    rows = ["| experiment | split | median | each seed | target | seconds |", "|---|---|---|---|---|---|"]
+    for name, experiment in EXPERIMENTS.items():
+        for split in ("dev", "test"):
+            latest = {one["seed"]: one for one in records if (one["experiment"], one["split"]) == (name, split)}
             if latest:
-                rows.append(_row(name, figure, part, latest))
+                rows.append(_row(name, experiment, split, latest))
     return "\n".join(rows)
 
 
-def _row(name: str, figure: Figure, part: str, latest: dict[int, dict[str, Any]]) -> str:
-    values = [figure.times * one["metrics"][figure.metric] for _, one in sorted(latest.items())]
+def _row(name: str, experiment: Experiment, split: str, latest: dict[int, dict[str, Any]]) -> str:
+    values = [experiment.scale * one["metrics"][experiment.metric] for _, one in sorted(latest.items())]
     seconds = statistics.median(one["seconds"] for one in latest.values())
     each = ", ".join(f"{value:.4g}" for value in values)
-    return f"| {name} | {part} | {statistics.median(values):.4g} | {each} | {figure.least:g} | {seconds:.0f} |"
+    return f"| {name} | {split} | {statistics.median(values):.4g} | {each} | {experiment.target:g} | {seconds:.0f} |"
 
 
 def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=1e6)
-    parser.add_argument("--commit", default="", help="written beside each result")
-    parser.add_argument("--dev", action="store_true", help="judge on the dev part")
-    parser.add_argument("--table", action="store_true", help="print what was found so far")
+    parser.add_argument("--commit", default="", help="recorded with each result")
+    parser.add_argument("--dev", action="store_true", help="evaluate on the dev set")
+    parser.add_argument("--table", action="store_true", help="print the table of results so far")
     return parser.parse_args(given)
 
 

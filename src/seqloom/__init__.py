@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seqloom.nn.taps import recording
     from seqloom.nn.types import Batch, Loss, Padded, Pair
     from seqloom.search.embedding.bulk import embed_file
-    from seqloom.training.run import Trained, train
+    from seqloom.training.run import TrainedRun, train
 
 __all__ = [
     "Batch",
@@ -31,7 +31,7 @@ __all__ = [
     "Padded",
     "Pair",
     "SeqloomError",
-    "Trained",
+    "TrainedRun",
     "__version__",
     "check_data",
     "compare",
@@ -61,7 +61,7 @@ HOMES = {
     "nn.taps": ("recording",),
     "nn.types": ("Batch", "Loss", "Padded", "Pair"),
     "search.embedding.bulk": ("embed_file",),
-    "training.run": ("Trained", "train"),
+    "training.run": ("TrainedRun", "train"),
 }
 _load = loading(__name__, HOMES)
 

@@ -1,5 +1,18 @@
-"""`python -m seqloom` is the `seqloom` command."""
+"""The `seqloom` command, and `python -m seqloom`."""
 
-from seqloom.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command; Ctrl-C prints "stopped", also while modules are being imported."""
+    try:
+        from seqloom.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,17 +1,17 @@
-"""A model folder: weights, what they are, and what their numbers mean, in one folder that can be copied anywhere.
+"""A model folder: weights, configuration, tokenizer and labels, in one folder that can be copied anywhere.
 
     my-model/
-    ├── model.safetensors       the weights; shared ones once. Its header holds the sums of the three files below
-    ├── tokenizer.json          from text to numbers            (none for vectors and pictures)
-    ├── target_tokenizer.json   the same for target texts, where it is another one
-    ├── labels.json             the names of classes or tags in the order of their numbers
+    ├── model.safetensors       the weights; tied ones once. Its header has the checksums of the next three files
+    ├── tokenizer.json          the tokenizer                   (none for vectors and pictures)
+    ├── target_tokenizer.json   that of target texts, if it is another one
+    ├── labels.json             the labels or tags in the order of their numbers
     ├── config.json             format, version, task, model, kinds of input and target, notes
-    ├── card.md                 for people
+    ├── card.md                 the model card
     └── manifest.json           size and sha256 of every file
 
-A folder is believed only if every byte is as it was written, and if the weights were written for this vocabulary: two
-symbols that change places would turn every answer into nonsense without changing one weight. Nothing in it is code.
-Tensors become bytes in `files/tensors.py`, and the names of the files stand in `files/layouts.py`.
+A folder is loaded only if the checksum of every file matches, and if the weights were written with this vocabulary and
+these labels: two swapped tokens would make all predictions wrong without changing a weight. Nothing in it is code. The
+tensor format is in `files/tensors.py`, the file names are in `files/layouts.py`.
 """
 
 import hashlib
@@ -29,37 +29,37 @@ from torch import Tensor, nn
 
 from seqloom.config.base import taken
 from seqloom.config.models import AnyModel
+from seqloom.config.old_names import renamed
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_folder
 from seqloom.files.folders import Manifest, read_file_of, read_manifest
 from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.files.tensors import HEADER_LIMIT, Slot, from_bytes, not_finite, read_header, to_bytes
 from seqloom.metrics.calibration import Calibration
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.version import __version__
 
-# The names and shapes of the weights that a configuration asks for.
+# The names and shapes of the weights of a configuration.
 #
-# A model is built once to ask it; `require_covered` comes first, so that a small file cannot make it a large one.
-# (Built on torch's meta device it would take no memory, but two seconds: drawing there imports the compiler.)
+# A model is built once to find them; `require_covered` comes first, so that a small file cannot ask for a large model.
+# (Torch's meta device would take no memory, but two seconds: initialization there imports the compiler.)
 #
-# A tied head has the matrix of its input: one weight with two names. It is written once, under the first of them, and
-# both names have it again when it is read.
+# A tied head shares the matrix of its input: one weight with two names. It is written once, under its first name.
 
 SHOWN = 3  # names in a message
-ALWAYS_BUILT = 2**22  # weights, 16 MiB: so many may be asked for by any file
+ALWAYS_BUILT = 2**22  # weights, 16 MiB: any file may ask for this many
 
 
 class Outline(NamedTuple):
-    """What the weights of a model are called, what shape they have, and which are one."""
+    """The names and shapes of the weights of a model, and which of them are tied."""
 
     slots: dict[str, Slot]
-    aliases: dict[str, str]  # a further name of a weight: its first one
+    aliases: dict[str, str]  # further name of a tied weight: its first name
 
     @property
     def size(self) -> int:
-        """How many bytes the weights take."""
+        """The size of the weights in bytes."""
         return sum(slot.size for name, slot in self.slots.items() if name not in self.aliases)
 
 
@@ -82,25 +82,25 @@ def require_covered(config: AnyModel, size: int, place: str) -> None:
     """Raise ConfigError if a configuration asks for more weights than a file of this size can hold."""
     asked = config.parameters()
     if asked > max(ALWAYS_BUILT, size):  # of a byte each at least
-        text = f"the configuration asks for {asked:,} weights, and the file has {size:,} bytes"
-        raise ConfigError(f"{place}: {text}", fix="take weights and configuration from one folder")
+        text = f"the configuration has {asked:,} weights, and the file has {size:,} bytes"
+        raise ConfigError(f"{place}: {text}", fix="use weights and configuration of the same folder")
 
 
 @contextmanager
 def untouched_draws() -> Iterator[None]:
-    """A block in which a model may draw first weights: the caller's generator is put back behind it."""
+    """A block in which a model may be initialized; the random state of the caller is restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         yield
 
 
 def require_fitting(slots: Mapping[str, Slot], outline: Outline, place: str, fix: str) -> None:
-    """Raise ConfigError that names the weights that are missing, too many, or of another shape."""
+    """Raise ConfigError for weights that are missing, unexpected, or of another shape."""
     wanted = {name: slot for name, slot in outline.slots.items() if name not in outline.aliases}
     faults = [
         *(f"'{name}' is missing" for name in wanted if name not in slots),
-        *(f"'{name}' is not one of the model's" for name in slots if name not in wanted),
+        *(f"'{name}' is unexpected" for name in slots if name not in wanted),
         *(
-            f"'{name}' is {slots[name]} where {wanted[name]} is needed"
+            f"'{name}' is {slots[name]}, expected {wanted[name]}"
             for name in wanted
             if name in slots and slots[name] != wanted[name]
         ),
@@ -112,8 +112,12 @@ def require_fitting(slots: Mapping[str, Slot], outline: Outline, place: str, fix
 
 # The files of a bundle, and a bundle from its files.
 
-FORMAT = 3  # 1 had no units of numbers and no calibration, 2 no vectors as answers and no norm behind the input
-# What the weights were trained for: their sums are in the weights' header.
+FORMAT = (
+    4  # what changed: 2 added units and a calibration; 3 vectors as outputs and a norm after the input; 4 renamed keys
+)
+RENAMED_IN = 4  # formats before this one have old names of settings and notes
+OLD_NOTES = {"rate": "lr", "longest": "max_length"}
+# Files that belong to the weights: their checksums are in the header of the weights.
 BOUND = (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER, ModelFile.LABELS)
 NEEDED: tuple[str, ...] = (ModelFile.WEIGHTS, ModelFile.CONFIG, ModelFile.CARD, ModelFile.LABELS)
 LARGEST_CONFIG = 16 << 20  # bytes
@@ -121,29 +125,29 @@ _RESTORE = "restore the folder from a copy"
 
 
 def identity_of(path: Path) -> str:
-    """What tells a model from another: the sha256 over the sums of all its files but the card."""
+    """The identity of a model: the sha256 over the checksums of all files but the card."""
     sums = {name: entry.sha256 for name, entry in sorted(read_manifest(path).files.items()) if name != ModelFile.CARD}
     return hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
 
 
 class Bundle(NamedTuple):
-    """A model, what its numbers mean, and what is known about it."""
+    """A model: configuration, spec, weights, and notes about its training."""
 
     config: AnyModel
-    meaning: Meaning
+    spec: ModelSpec
     weights: dict[str, Tensor]  # by the names of `state_dict`
-    notes: dict[str, Any]  # JSON: scores, data, versions, the training in short
+    notes: dict[str, Any]  # JSON values: metrics, data, versions, training settings
 
 
 class _Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The kinds of input and target; the labels have a file of their own."""
+    """The kinds of input and target; labels are in labels.json."""
 
     input: str
     target: str
 
 
 class _Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How scores are read."""
+    """Temperature and thresholds."""
 
     temperature: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
     thresholds: tuple[Annotated[float, msgspec.Meta(ge=0, le=1)], ...] = ()
@@ -159,7 +163,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     schema: _Schema
     sizes: tuple[int, ...]
     numbers: int
-    longest: int = 0  # 0: not known
+    max_length: int = 0  # of the training inputs; 0: unknown
     notes: dict[str, Any]
     # from format 2 on
     units: tuple[tuple[float, float], ...] = ()
@@ -167,46 +171,46 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class _BundleVersion(msgspec.Struct, frozen=True):
-    format: int  # asked before the rest, whose form it decides
+    format: int  # read first: it decides how to read the rest
     seqloom: str = "a newer one"
 
 
 def bundle_files(bundle: Bundle, card: str) -> dict[str, bytes]:
     """The contents of a model folder, for `commit_folder` or `replace_folder`."""
     weights = _once(bundle.weights, outline_of(bundle.config))
-    meaning = _meaning_files(bundle.meaning)
-    note = {name: hashlib.sha256(data).hexdigest() for name, data in meaning.items()}
+    spec = _spec_files(bundle.spec)
+    note = {name: hashlib.sha256(data).hexdigest() for name, data in spec.items()}
     files = {
         ModelFile.WEIGHTS: to_bytes(weights, note),
         ModelFile.CONFIG: _config_file(bundle),
         ModelFile.CARD: card.encode(),
     }
-    return files | meaning
+    return files | spec
 
 
 def _once(weights: Mapping[str, Tensor], outline: Outline) -> dict[str, Tensor]:
-    """The weights without further names of one; refused if they do not fit the model or are not numbers."""
+    """The weights, tied ones once; ConfigError if they do not fit, DataError if they are not finite."""
     for name, first in outline.aliases.items():
         if name in weights and first in weights and not torch.equal(weights[name], weights[first]):
-            raise ConfigError(f"'{name}' and '{first}' are one weight, and have two values", fix="give one of them")
+            raise ConfigError(f"'{name}' and '{first}' are tied, but have different values", fix="give one of them")
     kept = {name: weight for name, weight in weights.items() if name not in outline.aliases}
     require_fitting({name: Slot.of(one) for name, one in kept.items()}, outline, "this bundle", "give all weights")
     if broken := not_finite(kept):
-        raise DataError(f"the weight '{broken[0]}' holds a number that is not finite", fix="go back to a checkpoint")
+        raise DataError(f"the weight '{broken[0]}' has NaN or infinite values", fix="use an earlier checkpoint")
     return kept
 
 
-def _meaning_files(meaning: Meaning) -> dict[str, bytes]:
-    labels = (json.dumps(list(meaning.schema.labels), ensure_ascii=False) + "\n").encode()
-    files = tokenizer_files(meaning)
-    if len(set(files.values())) < len(files):  # two that were fitted to the same texts are one
+def _spec_files(spec: ModelSpec) -> dict[str, bytes]:
+    labels = (json.dumps(list(spec.schema.labels), ensure_ascii=False) + "\n").encode()
+    files = tokenizer_files(spec)
+    if len(set(files.values())) < len(files):  # equal tokenizers are written once
         del files[ModelFile.TARGET_TOKENIZER]
     return {ModelFile.LABELS: labels, **files}
 
 
-def tokenizer_files(meaning: Meaning) -> dict[str, bytes]:
-    """The tokenisers of a model as files, that of target texts where it is another one."""
-    first, second = meaning.tokenizer, meaning.target_tokenizer
+def tokenizer_files(spec: ModelSpec) -> dict[str, bytes]:
+    """The tokenizers of a model as files; that of target texts if it is another one."""
+    first, second = spec.tokenizer, spec.target_tokenizer
     named = {ModelFile.TOKENIZER: first, ModelFile.TARGET_TOKENIZER: None if second is first else second}
     return {name: one.to_json().encode() for name, one in named.items() if one is not None}
 
@@ -214,7 +218,7 @@ def tokenizer_files(meaning: Meaning) -> dict[str, bytes]:
 def read_tokenizers(
     files: Mapping[str, bytes], schema: Schema, folder: Path
 ) -> tuple[Tokenizer | None, Tokenizer | None]:
-    """The tokenisers of inputs and of target texts from such files; DamagedError for one that is none."""
+    """The tokenizers of inputs and of target texts; DamagedError for a file that is none."""
     found: list[Tokenizer | None] = []
     for name in (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER):
         try:
@@ -227,29 +231,29 @@ def read_tokenizers(
 
 
 def _config_file(bundle: Bundle) -> bytes:
-    schema = bundle.meaning.schema
+    schema = bundle.spec.schema
     document = _Document(
         format=FORMAT,
         seqloom=__version__,
         task=schema.task,
         model=msgspec.to_builtins(bundle.config),
         schema=_Schema(schema.input.name, schema.target.name),
-        sizes=bundle.meaning.sizes,
-        numbers=bundle.meaning.numbers,
-        longest=bundle.meaning.longest,
+        sizes=bundle.spec.sizes,
+        numbers=bundle.spec.numbers,
+        max_length=bundle.spec.max_length,
         notes=bundle.notes,
-        units=bundle.meaning.units,
-        calibration=_Calibration(*bundle.meaning.calibration),
+        units=bundle.spec.units,
+        calibration=_Calibration(*bundle.spec.calibration),
     )
     try:
-        text = msgspec.json.encode(document)  # a score that is not finite becomes null: JSON has no word for it
+        text = msgspec.json.encode(document)  # NaN and infinity become null
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"notes are not JSON: {error}", fix="note numbers, text, lists and objects") from None
+        raise ConfigError(f"notes are not JSON: {error}", fix="use numbers, text, lists and objects") from None
     return msgspec.json.format(text, indent=1) + b"\n"
 
 
 def read_bundle(path: str | Path) -> Bundle:
-    """The bundle in a folder, every byte verified; the name of the folder does not matter."""
+    """Read a model folder and verify every file; the name of the folder does not matter."""
     folder = Path(path)
     manifest = _manifest(folder)
     document = _document(folder, manifest)
@@ -262,21 +266,21 @@ def read_bundle(path: str | Path) -> Bundle:
     files = {
         name: read_file_of(folder, name) for name in manifest.files if name not in (ModelFile.CONFIG, ModelFile.WEIGHTS)
     }
-    meaning = _meaning(document, files, folder)
-    return Bundle(model, meaning, _weights(folder, manifest, files, outline_of(model)), document.notes)
+    spec = _read_spec(document, files, folder)
+    return Bundle(model, spec, _weights(folder, manifest, files, outline_of(model)), document.notes)
 
 
 def _manifest(folder: Path) -> Manifest:
     if not folder.exists():
-        raise ConfigError(f"there is no model {folder}", fix=near_folder(folder))
+        raise ConfigError(f"there is no model folder {folder}", fix=near_folder(folder))
     if not folder.is_dir():
         raise ConfigError(
-            f"{folder} is a file, and a model is a folder with weights, vocabulary and configuration",
+            f"{folder} is a file, and a model is a folder with weights, tokenizer and configuration",
             fix="give the folder that training wrote; pickles (.pt, .bin, .ckpt) are never read",
         )
     if not any((folder / name).exists() for name in (*NEEDED, "manifest.json")):
         raise ConfigError(
-            f"{folder} is no model folder: it has no {ModelFile.WEIGHTS}", fix="give a run or the model in it"
+            f"{folder} is no model folder: it has no {ModelFile.WEIGHTS}", fix="give a run folder or a model folder"
         )
     return read_manifest(folder)
 
@@ -298,24 +302,36 @@ def _document(folder: Path, manifest: Manifest) -> _Document:
                 f"which reads formats up to {FORMAT}",
                 fix="pip install --upgrade seqloom",
             )
+        if version.format < RENAMED_IN:
+            return msgspec.convert(_with_new_names(msgspec.json.decode(text, type=dict[str, Any])), _Document)
         return msgspec.json.decode(text, type=_Document)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{place}: this describes no model ({error})", fix=_RESTORE) from None
+        raise ConfigError(f"{place}: not the configuration of a model ({error})", fix=_RESTORE) from None
+
+
+def _with_new_names(document: dict[str, Any]) -> dict[str, Any]:
+    """The content of config.json of an older format, with the keys of this one."""
+    found = {"max_length" if key == "longest" else key: value for key, value in document.items()}
+    if isinstance(found.get("model"), dict):
+        found["model"] = renamed(found["model"])
+    if isinstance(found.get("notes"), dict):
+        found["notes"] = {OLD_NOTES.get(key, key): value for key, value in found["notes"].items()}
+    return found
 
 
 def _require_names(folder: Path, manifest: Manifest) -> None:
-    """Refuse a folder with a file too few or too many."""
+    """Raise DamagedError for missing or unexpected files."""
     for name in NEEDED:
         if name not in manifest.files:
-            raise DamagedError(f"{folder / name}: expected a file, and the manifest names none", fix=_RESTORE)
+            raise DamagedError(f"{folder / name}: this file is missing in the manifest", fix=_RESTORE)
     present = {entry.name for entry in folder.iterdir()} - {"manifest.json"}
     for name in sorted((present | set(manifest.files)) - {*NEEDED, *BOUND}):
-        raise DamagedError(f"{folder / name}: expected nothing of this name, found it", fix="move it elsewhere")
+        raise DamagedError(f"{folder / name}: unexpected file", fix="move it out of the folder")
     for name in sorted(present - set(manifest.files)):
-        raise DamagedError(f"{folder / name}: expected nothing, the manifest does not name it", fix="move it elsewhere")
+        raise DamagedError(f"{folder / name}: unexpected file, not in the manifest", fix="move it out of the folder")
 
 
-def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> Meaning:
+def _read_spec(document: _Document, files: Mapping[str, bytes], folder: Path) -> ModelSpec:
     try:
         labels = msgspec.json.decode(files[ModelFile.LABELS], type=tuple[str, ...])
     except ValueError as error:
@@ -325,7 +341,7 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
     except DataError as error:
         raise ConfigError(f"{folder / ModelFile.CONFIG}: {error.problem}", fix=error.fix) from None
     if schema.task != document.task:
-        text = f"the task '{document.task[:40]}', and a target of {schema.target} is for {schema.task}"
+        text = f"the task is '{document.task[:40]}', but a target of kind {schema.target} belongs to {schema.task}"
         raise ConfigError(f"{folder / ModelFile.CONFIG}: {text}", fix=_RESTORE)
     tokenizers = read_tokenizers(files, schema, folder)
     place = folder / ModelFile.CONFIG
@@ -335,10 +351,10 @@ def _meaning(document: _Document, files: Mapping[str, bytes], folder: Path) -> M
     if units and len(units) != document.numbers:
         raise ConfigError(f"{place}: {len(units)} units for {document.numbers} numbers", fix=_RESTORE)
     if any(deviation <= 0 for _, deviation in units):
-        raise ConfigError(f"{place}: a deviation is not above 0", fix=_RESTORE)
+        raise ConfigError(f"{place}: a standard deviation is not above 0", fix=_RESTORE)
     calibration = Calibration(document.calibration.temperature, thresholds)
-    sizes, numbers, longest = document.sizes, document.numbers, document.longest
-    return Meaning(schema, *tokenizers, sizes, numbers, longest, units, calibration)
+    sizes, numbers, max_length = document.sizes, document.numbers, document.max_length
+    return ModelSpec(schema, *tokenizers, sizes, numbers, max_length, units, calibration)
 
 
 def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outline: Outline) -> dict[str, Tensor]:
@@ -347,50 +363,46 @@ def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outli
         raise ConfigError(f"{place}: {size:,} bytes, and the model has at most {most:,}", fix=_RESTORE)
     data = read_file_of(folder, ModelFile.WEIGHTS)
     header = read_header(data, str(place))
-    require_fitting(header.slots, outline, str(place), "take weights and configuration from one folder")
+    require_fitting(header.slots, outline, str(place), "use weights and configuration of the same folder")
     _require_bound(header.note, files, folder)
     weights, _ = from_bytes(data, str(place))
     if broken := not_finite(weights):
-        raise DamagedError(f"{place}: expected finite numbers, found others in '{broken[0]}'", fix=_RESTORE)
+        raise DamagedError(f"{place}: '{broken[0]}' has NaN or infinite values", fix=_RESTORE)
     return weights | {name: weights[first] for name, first in outline.aliases.items()}
 
 
 def _require_bound(note: Mapping[str, str], files: Mapping[str, bytes], folder: Path) -> None:
-    """Refuse a vocabulary or labels that the weights were not trained with."""
+    """Raise DamagedError for a tokenizer or labels that the weights were not written with."""
     for name in BOUND:
         found = hashlib.sha256(files[name]).hexdigest() if name in files else "no such file"
         expected = note.get(name, "no such file")
         if found != expected:
             text = f"the weights were written with sha256 {expected}; found {found}"
-            raise DamagedError(
-                f"{folder / name}: {text}", fix="take both from one folder: numbers would change meaning"
-            )
+            raise DamagedError(f"{folder / name}: {text}", fix="use files of the same folder")
 
 
 def built(bundle: Bundle, device: torch.device | str = "cpu") -> nn.Module:
-    """The model with its weights, ready to answer; nothing is drawn from the caller's generator."""
+    """The model with its weights, in evaluation mode; the random state of the caller does not change."""
     with untouched_draws():
         model = bundle.config.build()
     model.load_state_dict(bundle.weights)
     return model.eval().to(device)
 
 
-# Where model folders lie: in a run, as `RUN/model`, or anywhere alone.
-#
-# Whoever asks for a model may name either folder; whoever has a model may ask for its run.
+# Model folders are in a run, as `RUN/model`, or anywhere else. Both the run folder and the model folder can be given.
 
 
 def model_folder(path: str | Path) -> Path:
-    """The model folder that is meant: that of a run, or the folder itself; ConfigError if the run has none yet."""
+    """The model folder of a run, or the folder itself; ConfigError if the run has none yet."""
     folder = Path(path)
     if not (folder / RunFile.CONFIG).is_file():
         return folder
     if not (folder / RunFile.MODEL).is_dir():
-        raise ConfigError(f"{folder} has no model yet", fix="let training come to its first validation")
+        raise ConfigError(f"{folder} has no model yet", fix="train until the first validation")
     return folder / RunFile.MODEL
 
 
 def run_of(folder: Path) -> Path | None:
-    """The run that a model folder lies in, if it lies in one."""
+    """The run folder of a model folder; None outside a run."""
     run = folder.parent
     return run if folder.name == RunFile.MODEL and (run / RunFile.CONFIG).is_file() else None

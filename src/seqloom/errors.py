@@ -1,18 +1,17 @@
-"""Every error Seqloom raises on purpose, and how each one is worded.
+"""The errors of Seqloom.
 
     SeqloomError
-    ├── ConfigError        a configuration that cannot mean anything, or is too large
-    ├── DataError          input that cannot be read or fed: files, batches, lengths
-    │   └── RejectedError  files or rows that were refused, each with its place and a code
-    ├── KernelError        a named kernel was asked for something it cannot express
-    ├── DurableError       a file or folder that could not be written or does not verify
-    │   ├── DamagedError   bytes on disk differ from what the manifest promised
-    │   └── HeldError      a folder in which another process writes
-    ├── RepeatError        the same command, repeated, goes on: what it needs to know is written down
+    ├── ConfigError        a wrong option or configuration
+    ├── DataError          input that cannot be used: files, batches, lengths
+    │   └── RejectedError  bad files or rows, each with its place and a code
+    ├── KernelError        a kernel does not support what was asked
+    ├── DurableError       a file or folder that could not be written or verified
+    │   ├── DamagedError   the bytes on disk differ from the manifest
+    │   └── HeldError      another process writes to the folder
+    ├── RepeatError        run the same command again: it resumes
     └── MissingExtraError  an optional dependency is not installed
 
-An error says what was asked, what was found, and what to do: `SeqloomError(what, fix=...)`.
-Errors are for people; `assert` is for our own bugs.
+An error says what was asked, what was found, and what to do: `SeqloomError(problem, fix=...)`. `assert` is for bugs.
 """
 
 import difflib
@@ -22,12 +21,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-NAMES_LOOKED_AT = 10_000  # of a folder, for a near name
-ALIKE = 0.6  # the share of letters that a name has in common with what was meant
+NAMES_READ = 10_000  # of a folder, to find a near name
+ALIKE = 0.6  # similarity of names that are suggested
 
 
 class SeqloomError(Exception):
-    """Base of all errors raised on purpose; `str()` is one sentence about the problem and one about the cure."""
+    """Base of all errors raised on purpose; `str()` has a sentence about the problem and one about the fix."""
 
     def __init__(self, problem: str, *, fix: str = "") -> None:
         self.problem = problem
@@ -41,11 +40,11 @@ class SeqloomError(Exception):
 
 
 class ConfigError(SeqloomError):
-    """A configuration that is unknown, out of range, contradictory or too large; found before anything is allocated."""
+    """An option or configuration that is unknown, out of range, contradictory or too large."""
 
 
 class DataError(SeqloomError):
-    """Input that does not have the form a model or reader needs."""
+    """Input that a model or reader cannot use."""
 
 
 class RejectedError(DataError):
@@ -82,23 +81,23 @@ class RejectedError(DataError):
 
 
 class KernelError(SeqloomError):
-    """A kernel cannot express the mask, bias, score, dtype or device it was asked for."""
+    """A kernel does not support the mask, bias, score, dtype or device."""
 
 
 class DurableError(SeqloomError):
-    """A write that did not happen, or a folder that is not a committed one."""
+    """A failed write, or a folder that is not complete."""
 
 
 class DamagedError(DurableError):
-    """Stored bytes differ from the sums in their manifest."""
+    """Stored bytes differ from the checksums in their manifest."""
 
 
 class HeldError(DurableError):
-    """A folder in which another process writes now; the same a moment later may succeed."""
+    """Another process writes to the folder; try again later."""
 
 
 class RepeatError(SeqloomError):
-    """Work that could not be done in one go; the same command goes on, and will do it another way."""
+    """Work that stopped; the same command resumes it in another way."""
 
 
 class MissingExtraError(SeqloomError):
@@ -126,7 +125,7 @@ def needing(extra: str) -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: the nearest known one, or the whole list.
+    """The fix for an unknown name: the nearest known one, or the whole list.
 
     >>> did_you_mean("lsmt", ["gru", "lstm"])
     "did you mean 'lstm'?"
@@ -140,22 +139,22 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def near_name(path: Path) -> str:
-    """The cure for a file that is not there: the nearest name beside it, or what else to look at."""
+    """The fix for a missing file: the nearest name beside it, or to check the path."""
     if not path.parent.is_dir():
         return f"check the path: the folder {path.parent} is missing too"
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT)]
+            names = [entry.name for entry in itertools.islice(entries, NAMES_READ)]
     except OSError:
         names = []
     return _meant(path.name, names)
 
 
 def near_folder(path: Path) -> str:
-    """The same for a folder: no file is meant by its name."""
+    """The same for a folder; only folders are suggested."""
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in itertools.islice(entries, NAMES_LOOKED_AT) if entry.is_dir()]
+            names = [entry.name for entry in itertools.islice(entries, NAMES_READ) if entry.is_dir()]
     except OSError:
         return near_name(path)
     return _meant(path.name, names)
@@ -167,7 +166,7 @@ def _meant(name: str, others: Iterable[str]) -> str:
 
 
 def _nearest(name: str, others: Sequence[str]) -> str:
-    """The name most like another; '' if none is. An ending that many files share makes no two names alike.
+    """The most similar name, or ''. The suffix does not count.
 
     >>> _nearest("tran.csv", ["dev.csv", "train.csv", "train.tsv"]), _nearest("nope.csv", ["ans.csv"])
     ('train.csv', '')
@@ -180,5 +179,5 @@ def _nearest(name: str, others: Sequence[str]) -> str:
 
 
 def _stem(name: str) -> str:
-    """A name up to its first ending, in small letters."""
+    """A name without its suffixes, in lower case."""
     return (name.partition(".")[0] or name).lower()

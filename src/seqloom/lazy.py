@@ -1,4 +1,4 @@
-"""Public names of a package, each loaded when it is first asked for: importing a package imports nothing heavy.
+"""Lazy imports: the public names of a package are loaded when they are first used.
 
 __getattr__ = loading(__name__, HOMES)          HOMES = {"inference.model": ("LoadedModel", "load"), ...}
 """

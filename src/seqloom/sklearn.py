@@ -1,13 +1,13 @@
-"""Estimators for scikit-learn: fit, predict, score, clone, GridSearchCV, cross_val_score, Pipeline.
+"""Estimators for scikit-learn: they work with clone, GridSearchCV, cross_val_score and Pipeline.
 
-    SeqloomClassifier    a label, or several, for each text, pair of texts, sequence of vectors or picture
-    SeqloomRegressor     one number, or several, for each
+    SeqloomClassifier    one label or several for each text, pair of texts, sequence of vectors or picture
+    SeqloomRegressor     one number or several for each
     SeqloomTagger        a tag for each word of a sentence, or for each step of a sequence
 
-Training is that of `seqloom.train`: the same recipes, the same defaults, the same weights for the same seed. A fitted
-estimator holds the files of its model folder; that is also what a pickle of it holds, so no module is ever pickled.
+`fit` trains like `seqloom.train`: the same recipes, defaults and weights for the same seed. A fitted estimator holds
+the files of its model folder as bytes, and so does its pickle; no module is pickled.
 
-What X and y are, and the file that training reads: nothing enters a model but through the readers of data.
+What X may be:
 
 X    texts                     ["a fine film", ...]          one column, a list, or an array of texts
      pairs of texts            [("a man", "a boy"), ...]     tuples of two, or an array [N,2] of texts
@@ -26,9 +26,7 @@ from typing import Any, NamedTuple, Self, cast
 import msgspec
 import numpy as np
 
-from seqloom.config.base import from_data
-from seqloom.config.data import EncodingConfig, RandomSplit
-from seqloom.config.tokenizers import AnyTokenizer
+from seqloom.config.options import require_arguments
 from seqloom.data.inputs import given_inputs
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.schema import INPUT_KINDS
@@ -46,10 +44,10 @@ from seqloom.tasks.regress import NumbersPrediction
 from seqloom.tasks.tag import TagsPrediction
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended
-from seqloom.training.home import Home
+from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
-from seqloom.training.run import train_run
-from seqloom.training.wishes import settings_of
+from seqloom.training.run import train, train_run
+from seqloom.training.run_location import RunLocation
 
 with needing("sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -61,53 +59,53 @@ SIDES = ("first", "second", "third")  # columns of inputs of several texts
 
 
 class BadValueError(SeqloomError, ValueError):
-    """Values that no model can learn from: what scikit-learn expects as a ValueError."""
+    """X or y cannot be used. A ValueError, as scikit-learn expects."""
 
 
 class Inputs(NamedTuple):
-    """What is given as X: its kind, and one value for each example, as `LoadedModel.predict` takes them."""
+    """X: its kind, and one value for each example, as `LoadedModel.predict` takes them."""
 
     kind: InputKind
     values: list[Any]
 
     @classmethod
     def of(cls, given: Any, kind: str = "auto") -> "Inputs":
-        """The inputs in X; `kind` says what they are where that cannot be seen."""
+        """The inputs in X; `kind` says what they are if that cannot be recognized."""
         if kind != "auto" and kind not in INPUT_KINDS:
             raise BadValueError(f"kind={kind!r}", fix=did_you_mean(kind, ["auto", *INPUT_KINDS]))
         if isinstance(given, str) or not hasattr(given, "__len__"):
-            raise BadValueError(f"X is a list or an array, found {type(given).__name__}", fix="one value per example")
+            raise BadValueError(
+                f"X must be a list or an array, found {type(given).__name__}", fix="give one value per example"
+            )
         values = [plain(value) for value in getattr(given, "to_numpy", lambda: given)()]
         if not values:
-            raise BadValueError("X holds no example", fix="give at least one")
+            raise BadValueError("X is empty", fix="give at least one example")
         found = INPUT_KINDS.get(kind) or next((one for one in INPUT_KINDS.values() if one.matches(values[0])), None)
         if found is None:
-            what = f"X holds {type(values[0]).__name__} of {np.ndim(values[0])} axes"
+            what = f"X has {type(values[0]).__name__} of {np.ndim(values[0])} dimensions"
             raise BadValueError(what, fix="give texts, vectors or pictures")
         inputs = cls(found, [found.whole(value) for value in values])
         inputs._require_readable()
         return inputs
 
     def _require_readable(self) -> None:
-        """Raise BadValueError for values that no model reads, as empty texts: before any work, by their place in X."""
+        """Raise BadValueError for values that no model reads, such as empty texts, with their index in X."""
         ledger = GivenInputs()
         for _ in given_inputs(self.values, self.kind, ledger):
             pass
         if problems := ledger.refused:
             first, more = problems[0], ledger.skipped - 1
-            others = f", and {counted(more, 'other value')} cannot be read either" if more else ""
-            raise BadValueError(
-                f"X[{(first.place.line or 1) - 1}]: {first.text}{others}", fix="leave it out of X and y"
-            )
+            others = f", and {counted(more, 'other value')} cannot be used either" if more else ""
+            raise BadValueError(f"X[{(first.place.line or 1) - 1}]: {first.text}{others}", fix="remove it from X and y")
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the input in the file that training reads."""
+        """The input columns of the file that training reads."""
         return (self.kind.name,) if self.kind.num_columns == 1 else SIDES[: self.kind.num_columns]
 
 
 def is_table(given: Any) -> bool:
-    """Whether X is rows of numbers, as most estimators take them: scikit-learn's own checks are for these.
+    """Whether X is a 2D array of numbers, for which scikit-learn has its own checks.
 
     >>> is_table([[1.0, 2.0]]), is_table(np.ones((3, 4, 5))), is_table(["a text"]), is_table([("a", "b")])
     (True, False, False, False)
@@ -117,15 +115,17 @@ def is_table(given: Any) -> bool:
         first = first[0] if isinstance(first, list | tuple) and first else first
         return isinstance(first, Number)
     if not hasattr(given, "__array__"):
-        return hasattr(given, "toarray")  # sparse, which they refuse
+        return hasattr(given, "toarray")  # sparse, which these checks refuse
     array = np.asarray(given)
     return array.ndim <= 2 and array.dtype.kind not in "UOST"
 
 
 def write_examples(folder: Path, inputs: Inputs, targets: Sequence[Any], name: str) -> Path:
-    """The file with these examples, their targets in the column `name`: JSON lines, or arrays for pictures."""
+    """Write examples to a file, with targets in the column `name`: JSON lines, or arrays for pictures."""
     if len(targets) != len(inputs.values):
-        raise BadValueError(f"{len(inputs.values):,} examples and {len(targets):,} targets", fix="give each one target")
+        raise BadValueError(
+            f"X has {len(inputs.values):,} examples and y has {len(targets):,}", fix="give one target per example"
+        )
     if inputs.kind.fixed_size:
         return _write_pictures(folder / "data.npz", inputs, targets, name)
     rows = zip(inputs.values, targets, strict=True)
@@ -140,10 +140,10 @@ def _line(inputs: Inputs, value: Any, name: str, target: Any) -> bytes:
 
 def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: str) -> Path:
     if name not in ("label", "numbers"):
-        raise ConfigError("pictures have one label or numbers here", fix="one label for each picture")
+        raise ConfigError("pictures can have one label or numbers", fix="give one label for each picture")
     pictures = np.stack(inputs.values)
     kept = pictures if pictures.dtype == np.uint8 else pictures.astype(np.float32)
-    data = io.BytesIO()  # only `files` writes to a disk, so numpy is given none to write to
+    data = io.BytesIO()  # only `files` writes to disk
     with zipfile.ZipFile(data, "w") as archive:
         for member, array in (("pictures", kept), (name, np.array(targets))):
             one = io.BytesIO()
@@ -153,18 +153,32 @@ def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: st
     return path
 
 
-# The three estimators: parameters are plain values, `fit` trains in a folder that is gone afterwards.
+# The three estimators. Parameters are plain values; `fit` trains in a temporary folder.
 
-LOOKS = 5  # validations of a run of so many steps
+VALIDATIONS = 5  # in a run with a given number of steps
 
 
 class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
-    """What the estimators share. A parameter that is None is chosen by the task and the size of the data.
+    """The base class of the estimators.
 
-    model, size        a recipe and its size                      epochs, steps   how long, one of them
-    rate, dropout      of the training                            validation      share that chooses the best weights
-    tokenizer, lower   how texts are cut                          kind            what X is, if that cannot be seen
-    seed, device       everything that is drawn; where            settings        any other setting of `seqloom.train`
+    Args:
+        model: the recipe (default: chosen by the data).
+        size: tiny, small, ... (default: chosen by the data).
+        epochs: how many epochs to train (default: chosen by the data). Give `epochs` or `steps`.
+        steps: how many steps to train.
+        lr: the peak learning rate (default: chosen by recipe and size).
+        dropout: the dropout rate (default: that of the recipe).
+        dev_size: share of the rows that is held out to choose the best checkpoint; with 0 the last weights are used.
+        tokenizer: words, characters, bpe, unigram, ...
+        lowercase: convert texts to lower case.
+        kind: what X holds (text, pair, words, vectors, picture), if it cannot be recognized.
+        seed: the random seed of the split, the weights and the order of batches.
+        device: auto, cpu, cuda or mps.
+        settings: further arguments of `seqloom.train`, by name.
+
+    Attributes:
+        bundle_: the files of the model folder, by name, as bytes.
+        model_: the trained model, as `seqloom.load` returns it.
     """
 
     def __init__(
@@ -174,81 +188,78 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         size: Size | None = None,
         epochs: int | None = None,
         steps: int | None = None,
-        rate: float | None = None,
+        lr: float | None = None,
         dropout: float | None = None,
-        validation: float = 0.1,
+        dev_size: float = 0.1,
         tokenizer: str = "words",
-        lower: bool = False,
+        lowercase: bool = False,
         kind: str = "auto",
         seed: int = 0,
         device: DeviceName = "cpu",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.size, self.epochs, self.steps = model, size, epochs, steps
-        self.rate, self.dropout, self.validation = rate, dropout, validation
-        self.tokenizer, self.lower, self.kind = tokenizer, lower, kind
+        self.lr, self.dropout, self.dev_size = lr, dropout, dev_size
+        self.tokenizer, self.lowercase, self.kind = tokenizer, lowercase, kind
         self.seed, self.device, self.settings = seed, device, settings
 
     @property
     def model_(self) -> LoadedModel:
-        """The model that was trained, as `seqloom.load` gives it."""
+        """The trained model, as `seqloom.load` returns it."""
         check_is_fitted(self, "bundle_")
-        if not hasattr(self, "_loaded"):  # it was pickled
+        if not hasattr(self, "_loaded"):  # after unpickling
             with temporary_folder("model") as folder:
                 commit_folder(folder / RunFile.MODEL, self.bundle_)
                 self._loaded = load(folder / RunFile.MODEL, device=choose_device(self.device, "float32").torch)
         return self._loaded
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters and the bytes of the model folder; the model itself is made of them again."""
+        """The parameters and the bytes of the model folder; the model is rebuilt from them."""
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_loaded"}
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is a model."""
+        """Whether the estimator is fitted."""
         return hasattr(self, "bundle_")
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may give: texts and arrays."""
+        """The tags of scikit-learn: X may be texts and 3D arrays."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.three_d_array = True
         return tags
 
     def _given(self, X: Any, *, reset: bool = False) -> Inputs:
-        """The inputs; rows of numbers are checked as scikit-learn does, and their width remembered."""
+        """The inputs; 2D arrays of numbers are validated by scikit-learn."""
         if is_table(X):
             X = validate_data(self, X, reset=reset, dtype=np.float32)
         return Inputs.of(X, self.kind)
 
     def _train(self, inputs: Inputs, targets: Sequence[Any], task: str, name: str) -> None:
-        """Train, and leave the files of the model in `bundle_`."""
+        """Train, and store the files of the model in `bundle_`."""
         with temporary_folder("fit") as folder:
             data = write_examples(folder, inputs, targets, name)
             wanted = self._wanted() | {"task": task, "input": inputs.columns, "target": (name,)}
-            config, wishes = settings_of((data,), wanted)
-            home = Home(folder / "run")
-            resolved = resolve(config, wishes, home=home, cache=folder / "cache")
+            config, request = requested((data,), wanted)
+            home = RunLocation(folder / "run")
+            resolved = resolve(config, request, location=home, cache=folder / "cache")
             device = choose_device(self.device, resolved.config.training.precision)
             for report in train_run(folder / "run", resolved, device=device, workers=0):
-                # Stop where training could not go on; a signal that ended it is the caller's again.
-                if isinstance(report, Ended) and report.why == "stopped":
+                # An interrupted training raises the interrupt again.
+                if isinstance(report, Ended) and report.reason == "stopped":
                     raise KeyboardInterrupt
-                if isinstance(report, Ended) and report.why == "not-finite":
-                    raise DataError("training met numbers that are not finite", fix="a lower rate")
+                if isinstance(report, Ended) and report.reason == "not-finite":
+                    raise DataError("the loss became NaN or infinite", fix="use a lower lr")
             self.bundle_ = dict(read_folder(folder / "run" / RunFile.MODEL))
             self._loaded = load(folder / "run" / RunFile.MODEL, device=device.torch)
 
     def _wanted(self) -> dict[str, Any]:
-        """The settings that are said, by the names that `seqloom.train` has for them."""
-        names = ("model", "size", "epochs", "steps", "rate", "dropout", "seed")
-        said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        tokenizer = from_data({"kind": self.tokenizer, "lower": self.lower}, AnyTokenizer)
-        split = RandomSplit(dev=self.validation, test=0.0, seed=self.seed)
-        looks = (
-            {} if self.steps is None else {"validate_every": max(1, self.steps // (LOOKS if self.validation else 1))}
-        )
-        usual = {"encoding": EncodingConfig(tokenizer=tokenizer), "split": split} | looks
-        return usual | said | dict(self.settings or {})
+        """The arguments of `seqloom.train` that these parameters stand for."""
+        require_arguments(train, self.settings or {})
+        names = ("model", "size", "epochs", "steps", "lr", "dropout", "dev_size", "tokenizer", "lowercase", "seed")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.steps is not None:
+            given["validate_every"] = max(1, self.steps // (VALIDATIONS if self.dev_size else 1))
+        return {"test_size": 0.0, "split_seed": self.seed} | given | dict(self.settings or {})
 
     def _answers(self, X: Any) -> list[Any]:
         check_is_fitted(self, "bundle_")
@@ -256,13 +267,22 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
 
 
 class SeqloomClassifier(ClassifierMixin, SeqloomEstimator):  # type: ignore[misc]
-    """A classifier: `y` is a label for each example, or a matrix [N,K] of zeros and ones for several labels each.
+    """A classifier. Parameters as in `SeqloomEstimator`.
 
-    After `fit`: `classes_`, the labels in the order of the columns of `predict_proba`; `model_`.
+    Attributes:
+        classes_: the labels, in the order of the columns of `predict_proba`.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """The classifier, trained."""
+        """Train the classifier.
+
+        Args:
+            X: texts, pairs of texts, lists of words, vectors or pictures.
+            y: one label for each example, or [N,K] zeros and ones for several labels.
+
+        Returns:
+            The estimator itself.
+        """
         _require_target(self, y)
         inputs, wanted = self._given(X, reset=True), np.asarray(y)
         check_classification_targets(wanted)
@@ -276,16 +296,18 @@ class SeqloomClassifier(ClassifierMixin, SeqloomEstimator):  # type: ignore[misc
             self._names = _names(self.classes_)
             targets = [self._names[number] for number in numbers]
             if len(self.classes_) < 2:
-                raise BadValueError("y holds 1 class, and a choice needs two", fix="give data with two labels at least")
+                raise BadValueError(
+                    "y has 1 class, and a classifier needs two or more", fix="give data with at least two labels"
+                )
         self._train(inputs, targets, "classify", "labels" if self._several else "label")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """[N] the likeliest label of each example, or [N,K] ones for the labels that it has."""
+        """[N] the most likely label of each example, or [N,K] zeros and ones for several labels."""
         answers = cast("list[LabelPrediction | LabelsPrediction]", self._answers(X))
         if self._several:
-            said = [set(cast(LabelsPrediction, one).labels) for one in answers]
-            return np.array([[int(name in one) for name in self._names] for one in said])
+            chosen = [set(cast(LabelsPrediction, one).labels) for one in answers]
+            return np.array([[int(name in one) for name in self._names] for one in chosen])
         at = {name: number for number, name in enumerate(self._names)}
         return np.asarray(self.classes_[[at[cast(LabelPrediction, one).label] for one in answers]])
 
@@ -296,54 +318,74 @@ class SeqloomClassifier(ClassifierMixin, SeqloomEstimator):  # type: ignore[misc
         return scores if self._several else scores / scores.sum(axis=1, keepdims=True)
 
     def __sklearn_tags__(self) -> Any:
-        """Several labels may be given."""
+        """The tags of scikit-learn: y may have several labels."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
 
 
 class SeqloomRegressor(RegressorMixin, SeqloomEstimator):  # type: ignore[misc]
-    """A regressor: `y` is a number for each example, or [N,K] several."""
+    """A regressor. Parameters as in `SeqloomEstimator`."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """The regressor, trained."""
+        """Train the regressor.
+
+        Args:
+            X: texts, pairs of texts, lists of words, vectors or pictures.
+            y: [N] one number for each example, or [N,K] several.
+
+        Returns:
+            The estimator itself.
+        """
         _require_target(self, y)
         inputs, numbers = self._given(X, reset=True), np.asarray(y, np.float64)
         if not np.isfinite(numbers).all():
-            raise BadValueError("y holds NaN or infinite numbers", fix="leave these examples out")
+            raise BadValueError("y has NaN or infinite numbers", fix="remove these examples")
         self._single = numbers.ndim == 1
         self._train(inputs, numbers.reshape(len(numbers), -1).tolist(), "regress", "numbers")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """[N] a number for each example, or [N,K] as many as `y` had."""
+        """[N] a number for each example, or [N,K] if `y` had K."""
         found = np.array([cast(NumbersPrediction, one).numbers for one in self._answers(X)])
         return found[:, 0] if self._single else found
 
     def __sklearn_tags__(self) -> Any:
-        """Several numbers may be given."""
+        """The tags of scikit-learn: y may have several columns."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
 
 class SeqloomTagger(SeqloomEstimator):
-    """A tagger: X are sentences, lists of words, or sequences of vectors; `y` is a list of tags for each."""
+    """A tagger. Parameters as in `SeqloomEstimator`.
+
+    Attributes:
+        classes_: the tags.
+    """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """The tagger, trained."""
+        """Train the tagger.
+
+        Args:
+            X: sentences as lists of words, or sequences of vectors.
+            y: a list of tags for each.
+
+        Returns:
+            The estimator itself.
+        """
         self._train(Inputs.of(X, self._kind(X)), [list(map(str, tags)) for tags in y], "tag", "tags")
-        self.classes_ = np.array(self.model_.meaning.schema.labels)
+        self.classes_ = np.array(self.model_.spec.schema.labels)
         return self
 
     def predict(self, X: Any) -> list[list[str]]:
-        """The tag of each word or step of each sentence."""
+        """The tags of the words or steps of each example."""
         check_is_fitted(self, "bundle_")
         answers = self.model_.predict(Inputs.of(X, self._kind(X)).values)
         return [list(cast(TagsPrediction, one).tags) for one in answers]
 
     def score(self, X: Any, y: Any) -> float:
-        """The metric of the task: F1 of the spans that tags mark, or the share of right tags where they mark none."""
+        """F1 of spans, or the accuracy of tags that mark no spans."""
         check_is_fitted(self, "bundle_")
         inputs = Inputs.of(X, self._kind(X))
         with temporary_folder("score") as folder:
@@ -352,20 +394,20 @@ class SeqloomTagger(SeqloomEstimator):
         return found.metrics[self.model_.task.metric.name]
 
     def _kind(self, X: Any) -> str:
-        """Lists of texts are words here, also where they are two."""
+        """Lists of texts are words here, even if there are two."""
         words = self.kind == "auto" and len(X) and isinstance(X[0], list | tuple) and isinstance(X[0][0], str)
         return "words" if words else self.kind
 
 
 def _require_target(estimator: SeqloomEstimator, y: Any) -> None:
-    """Raise a ValueError, in the words that scikit-learn looks for, where there is nothing to learn."""
+    """Raise the ValueError that scikit-learn expects if y is None."""
     if y is None:
         name = type(estimator).__name__
         raise BadValueError(f"{name} requires y to be passed, but the target y is None", fix="fit(X, y)")
 
 
 def _names(classes: np.ndarray) -> list[str]:
-    """A name for each class that data can hold: its own, if all of them have one."""
+    """A name for each class: its text, if these are all different, else its number."""
     names = [str(one) for one in classes]
     own = len(set(names)) == len(names) and all(name.strip() == name != "" for name in names)
     return names if own else [str(number) for number in range(len(names))]

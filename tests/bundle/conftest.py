@@ -14,7 +14,7 @@ from seqloom.config.stacks import EncoderConfig
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.schema import Schema
 from seqloom.files.folders import commit_folder
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec
 from seqloom.text.tokenizer import fit
 
 Write = Callable[..., Path]
@@ -29,8 +29,8 @@ def classifier() -> Bundle:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         weights = config.build().state_dict()
-    meaning = Meaning(Schema("text", "label", ("bad", "good")), tokenizer, None)
-    return Bundle(config, meaning, weights, {"dev": {"accuracy": 0.5}})
+    spec = ModelSpec(Schema("text", "label", ("bad", "good")), tokenizer, None)
+    return Bundle(config, spec, weights, {"dev": {"accuracy": 0.5}})
 
 
 @pytest.fixture

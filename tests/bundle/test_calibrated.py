@@ -10,10 +10,10 @@ from sklearn.metrics import log_loss
 import seqloom
 from seqloom.config.data import ColumnSplit, DataConfig
 from seqloom.training.devices import choose_device
-from seqloom.training.events import Begun, Report, Validated
+from seqloom.training.events import Report, Started, Validated
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
-from seqloom.training.wishes import Wishes
 from training_common import BASE, only, run, write_data
 
 
@@ -25,17 +25,17 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
 
 @pytest.fixture(scope="module")
 def shelf(reports: list[Report]) -> Path:
-    (begun,) = only(reports, Begun)
+    (begun,) = only(reports, Started)
     return Path(begun.folder).parent
 
 
 @pytest.mark.slow
 def test_a_run_ships_the_temperature_of_its_dev_part(shelf: Path) -> None:
     model = seqloom.load(shelf / "run")
-    assert model.meaning.calibration.temperature != 1
+    assert model.spec.calibration.temperature != 1
     evaluation = model.evaluate()
     assert evaluation.metrics == pytest.approx(model.notes["dev"])
-    plain = model.task.calibrated(model.meaning.calibration._replace(temperature=1.0))
+    plain = model.task.calibrated(model.spec.calibration._replace(temperature=1.0))
     model.task = plain
     assert evaluation.metrics["loss"] < model.evaluate().metrics["loss"]
 
@@ -49,7 +49,7 @@ def test_the_loss_of_an_evaluation_is_the_log_loss_of_the_probabilities_of_predi
     (shelf / "dev.csv").write_text("\n".join(["text,label", *map(",".join, zip(texts, labels, strict=True)), ""]))
     metrics = model.evaluate(shelf / "dev.csv").metrics  # named as a file: read as the model answers
     assert metrics["loss"] == pytest.approx(log_loss(labels, likely, labels=["no", "yes"]), rel=1e-5)
-    assert metrics["accuracy"] == np.mean([one.shown() == label for one, label in zip(said, labels, strict=True)])
+    assert metrics["accuracy"] == np.mean([one.to_text() == label for one, label in zip(said, labels, strict=True)])
 
 
 def test_dev_is_judged_by_halves_and_as_a_file_as_the_model_answers(shelf: Path) -> None:
@@ -61,7 +61,7 @@ def test_dev_is_judged_by_halves_and_as_a_file_as_the_model_answers(shelf: Path)
     assert told["accuracy"] == flattered["accuracy"]
     assert told["loss"] > flattered["loss"]
     card = (shelf / "run" / "model" / "card.md").read_text()
-    assert model.notes["cross_fitted"] and "each read as the other half asks for" in card
+    assert model.notes["cross_fitted"] and "scored with the calibration of the other half" in card
 
 
 def test_the_best_step_is_chosen_before_any_calibration(shelf: Path, reports: list[Report]) -> None:
@@ -84,11 +84,11 @@ def test_the_thresholds_of_several_labels_are_shipped_and_used(tmp_path: Path) -
         rows.append({"text": " ".join([*chosen, str(number)]), "labels": labels, "split": part})
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config = DataConfig(train=(str(path),), split=ColumnSplit(column="split"))
-    resolved = resolve(config, Wishes(model="bag", size="tiny", training=BASE), cache=tmp_path / "cache")
+    config = DataConfig(train=(str(path),), split=ColumnSplit(split_column="split"))
+    resolved = resolve(config, RunRequest(model="bag", size="tiny", training=BASE), cache=tmp_path / "cache")
     reports = list(train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0))
     model = seqloom.load(tmp_path / "run")
-    thresholds = model.meaning.calibration.thresholds
+    thresholds = model.spec.calibration.thresholds
     assert len(thresholds) == 2 and thresholds != (0.5, 0.5)
     assert model.evaluate().metrics == pytest.approx(model.notes["dev"])
     (best,) = [one for one in reports if isinstance(one, Validated) and one.step == model.notes["step"]]

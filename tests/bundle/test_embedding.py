@@ -34,9 +34,9 @@ def classifier(place: Path) -> Any:
     return load(make_run(place / "reviews", "mlp", **make_reviews(place)))
 
 
-@pytest.mark.parametrize("budget", [1, 12, 8_192])
-def test_vectors_come_in_the_order_of_the_texts_whatever_the_batch(model: Any, budget: int) -> None:
-    found = model.embed(TEXTS, budget=budget)
+@pytest.mark.parametrize("batch_tokens", [1, 12, 8_192])
+def test_vectors_come_in_the_order_of_the_texts_whatever_the_batch(model: Any, batch_tokens: int) -> None:
+    found = model.embed(TEXTS, batch_tokens=batch_tokens)
     assert (found.shape, found.dtype) == ((len(TEXTS), 12), np.float32)
     np.testing.assert_allclose(found, np.concatenate([model.embed([text]) for text in TEXTS]), atol=1e-6)
 
@@ -44,7 +44,7 @@ def test_vectors_come_in_the_order_of_the_texts_whatever_the_batch(model: Any, b
 def test_embed_and_predict_say_the_same(model: Any) -> None:
     predicted = model.predict(["a film", "bad"])
     np.testing.assert_array_equal(model.embed(["a film", "bad"]), [one.to_json()["vector"] for one in predicted])
-    assert predicted[0].shown().startswith(f"{predicted[0].vector[0]:.6g}, ")
+    assert predicted[0].to_text().startswith(f"{predicted[0].vector[0]:.6g}, ")
 
 
 def test_a_vector_has_length_one(model: Any, classifier: Any) -> None:
@@ -76,7 +76,7 @@ def test_what_is_no_text_is_named_before_any_work(model: Any) -> None:
 def test_a_model_without_vectors_says_so(place: Path) -> None:
     (place / "lines.txt").write_text("a film\nbad\n")
     language = load(make_run(place / "lm", "gru", train=(str(place / "lines.txt"),), task="lm"))
-    with pytest.raises(ConfigError, match="the task of this model is lm, and it makes no vector"):
+    with pytest.raises(ConfigError, match="cannot embed texts: its task is lm"):
         language.embed(["a"])
 
 
@@ -91,5 +91,5 @@ def test_a_model_is_judged_by_data_of_any_kind_that_stands_together(model: Any, 
 
 
 def test_questions_to_a_model_of_pairs_are_single_texts(model: Any) -> None:
-    assert model.task.asked.schema.input.name == "text"
+    assert model.task.input_spec.schema.input.name == "text"
     assert model.columns == ()

@@ -21,7 +21,7 @@ from seqloom.data.kinds.kind import TargetKind
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError
 from seqloom.files.folders import commit_folder
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec
 from seqloom.text.tokenizer import fit
 
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "labels.json", "card.md", "manifest.json")
@@ -38,8 +38,8 @@ SHAPES = [
 
 def bundle_of(config, target: TargetKind, labels: tuple[str, ...]) -> Bundle:
     tokenizer = fit(WordsConfig(), ["a b c"])
-    meaning = Meaning(Schema("text", target, labels), tokenizer, tokenizer if target == "text" else None)
-    return Bundle(config, meaning, config.build().state_dict(), {"step": 3})
+    spec = ModelSpec(Schema("text", target, labels), tokenizer, tokenizer if target == "text" else None)
+    return Bundle(config, spec, config.build().state_dict(), {"step": 3})
 
 
 @pytest.mark.parametrize(("config", "target", "labels"), SHAPES, ids=[shape[1] for shape in SHAPES])
@@ -47,8 +47,8 @@ def test_every_shape_of_model_comes_back_bit_for_bit(config, target, labels, wri
     bundle = bundle_of(config, target, labels)
     found = read_bundle(write(bundle))
     assert found.config == bundle.config and found.notes == bundle.notes
-    assert found.meaning.schema == bundle.meaning.schema
-    assert (found.meaning.target_tokenizer is found.meaning.tokenizer) == (target == "text")
+    assert found.spec.schema == bundle.spec.schema
+    assert (found.spec.target_tokenizer is found.spec.tokenizer) == (target == "text")
     model = built(found)
     assert model.state_dict().keys() == bundle.weights.keys() and not model.training
     assert all(torch.equal(weight, bundle.weights[name]) for name, weight in model.state_dict().items())
@@ -70,15 +70,15 @@ def test_tied_weights_are_written_once_and_tied_again(write) -> None:
 def test_tied_weights_with_two_values_are_refused(write) -> None:
     bundle = bundle_of(*SHAPES[1])
     other = {**bundle.weights, "head.table": bundle.weights["head.table"] + 1}
-    with pytest.raises(ConfigError, match=r"'head.table' and 'decoder.input.table' are one weight"):
+    with pytest.raises(ConfigError, match=r"'head.table' and 'decoder.input.table' are tied"):
         bundle_files(bundle._replace(weights=other), "")
 
 
-def test_a_target_tokeniser_of_its_own_has_a_file_of_its_own(write) -> None:
+def test_a_target_tokenizer_of_its_own_has_a_file_of_its_own(write) -> None:
     bundle = bundle_of(*SHAPES[2])
     own = fit(CharactersConfig(), ["abc"])
-    path = write(bundle._replace(meaning=bundle.meaning._replace(target_tokenizer=own)))
-    assert read_bundle(path).meaning.target_tokenizer.to_json() == own.to_json()
+    path = write(bundle._replace(spec=bundle.spec._replace(target_tokenizer=own)))
+    assert read_bundle(path).spec.target_tokenizer.to_json() == own.to_json()
 
 
 def test_a_copied_and_renamed_folder_is_the_same_model(classifier, write, tmp_path) -> None:
@@ -150,15 +150,15 @@ def test_the_message_tells_both_sums(classifier, write) -> None:
 
 
 def _swapped(tokenizer: bytes) -> bytes:
-    """The tokeniser with two words in each other's place."""
+    """The tokenizer with two words in each other's place."""
     document = json.loads(tokenizer)
     words = document["data"]["words"]
     words[0], words[1] = words[1], words[0]
     return json.dumps(document).encode()
 
 
-def test_two_symbols_in_each_others_place_are_detected_although_the_manifest_is_right(classifier, write) -> None:
-    path = write(classifier, tokenizer__json=_swapped(classifier.meaning.tokenizer.to_json().encode()))
+def test_two_tokens_in_each_others_place_are_detected_although_the_manifest_is_right(classifier, write) -> None:
+    path = write(classifier, tokenizer__json=_swapped(classifier.spec.tokenizer.to_json().encode()))
     with pytest.raises(DamagedError, match=r"tokenizer\.json: the weights were written with sha256 [0-9a-f]{64}"):
         read_bundle(path)
 
@@ -170,9 +170,9 @@ def test_labels_in_another_order_are_detected_although_the_manifest_is_right(cla
 
 def test_without_the_sums_in_the_weights_a_swapped_vocabulary_is_believed(classifier, write, monkeypatch) -> None:
     monkeypatch.setattr(folder, "_require_bound", lambda *_: None)
-    path = write(classifier, tokenizer__json=_swapped(classifier.meaning.tokenizer.to_json().encode()))
-    found = read_bundle(path).meaning.tokenizer
-    assert found.encode(["a"]).values.tolist() != classifier.meaning.tokenizer.encode(["a"]).values.tolist()
+    path = write(classifier, tokenizer__json=_swapped(classifier.spec.tokenizer.to_json().encode()))
+    found = read_bundle(path).spec.tokenizer
+    assert found.encode(["a"]).values.tolist() != classifier.spec.tokenizer.encode(["a"]).values.tolist()
 
 
 def _changed(write, bundle, **fields) -> Path:
@@ -190,7 +190,7 @@ def test_a_newer_format_is_refused_with_the_cure(classifier, write) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"task": "tag"}, "the task 'tag', and a target of label is for classify"),
+        ({"task": "tag"}, "the task is 'tag', but a target of kind label belongs to classify"),
         ({"surprise": 1}, "surprise"),
         ({"schema": {"input": "smell", "target": "label"}}, "smell"),
         ({"model": {"kind": "os.system"}}, "unknown kind 'os.system'"),
@@ -217,13 +217,13 @@ def test_weights_that_do_not_fit_the_model_are_named(classifier, write) -> None:
 
 def test_weights_of_another_shape_are_named_with_both_shapes(classifier) -> None:
     weights = {**classifier.weights, "head.linear.bias": torch.zeros(3)}
-    with pytest.raises(ConfigError, match=r"'head.linear.bias' is float32 \[3\] where float32 \[2\] is needed"):
+    with pytest.raises(ConfigError, match=r"'head.linear.bias' is float32 \[3\], expected float32 \[2\]"):
         bundle_files(classifier._replace(weights=weights), "")
 
 
 def test_a_weight_too_many_is_named(classifier) -> None:
     weights = {**classifier.weights, "backdoor": torch.zeros(3)}
-    with pytest.raises(ConfigError, match="'backdoor' is not one of the model's"):
+    with pytest.raises(ConfigError, match="'backdoor' is unexpected"):
         bundle_files(classifier._replace(weights=weights), "")
 
 
@@ -231,7 +231,7 @@ def test_a_weight_too_many_is_named(classifier) -> None:
 def test_numbers_that_are_not_finite_are_neither_written_nor_read(classifier, write, value, monkeypatch) -> None:
     weights = {**classifier.weights, "head.linear.bias": torch.tensor([0.0, value])}
     broken = classifier._replace(weights=weights)
-    with pytest.raises(DataError, match=r"'head.linear.bias' holds a number that is not finite"):
+    with pytest.raises(DataError, match=r"'head.linear.bias' has NaN or infinite values"):
         bundle_files(broken, "")
     with monkeypatch.context() as unguarded:
         unguarded.setattr(folder, "not_finite", lambda _: [])
@@ -266,7 +266,7 @@ def test_a_folder_of_something_else_and_no_folder_are_told_apart(tmp_path) -> No
 
 
 def test_a_checkpoint_is_not_taken_for_a_model(tmp_path) -> None:
-    commit_folder(tmp_path / "step-1", {"model.safetensors": b"", "standing.json": b"{}"})
+    commit_folder(tmp_path / "step-1", {"model.safetensors": b"", "state.json": b"{}"})
     with pytest.raises(SeqloomError, match="is no model folder"):
         read_bundle(tmp_path / "step-1")
 
@@ -290,7 +290,7 @@ def large(classifier, write) -> Path:
 
 def test_a_small_file_cannot_make_a_large_model(large, monkeypatch) -> None:
     monkeypatch.setattr(folder, "outline_of", _refuse_to_build)
-    with pytest.raises(ConfigError, match=r"asks for 4,\d{3},\d{3},\d{3} weights, and the file has \d+,?\d* bytes"):
+    with pytest.raises(ConfigError, match=r"has 4,\d{3},\d{3},\d{3} weights, and the file has \d+,?\d* bytes"):
         read_bundle(large)
 
 

@@ -51,17 +51,17 @@ def test_answers_come_in_the_order_of_the_inputs(model) -> None:
 
 @settings(max_examples=20)
 @given(st.lists(st.sampled_from(TEXTS), max_size=12), st.integers(1, 64))
-def test_the_answer_is_the_same_whatever_the_batch(model, texts, budget) -> None:
-    found = [one.to_json()["scores"]["bad"] for one in model.predict(texts, budget=budget)]
+def test_the_answer_is_the_same_whatever_the_batch(model, texts, batch_tokens) -> None:
+    found = [one.to_json()["scores"]["bad"] for one in model.predict(texts, batch_tokens=batch_tokens)]
     wanted = {text: one.to_json()["scores"]["bad"] for text, one in zip(TEXTS, model.predict(TEXTS), strict=True)}
     assert found == pytest.approx([wanted[text] for text in texts], abs=1e-6)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=40), st.integers(1, 100))
-def test_every_row_is_in_one_batch_of_at_most_the_budget(lengths, budget) -> None:
-    found = batches(np.array(lengths), budget)
+def test_every_row_is_in_one_batch_of_at_most_the_budget(lengths, batch_tokens) -> None:
+    found = batches(np.array(lengths), batch_tokens)
     assert sorted(np.concatenate(found).tolist()) == list(range(len(lengths)))
-    assert all(len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= budget for rows in found)
+    assert all(len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= batch_tokens for rows in found)
 
 
 class Named(str):
@@ -88,9 +88,9 @@ def test_predicting_draws_nothing_and_leaves_no_gradient(model) -> None:
     ("inputs", "said"),
     [
         (["good", ""], "inputs:2: row.empty_text"),
-        (["good", 7], "inputs:2: type.text: expected a string, got number"),
-        ([None], "inputs:1: type.text: expected a string, got null"),
-        ([["good"]], "inputs:1: type.text: expected a string, got list"),
+        (["good", 7], "inputs:2: type.text: expected text, found number"),
+        ([None], "inputs:1: type.text: expected text, found null"),
+        ([["good"]], "inputs:1: type.text: expected text, found list"),
     ],
 )
 def test_a_bad_input_is_named_before_any_work(model, inputs, said, monkeypatch) -> None:
@@ -109,7 +109,7 @@ def test_no_inputs_have_no_answers(model) -> None:
 
 
 def test_the_model_tells_what_it_is(model) -> None:
-    assert re.fullmatch(r"LoadedModel\(classify: text to label, 2 labels, \d+ symbols, .*; .*model\)", repr(model))
+    assert re.fullmatch(r"LoadedModel\(classify: text to label, 2 labels, \d+ tokens, .*; .*model\)", repr(model))
 
 
 def test_a_run_and_its_model_folder_are_the_same_model(shelf, model) -> None:
@@ -119,7 +119,7 @@ def test_a_run_and_its_model_folder_are_the_same_model(shelf, model) -> None:
 
 def test_dev_and_test_are_the_parts_of_the_run(run) -> None:
     model = seqloom.load(run)
-    assert [model.evaluate(part=part).rows for part in ("dev", "test", "train")] == [3, 2, 4]
+    assert [model.evaluate(split=part).rows for part in ("dev", "test", "train")] == [3, 2, 4]
 
 
 def test_evaluating_dev_opens_neither_train_nor_test(run, shelf) -> None:
@@ -143,11 +143,11 @@ def test_the_accuracy_is_that_of_the_predictions(run, shelf) -> None:
 
 def test_every_look_at_the_test_part_is_written_down(run) -> None:
     model = seqloom.load(run)
-    found = model.evaluate(part="test")
-    model.evaluate(part="dev")
-    seqloom.load(run / "model").evaluate(part="test")
-    records = read_lines(run / "looks.jsonl").records
-    assert len(records) == len(model.looks) == 2
+    found = model.evaluate(split="test")
+    model.evaluate(split="dev")
+    seqloom.load(run / "model").evaluate(split="test")
+    records = read_lines(run / "test_evaluations.jsonl").records
+    assert len(records) == len(model.test_evaluations) == 2
     assert (
         records[0]["metrics"] == pytest.approx(found.metrics) and records[0]["intervals"].keys() == found.metrics.keys()
     )
@@ -155,29 +155,29 @@ def test_every_look_at_the_test_part_is_written_down(run) -> None:
 
 
 def test_a_look_that_cannot_be_written_down_is_not_had(run) -> None:
-    (run / "looks.jsonl").mkdir()
-    with pytest.raises(DurableError, match=r"looks\.jsonl"):
-        seqloom.load(run).evaluate(part="test")
+    (run / "test_evaluations.jsonl").mkdir()
+    with pytest.raises(DurableError, match=r"test_evaluations\.jsonl"):
+        seqloom.load(run).evaluate(split="test")
 
 
 def test_without_the_record_the_look_goes_unseen(run, monkeypatch) -> None:
-    monkeypatch.setattr(evaluation.Looks, "record", lambda *_, **__: None)
-    seqloom.load(run).evaluate(part="test")
-    assert not (run / "looks.jsonl").exists()
+    monkeypatch.setattr(evaluation.TestEvaluations, "record", lambda *_, **__: None)
+    seqloom.load(run).evaluate(split="test")
+    assert not (run / "test_evaluations.jsonl").exists()
 
 
-def test_the_looks_of_a_model_without_a_run_lie_beside_it(run, tmp_path, shelf) -> None:
+def test_the_test_evaluations_of_a_model_without_a_run_lie_beside_it(run, tmp_path, shelf) -> None:
     alone = shutil.copytree(run / "model", tmp_path / "mine")
-    seqloom.load(alone).evaluate(shelf / "test.csv", part="test")
-    assert len(read_lines(tmp_path / "mine.looks.jsonl").records) == 1
-    assert seqloom.load(alone).looks  # and the folder is still whole
+    seqloom.load(alone).evaluate(shelf / "test.csv", split="test")
+    assert len(read_lines(tmp_path / "mine.test_evaluations.jsonl").records) == 1
+    assert seqloom.load(alone).test_evaluations  # and the folder is still whole
 
 
 def test_the_test_file_by_another_name_is_still_sealed(run, shelf, tmp_path) -> None:
     link = tmp_path / "innocent.csv"
     link.symlink_to(shelf / "test.csv")
     for path in (shelf / "test.csv", link):
-        with pytest.raises(ConfigError, match=r"holds the test part of this run\. .*--test"):
+        with pytest.raises(ConfigError, match=r'holds the test set of this run\. .*split="test"'):
             seqloom.load(run).evaluate(path)
 
 
@@ -189,24 +189,26 @@ MARKED = [f"{row},{('train', 'train', 'train', 'dev', 'dev', 'test', 'test')[n %
     ("header", "rows", "split"),
     [
         ("text,label", ROWS, RandomSplit()),
-        ("text,label", ROWS, RandomSplit(dev=0.3, test=0.2, seed=1)),
-        ("text,label,split", MARKED, ColumnSplit(column="split")),
+        ("text,label", ROWS, RandomSplit(dev_size=0.3, test_size=0.2, split_seed=1)),
+        ("text,label,split", MARKED, ColumnSplit(split_column="split")),
     ],
 )
 def test_a_file_with_test_rows_inside_cannot_be_judged_unseen(header, rows, split, tmp_path) -> None:
     (tmp_path / "all.csv").write_text("\n".join([header, *rows, ""]))
     run = make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),), split=split)
     model = seqloom.load(run)
-    with pytest.raises(ConfigError, match=r"all\.csv holds the test part of this run\. Fix: .*dev part, or add --test"):
+    with pytest.raises(
+        ConfigError, match=r'all\.csv holds the test set of this run\. Fix: .*dev set, or add split="test"'
+    ):
         model.evaluate(tmp_path / "all.csv")
-    assert not model.looks
-    model.evaluate(tmp_path / "all.csv", part="test")
-    assert len(model.looks) == 1
+    assert not model.test_evaluations
+    model.evaluate(tmp_path / "all.csv", split="test")
+    assert len(model.test_evaluations) == 1
 
 
 def test_a_training_file_without_test_rows_may_be_judged(tmp_path) -> None:
     (tmp_path / "all.csv").write_text("\n".join(["text,label", *ROWS, ""]))
-    split = RandomSplit(test=0.0)
+    split = RandomSplit(test_size=0.0)
     model = seqloom.load(make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),), split=split))
     assert model.evaluate(tmp_path / "all.csv").rows == len(ROWS)
 
@@ -219,7 +221,7 @@ def test_a_part_of_a_folder_with_test_rows_is_as_sealed_as_the_folder() -> None:
 def test_without_the_guard_the_test_file_is_looked_at_unseen(run, shelf, monkeypatch) -> None:
     monkeypatch.setattr(evaluation, "_require_unsealed", lambda *_: None)
     assert seqloom.load(run).evaluate(shelf / "test.csv").rows == 2
-    assert not (run / "looks.jsonl").exists()
+    assert not (run / "test_evaluations.jsonl").exists()
 
 
 def test_a_file_is_judged_on_every_row(run, tmp_path) -> None:
@@ -232,7 +234,7 @@ def test_labels_that_training_never_saw_count_as_errors(run, tmp_path) -> None:
     assert seqloom.load(run).evaluate(tmp_path / "own.csv").metrics["accuracy"] == 0
 
 
-def test_a_single_label_can_be_judged_though_not_learnt(run, tmp_path) -> None:
+def test_a_single_label_can_be_judged_though_not_learned(run, tmp_path) -> None:
     (tmp_path / "own.csv").write_text("text,label\ngood,good\n")
     assert seqloom.load(run).evaluate(tmp_path / "own.csv").rows == 1
 
@@ -255,12 +257,12 @@ def test_data_of_another_kind_is_refused(run, tmp_path) -> None:
 
 def test_a_model_without_a_run_needs_data(run, tmp_path) -> None:
     alone = shutil.copytree(run / "model", tmp_path / "mine")
-    with pytest.raises(ConfigError, match="a model folder alone has no data"):
+    with pytest.raises(ConfigError, match="a model folder has no data of its own"):
         seqloom.load(alone).evaluate()
 
 
 def test_settings_without_data_are_refused(run) -> None:
-    with pytest.raises(ConfigError, match="'target' says how data is read, and none is given"):
+    with pytest.raises(ConfigError, match="'target' says how to read data, and no data is given"):
         seqloom.load(run).evaluate(target="label")
 
 
@@ -275,9 +277,9 @@ def test_parts_that_were_drawn_are_the_same_again(tmp_path) -> None:
     (tmp_path / "all.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     run = make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),))
     model = seqloom.load(run)
-    found = {part: model.evaluate(part=part, keep=60) for part in ("dev", "test")}
+    found = {part: model.evaluate(split=part, keep=60) for part in ("dev", "test")}
     assert all(4 <= one.rows <= 8 for one in found.values())
-    assert not {one.id for one in found["dev"].judged} & {one.id for one in found["test"].judged}
+    assert not {one.id for one in found["dev"].examples} & {one.id for one in found["test"].examples}
 
 
 def test_vectors_of_another_width_are_refused(tmp_path) -> None:

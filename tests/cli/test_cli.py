@@ -51,8 +51,8 @@ def test_a_recipe_is_printed_as_a_configuration_that_reads_back(name: str) -> No
         (["recipes", "lstm", "--size", "huge"], "'huge' is not one of"),
         (["trian"], "No such command 'trian'"),
         (
-            ["predict", "RUN", "-", "--beam", "3"],
-            "No such option: --beam; seqloom evaluate, generate, translate have it",
+            ["predict", "RUN", "-", "--beam-size", "3"],
+            "No such option: --beam-size; seqloom evaluate, generate, translate have it",
         ),
         (["predict", "RUN", "-", "--with-inputs"], "No such option: --with-inputs"),
     ],
@@ -106,9 +106,24 @@ seqloom.cli.main()
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "stopped\n")
 
 
+def test_a_command_that_is_stopped_while_it_is_imported_says_one_word() -> None:
+    code = """
+import sys
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "seqloom.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from seqloom.__main__ import main
+main()
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "stopped\n")
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("--vocabulary", "3"), ("--longest", "0"), ("--unicode", "x"), ("--format", "x"), ("--split-seed", "-1")],
+    [("--vocab-size", "3"), ("--max-length", "0"), ("--normalize", "x"), ("--format", "x"), ("--split-seed", "-1")],
 )
 def test_a_bad_value_is_named_with_its_flag(flag: str, value: str, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["data", "check", str(_films(tmp_path)), flag, value]).exception
@@ -117,12 +132,12 @@ def test_a_bad_value_is_named_with_its_flag(flag: str, value: str, tmp_path: Pat
 
 def test_the_check_speaks_of_rows_and_batches_and_not_of_pairs(tmp_path: Path) -> None:
     def batches(budget: int) -> str:
-        arguments = ["data", "check", str(_films(tmp_path)), "--budget", str(budget)]
+        arguments = ["data", "check", str(_films(tmp_path)), "--batch-tokens", str(budget)]
         told = CliRunner().invoke(app, arguments, env={"COLUMNS": "100"}).stdout.partition("Batches\n")[2]
         return " ".join(told.split())
 
-    assert batches(10_000).endswith("All rows are in one batch: an epoch is one step.")
-    said = r"Of the rows that share a batch [\d.]+ % share one in the next epoch too; the others meet new rows\.$"
+    assert batches(10_000).endswith("All rows are in one batch, so an epoch is one step.")
+    said = r"Of the rows that share a batch, [\d.]+ % share one again in the next epoch\.$"
     assert re.search(said, batches(40))
 
 
@@ -161,14 +176,14 @@ def test_a_blow_up_takes_no_more_of_a_picture_of_rates_than_the_fall() -> None:
     figure = _range_test(1.4, 20.0, 3_000.0).figure
     for series in figure.series:
         assert max(series.known) == 1.5 and len(series.known) == 32  # the step that is too high, and no further one
-    assert "the loss blows up at 0.16" in figure.caption
+    assert "the loss explodes at 0.16" in figure.caption
     calm = _range_test().figure
     assert max(calm.series[0].known) == 1.0 and "blows up" not in calm.caption
 
 
 def test_help_names_what_is_wanted_in_capitals() -> None:
-    shown = CliRunner().invoke(app, ["data", "check", "--help"], env={"COLUMNS": "100"}).output
-    assert "--html FILE" in shown and "--input COLUMN" in shown and "--max-bad SHARE" in shown
+    shown = CliRunner().invoke(app, ["data", "check", "--help-all"], env={"COLUMNS": "100"}).output
+    assert "--html FILE" in shown and "--input COLUMN" in shown and "--max-bad-rows SHARE" in shown
     assert not re.search(r"--[a-z-]+ <", shown)
 
 
@@ -201,7 +216,7 @@ def test_the_list_of_verbs_fits_a_terminal_and_says_each_in_one_sentence() -> No
 
 @pytest.mark.parametrize("verb", ["evaluate", "predict", "translate"])
 def test_the_own_options_of_a_verb_stand_before_those_of_files(verb: str) -> None:
-    shown = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "100"}).stdout
-    own, _, files = shown.partition("\nData:\n")
-    assert "--deterministic" in own.partition("\nOptions:\n")[2] and "--help" in own
+    shown = CliRunner().invoke(app, [verb, "--help-all"], env={"COLUMNS": "100"}).stdout
+    own, _, files = shown.partition("\nReading files:\n")
+    assert "--deterministic" in own.partition("\nOptions:\n")[2]
     assert "--encoding" in files and "--deterministic" not in files

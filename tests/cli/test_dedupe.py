@@ -33,8 +33,8 @@ def marks(path: Path) -> list[str]:
 
 def test_without_a_threshold_the_picture_and_the_one_that_was_taken_are_shown(file: Path, tmp_path: Path) -> None:
     done = dedupe(file, "-o", tmp_path / "b.csv")
-    assert "0.74 threshold" in done.stdout and "threshold 0.75, the usual one" in done.stdout
-    assert "1 row of 3 repeat another, in 1 cluster" in done.stdout
+    assert "0.74 threshold" in done.stdout and "threshold 0.75, the default" in done.stdout
+    assert "1 duplicate among 3 rows in 1 cluster" in done.stdout
     assert marks(tmp_path / "b.csv") == ["", "1", ""]
     assert file.read_text() == ROWS
 
@@ -48,15 +48,14 @@ def test_with_a_threshold_no_picture_is_shown(file: Path, tmp_path: Path) -> Non
 def test_where_no_two_rows_are_alike_there_is_one_sentence_and_no_picture(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\nThe cat sat on the mat\nNothing of the kind\n")
     shown = dedupe(tmp_path / "a.csv", "-o", tmp_path / "b.csv").stdout
-    assert shown.startswith("no two rows are alike: not one similarity is 0.5 or more\n0 rows of 2 repeat another")
+    assert shown.startswith("no two rows have a similarity of 0.5 or more\nno duplicates among 2 rows")
     assert marks(tmp_path / "b.csv") == ["", ""]
 
 
 def test_rows_without_text_and_lines_that_are_no_rows_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one cat\n\n \nOne cat\n")
-    assert (
-        "2 blank lines are no rows, and are not counted" in dedupe(tmp_path / "a.txt", "-o", tmp_path / "b.csv").stdout
-    )
+    shown = dedupe(tmp_path / "a.txt", "-o", tmp_path / "b.csv").stdout
+    assert "2 blank lines are not counted as rows" in shown and "0 rows" not in shown
     assert marks(tmp_path / "b.csv") == ["", "1"]
     (tmp_path / "a.csv").write_text("text,n\none cat,1\n,2\n")
     assert "1 row has no text\n" in dedupe(tmp_path / "a.csv", "-o", tmp_path / "c.csv").stdout
@@ -72,7 +71,7 @@ def test_the_picture_is_saved_as_its_name_says(file: Path, tmp_path: Path, name:
 def test_a_picture_never_replaces_the_file_or_its_copy(tmp_path: Path) -> None:
     file = tmp_path / "a.html"
     file.write_text("one\ntwo\n")
-    with pytest.raises(ConfigError, match="would replace"):
+    with pytest.raises(ConfigError, match="would overwrite"):
         dedupe(file, "--format", "text", "-o", tmp_path / "b.csv", "--picture", file)
     assert file.read_text() == "one\ntwo\n"
 
@@ -80,11 +79,11 @@ def test_a_picture_never_replaces_the_file_or_its_copy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        (("--by", "meaning"), "give the model"),
-        (("--by", "text", "--model", "m"), "leave --model out"),
+        (("--by", "meaning"), "needs a model"),
+        (("--by", "text", "--model", "m"), "leave out --model"),
         (("--threshold", "0.2"), r"0\.5 to 1"),
         (("--picture", "a.png"), r"\.html or \.svg"),
-        (("--picture", "none/a.svg"), "no folder"),
+        (("--picture", "none/a.svg"), "does not exist"),
         (("--id", "nn"), "did you mean 'n'"),
     ],
 )

@@ -29,7 +29,7 @@ def _demo(folder: Path, *arguments: str, **environment: str) -> subprocess.Compl
 
 
 def _best(shown: str, metric: str) -> float:
-    found = re.search(rf"best on the dev part, at step [\d,]+: {metric} ([\d.]+)", shown)
+    found = re.search(rf"best on the dev set, at step [\d,]+: {metric} ([\d.]+)", shown)
     assert found is not None, shown
     return float(found[1])
 
@@ -59,11 +59,10 @@ def test_an_unknown_demo_is_refused_with_those_that_are_there(what: str) -> None
     assert "translate" in run.exception.fix
 
 
-def test_what_a_score_cannot_reach_is_told_of_short_answers_and_of_a_grammar_whose_floor_is_known() -> None:
+def test_the_lowest_possible_perplexity_of_the_grammar_is_shown() -> None:
     limits = {task: show.limit() for task, show in SHOWS.items()}
-    assert {task for task, limit in limits.items() if limit} == {"translate", "lm"}
-    assert "no answer has four words" in limits["translate"]
-    (floor,) = map(float, re.findall(r"below ([\d.]+)", limits["lm"]))
+    assert {task for task, limit in limits.items() if limit} == {"lm"}
+    (floor,) = map(float, re.findall(r"is ([\d.]+):", limits["lm"]))
     assert floor == pytest.approx(worth().perplexity, abs=0.005)
 
 
@@ -75,7 +74,7 @@ def test_the_demo_translates_unseen_dates_in_less_than_a_minute_and_shows_where_
     assert run.returncode == 0, run.stderr
     assert _best(run.stdout, "exact_match") > 0.98
     assert "the 3rd of May, 2019 -> 2019-05-03" in run.stdout
-    drawn = run.stdout.partition('Where the model looks while it writes "2019-05-03"\n')[2].splitlines()
+    drawn = run.stdout.partition('Attention of the model while it writes "2019-05-03"\n')[2].splitlines()
     rows = [line.split() for line in drawn[1:12]]
     assert [row[0] for row in rows] == [*"2019-05-03", "end"]
     assert all(95 <= sum(map(int, row[1:])) <= 105 for row in rows)  # hundredths, each rounded
@@ -100,7 +99,7 @@ def test_the_demo_of_a_language_model_comes_near_the_floor_of_its_grammar(tmp_pa
     assert run.returncode == 0, run.stderr
     assert _best(run.stdout, "perplexity") < 5.6
     lines = run.stdout.splitlines()
-    (best,) = (at for at, line in enumerate(lines) if line.startswith("best on the dev part"))
-    assert any("no model can have a perplexity below 5.13" in line for line in lines[best - 3 : best])
+    (best,) = (at for at, line in enumerate(lines) if line.startswith("best on the dev set"))
+    assert any("the lowest possible perplexity on this data is 5.13" in line for line in lines[best - 3 : best])
     assert " -> perplexity" in run.stderr and not re.search(r"^  [+-] ", run.stderr + run.stdout, re.MULTILINE)
     assert (tmp_path / "here" / "model").exists()

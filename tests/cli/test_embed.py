@@ -65,21 +65,21 @@ def test_every_kind_of_data_makes_a_model_that_answers_and_is_judged(tmp_path: P
 @pytest.mark.slow
 def test_vectors_of_words_are_the_start_and_may_stay(tmp_path: Path, vectors: Path) -> None:
     run = tmp_path / "run"
-    said("train", write(tmp_path, "scored"), *SHORT, "--vectors", vectors, "--freeze-vectors", "--out", run)
+    said("train", write(tmp_path, "scored"), *SHORT, "--word-vectors", vectors, "--freeze-word-vectors", "--out", run)
     model = load(run)
-    (symbol,) = model.meaning.tokenizer.encode(["whale"]).values.tolist()
-    assert model.model.encoder.input.table[symbol].tolist() == [0.5] * 8
+    (token,) = model.spec.tokenizer.encode(["whale"]).values.tolist()
+    assert model.model.encoder.input.table[token].tolist() == [0.5] * 8
 
 
 @pytest.mark.slow
 def test_an_embedder_starts_from_another_with_another_objective_and_a_classifier_from_it(tmp_path: Path) -> None:
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     said("train", write(tmp_path, "text"), *SHORT, "--model", "gru", "--out", first)
-    start = ["--init", first, "--objective", "cosine-score", "--rows-at-once", "3", "--pooling", "mean"]
+    start = ["--init", first, "--objective", "cosine-score", "--micro-batch", "3", "--pooling", "mean"]
     own = [one for one in SHORT if one not in ("--size", "tiny")]
     said("train", write(tmp_path, "scored"), *own, *start, "--out", second)
     config = load(second).config
-    assert (config.objective.kind(), config.rows_at_once, config.pooling) == ("cosine-score", 3, "mean")
+    assert (config.objective.kind(), config.micro_batch, config.pooling) == ("cosine-score", 3, "mean")
     assert config.encoder == load(first).config.encoder
     labels = tmp_path / "labels.csv"
     labels.write_text("text,label\n" + "".join(f"a {word},{word in WORDS[:3]}\n" for word in WORDS * 5))
@@ -102,8 +102,8 @@ def test_the_objective_and_the_pooling_that_are_asked_for_are_written_down(tmp_p
     [
         (["--objective", "rnak"], "did you mean 'rank'"),
         (["--pooling", "cls"], "--pooling: unknown name 'cls'"),
-        (["--rows-at-once", "0"], "take at least 1"),
-        (["--objective", "rank"], "objective 'rank' reads pairs with a score, and the data has single texts"),
+        (["--micro-batch", "0"], "take at least 1"),
+        (["--objective", "rank"], "objective 'rank' needs pairs with a score, and the data has single texts"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -115,7 +115,7 @@ def test_an_objective_without_vectors_is_refused(tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("text,label\n" + "".join(f"a {word},{word in WORDS[:3]}\n" for word in WORDS * 5))
     told = refused("train", labels, "--objective", "rank", "--out", tmp_path / "run")
-    assert "objective: for embed, and the task is classify" in told
+    assert "objective: only for embed, and the task is classify" in told
 
 
 def test_the_usual_objectives_are_those_of_the_page() -> None:

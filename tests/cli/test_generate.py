@@ -43,37 +43,45 @@ def generate(*arguments: object, given: str | bytes | None = None, exit_code: in
 
 
 def test_a_prompt_is_gone_on_with(run: Path) -> None:
-    ((answer,),) = load(run).generate(["once upon"], longest=5)
-    assert generate(run, "once upon", "--longest", 5) == [f"once upon{answer.text}"]
+    ((answer,),) = load(run).generate(["once upon"], max_new_tokens=5)
+    assert generate(run, "once upon", "--max-new-tokens", 5) == [f"once upon{answer.text}"]
 
 
 def test_prompts_from_a_file_and_from_standard_input_are_answered_alike(run: Path, tmp_path: Path) -> None:
     (tmp_path / "prompts.txt").write_text("once\n\nthe cat\n")
-    from_file = generate(run, "--file", tmp_path / "prompts.txt", "--as", "jsonl", "--longest", 4)
-    assert generate(run, "--as", "jsonl", "--longest", 4, given="once\n\nthe cat\n") == from_file
+    from_file = generate(run, "--file", tmp_path / "prompts.txt", "--output-format", "jsonl", "--max-new-tokens", 4)
+    assert generate(run, "--output-format", "jsonl", "--max-new-tokens", 4, given="once\n\nthe cat\n") == from_file
     found = [json.loads(line) for line in from_file]
     assert [(one["line"], one["prompt"]) for one in found] == [(1, "once"), (3, "the cat")]
-    assert {"text", "score", "ended"} <= found[0].keys()
+    assert {"text", "score", "finish_reason"} <= found[0].keys()
 
 
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        (("--temperature", 1.5, "--count", 3, "--seed", 2), {"temperature": 1.5, "count": 3, "seed": 2}),
+        (("--temperature", 1.5, "--num-samples", 3, "--seed", 2), {"temperature": 1.5, "num_samples": 3, "seed": 2}),
         (("--top-k", 4, "--top-p", 0.9, "--min-p", 0.1), {"top_k": 4, "top_p": 0.9, "min_p": 0.1}),
-        (("--beam", 3, "--count", 2, "--length-penalty", 0.5), {"width": 3, "best": 2, "length_penalty": 0.5}),
-        (("--repetition", 1.5, "--stop", "cat", "--stop", r"\n"), {"repetition": 1.5, "stop": ("cat", "\n")}),
+        (
+            ("--beam-size", 3, "--n-best", 2, "--length-penalty", 0.5),
+            {"beam_size": 3, "n_best": 2, "length_penalty": 0.5},
+        ),
+        (
+            ("--repetition-penalty", 1.5, "--stop", "cat", "--stop", r"\n"),
+            {"repetition_penalty": 1.5, "stop": ("cat", "\n")},
+        ),
     ],
 )
 def test_every_option_is_the_setting_of_its_name(run: Path, options: tuple[Any, ...], settings: Any) -> None:
-    (expected,) = load(run).generate(["the"], longest=6, **settings)
-    found = [json.loads(line) for line in generate(run, "the", "--longest", 6, "--as", "jsonl", *options)]
+    (expected,) = load(run).generate(["the"], max_new_tokens=6, **settings)
+    found = [
+        json.loads(line) for line in generate(run, "the", "--max-new-tokens", 6, "--output-format", "jsonl", *options)
+    ]
     assert [one["text"] for one in found] == [one.text for one in expected]
-    assert [one.get("answer") for one in found] == ([None] if len(found) == 1 else list(range(1, len(found) + 1)))
+    assert [one.get("candidate") for one in found] == ([None] if len(found) == 1 else list(range(1, len(found) + 1)))
 
 
 def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = generate(run, "once", "--longest", 5)
+    printed = generate(run, "once", "--max-new-tokens", 5)
     shown = list[str]()
 
     class Terminal(Screen):
@@ -83,7 +91,7 @@ def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatc
             shown.append("".join(map(str, objects)) + end)
 
     monkeypatch.setattr(verb, "Screen", Terminal)
-    assert generate(run, "once", "--longest", 5) == []
+    assert generate(run, "once", "--max-new-tokens", 5) == []
     assert "".join(shown).splitlines() == printed
     assert len(shown) > 3
 
@@ -91,22 +99,27 @@ def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("once", "--as", "xml"), "jsonl, csv, text"),
-        (("once", "--out", "a.parquet"), "answers are jsonl"),
-        (("--file", "a.txt", "--out", "a.txt"), "is the input itself"),
-        (("once", "--length-penalty", 0.5), "give --beam"),
-        (("once", "--bad-rows", "drop"), "choose from strict, skip"),
-        (("once", "--file", "a.txt"), "leave the one or the other out"),
+        (("once", "--output-format", "xml"), "jsonl, csv, text"),
+        (("once", "--out", "a.parquet"), "predictions are written as jsonl"),
+        (("--file", "a.txt", "--out", "a.txt"), "is the input file"),
+        (("once", "--length-penalty", 0.5), "add --beam-size 5"),
+        (("once", "--file", "a.txt"), "leave one of them out"),
         (("--file", "no-such.txt"), "no file no-such.txt"),
-        (("once", "--temperature", 0.5, "--beam", 3), "^--temperature draws an answer and --beam searches"),
-        (("once", "--top-k", 4, "--seed", 3, "--beam", 3), "^--top-k, --seed draw an answer"),
-        (("once", "--temperature", 0), r"^--temperature: found 0.*leave it out.*\(greedy\)"),
-        (("once", "--beam", 0), "^--beam: expected a whole number from 1"),
-        (("once", "--beam", 2, "--count", 3), "^--count 3 asks for more.*--beam 3, or a lower --count"),
-        (("once", "--count", 0), "^--count: expected"),
+        (
+            ("once", "--temperature", 0.5, "--beam-size", 3),
+            "^--temperature is for sampling, --beam-size for beam",
+        ),
+        (("once", "--top-k", 4, "--seed", 3, "--beam-size", 3), "^--top-k, --seed are for sampling"),
+        (("once", "--temperature", 0), r"^--temperature 0: .*leave it out.*\(greedy\)"),
+        (("once", "--beam-size", 0), "^--beam-size: expected a whole number from 1"),
+        (
+            ("once", "--beam-size", 2, "--n-best", 3),
+            "^--n-best 3 is more than --beam-size 2.*--beam-size 3, or a lower --n-best",
+        ),
+        (("once", "--num-samples", 0), "^--num-samples: expected"),
         (("once", "--top-k", -1), "^--top-k: expected"),
-        (("once", "--repetition", 0), "^--repetition: expected"),
-        (("once", "--longest", 0), "^--longest: expected"),
+        (("once", "--repetition-penalty", 0), "^--repetition-penalty: expected"),
+        (("once", "--max-new-tokens", 0), "^--max-new-tokens: expected"),
     ],
 )
 def test_what_cannot_be_asked_is_told_before_the_model_is_read(arguments: tuple[Any, ...], said: str) -> None:
@@ -115,12 +128,12 @@ def test_what_cannot_be_asked_is_told_before_the_model_is_read(arguments: tuple[
 
 
 def test_words_of_a_prompt_that_the_model_does_not_know_are_told(run: Path) -> None:
-    asked = ["generate", str(run), "once zebra", "the cat", "gnu gnu", "--longest", "3", "--device", "cpu"]
+    asked = ["generate", str(run), "once zebra", "the cat", "gnu gnu", "--max-new-tokens", "3", "--device", "cpu"]
     done = CliRunner().invoke(app, asked)
     assert done.stdout.startswith("once zebra ") and "\ngnu gnu " in done.stdout
-    assert "prompts:1: prompt.unknown: the model does not know 'zebra', and" in done.stderr
+    assert "prompts:1: prompt.unknown: the vocabulary lacks 'zebra'; the model reads each as" in done.stderr
     assert done.stderr.endswith("(2 times)\n")
-    known = CliRunner().invoke(app, ["generate", str(run), "the cat", "--longest", "3", "--device", "cpu"])
+    known = CliRunner().invoke(app, ["generate", str(run), "the cat", "--max-new-tokens", "3", "--device", "cpu"])
     assert known.stderr == ""
 
 
@@ -132,8 +145,8 @@ def test_people_see_how_many_prompts_are_answered(run: Path, monkeypatch: pytest
         yield lambda progress: shown.append(str(progress))
 
     monkeypatch.setattr(verb, "work_bar", bar)
-    generate(run, "--longest", 2, given="once\nthe cat\na\n")
-    assert shown == ["1 of 3 answers", "2 of 3 answers", "3 of 3 answers"]
+    generate(run, "--max-new-tokens", 2, given="once\nthe cat\na\n")
+    assert shown == ["1 of 3 texts", "2 of 3 texts", "3 of 3 texts"]
 
 
 @pytest.mark.parametrize("whole", [4, 0], ids=["known", "unknown"])
@@ -153,10 +166,10 @@ def test_no_prompt_at_all_is_told(run: Path) -> None:
         generate(run, given="")
 
 
-@pytest.mark.parametrize("options", [(), ("--beam", 3, "--count", 2)], ids=["one", "several"])
+@pytest.mark.parametrize("options", [(), ("--beam-size", 3, "--n-best", 2)], ids=["one", "several"])
 def test_a_table_and_a_file_hold_what_json_lines_say(run: Path, tmp_path: Path, options: tuple[Any, ...]) -> None:
-    asked = (run, "once", "the cat", "--longest", 4, *options)
-    said = [json.loads(line) for line in generate(*asked, "--as", "jsonl")]
+    asked = (run, "once", "the cat", "--max-new-tokens", 4, *options)
+    said = [json.loads(line) for line in generate(*asked, "--output-format", "jsonl")]
     for name in ("a.csv", "a.jsonl", "a.txt"):
         assert generate(*asked, "--out", tmp_path / name) == []
     with (tmp_path / "a.csv").open(newline="") as file:
@@ -176,27 +189,29 @@ def positioned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_prompt_beyond_the_positions_is_told_by_its_line_before_any_answer(positioned: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"once\n{LONG}\nthe\n")
-    with pytest.raises(RejectedError, match=r"a\.txt:2: seq\.too_long: 1,100 long.* end at 1,023"):
+    with pytest.raises(
+        RejectedError, match=r"a\.txt:2: seq\.too_long: 1,100 tokens or steps, and .* positions for 1,023"
+    ):
         generate(positioned, "--file", tmp_path / "a.txt", "--out", tmp_path / "b.txt")
     assert not (tmp_path / "b.txt").exists()
 
 
 def test_bad_prompts_have_their_lines_and_the_rest_is_answered_as_without_them(positioned: Path) -> None:
-    asked = ("--as", "jsonl", "--longest", 3, "--bad-rows", "skip")
+    asked = ("--output-format", "jsonl", "--max-new-tokens", 3, "--skip-bad-rows")
     given = f"once\n{LONG}\n".encode() + b"\xff\n\nthe cat\n"
     found = [json.loads(line) for line in generate(positioned, *asked, given=given, exit_code=SOME_BAD)]
     told = [(one["line"], one.get("error", "").partition(":")[0]) for one in found]
     assert told == [(1, ""), (2, "seq.too_long"), (3, "enc.utf8"), (5, "")]
-    expected = load(positioned).generate(["once", "the cat"], longest=3)
+    expected = load(positioned).generate(["once", "the cat"], max_new_tokens=3)
     assert [one["text"] for one in found if "text" in one] == [answer.text for (answer,) in expected]
 
 
 def test_where_no_prompt_can_be_answered_each_is_told(positioned: Path) -> None:
-    found = generate(positioned, LONG, LONG, "--as", "csv", "--bad-rows", "skip", exit_code=SOME_BAD)
+    found = generate(positioned, LONG, LONG, "--output-format", "csv", "--skip-bad-rows", exit_code=SOME_BAD)
     assert found[0] == "line,error" and [line[:2] for line in found[1:]] == ["1,", "2,"]
 
 
 def test_a_classifier_is_refused_with_the_reason_and_the_verb_that_fits(tmp_path: Path) -> None:
     reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
-    with pytest.raises(ConfigError, match=r"task of this one is classify.*seqloom predict"):
+    with pytest.raises(ConfigError, match=r"task of this model is classify.*seqloom predict"):
         generate(reviews, "once")

@@ -17,7 +17,7 @@ from seqloom.inference.model import load
 from seqloom.inspect import view as plain_values
 from seqloom.inspect.attribution import attribution as export
 from seqloom.inspect.attribution.attribution import AttributionView, attribution
-from seqloom.inspect.inspector import LOOKS
+from seqloom.inspect.inspector import VIEWS
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,9 @@ def test_without_a_view_it_says_which_there_are_and_why_not_the_others(run: Path
 def test_a_view_is_that_of_python(run: Path, tmp_path: Path) -> None:
     found = json.loads(look(run, "a good film", "--view", "attribution", "--method", "occlusion", "--json"))
     assert found == load(run).inspect("a good film").attribution(method="occlusion").to_json()
-    assert "What moved" in look(run, "a good film", "--view", "attribution", "--answer", "bad")
-    look(run, "a good film", "--view", "cutting", "--out", tmp_path / "a.json")
-    assert json.loads((tmp_path / "a.json").read_text())["kind"] == "cutting"
+    assert "Attribution of" in look(run, "a good film", "--view", "attribution", "--answer", "bad")
+    look(run, "a good film", "--view", "tokenization", "--out", tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text())["kind"] == "tokenization"
 
 
 def test_json_has_every_number_where_the_whole_is_asked_for(
@@ -59,24 +59,24 @@ def test_json_has_every_number_where_the_whole_is_asked_for(
     asked = [run, "a good film", "--view", "attribution", "--method", "occlusion"]
     assert "in_blocks" in json.loads(look(*asked, "--json"))
     view = load(run).inspect("a good film").attribution(method="occlusion")
-    assert json.loads(look(*asked, "--json", "--whole")) == view.to_json(whole=True)
-    look(*asked, "--whole", "--out", tmp_path / "a.json")
-    assert json.loads((tmp_path / "a.json").read_text()) == view.to_json(whole=True)
+    assert json.loads(look(*asked, "--json", "--full")) == view.to_json(full=True)
+    look(*asked, "--full", "--out", tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text()) == view.to_json(full=True)
 
 
 def test_the_command_that_is_advised_for_how_far_to_believe_a_picture_tells_it(run: Path) -> None:
     asked = [run, "a good film", "--view"]
-    advised = look(*asked, "attribution", "--method", "occlusion").split("Faithfulness not measured; ")[1]
+    advised = look(*asked, "attribution", "--method", "occlusion").split("Faithfulness not measured (")[1]
     assert "--view faithfulness --method NAME" in " ".join(advised.split())
     quick = ["--set", "permutations=2", "--set", "adversaries=0"]
-    assert "believed" in look(*asked, "faithfulness", "--set", "method=occlusion", *quick)
+    assert "faithful" in look(*asked, "faithfulness", "--set", "method=occlusion", *quick)
 
 
 def test_a_file_gives_the_input_and_the_inputs_around_it(run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a good film\nbad\n")
-    whole = json.loads(look(run, "--data", tmp_path / "a.txt", "--view", "cutting", "--json"))
-    assert whole["given"] == "a good film"
-    around = load(run).inspect("bad", among=["a good film", "bad"]).health()
+    whole = json.loads(look(run, "--data", tmp_path / "a.txt", "--view", "tokenization", "--json"))
+    assert whole["input"] == "a good film"
+    around = load(run).inspect("bad", data=["a good film", "bad"]).health()
     assert json.loads(look(run, "bad", "--data", tmp_path / "a.txt", "--view", "health", "--json")) == around.to_json()
 
 
@@ -92,14 +92,16 @@ def test_every_row_of_a_file_is_a_line(run: Path, tmp_path: Path) -> None:
 
 def test_data_may_be_the_name_of_a_set(run: Path) -> None:
     first = next(NAMES["reviews"].examples("dev")).input
-    assert json.loads(look(run, "--data", "reviews", "--most", 1, "--view", "cutting", "--json"))["given"] == first
+    assert (
+        json.loads(look(run, "--data", "reviews", "--limit", 1, "--view", "tokenization", "--json"))["input"] == first
+    )
 
 
 def test_a_model_without_attention_is_asked_about_an_attribution(run: Path) -> None:
     asked = ["a good film", "--view", "faithfulness", "--set", "permutations=2", "--json"]
-    assert json.loads(look(run, *asked))["picture"] == "The attribution by integrated gradients"
+    assert json.loads(look(run, *asked))["explanation"] == "Attribution by integrated gradients"
     by_method = json.loads(look(run, *asked, "--method", "occlusion"))
-    assert by_method["picture"] == "The attribution by occlusion"
+    assert by_method["explanation"] == "Attribution by occlusion"
     values = load(run).inspect("a good film").attribution(method="occlusion").parts[0].values
     assert by_method["examples"][0]["scores"]["explanation"] == pytest.approx(values.tolist())
 
@@ -136,28 +138,28 @@ def test_bad_rows_of_a_file_are_refused_before_any_is_explained(
     ("arguments", "said"),
     [
         (["a", "--view", "atention"], "no view 'atention'.*'attention'"),
-        (["a", "--view", "attribution", "--head", "1"], "attribution takes no 'head'.*method"),
+        (["a", "--view", "attribution", "--head", "1"], "attribution has no option 'head'.*method"),
         (["a", "--view", "attribution", "--set", "steps=many"], "steps is 'many'.*a number"),
-        (["a", "--view", "attribution", "--set", "steps"], "is no setting.*NAME=VALUE"),
-        (["a", "--view", "swap", "--set", "old=a"], "needs 'new'.*--set new="),
-        (["a", "--view", "edits"], "only Python"),
-        (["a", "--view", "probe"], "needs 'tracked'.*--set tracked=.*`position`, `depth`"),
-        (["a", "--view", "probe", "--set", "tracked=depht"], "no property 'depht'.*'depth'"),
-        (["a", "--view", "probe", "--set", "tracked=depth"], "found 1.*--data FILE"),
-        (["a", "good", "film", "--view", "cutting"], 'reads one text, and 3 are given.*"a good film"'),
-        (["--data", "reviws"], "no data set has this name.*'reviews'"),
-        (["--data", "pictures"], "'pictures' holds pictures, and the model reads one text"),
+        (["a", "--view", "attribution", "--set", "steps"], "is not NAME=VALUE"),
+        (["a", "--view", "swap", "--set", "old=a"], "needs new.*--set new="),
+        (["a", "--view", "edits"], "only in Python"),
+        (["a", "--view", "probe"], "needs feature.*--set feature="),
+        (["a", "--view", "probe", "--set", "feature=depht"], "no feature 'depht'.*'depth'"),
+        (["a", "--view", "probe", "--set", "feature=depth"], "there is only 1.*--data FILE"),
+        (["a", "good", "film", "--view", "tokenization"], 'reads one text, but 3 were given.*"a good film"'),
+        (["--data", "reviws"], "there is no file or data set of this name.*'reviews'"),
+        (["--data", "pictures"], "'pictures' has pictures, but the model reads one text"),
         (["a", "--layer", "1"], "layer belongs to a view"),
-        (["--view", "cutting"], "nothing to read"),
-        (["a", "--view", "cutting", "--whole"], "--whole belongs to the JSON of a view"),
-        (["a", "--view", "cutting", "--whole", "--out", "a.svg"], "--whole belongs to the JSON of a view"),
-        (["a", "--json", "--whole"], "--whole belongs to the JSON of a view"),
-        (["a", "--view", "cutting", "--out", "a.pdf"], "not written as 'a.pdf'.*html"),
-        (["a", "--view", "cutting", "--out", "no/where/a.png"], "no folder no/where"),
-        (["a", "--view", "attribution", "--out", "a.jsonl"], "a line for each row.*--data FILE"),
-        (["a", "--view", "attribution", "--target", "b"], "target belongs to a translation"),
+        (["--view", "tokenization"], "there is no input"),
+        (["a", "--view", "tokenization", "--full"], "--full belongs to the JSON of a view"),
+        (["a", "--view", "tokenization", "--full", "--out", "a.svg"], "--full belongs to the JSON of a view"),
+        (["a", "--json", "--full"], "--full belongs to the JSON of a view"),
+        (["a", "--view", "tokenization", "--out", "a.pdf"], "cannot be written as 'a.pdf'.*html"),
+        (["a", "--view", "tokenization", "--out", "no/where/a.png"], "no folder no/where"),
+        (["a", "--view", "attribution", "--out", "a.jsonl"], "one line for each row.*--data FILE"),
+        (["a", "--view", "attribution", "--target", "b"], "target is only for translation"),
         (["a", "--view", "attribution", "--answer", "maybe"], "no answer 'maybe'"),
-        (["a", "--view", "attention"], "no attention.*look at what it has"),
+        (["a", "--view", "attention"], "no attention.*choose one of its views"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_words(run: Path, arguments: list[str], said: str) -> None:
@@ -166,8 +168,8 @@ def test_what_cannot_be_shown_is_refused_in_words(run: Path, arguments: list[str
 
 
 def test_options_are_read_from_the_signatures_of_all_views() -> None:
-    assert [name for name, one in LOOKS.items() if only_in_python(one.function)] == ["edits"]
-    for name, one in LOOKS.items():
+    assert [name for name, one in VIEWS.items() if only_in_python(one.function)] == ["edits"]
+    for name, one in VIEWS.items():
         assert all(option.said for option in options_of(one.function).values()), name
 
 
@@ -185,7 +187,7 @@ def test_a_label_that_is_a_number_is_asked_about_by_its_name(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_most_says_how_many_rows_of_a_file_are_written(run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a good film\nbad\n" * 150)
-    for most, count in (((), 300), (("--most", 3), 3)):
+    for most, count in (((), 300), (("--limit", 3), 3)):
         look(run, "--data", tmp_path / "a.txt", "--view", "attribution", "--out", tmp_path / "w.jsonl", *most)
         assert (tmp_path / "w.jsonl").read_text().count("\n") == count
 

@@ -15,8 +15,8 @@ from seqloom.cli.terminal import Screen
 from seqloom.errors import ConfigError, DurableError
 from seqloom.events import finished
 from seqloom.search.decisions import WritableDecisions
-from seqloom.search.documents import FileRows
-from seqloom.search.labeling import Labelling, opening
+from seqloom.search.documents import TextFile
+from seqloom.search.labeling import Labeling, start_labeling
 
 KINDS = {"good": "a fine and good film", "bad": "an awful and bad film"}
 
@@ -50,7 +50,7 @@ def test_answers_become_decisions_and_the_same_command_goes_on(file: Path, tmp_p
     log = tmp_path / "labels.jsonl"
     done = label(file, "--out", log, "--labels", "good,bad", given="good\n2\nb\ns\n")
     assert [one.get("label") for one in log_of(log)] == ["good", "bad", "bad", None]
-    assert "3 rows labelled, 12 rows left" in done.stdout
+    assert "3 rows labeled, 12 rows left" in done.stdout
     label(file, "--out", log, given="+so so\nu\nq\ngood\n")  # the labels are known by now, and nothing follows a q
     found = log_of(log)
     assert [one["kind"] for one in found[4:]] == ["label", "undo"] and found[4]["label"] == "so so"
@@ -74,45 +74,45 @@ def test_suggestions_are_accepted_in_bulk_taken_back_at_once_and_exported(
     options = (file, "--out", log, "--examples", examples)
     assert "16 suggestions accepted" in label(*options, "--accept-above", "0.6", "--export", out).stdout
     with out.open(newline="") as rows:
-        exported = list(csv.DictReader(rows))
-    assert len(exported) == 16 and all(KINDS[row["label"]] in row["text"] for row in exported)
-    assert {row["labelled_by"] for row in exported} == {"model"}
-    assert "taken back: 16 decisions" in label(*options, "--undo").stdout
+        export_columns = list(csv.DictReader(rows))
+    assert len(export_columns) == 16 and all(KINDS[row["label"]] in row["text"] for row in export_columns)
+    assert {row["labeled_by"] for row in export_columns} == {"model"}
+    assert "undone: 16 decisions" in label(*options, "--undo").stdout
     assert "nothing to undo" in label(*options, "--undo").stdout
     again = tmp_path / "again.csv"
-    assert "0 labelled rows" in label(*options, "--export", again, "--column", "kind").stdout
-    assert again.read_text() == "text,n,kind,labelled_by\n"
+    assert "0 labeled rows" in label(*options, "--export", again, "--column", "kind").stdout
+    assert again.read_text() == "text,n,kind,labeled_by\n"
 
 
 def test_commands_are_explained_and_change_nothing(file: Path, tmp_path: Path) -> None:
     done = label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="?\nu\n")
-    assert done.stdout.count("Enter accepts the suggestion") == 1
-    assert "nothing to undo" in done.stdout and "nothing was decided" in done.stdout
+    assert done.stdout.count("Enter: accept the suggestion") == 1
+    assert "nothing to undo" in done.stdout and "nothing to save" in done.stdout
     assert not (tmp_path / "log").exists()
 
 
 def test_a_person_is_told_which_answer_means_nothing(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = FileRows(file).read()
+    given = TextFile(file).read()
     log = WritableDecisions(tmp_path / "log", given.by_name)
-    session = finished(opening(given, log, labels=["good", "s"]))
-    assert isinstance(session, Labelling)
+    session = finished(start_labeling(given, log, labels=["good", "s"]))
+    assert isinstance(session, Labeling)
     question = session.next()
     assert question is not None
     for typed in ("bogus", ""):
         assert _answered(session, question, answer_of(typed, session.labels), Screen())
     _show(session, question, Screen())
     shown = capsys.readouterr().out
-    assert "'bogus' is no label" in shown and "nothing is suggested yet" in shown
-    assert "[1 good, 2 s; u undo, q end, ? help]" in shown and not log.standing
+    assert "'bogus' is not a label" in shown and "there is no suggestion yet" in shown
+    assert "[1 good, 2 s; u undo, q quit, ? help]" in shown and not log.current
 
 
-@pytest.mark.parametrize("typed", ["what", "7", ""])  # nothing is suggested yet, so nothing is accepted
+@pytest.mark.parametrize("typed", ["what", "7", ""])  # there is no suggestion yet, so nothing is accepted
 def test_an_answer_of_a_file_that_means_nothing_ends_the_work_and_no_later_answer_slips(
     file: Path, tmp_path: Path, typed: str
 ) -> None:
-    with pytest.raises(ConfigError, match=r"to row \d+ is no label; those before it are kept"):
+    with pytest.raises(ConfigError, match=r"to row \d+ is not a label; earlier answers are saved"):
         label(file, "--out", tmp_path / "log", "--labels", "good,bad", given=f"good\n{typed}\nbad\n")
     assert [one["label"] for one in log_of(tmp_path / "log")] == ["good"]
 
@@ -140,13 +140,13 @@ def test_names_win_over_commands_and_commands_over_beginnings(typed: str, labels
     ("options", "match"),
     [
         ((), "--labels good,bad"),
-        (("--labels", "good,,bad"), "different names"),
-        (("--labels", "good,good"), "different names"),
-        (("--labels", "u,v"), "the answer 'u' has a meaning"),
-        (("--target", "x", "--labels", "a,b"), "give --examples"),
-        (("--labels", "a,b", "--accept-above", "0.9"), "nothing has been learnt"),
-        (("--labels", "a,b", "--export", "x.xlsx"), "cannot have this name"),
-        (("--labels", "a,b", "--export", "x.csv", "--column", "n"), "has a column 'n' already"),
+        (("--labels", "good,,bad"), "distinct names"),
+        (("--labels", "good,good"), "distinct names"),
+        (("--labels", "u,v"), "'u' is a command"),
+        (("--target", "x", "--labels", "a,b"), "add --examples"),
+        (("--labels", "a,b", "--accept-above", "0.9"), "nothing has been learned"),
+        (("--labels", "a,b", "--export", "x.xlsx"), "cannot have this extension"),
+        (("--labels", "a,b", "--export", "x.csv", "--column", "n"), "already has a column 'n'"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_logged(
@@ -158,7 +158,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_logged(
 
 
 @pytest.mark.parametrize(
-    ("out", "match"), [("a.csv", "the file itself"), ("none/log", "no folder"), ("", "is a folder")]
+    ("out", "match"), [("a.csv", "is the input file"), ("none/log", "does not exist"), ("", "is a folder")]
 )
 def test_a_log_that_cannot_be_is_refused(file: Path, out: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
@@ -178,24 +178,24 @@ def test_what_was_decided_is_taken_back_and_written_without_vectors(
 ) -> None:
     label(file, "--out", tmp_path / "log", "--labels", "good,bad", given="good\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seqloom.search.labeling.embedding", None)
+    monkeypatch.setattr("seqloom.search.labeling.embed_texts", None)
     assert "1" in label(file, "--out", tmp_path / "log", "--model", "no such model", *options).stdout
 
 
 def test_rows_without_text_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,n\na film,1\n,2\n  ,3\n\n")
     done = label(tmp_path / "a.csv", "--out", tmp_path / "log", "--labels", "good,bad", given="good\n")
-    assert "2 rows have no text" in done.stdout and "1 blank line is no row" in done.stdout
-    assert "no row is left" in done.stdout
+    assert "2 rows have no text" in done.stdout and "1 blank line is not counted" in done.stdout
+    assert "none left" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("export", "match"),
     [
-        ("labels.jsonl", "is the log"),
-        ("link.jsonl", "is the log"),
-        ("examples.csv", "is there already"),
-        ("a.csv", "the file itself"),
+        ("labels.jsonl", "is the label log"),
+        ("link.jsonl", "is the label log"),
+        ("examples.csv", "already exists"),
+        ("a.csv", "is the input file"),
     ],
 )
 def test_an_export_replaces_nothing(file: Path, examples: Path, tmp_path: Path, export: str, match: str) -> None:
@@ -210,7 +210,7 @@ def test_an_export_replaces_nothing(file: Path, examples: Path, tmp_path: Path, 
 
 def test_a_log_that_is_yet_to_come_is_no_export_and_the_examples_are_no_log(file: Path, examples: Path) -> None:
     log = file.parent / "labels.jsonl"
-    with pytest.raises(ConfigError, match="is the log"):
+    with pytest.raises(ConfigError, match="is the label log"):
         label(file, "--out", log, "--examples", examples, "--accept-above", "0.6", "--export", log)
     with pytest.raises(ConfigError, match="is the file of --examples"):
         label(file, "--out", examples, "--examples", examples)
@@ -226,6 +226,6 @@ def test_characters_that_disturb_a_terminal_are_written_out(tmp_path: Path) -> N
 def test_a_model_makes_the_vectors(file: Path, examples: Path, tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     run = make_run(tmp_path / "made" / "run", **make_reviews(tmp_path / "made"))
-    options = (file, "--out", tmp_path / "log", "--examples", examples, "--suggest", "neighbours", "--device", "cpu")
+    options = (file, "--out", tmp_path / "log", "--examples", examples, "--suggest", "neighbors", "--device", "cpu")
     label(*options, "--model", run, given="\n")
     assert log_of(tmp_path / "log")[0]["suggested"] in KINDS

@@ -70,7 +70,7 @@ def test_many_windows_keep_the_order(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("seqloom.inference.prediction.BLOCK_ROWS", 7)
     texts = ["bad " * (number % 5 + 1) for number in range(50)]
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
-    found = predict(run, tmp_path / "a.txt", "--budget", "16")
+    found = predict(run, tmp_path / "a.txt", "--batch-tokens", "16")
     assert [one["line"] for one in found] == list(range(1, 51))
     assert [one["scores"] for one in found[5:]] == [pytest.approx(one["scores"], abs=1e-6) for one in found[:45]]
 
@@ -78,7 +78,7 @@ def test_many_windows_keep_the_order(run, tmp_path, monkeypatch) -> None:
 def test_a_bad_row_leaves_the_old_output_as_it_was(run, tmp_path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "good"}\n{"text": 7}\n')
     (tmp_path / "out.jsonl").write_text("old\n")
-    with pytest.raises(RejectedError, match=r"a\.jsonl:2.*: type\.text: expected a string, got number"):
+    with pytest.raises(RejectedError, match=r"a\.jsonl:2.*: type\.text: expected text, found number"):
         predict(run, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").read_text() == "old\n" and len(list(tmp_path.iterdir())) == 2
 
@@ -89,20 +89,22 @@ def test_a_bad_row_leaves_the_old_output_as_it_was(run, tmp_path) -> None:
         (("a.csv", "--input", "txt"), r"no column 'txt'; found 'body', 'title'"),
         (
             ("a.csv",),
-            r"the model reads one text; none has a usual name\. The columns are 'body', 'title'.*--input NAME",
+            r"the model reads one text; no column has a known name\. The columns are 'body', 'title'.*--input NAME",
         ),
         (("a.csv", "--input", "body", "--input", "title"), r"the model reads one text; --input names 2"),
-        (("a.csv", "-o", "a.csv"), r"is the input itself"),
+        (("a.csv", "-o", "a.csv"), r"is the input file"),
         (("aa.csv",), r"aa\.csv: file\.missing.*did you mean a\.csv\?"),
         (("nope.csv",), r"nope\.csv: file\.missing: there is no such file\. Fix: check the path\.$"),
-        (("a.csv", "-o", "out.xlsx"), r"the answers are jsonl, and not \.xlsx\. Fix: --out out\.jsonl"),
-        (("a.csv", "-o", "out.JSON"), r"not \.JSON\. Fix: --out out\.jsonl"),
-        (("a.csv", "-o", "out.csv", "--as", "text"), r"the answers are text, and not \.csv\. Fix: --out out\.txt"),
-        (("a.csv", "--as", "xml"), r"--as 'xml'\. Fix: choose from jsonl, csv, text"),
-        (("a.csv", "--bad-rows", "drop"), r"--bad-rows 'drop'\. Fix: choose from strict, skip"),
-        (("a.csv", "--sequence", "title"), r"--sequence makes vectors of rows, and the model reads one text"),
-        (("a.png",), r"a\.png: file\.format: a picture, and the model reads one text"),
-        (("-", "--format", "csv"), r"standard input holds lines, and csv has none"),
+        (("a.csv", "-o", "out.xlsx"), r"predictions are written as jsonl, not as \.xlsx\. Fix: --out out\.jsonl"),
+        (("a.csv", "-o", "out.JSON"), r"not as \.JSON\. Fix: --out out\.jsonl"),
+        (
+            ("a.csv", "-o", "out.csv", "--output-format", "text"),
+            r"predictions are written as text, not as \.csv\. Fix: --out out\.txt",
+        ),
+        (("a.csv", "--output-format", "xml"), r"--output-format 'xml'\. Fix: choose from jsonl, csv, text"),
+        (("a.csv", "--sequence", "title"), r"--sequence is for vectors, but the model reads one text"),
+        (("a.png",), r"a\.png: file\.format: this is a picture, but the model reads one text"),
+        (("-", "--format", "csv"), r"csv cannot be read from standard input"),
         (("a.csv", "--device", "tpu"), r"--device 'tpu'. Fix: choose from auto, cpu, cuda, mps"),
     ],
 )
@@ -128,7 +130,7 @@ def test_no_score_has_more_than_six_digits(run) -> None:
 
 
 def test_without_rounding_a_score_would_have_more_digits(run, monkeypatch) -> None:
-    monkeypatch.setattr("seqloom.cli.answers.rounded_text", lambda value: value)
+    monkeypatch.setattr("seqloom.cli.predictions.rounded_text", lambda value: value)
     found = predict(run, "-", given="good\nbad film\n")
     assert any(score != float(f"{score:.6g}") for one in found for score in one["scores"].values())
 
@@ -143,15 +145,15 @@ def test_the_code_of_a_warning_is_told_once_and_a_count_only_of_several(run) -> 
     def told(given: str) -> str:
         return CliRunner().invoke(app, ["predict", str(run), "-", "--device", "cpu"], input=given).stderr
 
-    assert told("good\n\n") == "standard input:2: text.blank: a blank line, passed over.\n"
-    assert told("good\n\n\n") == "standard input:2: text.blank: a blank line, passed over. (2 times)\n"
+    assert told("good\n\n") == "standard input:2: text.blank: a blank line, skipped.\n"
+    assert told("good\n\n\n") == "standard input:2: text.blank: a blank line, skipped. (2 times)\n"
 
 
 @pytest.mark.parametrize(("terminal", "device"), [(False, "auto"), (True, "cpu"), (True, "auto")])
 def test_the_device_is_told_to_people_who_left_its_choice_open(run, monkeypatch, terminal, device) -> None:
     monkeypatch.setattr("seqloom.cli.terminal.Screen.is_terminal", terminal)
     said = CliRunner().invoke(app, ["evaluate", str(run), "--device", device], env={"TERM": "dumb"}).stderr
-    assert ("computing on " in said) == (terminal and device == "auto")
+    assert ("device: " in said) == (terminal and device == "auto")
     assert "as asked" not in said
 
 
@@ -169,10 +171,10 @@ def test_vectors_come_from_arrays(tmp_path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((3, 5, 2), np.float32))
     assert len(predict(run, tmp_path / "a.npz")) == 3
     with pytest.raises(
-        ConfigError, match=r"--with-input repeats texts, and the model reads vectors\. Fix: leave it out"
+        ConfigError, match=r"--with-input is for texts, and the model reads vectors\. Fix: leave it out"
     ):
         predict(run, tmp_path / "a.npz", "--with-input")
-    with pytest.raises(ConfigError, match="standard input holds lines of text, and the model reads vectors"):
+    with pytest.raises(ConfigError, match="standard input has lines of text, but the model reads vectors"):
         predict(run, "-", given="1\n")
 
 

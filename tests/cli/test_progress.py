@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.cli.progress import RunFacts, sample_lines, validation_lines, warnings_said
+from seqloom.cli.terminal import ProgressFacts, sample_lines, validation_lines, warnings_said
 from seqloom.data.check import load_data
 from seqloom.data.checks.check import DataFinding
 from seqloom.data.checks.check import FindingSample as Case
-from seqloom.training.events import Pace, Sample, Validated
+from seqloom.training.events import Sample, Speed, Validated
 
 RIGHT, WRONG = Sample("a fine film", "good", "good", True), Sample("a film", "good", "bad", False)
 BETTER, WORSE = Sample("a fox", "perplexity 4", "a fox", None), Sample("the fox", "perplexity 9", "the fox", None)
@@ -18,11 +18,11 @@ NEAR, FAR = Sample("warm", "21.2", "21.5", None), Sample("cold", "9.1", "2.5", N
 def shown(*samples: Sample, best: bool = True) -> list[str]:
     """The lines under the scores of a validation."""
     report = validated(*samples, best=best)
-    return [line.plain for line in validation_lines(report, "accuracy", RunFacts("accuracy").news(report))[1:]]
+    return [line.plain for line in validation_lines(report, "accuracy", ProgressFacts("accuracy").news(report))[1:]]
 
 
 def validated(*samples: Sample, best: bool = True) -> Validated:
-    return Validated(20, 1, {"accuracy": 0.5}, best, best, samples, Pace(1.0, 1.0, 0.0, 1, None))
+    return Validated(20, 1, {"accuracy": 0.5}, best, best, samples, Speed(1.0, 1.0, 0.0, 1, None))
 
 
 def test_samples_are_shown_when_the_best_changes() -> None:
@@ -36,12 +36,12 @@ def test_a_validation_whose_weights_are_shipped_says_why() -> None:
         return validation_lines(report, "accuracy", [])[0].plain.split(" · ")[-1]
 
     assert last_word(True, True) == "best so far" and last_word(False, False) == "dev accuracy 0.5"
-    assert last_word(False, True) == "as good as the best, and later"
+    assert last_word(False, True) == "as good as the best"
 
 
 def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:
-    facts = RunFacts("accuracy")
-    better = WRONG._replace(said="bad", right=True)
+    facts = ProgressFacts("accuracy")
+    better = WRONG._replace(predicted="bad", correct=True)
     told = [facts.news(validated(RIGHT, one)) for one in (WRONG, WRONG, better, better, WRONG)]
     assert told == [[WRONG, RIGHT], [], [RIGHT, better], [], [WRONG, RIGHT]]
 
@@ -78,10 +78,8 @@ def test_a_warning_of_prepared_data_is_told_with_its_code_its_place_and_its_coun
         (tmp_path / f"{part}.csv").write_text(f"text,label\n{table}")
     prepared = load_data(tmp_path / "train.csv", dev=(str(tmp_path / "dev.csv"),))
     (line,) = (line for line in warnings_said(prepared.findings) if "leak.overlap" in line)
-    assert line.startswith(
-        f"warning: leak.overlap: {tmp_path / 'dev.csv'}:2: 5 of 15 rows of dev (33.3 %) have an input"
-    )
-    assert " Fix: take these rows out of train, " in line and line.endswith(" (5 rows in all)")
+    assert line.startswith(f"warning: leak.overlap: {tmp_path / 'dev.csv'}:2: 5 of 15 rows in dev (33.3 %) have inputs")
+    assert " Fix: remove these rows from train; " in line and line.endswith(" (5 rows in all)")
 
 
 def test_only_warnings_are_told_and_no_word_of_the_data_can_steer_the_terminal() -> None:

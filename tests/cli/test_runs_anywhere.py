@@ -22,11 +22,11 @@ from seqloom.config.data import BadRows
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.files import disk
 from seqloom.files.layouts import RunFile
-from seqloom.training.home import has_kept
+from seqloom.training.run_location import has_results
 from survival.cases import sums
 
 WORDS = ("red", "green", "blue", "old", "new", "tall")
-TOLD = ["--delimiter", ";", "--input", "review", "--target", "stars", "--bad-rows", "skip", "--max-bad", "20%"]
+TOLD = ["--delimiter", ";", "--input", "review", "--target", "stars", "--skip-bad-rows", "--max-bad-rows", "20%"]
 SHORT = ["--model", "linear", "--steps", "4", "--device", "cpu"]
 
 
@@ -85,21 +85,21 @@ def project(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.mark.slow
 def test_a_run_that_skipped_bad_rows_needs_no_option_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
-    assert "6 examples of the dev part" in fine("evaluate", "run")
-    assert "20 examples of the test part" in fine("evaluate", "run", "--test", "--max-bad", "50%")
+    assert "6 examples of the dev set" in fine("evaluate", "run")
+    assert "20 examples of the test set" in fine("evaluate", "run", "--split", "test", "--max-bad-rows", "50%")
     assert "not looked into" not in fine("doctor", "run")
     assert "2 bad rows skipped, as in training" in fine("inspect", "run", "--data", "data/reviews.csv")
     assert "done after 6 steps" in fine("train", "data/reviews.csv", "--out", "run", "--steps", 6)
     assert "done after 8 steps" in fine("train", "--out", "run", "--steps", 8)
-    assert seqloom.load("run").run.data.bad_rows == BadRows(skip=True, share=0.2)
+    assert seqloom.load("run").run.data.bad_rows == BadRows(skip_bad_rows=True, max_bad_rows=0.2)
 
 
 def test_a_test_part_with_more_bad_rows_than_the_rule_allows_is_refused_until_it_is_allowed(project: Path) -> None:
     write_reviews(project / "data/test.csv", 6)
-    refused = seqloom_("evaluate", project / "run", "--test")
-    assert isinstance(refused.exception, RejectedError) and "--max-bad allows 20%" in str(refused.exception)
-    assert not (project / "run/looks.jsonl").exists()
-    assert "6 examples of the test part" in fine("evaluate", project / "run", "--test", "--max-bad", "30%")
+    refused = seqloom_("evaluate", project / "run", "--split", "test")
+    assert isinstance(refused.exception, RejectedError) and "--max-bad-rows allows 20%" in str(refused.exception)
+    assert not (project / "run/test_evaluations.jsonl").exists()
+    assert "6 examples of the test set" in fine("evaluate", project / "run", "--split", "test", "--max-bad-rows", "30%")
 
 
 def test_the_share_of_bad_rows_is_not_asked_again_of_one_part_alone(
@@ -109,27 +109,27 @@ def test_the_share_of_bad_rows_is_not_asked_again_of_one_part_alone(
     monkeypatch.chdir(tmp_path)
     write_reviews(tmp_path / "train.csv", broken=False)
     write_reviews(tmp_path / "dev.csv", 6)
-    told = ["--delimiter", ";", "--input", "review", "--target", "stars", "--bad-rows", "skip", "--max-bad", "5%"]
+    told = ["--delimiter", ";", "--input", "review", "--target", "stars", "--skip-bad-rows", "--max-bad-rows", "5%"]
     fine("train", "train.csv", "--dev", "dev.csv", *told, *SHORT, "--out", "run")
-    assert "6 examples of the dev part" in fine("evaluate", "run")
+    assert "6 examples of the dev set" in fine("evaluate", "run")
 
 
 def test_a_run_that_skipped_bad_rows_answers_the_rest_of_another_file_too(project: Path) -> None:
     done = seqloom_("predict", project / "run", project / "data/reviews.csv")
     assert done.exit_code == 7 and sum('"error"' in line for line in done.stdout.splitlines()) == 2
-    strict = seqloom_("predict", project / "run", project / "data/reviews.csv", "--bad-rows", "strict")
+    strict = seqloom_("predict", project / "run", project / "data/reviews.csv", "--no-skip-bad-rows")
     assert isinstance(strict.exception, RejectedError)
 
 
 def test_python_trains_with_the_rule_and_evaluates_without(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\n" + "red,a\nblue,b\n" * 20 + "alone\n")
-    rule = BadRows(skip=True, share=0.1)
+    rule = {"skip_bad_rows": True, "max_bad_rows": 0.1}
     short = {"model": "linear", "steps": 2, "device": "cpu"}
-    seqloom.train(tmp_path / "a.csv", out=tmp_path / "run", bad_rows=rule, **short)
+    seqloom.train(tmp_path / "a.csv", out=tmp_path / "run", **rule, **short)
     assert seqloom.load(tmp_path / "run").evaluate().rows == 4
     seqloom.train(tmp_path / "a.csv", out=tmp_path / "run", **short | {"steps": 3})
     with pytest.raises(RejectedError):
-        seqloom.load(tmp_path / "run").evaluate(bad_rows=BadRows())
+        seqloom.load(tmp_path / "run").evaluate(skip_bad_rows=False)
 
 
 # Errors inside reports
@@ -137,11 +137,11 @@ def test_python_trains_with_the_rule_and_evaluates_without(tmp_path: Path) -> No
 
 def test_an_error_inside_a_diagnosis_is_a_plain_sentence(project: Path) -> None:
     config = project / "run/config.toml"
-    config.write_text(config.read_text().replace("skip = true", "skip = false"))
+    config.write_text(config.read_text().replace("skip_bad_rows = true", "skip_bad_rows = false"))
     said = fine("doctor", project / "run")
     assert "x0a" not in said and "\\n" not in said
     plain = " ".join(said.split())
-    assert "csv.ragged: 1 field, the header has 3." in plain and "It is the first of 2 problems." in plain
+    assert "csv.ragged: 1 field, but the header has 3." in plain and "It is the first of 2 problems." in plain
 
 
 # Places
@@ -150,8 +150,8 @@ def test_an_error_inside_a_diagnosis_is_a_plain_sentence(project: Path) -> None:
 @pytest.mark.slow
 def test_a_run_works_from_any_folder(project: Path) -> None:
     run = project / "run"
-    assert "6 examples of the dev part" in fine("evaluate", run)
-    assert "20 examples of the test part" in fine("evaluate", run, "--test")
+    assert "6 examples of the dev set" in fine("evaluate", run)
+    assert "20 examples of the test set" in fine("evaluate", run, "--split", "test")
     assert "not looked into" not in fine("doctor", run)
     assert "input of" in fine("inspect", run, "--data", project / "data/reviews.csv")
     assert "done after 5 steps" in fine("train", "--out", run, "--steps", 5)
@@ -199,7 +199,7 @@ def parallel_text(project: Path) -> list[str]:
 def word_vectors(project: Path) -> list[str]:
     (project / "a.csv").write_text("text,label\n" + "red old,good\nblue new,bad\n" * 10)
     (project / "vectors.txt").write_text("red 1 2\nblue 2 1\nold 1 1\nsky 0 1\n")
-    return ["a.csv", "--vectors", "vectors.txt", "--model", "bag", *SHORT[2:]]
+    return ["a.csv", "--word-vectors", "vectors.txt", "--model", "bag", *SHORT[2:]]
 
 
 def another_model(project: Path) -> list[str]:
@@ -231,7 +231,7 @@ def test_data_of_every_kind_is_found_from_anywhere(
     assert "done after 6 steps" in fine("train", "--out", moved / "run", "--steps", 6)
     at = elsewhere.index("4")
     assert "done after 8 steps" in fine("train", *elsewhere[:at], "8", *elsewhere[at + 1 :], "--out", moved / "run")
-    assert "examples of the dev part" in fine("evaluate", moved / "run")
+    assert "examples of the dev set" in fine("evaluate", moved / "run")
 
 
 def test_a_run_that_read_its_data_elsewhere_knows_the_new_place(project: Path, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_copied_project_reads_its_own_data(project: Path, trained: Path) -> No
     try:
         write_reviews(trained / "data/reviews.csv", 30)
         said = fine("evaluate", project / "run")
-        assert "6 examples of the dev part" in said and "data:" not in said
+        assert "6 examples of the dev set" in said and "data:" not in said
     finally:
         shutil.rmtree(trained)
 
@@ -257,9 +257,9 @@ def test_of_two_files_the_one_that_training_read_is_taken_and_told(project: Path
     try:
         write_reviews(project / "data/reviews.csv", 30)
         said = fine("evaluate", project / "run")
-        assert "6 examples of the dev part" in said
-        assert f"data: {trained}/data/reviews.csv; {project}/data/reviews.csv" in said
-        assert "seen from the run, holds something else" in said
+        assert "6 examples of the dev set" in said
+        found = f"{trained}/data/reviews.csv, because {project}/data/reviews.csv has other contents"
+        assert f"data: reading {found}" in said
     finally:
         shutil.rmtree(trained)
 
@@ -267,7 +267,7 @@ def test_of_two_files_the_one_that_training_read_is_taken_and_told(project: Path
 def test_a_file_beside_the_run_that_training_never_read_is_told(project: Path) -> None:
     write_reviews(project / "data/reviews.csv", 30)
     said = fine("evaluate", project / "run")
-    assert f"data: {project}/data/reviews.csv is not what training read: the contents differ" in said
+    assert f"data: {project}/data/reviews.csv has other contents than the file that training read" in said
 
 
 def test_a_run_folder_that_moved_alone_finds_its_data_and_says_where(project: Path, tmp_path: Path) -> None:
@@ -275,11 +275,12 @@ def test_a_run_folder_that_moved_alone_finds_its_data_and_says_where(project: Pa
     (tmp_path / "far/away").mkdir(parents=True)
     (project / "run").rename(tmp_path / "far/away/run")
     said = fine("evaluate", tmp_path / "far/away/run")
-    assert "6 examples" in said and f"data: {project}/data/reviews.csv; " in said and "is not there" in said
+    assert "6 examples" in said and f"data: reading {project}/data/reviews.csv, because " in said
+    assert f"{tmp_path}/far/away/data/reviews.csv does not exist" in said
 
 
 def test_a_run_folder_without_places_is_read_as_before(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "run" / RunFile.PLACES).unlink()
+    (project / "run" / RunFile.PATHS).unlink()
     assert isinstance(seqloom_("evaluate", project / "run").exception, RejectedError)
     monkeypatch.chdir(project)
     assert "6 examples" in fine("evaluate", "run")
@@ -294,8 +295,8 @@ def test_a_config_of_an_earlier_version_has_the_strict_rule(project: Path) -> No
     start = text.index("[data.bad_rows]")
     config.write_text(text[:start] + text[text.index("[", start + 1) :])
     assert seqloom.load(project / "run").run.data.bad_rows == BadRows()
-    assert "6 examples" in fine("evaluate", project / "run", "--bad-rows", "skip", "--max-bad", "20%")
-    fine("train", "--out", project / "run", "--steps", 5, "--bad-rows", "skip", "--max-bad", "20%")
+    assert "6 examples" in fine("evaluate", project / "run", "--skip-bad-rows", "--max-bad-rows", "20%")
+    fine("train", "--out", project / "run", "--steps", 5, "--skip-bad-rows", "--max-bad-rows", "20%")
     assert "6 examples" in fine("evaluate", project / "run")
 
 
@@ -305,7 +306,7 @@ def test_the_test_file_stays_sealed_by_whatever_name_it_is_given(
     for folder, name in ((project / "data", "test.csv"), (Path("/"), str(project / "data/test.csv"))):
         monkeypatch.chdir(folder)
         refused = seqloom_("evaluate", project / "run", name)
-        assert isinstance(refused.exception, ConfigError) and "holds the test part" in str(refused.exception)
+        assert isinstance(refused.exception, ConfigError) and "holds the test set" in str(refused.exception)
 
 
 @pytest.mark.parametrize(
@@ -313,8 +314,8 @@ def test_the_test_file_stays_sealed_by_whatever_name_it_is_given(
     [
         (["--delimiter", ","], "data.reading.delimiter was ; and is now ,"),
         (["--target", "id"], "data.target was stars and is now id"),
-        (["--shares", "20%,20%"], "data.split.dev was 0.1 and is now 0.2"),
-        (["--test", "{data}/reviews.csv"], "the same file is given as train and as test"),
+        (["--dev-size", "20%", "--test-size", "20%"], "data.split.dev_size was 0.1 and is now 0.2"),
+        (["--test", "{data}/reviews.csv"], "the same file is given for train and for test"),
     ],
 )
 def test_what_is_asked_for_otherwise_is_still_refused_by_its_name(project: Path, options: list[str], told: str) -> None:
@@ -334,7 +335,7 @@ def test_the_command_for_a_new_folder_says_what_the_run_remembers(
     refused = seqloom_(*asked).exception
     assert isinstance(refused, ConfigError) and "--seed was 0 and is now 3" in refused.problem
     _, command, _ = refused.fix.split("`")
-    assert "--delimiter ';'" in command and "--bad-rows skip --max-bad 0.2" in command
+    assert "--delimiter ';'" in command and "--skip-bad-rows --max-bad-rows 0.2" in command
     fine(*shlex.split(command)[1:])
     before, now = (seqloom.load(name).run for name in ("run", "run-2"))
     assert now.data == before.data and now.training.seed == 3
@@ -344,9 +345,9 @@ def test_inspect_reads_over_as_many_bad_rows_as_it_is_told(project: Path) -> Non
     write_reviews(project / "few.csv", 6)
     look = ["inspect", project / "run", "--data", project / "few.csv"]
     refused = seqloom_(*look).exception
-    assert isinstance(refused, RejectedError) and "--max-bad allows 20%" in str(refused)
-    assert "2 bad rows skipped" in fine(*look, "--max-bad", "30%")
-    assert isinstance(seqloom_(*look, "--bad-rows", "strict").exception, RejectedError)
+    assert isinstance(refused, RejectedError) and "--max-bad-rows allows 20%" in str(refused)
+    assert "2 bad rows skipped" in fine(*look, "--max-bad-rows", "30%")
+    assert isinstance(seqloom_(*look, "--no-skip-bad-rows").exception, RejectedError)
 
 
 def test_a_model_that_is_solved_is_refused_several_processes_before_any_starts(
@@ -354,12 +355,12 @@ def test_a_model_that_is_solved_is_refused_several_processes_before_any_starts(
 ) -> None:
     monkeypatch.setattr("seqloom.training.launcher.launch", lambda *_, **__: pytest.fail("processes were started"))
     data = [project / "data/reviews.csv", *TOLD]
-    for asked in (["--model", "linear"], ["--optimiser", "newton"]):
+    for asked in (["--model", "linear"], ["--optimizer", "newton"]):
         refused = seqloom_("train", *data, *asked, "--processes", 2, "--out", project / "new").exception
         assert isinstance(refused, ConfigError) and "newton solves in one process, and there are 2" in str(refused)
     with pytest.raises(pytest.fail.Exception):  # with steps of batches it may be in several
         raise seqloom_(
-            "train", *data, "--model", "linear", "--rate", 0.1, "--processes", 2, "--out", project / "new"
+            "train", *data, "--model", "linear", "--lr", 0.1, "--processes", 2, "--out", project / "new"
         ).exception or ConfigError("none", fix="")
 
 
@@ -367,11 +368,11 @@ def test_other_data_is_refused_with_both_files(project: Path, tmp_path: Path) ->
     (tmp_path / "b.csv").write_text("text,label\n" + "red,a\nblue,b\n" * 20)
     refused = seqloom_("train", tmp_path / "b.csv", "--out", project / "run", "--steps", 9)
     assert isinstance(refused.exception, ConfigError)
-    assert "holds another run: the file data/reviews.csv was" in str(refused.exception)
-    assert "b.csv was not there and is now" in str(refused.exception)
+    assert "contains a different run: file data/reviews.csv was" in str(refused.exception)
+    assert "b.csv was missing and is now" in str(refused.exception)
     write_reviews(project / "data/reviews.csv", 61)
     refused = seqloom_("train", project / "data/reviews.csv", "--out", project / "run", "--steps", 9)
-    assert re.search(r"the file data/reviews.csv was [0-9,]+ bytes, sha256 [0-9a-f]{12} and", str(refused.exception))
+    assert re.search(r"file data/reviews.csv was [0-9,]+ bytes, sha256 [0-9a-f]{12} and", str(refused.exception))
 
 
 # Other files
@@ -379,7 +380,7 @@ def test_other_data_is_refused_with_both_files(project: Path, tmp_path: Path) ->
 
 def test_another_file_is_judged_as_training_read_its_own(project: Path) -> None:
     write_reviews(project / "other.csv", 12)
-    said = fine("evaluate", project / "run", project / "other.csv", "--max-bad", "50%")
+    said = fine("evaluate", project / "run", project / "other.csv", "--max-bad-rows", "50%")
     assert "12 examples of" in said
     assert "read as in training: --input review --target stars --delimiter ';'" in said
 
@@ -419,8 +420,8 @@ def test_lines_of_text_are_asked_without_the_template_that_names_their_label(
     Path("train.txt").write_text("good: red old\nbad: blue\n" * 20, encoding="latin-1")
     told = ["--template", "{label}: {text}", "--encoding", "latin-1"]
     fine("train", "train.txt", *told, *SHORT, "--out", "run")
-    Path("labelled.txt").write_text("good: caf\xe9\nbad: blue\n", encoding="latin-1")
-    said = fine("evaluate", "run", "labelled.txt")
+    Path("labeled.txt").write_text("good: caf\xe9\nbad: blue\n", encoding="latin-1")
+    said = fine("evaluate", "run", "labeled.txt")
     assert "2 examples" in said and "--encoding latin-1 --template '{label}: {text}'" in said
     Path("plain.txt").write_text("caf\xe9 red\nblue\n", encoding="latin-1")
     done = seqloom_("predict", "run", "plain.txt", "--with-input")
@@ -450,13 +451,13 @@ def test_a_run_that_was_stopped_before_it_kept_anything_starts_again_with_the_sa
     write_reviews(tmp_path / "a.csv", broken=False)
     (tmp_path / "b.csv").write_text("text,label\n" + "red,a\nblue,b\ngreen,c\n" * 20)
     first = ["train", "a.csv", "--delimiter", ";", "--input", "review", "--target", "stars", *SHORT, "--save-every", 2]
-    other = ["train", "b.csv", "--model", "bag", "--steps", 4, "--device", "cpu", "--rate", 0.5]
+    other = ["train", "b.csv", "--model", "bag", "--steps", 4, "--device", "cpu", "--lr", 0.5]
     for number, command in enumerate((first, other)):
         fine(*command, "--out", f"whole-{number}")
     struck = 0
     for time, (number, command) in itertools.product(range(1, 8), enumerate((first, other))):
         run = tmp_path / f"run-{time}-{number}"
-        if not stopped(monkeypatch, f"{place}:raise:{time}", *first, "--out", run) or has_kept(run):
+        if not stopped(monkeypatch, f"{place}:raise:{time}", *first, "--out", run) or has_results(run):
             break
         struck += 1
         said = fine(*command, "--out", run)
@@ -466,7 +467,8 @@ def test_a_run_that_was_stopped_before_it_kept_anything_starts_again_with_the_sa
 
 
 def test_a_run_that_kept_something_is_not_replaced(project: Path) -> None:
-    refused = seqloom_("train", "--out", project / "run", "--steps", 5, "--bad-rows", "skip")
+    refused = seqloom_("train", "--out", project / "run", "--steps", 5, "--skip-bad-rows")
     assert refused.exit_code == 0
-    refused = seqloom_("train", project / "data/reviews.csv", "--out", project / "run", "--clip", 0.5)
-    assert isinstance(refused.exception, ConfigError) and "holds another run: --clip was" in str(refused.exception)
+    refused = seqloom_("train", project / "data/reviews.csv", "--out", project / "run", "--clip-norm", 0.5)
+    assert isinstance(refused.exception, ConfigError)
+    assert "contains a different run: --clip-norm was" in str(refused.exception)

@@ -18,8 +18,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from seqloom import recipes
-from seqloom.cli import app, progress
-from seqloom.cli.progress import LiveLines, PlainLines, display, followed, packed, summary
+from seqloom.cli import app, terminal
+from seqloom.cli.terminal import LiveLines, PlainLines, display, followed, packed, summary
 from seqloom.cli.train import SHOWN, told_in_flags
 from seqloom.config.base import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
@@ -42,12 +42,11 @@ from seqloom.data import order
 from seqloom.data.schema import Schema
 from seqloom.errors import HeldError, SeqloomError
 from seqloom.files.lock import hold
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import Meaning, Task
+from seqloom.tasks.task import ModelSpec, Task, task_of
 from seqloom.text.tokenizer import fit
 from seqloom.training import learning_rate
-from seqloom.training.events import Begun, Ended, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
-from seqloom.training.home import OtherRunError
+from seqloom.training.events import Ended, Notice, Report, Sample, Saved, Speed, Started, Stepped, Validated
+from seqloom.training.run_location import RunMismatchError
 from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
@@ -66,20 +65,26 @@ def test_options_that_were_not_given_set_nothing() -> None:
 @pytest.mark.parametrize(
     ("given", "settings"),
     [
-        ({"steps": 20}, {"length": StepsConfig(count=20)}),
-        ({"batch": 512}, {"feed": ByLengthConfig(budget=512)}),
-        ({"streams": "8x35"}, {"feed": StreamsConfig(rows=8, length=35)}),
-        ({"packs": "4x256"}, {"feed": PacksConfig(rows=4, length=256)}),
-        ({"optimiser": "sgd", "momentum": 0.5}, {"optimiser": SgdConfig(momentum=0.5)}),
-        ({"decay": 0.1}, {"optimiser": AdamWConfig(decay=0.1)}),
-        ({"schedule": "cosine", "warm_up": 7}, {"schedule": CosineConfig(warm_up=7)}),
-        ({"warm_up": 7}, {"schedule": LinearConfig(warm_up=7)}),
+        ({"steps": 20}, {"duration": StepsConfig(steps=20)}),
+        ({"batch_tokens": 512}, {"batching": ByLengthConfig(batch_tokens=512)}),
+        (
+            {"batching": "streams", "batch_rows": 8, "row_length": 35},
+            {"batching": StreamsConfig(batch_rows=8, row_length=35)},
+        ),
+        (
+            {"batching": "packs", "batch_rows": 4, "row_length": 256},
+            {"batching": PacksConfig(batch_rows=4, row_length=256)},
+        ),
+        ({"optimizer": "sgd", "momentum": 0.5}, {"optimizer": SgdConfig(momentum=0.5)}),
+        ({"weight_decay": 0.1}, {"optimizer": AdamWConfig(weight_decay=0.1)}),
+        ({"schedule": "cosine", "warmup": 7}, {"schedule": CosineConfig(warmup=7)}),
+        ({"warmup": 7}, {"schedule": LinearConfig(warmup=7)}),
         ({"metric": "bleu"}, {"metric": "bleu"}),
         ({"freeze": ["encoder.*"]}, {"freeze": ("encoder.*",)}),
         ({"precision": "bf16"}, {"precision": "bf16"}),
         ({"precision": "auto"}, {}),
         ({"compile": True, "deterministic": True}, {"compile": True, "deterministic": True}),
-        ({"rate": 0.5, "clip": 0.0, "seed": 3}, {"rate": 0.5, "clip": 0.0, "seed": 3}),
+        ({"lr": 0.5, "clip_norm": 0.0, "seed": 3}, {"lr": 0.5, "clip_norm": 0.0, "seed": 3}),
     ],
 )
 def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -91,30 +96,34 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
     [
         (["--epochs", "0"], "--epochs: expected a whole number"),
         (["--epochs", "2", "--steps", "3"], "--epochs and --steps both say how long"),
-        (["--batch", "8", "--packs", "2x2"], "--batch and --packs both say how batches are made"),
-        (["--streams", "3by4"], "--streams '3by4' is no size"),
-        (["--streams", "0x4"], "--streams: expected a whole number"),
-        (["--rate", "-1"], "--rate: expected a number"),
-        (["--pieces", "0"], "--pieces: expected a whole number"),
-        (["--optimiser", "adm"], "did you mean 'adam'?"),
+        (
+            ["--batch-tokens", "8", "--batching", "packs", "--batch-rows", "2", "--row-length", "2"],
+            "--batch-tokens is a setting of by-length, not of packs",
+        ),
+        (["--batch-rows", "3"], "--batch-rows is a setting of streams, packs, not of by-length"),
+        (["--batching", "stream"], "--batching: unknown name 'stream'. Fix: did you mean 'streams'?"),
+        (["--batching", "streams", "--batch-rows", "0", "--row-length", "4"], "--batch-rows: expected a whole number"),
+        (["--lr", "-1"], "--lr: expected a number"),
+        (["--accumulate", "0"], "--accumulate: expected a whole number"),
+        (["--optimizer", "adm"], "did you mean 'adam'?"),
         (["--momentum", "0.5"], "--momentum is a setting of sgd"),
-        (["--optimiser", "sgd", "--momentum", "1.5"], "--momentum: expected a number"),
+        (["--optimizer", "sgd", "--momentum", "1.5"], "--momentum: expected a number"),
         (["--schedule", "cosin"], "did you mean 'cosine'?"),
-        (["--average", "0.9", "--average-last", "3"], "both say which weights are shipped"),
+        (["--ema", "0.9", "--average-checkpoints", "3"], "ema and average_checkpoints are two ways to average weights"),
         (["--class-weights", "1,x"], "--class-weights '1,x'"),
         (["--dropout", "1"], "--dropout: expected a number of at least 0 and below 1"),
         (["--size", "huge"], "--size: unknown name 'huge'"),
         (["--model", "lsmt"], "did you mean 'lstm'?"),
         (["--model", "nowhere.toml"], "there is no such file"),
-        (["--init", "other", "--dropout", "0.1"], "--dropout would change the model of --init"),
+        (["--init", "other", "--dropout", "0.1"], "--dropout cannot be combined with the model of --init"),
         (["--device", "tpu"], "--device 'tpu'"),
         (["--precision", "fp8"], "--precision 'fp8'"),
         (["--workers", "-1"], "--workers -1"),
         (["--processes", "0"], "--processes 0"),
         (["--max-restarts", "2"], "--max-restarts is for several processes"),
-        (["--out", "no/such/run"], "there is no folder"),
-        (["--config", "run.toml"], "run.toml says everything, and so would the data"),
-        (["--bad-rows", "maybe"], "--bad-rows 'maybe'"),
+        (["--out", "no/such/run"], "the folder no/such does not exist"),
+        (["--config", "run.toml"], "run.toml has all settings of the run, and the data would change them"),
+        (["--max-bad-rows", "maybe"], "--max-bad-rows 'maybe'"),
         (["--tokenizer", "letters"], "--tokenizer: unknown name 'letters'"),
     ],
 )
@@ -133,9 +142,9 @@ def test_what_cannot_mean_anything_is_refused_before_data_is_read(
     ("arguments", "said"),
     [
         ([], "nothing to train on"),
-        (["--out", "none"], "none holds no run to go on with"),
-        (["--out", "run", "--rate", "3"], "says everything, and so would --rate"),
-        (["--config", "run/config.toml", "--tokenizer", "bpe"], "says everything, and so would --tokenizer"),
+        (["--out", "none"], "none holds no run to resume"),
+        (["--out", "run", "--lr", "3"], "has all settings of the run, and --lr would change them"),
+        (["--config", "run/config.toml", "--tokenizer", "bpe"], "and --tokenizer would change them"),
     ],
 )
 def test_without_data_a_run_that_is_written_down_is_wanted_and_nothing_beside_it(
@@ -152,8 +161,10 @@ def test_without_data_a_run_that_is_written_down_is_wanted_and_nothing_beside_it
 def test_a_model_from_a_file_is_refused_the_settings_of_a_recipe(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text(recipes.classifier("bag", inputs=TokensConfig(vocab_size=9), num_classes=2, size="tiny").to_toml())
-    run = CliRunner().invoke(app, ["train", "nowhere.csv", "--model", str(own), "--size", "tiny", "--smoothing", "0.1"])
-    assert f"--size, --smoothing would change {own}" in str(run.exception)
+    run = CliRunner().invoke(
+        app, ["train", "nowhere.csv", "--model", str(own), "--size", "tiny", "--label-smoothing", "0.1"]
+    )
+    assert f"--size, --label-smoothing cannot be combined with {own}" in str(run.exception)
 
 
 def test_a_folder_in_use_is_refused_before_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,12 +185,12 @@ def _options(*verbs: str) -> set[str]:
 
 
 def test_every_verb_that_reads_data_has_the_options_of_the_data_check() -> None:
-    own = {"--budget", "--html"}
+    own = {"--batch-tokens", "--html"}
     assert len(_options("data", "check")) > 25
     for verb in ("train", "tune"):
         assert _options("data", "check") - own <= _options(verb)
     asked = {"--input", "--format", "--encoding", "--delimiter", "--header", "--template", "--unit"}
-    assert asked | {"--budget", "--device"} <= _options("predict") & _options("evaluate")
+    assert asked | {"--batch-tokens", "--device"} <= _options("predict") & _options("evaluate")
 
 
 def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,55 +202,47 @@ def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.Cap
     assert told[told.index("next:") :] in page
 
 
-def _flags() -> set[str]:
-    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
-    return set(re.findall(r"--[a-z][a-z-]+", re.sub(r"  .*  .*", lambda line: line[0][:34], shown)))
+def _help(verb: str) -> str:
+    return CliRunner().invoke(app, [verb, "--help-all"], env={"COLUMNS": "200"}).output
 
 
-def test_help_stands_in_panels_and_the_page_tells_every_option() -> None:
-    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "100"}).output
-    panels = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
-    assert {"Model", "How long", "Batches", "Optimiser", "Machine", "Data"} <= set(panels)
+def test_all_help_stands_in_groups_and_the_page_lists_every_option() -> None:
+    assert {"Model", "Duration", "Batches", "Optimizer", "Hardware", "Tokens"} <= set(_groups("train"))
     page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
-    flags = {flag for flag in _flags() if flag not in ("--help", "--no-header")}
+    flags = _options("train") - {"--help", "--help-all"}
     assert len(flags) > 50
     assert sorted(flag for flag in flags if f"`{flag}" not in page) == []
 
 
-def _help(verb: str) -> str:
-    return CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).output
+def _groups(verb: str) -> list[str]:
+    return re.findall(r"^(\S[^:]*):$", _help(verb), re.MULTILINE)
 
 
-def test_help_tells_the_run_before_the_model_and_the_data_last() -> None:
-    panels = re.findall(r"^(\S[^:]*):$", _help("train"), re.MULTILINE)
-    own = ["The run folder, and what is seen", "Model", "How long", "Batches", "Optimiser", "Machine"]
-    assert panels == ["Arguments", *own, "Data"]
-    found = re.findall(r"^(\S[^:]*):$", _help("tune"), re.MULTILINE)
-    assert found[:3] == ["Arguments", "The search", "How long"] and found[-1] == "Data"
-    for verb in ("train", "tune"):
-        _, arguments, first, second, *_ = re.split(r"^\S.*:\n", _help(verb), flags=re.MULTILINE)
-        assert "FILE" in arguments and "--out" in first and "--help" in first and "--help" not in second
+def test_help_has_the_run_before_the_model_and_the_data_last() -> None:
+    own = ["Run", "Model", "Duration", "Batches", "Optimizer", "Hardware"]
+    data = ["Training, validation and test sets", "Task and columns", "Reading files", "Tokens", "Help"]
+    assert _groups("train") == ["Examples", "Arguments", *own, *data]
+    found = _groups("tune")
+    assert found[:4] == ["Examples", "Arguments", "Search", "Duration"] and found[-6:-2] == data[:4]
 
 
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("--epochs", f"else {learning_rate.FEWEST} to {learning_rate.MOST} times"),
-        ("--patience", f"else {learning_rate.PATIENCE};"),
-        ("--batch", f"else {order.SMALLEST_BATCH} to {order.LARGEST_BATCH:,},"),
-        ("--warm-up", f"{learning_rate.WARM_UP} at most"),
-        ("--clip", f"else {TrainingConfig().clip:g};"),
-        ("--keep", f"else {TrainingConfig().keep}."),
-        ("--optimiser", f"else {TrainingConfig().optimiser.kind()},"),
-        ("--rate", "else by model and size"),
-        ("--dropout", "else by the recipe"),
+        ("--epochs", f"default: {learning_rate.FEWEST} to {learning_rate.MOST}, fewer for more data"),
+        ("--patience", f"default: {learning_rate.PATIENCE})"),
+        ("--batch-tokens", f"default: {order.SMALLEST_BATCH} to {order.LARGEST_BATCH:,},"),
+        ("--warmup", f"at most {learning_rate.WARMUP}, with linear and cosine"),
+        ("--clip-norm", f"default: {TrainingConfig().clip_norm:g})"),
+        ("--keep-checkpoints", f"default: {TrainingConfig().keep_checkpoints})"),
+        ("--optimizer", f"default: {TrainingConfig().optimizer.kind()};"),
+        ("--lr", "default: chosen by model and size"),
+        ("--dropout", "default: from the recipe"),
     ],
 )
-def test_help_and_the_page_tell_what_is_taken_where_nothing_is_said(flag: str, words: str) -> None:
-    told = " ".join(_help("train").split()).split(f" {flag} ")[-1]
-    assert words in told[:110]
-    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
-    assert any(f"`{flag} " in line and "else " in line for line in page.splitlines())
+def test_the_defaults_in_help_are_those_of_the_program(flag: str, words: str) -> None:
+    said = " ".join(_help("train").split()).split(f" {flag} ")[-1]
+    assert words in said[:140]
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
@@ -260,23 +263,26 @@ def _run_config(dropout: float = 0.2, size: str = "tiny", **settings: Any) -> Ru
     ("now", "given", "said"),
     [
         (_run_config(dropout=0.3), ["dropout"], ["--dropout was 0.2 and is now 0.3"]),
-        (_run_config(rate=0.5), ["rate"], ["--rate was 0.001 and is now 0.5"]),
+        (_run_config(lr=0.5), ["lr"], ["--lr was 0.001 and is now 0.5"]),
         (_run_config(validate_every=5), ["validate_every"], ["--validate-every was 0 and is now 5"]),
-        (_run_config(length=StepsConfig(count=9)), ["steps"], ["it was --epochs 10 and is now --steps 9"]),
+        (_run_config(duration=StepsConfig(steps=9)), ["steps"], ["it was --epochs 10 and is now --steps 9"]),
         (
-            _run_config(feed=StreamsConfig(rows=4, length=20)),
-            ["streams"],
-            ["it was --batch 4096 and is now --streams 4x20"],
+            _run_config(batching=StreamsConfig(batch_rows=4, row_length=20)),
+            ["batching", "batch_rows", "row_length"],
+            [
+                "it was --batching by-length --batch-tokens 4096 "
+                "and is now --batching streams --batch-rows 4 --row-length 20"
+            ],
         ),
         (
-            _run_config(schedule=CosineConfig(warm_up=7)),
-            ["schedule", "warm_up"],
-            ["it was --schedule linear --warm-up 100 and is now --schedule cosine --warm-up 7"],
+            _run_config(schedule=CosineConfig(warmup=7)),
+            ["schedule", "warmup"],
+            ["it was --schedule linear --warmup 100 and is now --schedule cosine --warmup 7"],
         ),
         (
-            _run_config(optimiser=SgdConfig()),
-            ["optimiser"],
-            ["it was --optimiser adamw --decay 0.01 and is now --optimiser sgd --momentum 0.9 --decay 0"],
+            _run_config(optimizer=SgdConfig()),
+            ["optimizer"],
+            ["it was --optimizer adamw --weight-decay 0.01 and is now --optimizer sgd --momentum 0.9 --weight-decay 0"],
         ),
     ],
 )
@@ -284,32 +290,33 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
     now: RunConfig, given: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["seqloom", "train", "my data.csv", "--out", "runs/a"])
-    error = OtherRunError("runs/a holds another run: x was 1 and is now 2", fix="", before=_run_config(), now=now)
+    text = "runs/a contains a different run: x was 1 and is now 2"
+    error = RunMismatchError(text, fix="", before=_run_config(), now=now)
     told = told_in_flags(error, given)
-    assert told.problem == f"runs/a holds another run: {'; '.join(said)}"
+    assert told.problem == f"runs/a contains a different run: {'; '.join(said)}"
     assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
 
 
 def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> None:
-    text = "runs/a holds another run: the file a.csv was 1 and is now 2; model.x was 1 and is now 2"
-    error = OtherRunError(text, fix="", before=_run_config(), now=_run_config(size="big"))
+    text = "runs/a contains a different run: file a.csv was 1 and is now 2; model.x was 1 and is now 2"
+    error = RunMismatchError(text, fix="", before=_run_config(), now=_run_config(size="big"))
     told = told_in_flags(error, ["size"]).problem
-    assert "another run: the file a.csv was 1 and is now 2; --size: that is another model; model." in told
+    assert "a different run: file a.csv was 1 and is now 2; --size would make another model; model." in told
     assert told.count(" is now ") <= 1 + SHOWN
 
 
 def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(_run_config().to_toml())
     (tmp_path / "model").mkdir()
-    run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--rate", "0.5", "--patience", "3"])
-    assert "--rate was 0.001 and is now 0.5" in str(run.exception) and "patience" not in run.exception.problem
+    run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--lr", "0.5", "--patience", "3"])
+    assert "--lr was 0.001 and is now 0.5" in str(run.exception) and "patience" not in run.exception.problem
     run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--patience", "3"])
     assert isinstance(run.exception, SeqloomError) and "nowhere.csv" in str(run.exception)
 
 
 def test_beside_a_run_that_is_written_down_patience_pieces_and_keep_may_stand(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(_run_config().to_toml())
-    options = ["--patience", "3", "--pieces", "2", "--keep", "5"]
+    options = ["--patience", "3", "--accumulate", "2", "--keep-checkpoints", "5"]
     run = CliRunner().invoke(app, ["train", "--out", str(tmp_path), *options])
     assert isinstance(run.exception, SeqloomError) and "a.csv" in str(run.exception)  # all else was fine
 
@@ -318,7 +325,7 @@ QUICK = """
 import sys
 from typer.testing import CliRunner
 from seqloom.cli import app
-for arguments in (["nowhere.csv"], ["a.csv", "--input", "none"], ["a.csv", "--out", "run", "--rate", "0.5"]):
+for arguments in (["nowhere.csv"], ["a.csv", "--input", "none"], ["a.csv", "--out", "run", "--lr", "0.5"]):
     assert CliRunner().invoke(app, ["train", *arguments]).exception, arguments
     assert "torch" not in sys.modules, arguments
 """
@@ -339,21 +346,21 @@ def task(asks: Any, answers: Any) -> Task:
     """A task that reads the one and says the other."""
     tokenizer = fit(WordsConfig(), ["a film"])
     labels = ("bad", "good") if answers == "label" else ()
-    return task_of(Meaning(Schema(asks, answers, labels), tokenizer, tokenizer, (2, 2, 1)))
+    return task_of(ModelSpec(Schema(asks, answers, labels), tokenizer, tokenizer, (2, 2, 1)))
 
 
-def pace(remaining: float | None = 65.0) -> Pace:
-    return Pace(7.5, 52_300.0, 0.02, 412_000_000, remaining)
+def pace(remaining: float | None = 65.0) -> Speed:
+    return Speed(7.5, 52_300.0, 0.02, 412_000_000, remaining)
 
 
 def run(samples: tuple[Sample, ...] = ()) -> Iterator[Report]:
-    yield Begun(Path("runs/a"), 0, 1_000, 900, 40, 12_000, ENVIRONMENT, ("computing on cpu",))
+    yield Started(Path("runs/a"), 0, 1_000, 900, 40, 12_000, ENVIRONMENT, ("computing on cpu",))
     for step in range(1, 41):
         yield Stepped(step, step // 20, step / 40, 2 / step, 1e-3, 1.0, 2.0, 0.5, 0, step * 64, 0.03, pace())
         if step % 20 == 0:
             yield Validated(step, step // 20, {"loss": 0.5, "accuracy": step / 40}, True, True, samples, pace())
             yield Saved(step, Path("checkpoints"))
-    yield Noticed(40, "memory.halved", "half of the rows at a time", "--pieces 2")
+    yield Notice(40, "memory.halved", "half of the rows at a time", "--accumulate 2")
     yield Ended(40, "done", 40, 40, {"accuracy": 1.0}, pace(), 0)
 
 
@@ -379,11 +386,11 @@ def texts(reports: Iterator[Report]) -> list[str]:
 def test_without_a_terminal_there_is_a_line_for_each_validation_and_no_escape() -> None:
     assert texts(run()) == [
         "computing on cpu",
-        "1,000 parameters, 900 of them trained · 40 steps · a checkpoint takes 12 kB",
+        "1,000 parameters, 900 of them trained · 40 steps · 12 kB per checkpoint",
         "run folder: runs/a",
         "step 20 · epoch 1 · dev accuracy 0.5 · loss 0.5 · best so far",
         "step 40 · epoch 2 · dev accuracy 1 · loss 0.5 · best so far",
-        "step 40: memory.halved: half of the rows at a time. Fix: --pieces 2.",
+        "step 40: memory.halved: half of the rows at a time. Fix: --accumulate 2.",
     ]
 
 
@@ -394,11 +401,11 @@ def test_how_long_it_will_take_is_told_behind_the_number_of_steps() -> None:
     assert told[:4] == [*texts(run())[:3], "about 0:05 of training here"]
 
 
-@pytest.mark.parametrize(("why", "flag"), [("done", "--epochs"), ("patience", "--patience")])
+@pytest.mark.parametrize(("why", "flag"), [("done", "more --epochs"), ("patience", "a larger --patience")])
 def test_a_run_that_is_over_says_which_option_goes_on_with_it(why: Any, flag: str) -> None:
     screen, begun = console(width=80), next(iter(run()))
     followed(iter([begun._replace(step=40), Ended(40, why, 40, 40, {}, pace(), 0)]), screen, "accuracy")
-    assert f"a larger {flag}" in screen.file.getvalue()
+    assert f"give {flag} " in screen.file.getvalue()
 
 
 def test_only_a_model_of_text_is_asked_through_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -420,7 +427,7 @@ def test_what_to_type_next_is_the_verb_of_the_task(
 
 
 @pytest.mark.parametrize("fitted", [True, False])
-def test_the_figures_of_a_calibrated_model_are_told_beside_those_of_the_look_that_found_it(
+def test_the_figures_of_a_calibrated_model_are_shown_beside_those_of_its_validation(
     fitted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     notes = {"step": 48, "dev": {"accuracy": 0.75, "loss": 0.25}, "cross_fitted": fitted}
@@ -428,7 +435,7 @@ def test_the_figures_of_a_calibrated_model_are_told_beside_those_of_the_look_tha
     (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     ended = Ended(48, "done", 48, 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
     summary(tmp_path, ended, task("text", "label"), json=False)
-    assert ("calibrated, each half of dev by the other half: loss 0.25\n" in capsys.readouterr().out) is fitted
+    assert ("calibrated, cross-fitted on the dev set: loss 0.25\n" in capsys.readouterr().out) is fitted
     summary(tmp_path, ended, task("text", "label"), json=True)
     assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
 
@@ -437,8 +444,8 @@ def test_a_run_that_ships_later_weights_than_the_best_says_so(capsys: pytest.Cap
     ended = Ended(48, "done", 24, 36, {"accuracy": 0.75}, pace(), 0)
     summary(Path("run"), ended, task("text", "label"), json=False)
     told = capsys.readouterr().out
-    assert "\non the dev part, at step 36: accuracy 0.75\n" in told and "best on the dev part" not in told
-    assert "\n  step 24 scored best, by no more than one standard error: the later weights are shipped\n" in told
+    assert "\non the dev set, at step 36: accuracy 0.75\n" in told and "best on the dev set" not in told
+    assert "\n  step 24 was better, but within one standard error: the later weights are kept\n" in told
     summary(Path("run"), ended, task("text", "label"), json=True)
     facts = json.loads(capsys.readouterr().out)
     assert (facts["best_step"], facts["chosen_step"]) == (24, 36)
@@ -448,10 +455,10 @@ def test_a_slow_run_says_something_every_ten_seconds() -> None:
     told = plain(run(), seconds=4.0)
     moments = [moment for moment, _ in told]
     assert max(later - moment for moment, later in pairwise(moments)) < 10 + 4
-    steps = [(moment, line) for moment, line in told if "symbols/s" in line]
+    steps = [(moment, line) for moment, line in told if "tokens/s" in line]
     assert len(steps) > 10 and min(later - moment for (moment, _), (later, _) in pairwise(steps)) >= 10
     assert steps[0][1] == (
-        "7.5 % · step 3 of 40 · epoch 1 · 7.5 s · 1 min 5 s left · loss 0.6667 · 52,300 symbols/s · padding 3 %"
+        "7.5 % · step 3 of 40 · epoch 1 · 7.5 s · 1 min 5 s left · loss 0.6667 · 52,300 tokens/s · padding 3 %"
         " · memory 412 MB · waiting for data 2 %"
     )
 
@@ -466,7 +473,7 @@ def test_words_of_the_data_cannot_steer_the_terminal() -> None:
 
 
 def test_without_the_escapes_written_out_they_would_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "escaped", lambda text: text)
+    monkeypatch.setattr(terminal, "escaped", lambda text: text)
     assert "\u202e" in "\n".join(texts(run((EVIL,))))
 
 
@@ -499,7 +506,7 @@ def test_a_live_display_tells_all_and_leaves_only_what_scrolled() -> None:
     assert re.search("[▁▂▃▄▅▆▇█]{12}", told)
 
 
-def test_colours_are_left_out_where_none_are_wanted() -> None:
+def test_colors_are_left_out_where_none_are_wanted() -> None:
     def shown(**environment: str) -> str:
         screen = console(force_terminal=True, width=80, _environ=environment)
         with display(screen, "accuracy") as lines:
@@ -507,9 +514,9 @@ def test_colours_are_left_out_where_none_are_wanted() -> None:
                 lines.take(report)
         return str(screen.file.getvalue())
 
-    coloured = re.compile(r"\x1b\[[\d;]*3\dm")
-    assert coloured.search(shown(TERM="xterm"))
-    assert not coloured.search(shown(TERM="xterm", NO_COLOR="1"))
+    colored = re.compile(r"\x1b\[[\d;]*3\dm")
+    assert colored.search(shown(TERM="xterm"))
+    assert not colored.search(shown(TERM="xterm", NO_COLOR="1"))
     assert "\x1b" not in shown(TERM="dumb")
 
 
@@ -541,11 +548,11 @@ def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(tmp_path: Pat
     folder = Path("runs", "reviews-classify-cnn")
     for part in ("model", "report.html", "card.md", "config.toml", "metrics.jsonl", "events.jsonl", "tensorboard"):
         assert (tmp_path / folder / part).exists(), part
-    assert "task: classify" in first.stderr and "best on the dev part" in first.stdout
+    assert "task: classify" in first.stderr and "best on the dev set" in first.stdout
     again = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "1")
-    assert again.returncode == 0 and "done already" in again.stderr
+    assert again.returncode == 0 and "already done" in again.stderr
     more = _train(tmp_path, "--out", str(folder), "--epochs", "2", "--json")
     assert more.returncode == 0, more.stderr
-    assert json.loads(more.stdout)["why"] == "done" and json.loads(more.stdout)["model"] == str(folder / "model")
-    other = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "2", "--rate", "0.5")
-    assert other.returncode == 2 and "--rate was" in other.stderr and "reviews-classify-cnn-2" in other.stderr
+    assert json.loads(more.stdout)["reason"] == "done" and json.loads(more.stdout)["model"] == str(folder / "model")
+    other = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "2", "--lr", "0.5")
+    assert other.returncode == 2 and "--lr was" in other.stderr and "reviews-classify-cnn-2" in other.stderr

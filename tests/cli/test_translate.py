@@ -36,7 +36,7 @@ def said(*arguments: object, given: str | None = None) -> str:
 def test_lines_of_standard_input_and_of_a_file_are_translated_as_python_does(run: Path, tmp_path: Path) -> None:
     lines = "".join(f"{source}\n" for source in SOURCES)
     (tmp_path / "a.txt").write_text(lines)
-    wanted = [one.shown() for one in load(run).translate(SOURCES)]
+    wanted = [one.to_text() for one in load(run).translate(SOURCES)]
     assert said("translate", run, given=lines).splitlines() == wanted
     said("translate", run, tmp_path / "a.txt", "--out", tmp_path / "b.txt")
     assert (tmp_path / "b.txt").read_text().splitlines() == wanted
@@ -48,15 +48,15 @@ def test_files_named_after_languages_are_lines_of_text(run: Path, tmp_path: Path
     said("translate", run, tmp_path / "letters.en", "--out", tmp_path / "letters.de")
     assert (tmp_path / "letters.de").read_text() == said("translate", run, given="one\ntwo\n")
     (tmp_path / "letters.json").write_text('["one"]')
-    with pytest.raises(RejectedError, match=r"no format has the extension '\.json'"):
+    with pytest.raises(RejectedError, match=r"unknown file extension '\.json'"):
         said("translate", run, tmp_path / "letters.json")
 
 
 def test_several_texts_come_with_their_scores(run: Path) -> None:
-    found = [json.loads(line) for line in said("translate", run, "--best", 2, given="one two\n").splitlines()]
-    (one,) = load(run).translate(["one two"], best=2)
+    found = [json.loads(line) for line in said("translate", run, "--n-best", 2, given="one two\n").splitlines()]
+    (one,) = load(run).translate(["one two"], n_best=2)
     assert found == [{"line": 1} | _near(one.to_json())]
-    assert len(found[0]["others"]) == 1
+    assert len(found[0]["alternatives"]) == 1
 
 
 def _near(value: Any) -> Any:
@@ -70,28 +70,28 @@ def _near(value: Any) -> Any:
 @pytest.mark.slow
 def test_a_beam_of_one_is_greedy_and_greedy_is_what_predict_says(run: Path) -> None:
     model = load(run)
-    greedy = [one.shown() for one in model.translate(SOURCES, decoding=GreedyConfig())]
-    assert greedy == [one.shown() for one in model.predict(SOURCES)]
-    assert greedy == said("translate", run, "--beam", 1, given="\n".join(SOURCES)).splitlines()
+    greedy = [one.to_text() for one in model.translate(SOURCES, decoding=GreedyConfig())]
+    assert greedy == [one.to_text() for one in model.predict(SOURCES)]
+    assert greedy == said("translate", run, "--beam-size", 1, given="\n".join(SOURCES)).splitlines()
 
 
 def test_a_source_draws_the_same_text_alone_among_others_and_in_any_order(run: Path) -> None:
-    model, how = load(run), SampleConfig(seed=3, longest=12, temperature=2.0)
+    model, how = load(run), SampleConfig(seed=3, max_new_tokens=12, temperature=2.0)
 
     def drawn(sources: list[str], **settings: Any) -> list[str]:
-        return [one.shown() for one in model.translate(sources, decoding=how, **settings)]
+        return [one.to_text() for one in model.translate(sources, decoding=how, **settings)]
 
     together = drawn(SOURCES)
     assert [drawn([source])[0] for source in SOURCES] == together
     assert drawn(SOURCES[::-1]) == together[::-1]
-    assert drawn(SOURCES, budget=1) == together
+    assert drawn(SOURCES, batch_tokens=1) == together
     assert len(set(together)) == len(SOURCES)  # each draws with numbers of its own
 
 
 @pytest.mark.slow
 def test_figures_of_drawn_texts_do_not_depend_on_batches(run: Path) -> None:
-    model, how = load(run), SampleConfig(seed=3, longest=12)
-    first, *others = (model.evaluate(decoding=how, budget=budget).metrics for budget in (1, 30, 1_000))
+    model, how = load(run), SampleConfig(seed=3, max_new_tokens=12)
+    first, *others = (model.evaluate(decoding=how, batch_tokens=tokens).metrics for tokens in (1, 30, 1_000))
     for other in others:
         assert other == pytest.approx(first, rel=1e-4)
 
@@ -101,7 +101,7 @@ def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
 
     model = load(run)
     model.model.head.bias.data[UNKNOWN] = 99.0  # it says nothing else
-    (found,) = model.translate(["quark two"], replace_unknown=True, longest=3)
+    (found,) = model.translate(["quark two"], replace_unknown=True, max_new_tokens=3)
     assert len(found.text.split()) == 3
     assert set(found.text.split()) <= {"quark", "two"}
     said("translate", run, "--replace-unknown", given="quark\n")
@@ -110,11 +110,11 @@ def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--as", "text", "--best", 2), "--as jsonl"),
-        (("--best", 7), "--best 7 asks for more.*--beam 7, or a lower --best"),
-        (("--as", "xml"), "choose from"),
-        (("--beam", 0), "^--beam: expected"),
-        (("--longest", 0), "^--longest: expected"),
+        (("--output-format", "text", "--n-best", 2), "--output-format jsonl"),
+        (("--n-best", 7), "--n-best 7 is more than --beam-size 5.*--beam-size 7, or a lower --n-best"),
+        (("--output-format", "xml"), "choose from"),
+        (("--beam-size", 0), "^--beam-size: expected"),
+        (("--max-new-tokens", 0), "^--max-new-tokens: expected"),
         (("--coverage-penalty", -1), "^--coverage-penalty: expected"),
     ],
 )
@@ -124,23 +124,23 @@ def test_what_cannot_be_is_refused_before_any_work(run: Path, options: tuple[Any
 
 
 def test_a_length_penalty_without_a_beam_is_refused_by_evaluate() -> None:
-    with pytest.raises(ConfigError, match="give --beam"):
+    with pytest.raises(ConfigError, match="add --beam-size 5"):
         said("evaluate", "no-such-run", "--length-penalty", 0.6)
 
 
 @pytest.mark.slow
 def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
-    with pytest.raises(ConfigError, match="classify, and it translates nothing"):
+    with pytest.raises(ConfigError, match="this model cannot translate: its task is classify"):
         said("translate", reviews, given="one\n")
-    with pytest.raises(ConfigError, match="the task of this model is classify, which writes none"):
+    with pytest.raises(ConfigError, match="for models that generate text, and the task of this model is classify"):
         load(reviews).evaluate("no-such-file.csv", decoding=BeamConfig())
 
 
 @pytest.mark.slow
 def test_evaluate_searches_with_a_beam_and_signs_its_scores(run: Path) -> None:
-    found = json.loads(said("evaluate", run, "--beam", 3, "--length-penalty", 0.6, "--json"))
-    wanted = load(run).evaluate(decoding=BeamConfig(width=3, length_penalty=0.6))
+    found = json.loads(said("evaluate", run, "--beam-size", 3, "--length-penalty", 0.6, "--json"))
+    wanted = load(run).evaluate(decoding=BeamConfig(beam_size=3, length_penalty=0.6))
     assert found["metrics"] == pytest.approx(wanted.metrics)
     assert found["signatures"] == load(run).task.signatures(wanted.statistics)
     assert "tok:13a" in said("evaluate", run)

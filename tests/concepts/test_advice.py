@@ -17,7 +17,7 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import RnnConfig
 from seqloom.config.training import TrainingConfig
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.experiments.doctor.curves import curve_findings, told
+from seqloom.experiments.doctor.curves import curve_findings, story_of
 from seqloom.experiments.doctor.inside import ModelInside, inside_findings
 from seqloom.inspect.flow import Flow, flow, flow_drawn, flows
 from seqloom.nn.types import Padded
@@ -30,22 +30,22 @@ JAGGED: Callable[[float], float] = lambda share: falling(share) + 1.5 * (round(s
 @pytest.mark.parametrize(
     ("code", "flag", "records"),
     [
-        ("loss.jagged", "--rate 0.0001", steps(JAGGED)),
-        ("loss.linear", "--rate 0.01", steps(lambda share: 2.0 - 0.3 * share)),
+        ("loss.jagged", "--lr 0.0001", steps(JAGGED)),
+        ("loss.linear", "--lr 0.01", steps(lambda share: 2.0 - 0.3 * share)),
         ("dev.gap", "--dropout 0.3", steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5])),
     ],
 )
-def test_row_07_jagged_lowers_the_rate_linear_raises_it_and_a_gap_regularises(
+def test_row_07_jagged_lowers_the_rate_linear_raises_it_and_a_gap_regularizes(
     code: str, flag: str, records: list[dict[str, Any]]
 ) -> None:
-    (finding,) = curve_findings(told(records), TrainingConfig(rate=1e-3))
-    assert finding.code == code and finding.advice[0].said == flag
+    (finding,) = curve_findings(story_of(records), TrainingConfig(lr=1e-3))
+    assert finding.code == code and finding.advice[0].typed == flag
     assert finding.evidence and finding.figure is not None
 
 
 def test_row_07_a_healthy_curve_gets_no_advice() -> None:
     records = steps(falling) + looks([1.5, 1.0, 0.6, 0.4, 0.3, 0.3])
-    assert curve_findings(told(records), TrainingConfig()) == ()
+    assert curve_findings(story_of(records), TrainingConfig()) == ()
 
 
 # --- 14: vanishing and exploding gradients ---------------------------------------------------------------------------
@@ -87,8 +87,8 @@ def test_row_14_a_radius_of_a_half_vanishes_one_and_a_half_explodes_and_the_view
     measured = flow(elman(radius), x, layer="rnn")
     assert measured.radius == pytest.approx(radius)
     assert measured.factor == pytest.approx(radius, rel=0.1)
-    assert f"spectral radius {radius:g}" in flow_drawn([measured]).text(80)
-    (finding,) = inside_findings(ModelInside(flows=(measured,)), told(steps(lambda _: 2.0)))
+    assert f"spectral radius {radius:g}" in " ".join(flow_drawn([measured]).text(80).split())
+    (finding,) = inside_findings(ModelInside(flows=(measured,)), story_of(steps(lambda _: 2.0)))
     assert finding.code == code and finding.evidence["spectral radius"] == pytest.approx(radius)
 
 

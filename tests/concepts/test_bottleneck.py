@@ -18,8 +18,7 @@ from seqloom.config.training import ByLengthConfig
 from seqloom.data.check import load_data
 from seqloom.data.prepared import Prepared
 from seqloom.tasks.evaluation import evaluate, sliced
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning, Task
+from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_of
 
 LONGEST, STEPS, RATE, WIDTH = 8, 500, 0.02, 32
 
@@ -43,20 +42,20 @@ def built(task: Task, recipe: str) -> nn.Module:
 def trained(task: Task, prepared: Prepared, recipe: str) -> nn.Module:
     """The model after STEPS steps; its rate rises for thirty of them and then falls to zero."""
     model = built(task, recipe)
-    optimiser = torch.optim.Adam(model.parameters())
-    steps = task.loader(prepared, "train", ByLengthConfig(budget=400), seed=0, workers=0).steps()
+    optimizer = torch.optim.Adam(model.parameters())
+    steps = task.loader(prepared, "train", ByLengthConfig(batch_tokens=400), seed=0, workers=0).steps()
     for number, step in enumerate(itertools.islice(steps, STEPS)):
-        optimiser.param_groups[0]["lr"] = RATE * min(1, (number + 1) / 30) * (1 - number / STEPS)
-        optimiser.zero_grad()
+        optimizer.param_groups[0]["lr"] = RATE * min(1, (number + 1) / 30) * (1 - number / STEPS)
+        optimizer.zero_grad()
         task.loss(model, step.batch, None)[0].mean.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
     return model
 
 
 def scores_by_length(task: Task, prepared: Prepared, model: nn.Module) -> list[float]:
     """The share of exact answers to sources of each length, the shortest first."""
-    steps = task.loader(prepared, "dev", ByLengthConfig(budget=2_000), seed=0, workers=0).steps(until=1)
+    steps = task.loader(prepared, "dev", ByLengthConfig(batch_tokens=2_000), seed=0, workers=0).steps(until=1)
     found = evaluate(task, model, [step.batch for step in steps])
     lengths = [int(prepared.columns["input"].lengths[int(row)]) for row in found.ids]
     return [part.evaluation.metrics["exact_match"] for part in sliced(task, found, "length", lengths)]
@@ -68,11 +67,11 @@ def test_row_18_without_attention_the_score_falls_with_the_length_of_the_source(
     prepared = load_data(
         write(tmp_path / "train.tsv", 4_000, 0), dev=write(tmp_path / "dev.tsv", 400, 1), task="translate"
     )
-    task = task_of(Meaning.of(prepared))
+    task = task_of(ModelSpec.of(prepared))
     narrow, looking = (
         scores_by_length(task, prepared, trained(task, prepared, recipe)) for recipe in ("seq2seq", "seq2seq-dot")
     )
     assert len(narrow) == len(looking) == LONGEST
-    assert narrow[0] > 0.9 and looking[0] > 0.9  # both have learnt the task
+    assert narrow[0] > 0.9 and looking[0] > 0.9  # both have learned the task
     assert max(narrow[-3:]) < 0.3  # one vector does not hold so many letters
     assert min(looking) > 0.7  # who looks back need not remember

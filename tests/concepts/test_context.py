@@ -28,21 +28,21 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """A bidirectional LSTM that names senses; its plan was tried with seeds 1 to 3."""
     torch.set_default_dtype(torch.float32)
     out = tmp_path_factory.mktemp("context") / "run"
-    settings = {"steps": 200, "rate": 0.02, "dropout": 0.0, "seed": 0}
+    settings = {"steps": 200, "lr": 0.02, "dropout": 0.0, "seed": 0}
     return seqloom.load(
         seqloom.train("homographs", out=out, model="bilstm", size="tiny", device="cpu", **settings).folder
     )
 
 
 def vectors(reader: LoadedModel, word: str) -> tuple[Senses, Senses]:
-    """The static and the contextual vectors of a word in the sentences of the test part."""
+    """The static and the contextual vectors of a word in the sentences of the test set."""
     static, contextual = Senses(), Senses()
     for example in HOMOGRAPHS.examples("test"):
         if not str(example.target).startswith(f"{word}/"):
             continue
-        symbols = reader.meaning.tokenizer.encode([str(example.input)]).values.astype(np.int64)
-        place = [reader.meaning.tokenizer.piece(symbol) for symbol in symbols.tolist()].index(word)
-        read = Padded.of(torch.from_numpy(symbols)[None])
+        tokens = reader.spec.tokenizer.encode([str(example.input)]).values.astype(np.int64)
+        place = [reader.spec.tokenizer.piece(token) for token in tokens.tolist()].index(word)
+        read = Padded.of(torch.from_numpy(tokens)[None])
         with torch.no_grad():
             static.setdefault(example.target, []).append(reader.model.encoder.input(read).values[0, place])
             contextual.setdefault(example.target, []).append(reader.model.encoder(read).values[0, place])

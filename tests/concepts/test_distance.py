@@ -1,7 +1,7 @@
 """Row 30 of the table of concepts: an Elman network forgets over a distance that attention reaches in one step.
 
-The task is to name the symbol that was shown so many steps ago. Both families are trained at each distance and judged
-on it, on as many symbols of the same rows, by the referee of `seqloom compare`.
+The task is to name the token that was shown so many steps ago. Both families are trained at each distance and judged
+on it, on as many tokens of the same rows, by the run_comparison of `seqloom compare`.
 """
 
 from pathlib import Path
@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from seqloom.config.data import DataConfig
-from seqloom.experiments.compare.distances import Distances, referee_distances
+from seqloom.experiments.compare.distances import Distances, run_distances
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan
 
-CHANCE = 1 / 8  # there are eight symbols
-ROWS, STEPS, BATCH, RATE = 3_000, 300, 1_000, 0.01  # tried with seeds 1 and 2; the referee's first seed is 0
+CHANCE = 1 / 8  # there are eight tokens
+ROWS, STEPS, BATCH, RATE = 3_000, 300, 1_000, 0.01  # tried with seeds 1 and 2; the run_comparison's first seed is 0
 
 
 def refereed(out: Path, *distances: int) -> Distances:
@@ -24,20 +24,20 @@ def refereed(out: Path, *distances: int) -> Distances:
         data=DataConfig(train=("copy",)),
         out=str(out),
         models=("rnn", "transformer"),
-        budget=Budget(kind="symbols", amount=STEPS * BATCH),
+        budget=Budget(kind="tokens", amount=STEPS * BATCH),
         seeds=1,
         size="tiny",
         settings={
-            "rate": RATE,
-            "feed": {"kind": "by-length", "budget": BATCH},
-            "schedule": {"kind": "linear", "warm_up": STEPS // 10},
+            "lr": RATE,
+            "batching": {"kind": "by-length", "batch_tokens": BATCH},
+            "schedule": {"kind": "linear", "warmup": STEPS // 10},
             "patience": 0,
             "validate_every": STEPS,
         },
-        wishes={"dropout": 0.0},
+        model_settings={"dropout": 0.0},
         device="cpu",
     )
-    *_, found = referee_distances(plan, distances, rows=ROWS)
+    *_, found = run_distances(plan, distances, rows=ROWS)
     assert isinstance(found, Distances)
     return found
 

@@ -17,8 +17,8 @@ from seqloom.config.inputs import FiltersConfig, FlatConfig, NgramsConfig, Token
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import Activation, BlockConfig, EncoderConfig, FeedForwardConfig
-from seqloom.nn.blocks import FeedForward
 from seqloom.nn.models import SequenceModel, count_parameters
+from seqloom.nn.stacks import FeedForward
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Batch, Padded
 
@@ -76,11 +76,11 @@ def fit_xor(hidden: tuple[int, ...]) -> tuple[SequenceModel, float]:
         head=ClassHeadConfig(num_classes=2),
     )
     model = config.build()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(300):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model.loss(Batch(XOR, TRUTH)).mean.backward()
-        optimiser.step()
+        optimizer.step()
     loss = model.loss(Batch(XOR, TRUTH)).mean.item()
     assert math.isfinite(loss)
     return model, loss
@@ -115,8 +115,8 @@ def test_row_05_the_linear_model_of_texts_equals_w_times_phi() -> None:
     table = model.encoder.input.table
     for text, found in zip(texts, model(x), strict=True):
         phi = torch.zeros(vocab_size + buckets)
-        for symbol in text:
-            phi[symbol] += 1  # counted
+        for token in text:
+            phi[token] += 1  # counted
         for earlier, later in itertools.pairwise(text):
             rows, _ = model.encoder.input.features(torch.tensor([[earlier, later]]), 1)
             phi[rows[0, 0, 1]] += 1  # hashed

@@ -22,9 +22,9 @@ from seqloom.config.stacks import (
     EncoderConfig,
     FeedForwardConfig,
 )
-from seqloom.nn.blocks import FeedForward
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.ops.losses import binary_cross_entropy, cross_entropy, squared_error
+from seqloom.nn.stacks import FeedForward
 from seqloom.nn.types import Batch, Padded, Pair
 
 SLOPES = {"rtol": 1e-7, "atol": 1e-8}  # float64, central differences

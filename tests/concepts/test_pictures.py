@@ -1,6 +1,6 @@
 """Rows 10, 12 and 37: pictures through filters and as patches; scikit-learn's digits.
 
-Recipes as they are shipped, through `seqloom.train`: the dev part chooses the weights, the test part alone is judged.
+Recipes as they are shipped, through `seqloom.train`: the dev set chooses the weights, the test set alone is judged.
 Filters have the bound of the comparison, 98 %, for the median of three seeds. The patches asked for 97 %, which needs a
 larger model than a processor trains here: `tiny` reached 96.4, 96.4 and 94.4 %, each in 35 s of one core, so its
 bounds are lower. `benchmarks/quality` has the commands of the full figures, `digits-cnn` and `digits-patches`.
@@ -47,15 +47,15 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def accuracy(digits: Path, folder: Path, model: str, seed: int = 0, **settings: Any) -> float:
-    """The accuracy of a run on the test part, 360 pictures."""
+    """The accuracy of a run on the test set, 360 pictures."""
     seqloom.train(digits, out=folder / str(seed), model=model, seed=seed, device="cpu", **settings)
-    return seqloom.load(folder / str(seed)).evaluate(part="test").metrics["accuracy"]
+    return seqloom.load(folder / str(seed)).evaluate(split="test").metrics["accuracy"]
 
 
 def test_row_10_the_digits_are_split_as_the_comparison_asks(digits: Path) -> None:
     prepared = seqloom.load_data(digits)
-    assert {part: len(rows) for part, rows in prepared.parts.items()} == {"train": 1078, "dev": 359, "test": 360}
-    for rows in prepared.parts.values():
+    assert {part: len(rows) for part, rows in prepared.splits.items()} == {"train": 1078, "dev": 359, "test": 360}
+    for rows in prepared.splits.values():
         shares = np.bincount(prepared.columns["target"].select(rows).values) / len(rows)
         assert np.allclose(shares, 0.1, atol=0.01)
 

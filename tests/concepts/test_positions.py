@@ -40,15 +40,15 @@ def stack(position: str, **options: Any) -> DecoderConfig:
 
 @pytest.mark.parametrize("position", ["learned", "sinusoidal"])
 def test_row_25_absolute_positions_are_added_or_concatenated(position: str) -> None:
-    symbols = torch.randint(9, (2, 6))
+    tokens = torch.randint(9, (2, 6))
     added = stack(position, max_length=8).build()
     vectors = added.entry[0].table[:6] if position == "learned" else sinusoids(torch.arange(6), 4)
-    assert_close(added(Padded.of(symbols)).values, added.input.table[symbols] + vectors, **ROUNDING)
+    assert_close(added(Padded.of(tokens)).values, added.input.table[tokens] + vectors, **ROUNDING)
     beside = stack(position, max_length=8, position_join="concatenate").build()
     vectors = beside.entry[0].table[:6] if position == "learned" else sinusoids(torch.arange(6), 4)
-    both = torch.cat([beside.input.table[symbols], vectors.expand(2, 6, 4)], dim=-1)
+    both = torch.cat([beside.input.table[tokens], vectors.expand(2, 6, 4)], dim=-1)
     join = beside.entry[0].join
-    assert_close(beside(Padded.of(symbols)).values, both @ join.weight.T + join.bias, **ROUNDING)
+    assert_close(beside(Padded.of(tokens)).values, both @ join.weight.T + join.bias, **ROUNDING)
 
 
 @pytest.mark.parametrize("join", ["add", "concatenate"])
@@ -66,13 +66,13 @@ def test_row_25_a_scale_of_inputs_without_positions_to_add_is_refused() -> None:
 
 def test_row_25_learned_positions_beyond_the_last_are_refused() -> None:
     decoder = stack("learned", max_length=4).build()
-    symbols = Padded.of(torch.zeros(2, 5, dtype=torch.int64))
+    tokens = Padded.of(torch.zeros(2, 5, dtype=torch.int64))
     with pytest.raises(DataError, match="a sequence of 5 elements, but learned positions end at 4"):
-        decoder(symbols)
-    _, state = decoder.step(symbols.cut(0, 4), decoder.initial_state(2))
+        decoder(tokens)
+    _, state = decoder.step(tokens.cut(0, 4), decoder.initial_state(2))
     with pytest.raises(DataError, match="a sequence of 5 elements, but learned positions end at 4"):
-        decoder.step(symbols.cut(4, 5), state)
-    padded = Padded.of(symbols.values, torch.tensor([4, 2]))  # the fifth column is padding
+        decoder.step(tokens.cut(4, 5), state)
+    padded = Padded.of(tokens.values, torch.tensor([4, 2]))  # the fifth column is padding
     assert_close(decoder(padded).values[:, :4], decoder(padded.cut(0, 4)).values, **ROUNDING)
 
 

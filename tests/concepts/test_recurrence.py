@@ -62,7 +62,7 @@ def test_row_15_an_lstm_that_forgets_nothing_and_writes_nothing_keeps_its_cell(k
     with using(recurrence=kernel), recording(mixer, "gates") as heard:
         y, state = mixer.step(x, StateStanding(torch.zeros(2, dtype=torch.int64), before))
     (gates,) = heard["gates"]
-    assert gates.names == ("write", "forget", "new", "show")
+    assert gates.names == ("input", "forget", "candidate", "output")
     written, kept, _, shown = gates.values.unbind(dim=2)
     assert torch.equal(written, torch.zeros_like(written))
     assert torch.equal(kept, torch.ones_like(kept))
@@ -89,7 +89,7 @@ def test_row_15_z_in_the_gru_of_deck_d_is_one_minus_ours(kernel: str) -> None:
     with using(recurrence=kernel), recording(mixer, "gates") as heard:
         y = mixer(Padded.of(x[None]))
     assert_close(y.values[0], torch.stack(states), **ROUNDING)
-    keep = heard["gates"][0].values[0, :, mixer.cell.gates.index("keep")]
+    keep = heard["gates"][0].values[0, :, mixer.cell.gates.index("update")]
     assert_close(1 - keep, torch.stack(updates), **ROUNDING)
 
 
@@ -100,8 +100,8 @@ def test_row_15_a_fresh_lstm_begins_by_remembering() -> None:
         fresh(Padded.of(torch.zeros(1, 1, 64)))
     opened = dict(zip(heard["gates"][0].names, heard["gates"][0].values[0, 0], strict=True))
     assert opened["forget"].min() > 0.65
-    assert opened["write"].min() > 0.35
-    assert opened["write"].max() < 0.65
+    assert opened["input"].min() > 0.35
+    assert opened["input"].max() < 0.65
 
 
 # --- 18: the bottleneck ----------------------------------------------------------------------------------------------

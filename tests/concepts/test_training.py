@@ -1,4 +1,4 @@
-"""Rows 4, 6 and 13 of the table of concepts: optimisers, regularisation, and truncated back-propagation, by hand."""
+"""Rows 4, 6 and 13 of the table of concepts: optimizers, regularization, and truncated back-propagation, by hand."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from seqloom.config.heads import NumberHeadConfig
 from seqloom.config.inputs import VectorsConfig
 from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import EncoderConfig
-from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimiser, ConstantConfig, SgdConfig, TrainingConfig
+from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimizer, ConstantConfig, SgdConfig, TrainingConfig
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.training.devices import Alone, Device
 from seqloom.training.state import TrainingState
@@ -42,12 +42,12 @@ class Vector(nn.Module):
         return Loss((self.weight * batch.targets).sum(), torch.ones(()))
 
 
-def stepped(model: nn.Module, optimiser: AnyOptimiser, batches: list[Batch], *, rate: float, clip: float = 0.0) -> None:
-    config = TrainingConfig(optimiser=optimiser, schedule=ConstantConfig(), rate=rate, clip=clip)
-    update, standing = Update(Asked(), model, config, Alone(), Device(HERE)), TrainingState()
+def stepped(model: nn.Module, optimizer: AnyOptimizer, batches: list[Batch], *, lr: float, clip: float = 0.0) -> None:
+    config = TrainingConfig(optimizer=optimizer, schedule=ConstantConfig(), lr=lr, clip_norm=clip)
+    update, run_state = Update(Asked(), model, config, Alone(), Device(HERE)), TrainingState()
     for batch in batches:
-        update.step(batch, carried=False, standing=standing, rate=rate)
-        standing.step += 1
+        update.step(batch, carried=False, run_state=run_state, lr=lr)
+        run_state.step += 1
 
 
 def slopes(*values: list[float]) -> list[Batch]:
@@ -63,7 +63,7 @@ def test_row_04_sgd_on_linear_regression_reaches_the_closed_form() -> None:
     with_one = torch.cat([x, torch.ones(40, 1)], dim=1)
     closed = torch.linalg.solve(with_one.T @ with_one, with_one.T @ y)[:, 0]
     model = linear_regression()
-    stepped(model, SgdConfig(momentum=0.0), [Batch(Padded.of(x[:, None]), y)] * 300, rate=0.1)
+    stepped(model, SgdConfig(momentum=0.0), [Batch(Padded.of(x[:, None]), y)] * 300, lr=0.1)
     found = torch.cat([model.head.linear.weight[0], model.head.linear.bias]).detach()
     assert_close(found, closed, **FLOAT32)
 
@@ -75,7 +75,7 @@ def test_row_04_minibatches_on_average_have_the_gradient_of_the_whole() -> None:
     parts = []
     for rows in torch.arange(12).view(4, 3):
         model = model.requires_grad_(True)
-        stepped(model, SgdConfig(momentum=0.0), [Batch(Padded.of(x[rows, None]), y[rows])], rate=0.0)
+        stepped(model, SgdConfig(momentum=0.0), [Batch(Padded.of(x[rows, None]), y[rows])], lr=0.0)
         parts.append(model.head.linear.weight.grad.clone())
     assert_close(torch.stack(parts).mean(dim=0), whole, **FLOAT32)
 
@@ -84,7 +84,7 @@ def test_row_04_minibatches_on_average_have_the_gradient_of_the_whole() -> None:
 def test_row_04_momentum_adds_up_slopes(nesterov: bool) -> None:
     g, rate, mu = [[1.0, -2.0], [0.5, 1.0], [2.0, 0.0]], 0.1, 0.9
     model = Vector(1.0, 1.0)
-    stepped(model, SgdConfig(momentum=mu, nesterov=nesterov), slopes(*g), rate=rate)
+    stepped(model, SgdConfig(momentum=mu, nesterov=nesterov), slopes(*g), lr=rate)
     w, v = torch.ones(2), torch.zeros(2)
     for slope in torch.tensor(g):
         v = mu * v + slope
@@ -96,7 +96,7 @@ def test_row_04_momentum_adds_up_slopes(nesterov: bool) -> None:
 def test_row_04_adam_follows_its_paper_and_adamw_its_own(decoupled: bool) -> None:
     g, rate, decay = [[1.0, -2.0], [0.5, 1.0], [2.0, 0.0], [-1.0, 3.0]], 0.1, 0.2
     model = Vector(1.0, -1.0)
-    stepped(model, (AdamWConfig if decoupled else AdamConfig)(decay=decay), slopes(*g), rate=rate)
+    stepped(model, (AdamWConfig if decoupled else AdamConfig)(weight_decay=decay), slopes(*g), lr=rate)
     w, m, v = torch.tensor([1.0, -1.0]), torch.zeros(2), torch.zeros(2)
     for step, raw in enumerate(torch.tensor(g), start=1):
         slope = raw if decoupled else raw + decay * w
@@ -112,7 +112,7 @@ def test_row_04_adam_follows_its_paper_and_adamw_its_own(decoupled: bool) -> Non
 def test_row_06_l2_on_linear_regression_reaches_the_ridge_and_leaves_the_bias_alone() -> None:
     x, y, decay = torch.randn(40, 3), torch.randn(40, 1), 0.3
     model = linear_regression()
-    stepped(model, SgdConfig(momentum=0.0, decay=decay), [Batch(Padded.of(x[:, None]), y)] * 400, rate=0.1)
+    stepped(model, SgdConfig(momentum=0.0, weight_decay=decay), [Batch(Padded.of(x[:, None]), y)] * 400, lr=0.1)
     with_one = torch.cat([x, torch.ones(40, 1)], dim=1)
     ridge = torch.diag(torch.tensor([decay, decay, decay, 0.0])) / 2  # the slope of the squared error has a 2
     closed = torch.linalg.solve(with_one.T @ with_one / 40 + ridge, with_one.T @ y / 40)[:, 0]
@@ -126,7 +126,7 @@ def test_row_06_decay_through_adams_moments_does_not_know_its_own_strength_and_b
     for kind in (AdamConfig, AdamWConfig):
         for decay in (0.1, 1.0):
             model = Vector(1.0)
-            stepped(model, kind(decay=decay), slopes([0.0]), rate=0.01)
+            stepped(model, kind(weight_decay=decay), slopes([0.0]), lr=0.01)
             moved[kind, decay] = 1 - model.weight.item()
     assert moved[AdamConfig, 1.0] == pytest.approx(moved[AdamConfig, 0.1], rel=1e-4)
     assert moved[AdamWConfig, 1.0] == pytest.approx(10 * moved[AdamWConfig, 0.1], rel=1e-4)
@@ -137,7 +137,7 @@ def test_row_06_decay_through_adams_moments_does_not_know_its_own_strength_and_b
 
 def test_row_13_a_clipped_step_is_as_long_as_allowed_in_the_same_direction() -> None:
     model = Vector(0.0, 0.0)
-    stepped(model, SgdConfig(momentum=0.0), slopes([30.0, -40.0]), rate=1.0, clip=5.0)
+    stepped(model, SgdConfig(momentum=0.0), slopes([30.0, -40.0]), lr=1.0, clip=5.0)
     assert_close(model.weight[0].detach(), torch.tensor([-3.0, 4.0]), **FLOAT32)
 
 
@@ -163,10 +163,10 @@ def test_row_13_the_truncated_gradient_of_a_recurrence_equals_the_hand_unrolled_
             return model.continued_loss(batch, state)
 
     model = Recurrence().to(HERE)
-    config = TrainingConfig(optimiser=SgdConfig(momentum=0.0), clip=0.0)
+    config = TrainingConfig(optimizer=SgdConfig(momentum=0.0), clip_norm=0.0)
     update = Update(Reading(), model, config, Alone(), Device(HERE))
     for number, batch in enumerate(slopes([1.0, 2.0], [3.0, 4.0])):
-        update.step(batch, carried=number > 0, standing=TrainingState(), rate=0.0)
+        update.step(batch, carried=number > 0, run_state=TrainingState(), lr=0.0)
     h1 = 1.0
     h2 = 0.5 * h1 + 2.0
     h3 = 0.5 * h2 + 3.0

@@ -21,13 +21,13 @@ from seqloom.config.stacks import (
     EncoderConfig,
     FeedForwardConfig,
 )
-from seqloom.nn.blocks import build_norm
 from seqloom.nn.models import count_parameters
 from seqloom.nn.ops.attention import Request
 from seqloom.nn.ops.attention_edges import EDGES
 from seqloom.nn.ops.attention_fast import KERNELS, attend, choose
 from seqloom.nn.ops.kernels import using
 from seqloom.nn.ops.masks import Causal, Edges, Everything, Mask, Padding, WindowMask
+from seqloom.nn.stacks import build_norm
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Padded
 
@@ -116,7 +116,7 @@ def test_row_28_the_transformer_has_the_parameters_that_its_configuration_counts
         theirs = nn.Transformer(width, num_heads, 6, 6, hidden, batch_first=True)
     assert all(weight.is_meta for weight in model.parameters())
     assert count_parameters(model) == config.parameters()
-    around = 2 * 37_000 * width + 37_000  # two tables of symbols, and the bias of the tied head
+    around = 2 * 37_000 * width + 37_000  # two tables of tokens, and the bias of the tied head
     assert count_parameters(model) - around == count_parameters(theirs)
     # The paper counts 65 and 213 million with one table for source, target and output.
     one_table = (count_parameters(model) - 37_000 * width) / 1e6
@@ -176,7 +176,7 @@ def test_row_29_a_mixer_with_a_pattern_attends_fully_under_its_mask(pattern: Any
 def test_row_37_graph_attention_is_plain_attention_under_the_adjacency_matrix(padded: bool) -> None:
     nodes = 9
     adjacency = torch.rand(nodes, nodes) < 0.3
-    adjacency[4] = False  # a node without neighbours reads nothing
+    adjacency[4] = False  # a node without neighbors reads nothing
     pairs = adjacency.nonzero()
     pairs = torch.cat([pairs, pairs[:3]])[torch.randperm(len(pairs) + 3)]  # in any order, some edges listed twice
     query, key, value = triple(time=nodes)

@@ -9,7 +9,7 @@ from seqloom import recipes
 from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Batch, Padded
 
-SYMBOLS = torch.tensor([[3, 1, 4, 1, 5, 2, 6], [2, 7, 1, 8, 2, 8, 1]])
+TOKENS = torch.tensor([[3, 1, 4, 1, 5, 2, 6], [2, 7, 1, 8, 2, 8, 1]])
 
 
 def model() -> LanguageModel:
@@ -28,7 +28,7 @@ def by_hand(network: LanguageModel, lengths: list[int]) -> tuple[Tensor, ...]:
     for length in lengths:
         states = [state.detach() for state in states]
         for _ in range(length):
-            x, said = table[SYMBOLS[:, place]], SYMBOLS[:, place + 1]
+            x, said = table[TOKENS[:, place]], TOKENS[:, place + 1]
             for number, mixer in enumerate(layers):
                 one = dict(mixer.named_parameters())
                 x = states[number] = torch.tanh(_affine(one, x, states[number]))
@@ -48,7 +48,7 @@ def by_steps(network: LanguageModel, lengths: list[int]) -> tuple[Tensor, ...]:
     """The gradient of the sum of `continued_loss` over steps of these lengths."""
     state, place, total = None, 0, torch.zeros((), dtype=torch.float64)
     for length in lengths:
-        read, said = SYMBOLS[:, place : place + length], SYMBOLS[:, place + 1 : place + length + 1]
+        read, said = TOKENS[:, place : place + length], TOKENS[:, place + 1 : place + length + 1]
         loss, state = network.continued_loss(Batch(Padded.of(read), said), state)
         total, place = total + loss.total, place + length
     return torch.autograd.grad(total, list(network.parameters()))
@@ -65,8 +65,8 @@ def test_truncation_changes_the_gradient_and_not_the_loss() -> None:
     network = model()
     whole, cut = by_steps(network, [6]), by_steps(network, [2, 2, 2])
     assert any(not torch.allclose(one, other, rtol=1e-6) for one, other in zip(whole, cut, strict=True))
-    x = Padded.of(SYMBOLS[:, :-1])
-    total = network.loss(Batch(x, SYMBOLS[:, 1:])).total
-    first, state = network.continued_loss(Batch(x.cut(0, 2), SYMBOLS[:, 1:3]), None)
-    second, _ = network.continued_loss(Batch(x.cut(2, 6), SYMBOLS[:, 3:]), state)
+    x = Padded.of(TOKENS[:, :-1])
+    total = network.loss(Batch(x, TOKENS[:, 1:])).total
+    first, state = network.continued_loss(Batch(x.cut(0, 2), TOKENS[:, 1:3]), None)
+    second, _ = network.continued_loss(Batch(x.cut(2, 6), TOKENS[:, 3:]), state)
     assert_close(first.total + second.total, total, **ROUNDING)

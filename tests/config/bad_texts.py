@@ -525,7 +525,7 @@ CASES: list[Case] = [
         " size out, or set tied = false in the head.",
     ),
     case(
-        "tied-hidden-symbols",
+        "tied-hidden-tokens",
         TAGGER,
         {"head": {"kind": "next-token", "vocab_size": 9}},
         "the head has vocab_size 9 and the input, to which it is tied, 11. Fix: make them equal, or set "
@@ -685,14 +685,14 @@ CASES: list[Case] = [
         "bidirectional-conditioned",
         TRANSLATOR,
         {"decoder.layers.0.mixer": {"kind": "bidirectional"}},
-        "decoder.layers[0].mixer: 'bidirectional' cannot stand here. Fix: choose from attention, "
+        "decoder.layers[0].mixer: 'bidirectional' is not possible here. Fix: choose from attention, "
         "convolution, gru, linear-attention, lstm, pool, rnn.",
     ),
     case(
         "picture-decoder",
         LANGUAGE,
         {"decoder.input": PATCHES},
-        "decoder.input: 'patches' cannot stand here. Fix: choose from ngrams, tokens, vectors.",
+        "decoder.input: 'patches' is not possible here. Fix: choose from ngrams, tokens, vectors.",
     ),
     case(
         "no-conditioned-layers",
@@ -778,13 +778,14 @@ CASES: list[Case] = [
         "head-of-another-model",
         CLASSIFIER,
         {"head": {"kind": "crf", "labels": ["O", "B"]}},
-        "head: 'crf' cannot stand here. Fix: choose from class, label-scores, labels, number, number-scores, scores.",
+        "head: 'crf' is not possible here. "
+        "Fix: choose from class, label-scores, labels, number, number-scores, scores.",
     ),
     case(
         "model-inside",
         CLASSIFIER,
         {"encoder": LANGUAGE},
-        "encoder: 'language-model' cannot stand here. Fix: choose from encoder.",
+        "encoder: 'language-model' is not possible here. Fix: choose from encoder.",
     ),
     # too large
     case(

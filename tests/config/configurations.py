@@ -28,7 +28,7 @@ from seqloom.config.stacks import AnyConditioned, BlockConfig, ConditionedDecode
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded, Spelled
 
-SYMBOLS = TokensConfig(vocab_size=11)
+TOKENS = TokensConfig(vocab_size=11)
 
 
 class Made(NamedTuple):
@@ -42,14 +42,14 @@ def of_recipes(sizes: tuple[recipes.Size, ...] = recipes.SIZES) -> Iterator[Made
     """Every recipe in every shape and size."""
     for size in sizes:
         for name in recipes.names("classifier"):
-            yield Made(f"classifier-{name}-{size}", recipes.classifier(name, inputs=SYMBOLS, num_classes=3, size=size))
+            yield Made(f"classifier-{name}-{size}", recipes.classifier(name, inputs=TOKENS, num_classes=3, size=size))
         for name in recipes.names("tagger"):
             vectors = VectorsConfig(size=5)
             yield Made(f"tagger-{name}-{size}", recipes.tagger(name, inputs=vectors, num_tags=4, size=size))
         for name in recipes.names("language-model"):
             yield Made(f"language-model-{name}-{size}", recipes.language_model(name, vocab_size=13, size=size))
         for name in recipes.names("translator"):
-            model = recipes.translator(name, source=SYMBOLS, target_vocab_size=13, size=size)
+            model = recipes.translator(name, source=TOKENS, target_vocab_size=13, size=size)
             yield Made(f"translator-{name}-{size}", model)
         for name in recipes.names("picture-classifier"):
             model = recipes.picture_classifier(name, height=12, width=16, channels=3, num_classes=3, size=size)
@@ -173,10 +173,10 @@ def raw_input(source: Any, lengths: list[int]) -> Any:
     shape = (len(lengths), max(lengths))
     if isinstance(source, VectorsConfig):
         return Padded.of(torch.rand(*shape, source.size), torch.tensor(lengths))
-    symbols = Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths))
+    tokens = Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths))
     if isinstance(source, SpelledConfig):
-        return Spelled(symbols, torch.randint(1, 256, (*shape, 4), dtype=torch.uint8))
-    return symbols
+        return Spelled(tokens, torch.randint(1, 256, (*shape, 4), dtype=torch.uint8))
+    return tokens
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from config.configurations import SYMBOLS
+from config.configurations import TOKENS
 from seqloom import recipes
 from seqloom.config.heads import (
     ClassHeadConfig,
@@ -49,14 +49,14 @@ PICTURES = (
 
 
 @cache
-def classifier(source: AnyInput = SYMBOLS, head: Any = CLASSES) -> nn.Module:
+def classifier(source: AnyInput = TOKENS, head: Any = CLASSES) -> nn.Module:
     width = head.answers if isinstance(head, UnmappedHead) else 8
     return SequenceModelConfig(encoder=EncoderConfig(input=source, width=width), head=head).build().eval()
 
 
 @cache
 def tagger(head: Any = CLASSES) -> nn.Module:
-    return ElementModelConfig(encoder=EncoderConfig(input=SYMBOLS, width=8), head=head).build().eval()
+    return ElementModelConfig(encoder=EncoderConfig(input=TOKENS, width=8), head=head).build().eval()
 
 
 @cache
@@ -68,7 +68,7 @@ def language_model(name: str = "gru") -> nn.Module:
 def four_places() -> nn.Module:
     """A language model whose learned positions end at four."""
     decoder = DecoderConfig(
-        input=SYMBOLS,
+        input=TOKENS,
         width=8,
         position="learned",
         max_length=4,
@@ -79,19 +79,19 @@ def four_places() -> nn.Module:
 
 @cache
 def translator(name: str = "transformer") -> nn.Module:
-    return recipes.translator(name, source=SYMBOLS, target_vocab_size=11, size="tiny").build().eval()
+    return recipes.translator(name, source=TOKENS, target_vocab_size=11, size="tiny").build().eval()
 
 
-def symbols(rows: int, time: int) -> Tensor:
+def tokens(rows: int, time: int) -> Tensor:
     return torch.arange(rows * time).view(rows, time) % 11
 
 
 def padded(rows: int, time: int) -> Padded:
-    return Padded.of(symbols(rows, time))
+    return Padded.of(tokens(rows, time))
 
 
-TWO = Padded.of(symbols(2, 3), torch.tensor([3, 2]))
-PACKED = Padded.of(symbols(1, 4), segments=torch.tensor([[0, 0, 1, 1]]))
+TWO = Padded.of(tokens(2, 3), torch.tensor([3, 2]))
+PACKED = Padded.of(tokens(1, 4), segments=torch.tensor([[0, 0, 1, 1]]))
 
 
 def step(model: Any, state: Any, *blocks: Padded) -> None:
@@ -113,38 +113,34 @@ def loss(name: str, model: Callable[[], Any], inputs: Any, targets: Any, words: 
 
 LABELS, NUMBERS = LabelsHeadConfig(num_labels=4), NumberHeadConfig(size=2)
 CASES = [
-    Case("batch-without-rows", lambda: Padded.of(symbols(0, 3)), "no rows"),
+    Case("batch-without-rows", lambda: Padded.of(tokens(0, 3)), "no rows"),
     Case("stack-of-nothing", lambda: Padded.stack([]), "no rows"),
-    Case("model-without-rows", lambda: classifier()(Padded(symbols(0, 3), torch.tensor([]).long())), "no rows"),
+    Case("model-without-rows", lambda: classifier()(Padded(tokens(0, 3), torch.tensor([]).long())), "no rows"),
     Case("pictures-without-rows", lambda: classifier(PICTURES[0])(torch.zeros(0, 4, 4, 1)), "found [0, 4, 4, 1]"),
     Case("batch-without-time", lambda: Padded.of(torch.arange(3)), "[rows, time]"),
+    Case("token-too-large", lambda: classifier()(Padded.of(torch.tensor([[1, 11]]))), "token 11 in a vocabulary of 11"),
+    Case("token-negative", lambda: classifier()(Padded.of(torch.tensor([[1, -1]]))), "token -1 in a vocabulary of 11"),
+    Case("tokens-of-float", lambda: classifier()(Padded.of(torch.rand(2, 3))), "torch.float32"),
+    Case("tokens-of-three-axes", lambda: classifier()(Padded.of(tokens(2, 3)[..., None])), "[2, 3, 1]"),
     Case(
-        "symbol-too-large", lambda: classifier()(Padded.of(torch.tensor([[1, 11]]))), "symbol 11 in a vocabulary of 11"
-    ),
-    Case(
-        "symbol-negative", lambda: classifier()(Padded.of(torch.tensor([[1, -1]]))), "symbol -1 in a vocabulary of 11"
-    ),
-    Case("symbols-of-float", lambda: classifier()(Padded.of(torch.rand(2, 3))), "torch.float32"),
-    Case("symbols-of-three-axes", lambda: classifier()(Padded.of(symbols(2, 3)[..., None])), "[2, 3, 1]"),
-    Case(
-        "symbol-of-an-ngram",
+        "token-of-an-ngram",
         lambda: classifier(NgramsConfig(vocab_size=4))(padded(1, 9)),
-        "symbol 8 in a vocabulary of 4",
+        "token 8 in a vocabulary of 4",
     ),
     Case(
         "ngrams-of-float", lambda: classifier(NgramsConfig(vocab_size=4))(Padded.of(torch.rand(1, 2))), "torch.float32"
     ),
     Case(
-        "symbol-of-a-decoder",
+        "token-of-a-decoder",
         lambda: language_model()(Padded.of(torch.tensor([[99]]))),
-        "symbol 99 in a vocabulary of 11",
+        "token 99 in a vocabulary of 11",
     ),
     Case(
-        "symbol-of-a-step",
+        "token-of-a-step",
         lambda: step(language_model(), language_model().initial_state(1), Padded.of(torch.tensor([[99]]))),
-        "symbol 99 in a vocabulary of 11",
+        "token 99 in a vocabulary of 11",
     ),
-    Case("symbol-of-a-source", lambda: translator()(padded(1, 3), Padded.of(torch.tensor([[99]]))), "symbol 99"),
+    Case("token-of-a-source", lambda: translator()(padded(1, 3), Padded.of(torch.tensor([[99]]))), "token 99"),
     Case(
         "vectors-of-another-size", lambda: classifier(VectorsConfig(size=5))(Padded.of(torch.rand(2, 3, 4))), "size 5"
     ),
@@ -158,10 +154,10 @@ CASES = [
         for source in PICTURES
         for shape in ((2, 4, 5, 1), (2, 4, 4), (2, 1, 4, 4), (2, 4, 4, 3))
     ),
-    Case("lengths-negative", lambda: Padded.of(symbols(2, 3), torch.tensor([-1, 2])), "0..3"),
-    Case("lengths-beyond", lambda: Padded.of(symbols(2, 3), torch.tensor([4, 2])), "0..3"),
-    Case("too-few-lengths", lambda: Padded.of(symbols(2, 3), torch.tensor([3])), "2 rows need 2 lengths"),
-    Case("segments-of-another-shape", lambda: Padded.of(symbols(2, 3), segments=symbols(2, 2)), "segments"),
+    Case("lengths-negative", lambda: Padded.of(tokens(2, 3), torch.tensor([-1, 2])), "0..3"),
+    Case("lengths-beyond", lambda: Padded.of(tokens(2, 3), torch.tensor([4, 2])), "0..3"),
+    Case("too-few-lengths", lambda: Padded.of(tokens(2, 3), torch.tensor([3])), "2 rows need 2 lengths"),
+    Case("segments-of-another-shape", lambda: Padded.of(tokens(2, 3), segments=tokens(2, 2)), "segments"),
     Case("beyond-the-last-place", lambda: four_places()(padded(1, 5)), "learned positions end at 4"),
     Case(
         "step-beyond-the-last-place",
@@ -170,7 +166,7 @@ CASES = [
     ),
     Case(
         "document-beyond-the-last-place",
-        lambda: four_places()(Padded.of(symbols(1, 6), segments=torch.tensor([[0, 0, 0, 0, 0, 1]]))),
+        lambda: four_places()(Padded.of(tokens(1, 6), segments=torch.tensor([[0, 0, 0, 0, 0, 1]]))),
         "learned positions end at 4",
     ),
     Case("memory-of-other-rows", lambda: translator()(padded(2, 3), padded(3, 3)), "a memory of 3 rows"),
@@ -181,14 +177,14 @@ CASES = [
         "packed",
     ),
     Case("packed-memory-of-a-step", lambda: translator().initial_state(PACKED), "packed"),
-    loss("tags-of-another-time", tagger, TWO, symbols(2, 4) % 3, "targets [2, 4] do not fit inputs [2, 3]"),
-    loss("tags-of-other-rows", tagger, TWO, symbols(1, 3) % 3, "targets [1, 3] do not fit inputs [2, 3]"),
+    loss("tags-of-another-time", tagger, TWO, tokens(2, 4) % 3, "targets [2, 4] do not fit inputs [2, 3]"),
+    loss("tags-of-other-rows", tagger, TWO, tokens(1, 3) % 3, "targets [1, 3] do not fit inputs [2, 3]"),
     loss("tags-of-one-axis", tagger, TWO, [0, 1], "targets [2] do not fit inputs [2, 3]"),
-    loss("next-symbols-of-another-time", language_model, TWO, symbols(2, 2), "targets [2, 2] do not fit inputs [2, 3]"),
-    loss("translation-of-another-time", translator, Pair(TWO, TWO), symbols(2, 4), "targets [2, 4]"),
+    loss("next-tokens-of-another-time", language_model, TWO, tokens(2, 2), "targets [2, 2] do not fit inputs [2, 3]"),
+    loss("translation-of-another-time", translator, Pair(TWO, TWO), tokens(2, 4), "targets [2, 4]"),
     # inputs of the wrong type
-    Case("symbols-of-bool", lambda: classifier()(Padded.of(symbols(2, 3) > 3)), "symbols"),
-    Case("symbols-of-uint8", lambda: classifier()(Padded.of(symbols(2, 3).to(torch.uint8))), "symbols"),
+    Case("tokens-of-bool", lambda: classifier()(Padded.of(tokens(2, 3) > 3)), "tokens"),
+    Case("tokens-of-uint8", lambda: classifier()(Padded.of(tokens(2, 3).to(torch.uint8))), "tokens"),
     Case("vectors-of-int", lambda: classifier(VectorsConfig(size=5))(Padded.of(torch.ones(2, 3, 5).long())), "vectors"),
     Case(
         "vectors-of-float64",
@@ -199,10 +195,10 @@ CASES = [
         Case(f"bytes-{source.kind()}", lambda s=source: classifier(s)(torch.zeros(2, 4, 4, 1).byte()), "pictures")
         for source in PICTURES
     ),
-    Case("a-bare-tensor", lambda: classifier()(symbols(2, 3)), "Padded"),
+    Case("a-bare-tensor", lambda: classifier()(tokens(2, 3)), "Padded"),
     Case("a-list", lambda: classifier()([[1, 2]]), "Padded"),
-    Case("lengths-of-float", lambda: Padded.of(symbols(2, 3), torch.tensor([3.0, 2.0])), "lengths"),
-    Case("segments-of-float", lambda: Padded.of(symbols(2, 3), segments=torch.rand(2, 3)), "segments"),
+    Case("lengths-of-float", lambda: Padded.of(tokens(2, 3), torch.tensor([3.0, 2.0])), "lengths"),
+    Case("segments-of-float", lambda: Padded.of(tokens(2, 3), segments=torch.rand(2, 3)), "segments"),
     Case("stack-of-different-sizes", lambda: Padded.stack([torch.rand(2, 3), torch.rand(2, 4)]), "size"),
     # states
     *(
@@ -221,24 +217,24 @@ CASES = [
         loss(f"{name}-{target}", model, TWO, target, "class")
         for name, model in (
             ("class", classifier),
-            ("scores", lambda: classifier(SYMBOLS, ScoresHeadConfig(num_classes=3))),
-            ("smoothed", lambda: classifier(SYMBOLS, ClassHeadConfig(num_classes=3, smoothing=0.1))),
+            ("scores", lambda: classifier(TOKENS, ScoresHeadConfig(num_classes=3))),
+            ("smoothed", lambda: classifier(TOKENS, ClassHeadConfig(num_classes=3, label_smoothing=0.1))),
         )
         for target in ([1, 3], [1, -1], [1.0, 2.0], [0, 1, 2], [[0, 1, 2], [0, 1, 2]], 1)
     ),
     *(
         loss(f"{name}-{last}", model, TWO, [[0, 0, last], [0, 0, 0]], "class")
-        for name, model in (("tag", tagger), ("crf", lambda: tagger(TAGS)), ("next-symbol", language_model))
+        for name, model in (("tag", tagger), ("crf", lambda: tagger(TAGS)), ("next-token", language_model))
         for last in (-1, 11, 1.5)
     ),
     loss("translation-11", translator, Pair(TWO, TWO), [[0, 0, 11], [0, 0, 0]], "class"),
     loss("crf-move-outside-the-scheme", lambda: tagger(TAGS), TWO, [[0, 2, 0], [0, 0, 0]], "scheme"),
     *(
-        loss(f"labels-{shape}", lambda: classifier(SYMBOLS, LABELS), TWO, torch.zeros(shape), "targets")
+        loss(f"labels-{shape}", lambda: classifier(TOKENS, LABELS), TWO, torch.zeros(shape), "targets")
         for shape in ((2, 3), (2,), (2, 1), (1, 4))
     ),
     *(
-        loss(f"numbers-{shape}", lambda: classifier(SYMBOLS, NUMBERS), TWO, torch.zeros(shape), "targets")
+        loss(f"numbers-{shape}", lambda: classifier(TOKENS, NUMBERS), TWO, torch.zeros(shape), "targets")
         for shape in ((2, 3), (2,), (2, 1), (1, 2))
     ),
     loss("numbers-of-elements", lambda: tagger(NUMBERS), TWO, torch.zeros(2, 3, 1), "targets"),
@@ -270,7 +266,7 @@ def test_a_target_in_the_padding_is_not_looked_at() -> None:
 
 
 def test_a_row_of_no_elements_is_no_error() -> None:
-    empty = Padded.of(symbols(2, 3), torch.tensor([3, 0]))
+    empty = Padded.of(tokens(2, 3), torch.tensor([3, 0]))
     assert bool(torch.isfinite(classifier()(empty)).all())
     assert bool(torch.isfinite(translator()(empty, empty).values).all())
 
@@ -279,5 +275,5 @@ def test_the_vocabulary_ends_where_it_says() -> None:
     for size in (1, 2, 11):
         model = classifier(TokensConfig(vocab_size=size))
         assert model(Padded.of(torch.tensor([[size - 1]]))).shape == (1, 3)
-        with pytest.raises(DataError, match=f"symbol {size} in a vocabulary of {size}"):
+        with pytest.raises(DataError, match=f"token {size} in a vocabulary of {size}"):
             model(Padded.of(torch.tensor([[size]])))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.configurations import SYMBOLS
+from config.configurations import TOKENS
 from seqloom.config.base import Config, Heads, Rate, Span, Width, taken
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, NextTokenHeadConfig
 from seqloom.config.inputs import PatchesConfig, TokensConfig
@@ -63,7 +63,7 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (
         AttentionConfig,
         {"pattern": LstmConfig()},
-        "attention.pattern: 'lstm' cannot stand here. Fix: choose from full, sparse, window.",
+        "attention.pattern: 'lstm' is not possible here. Fix: choose from full, sparse, window.",
     ),
     (
         AttentionConfig,
@@ -98,13 +98,13 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (
         DecoderBlockConfig,
         {"mixer": BidirectionalConfig()},
-        "decoder-block.mixer: 'bidirectional' cannot stand here. "
+        "decoder-block.mixer: 'bidirectional' is not possible here. "
         "Fix: choose from attention, convolution, gru, linear-attention, lstm, pool, rnn.",
     ),
     (
         DecoderConfig,
         {"width": 8, "input": PatchesConfig(height=4, width=4, patch=2)},
-        "decoder.input: 'patches' cannot stand here. Fix: choose from ngrams, tokens, vectors.",
+        "decoder.input: 'patches' is not possible here. Fix: choose from ngrams, tokens, vectors.",
     ),
     (
         NextTokenHeadConfig,
@@ -113,7 +113,7 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     ),
     (
         EncoderConfig,
-        {"width": 8, "input": SYMBOLS, "layers": (BlockConfig(mixer=AttentionConfig(num_heads=3)),)},
+        {"width": 8, "input": TOKENS, "layers": (BlockConfig(mixer=AttentionConfig(num_heads=3)),)},
         "layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take num_heads = 2 or width = 9.",
     ),
 ]
@@ -139,7 +139,7 @@ def test_a_changed_copy_is_checked_again() -> None:
     assert msgspec.structs.replace(good, num_heads=2) == AttentionConfig(num_heads=2)
     with pytest.raises(ConfigError, match=r"attention\.num_heads"):
         msgspec.structs.replace(good, num_heads=0)
-    encoder = EncoderConfig(input=SYMBOLS, width=8, layers=(BlockConfig(mixer=good),))
+    encoder = EncoderConfig(input=TOKENS, width=8, layers=(BlockConfig(mixer=good),))
     with pytest.raises(ConfigError, match="4 heads cannot share a width of 9"):
         msgspec.structs.replace(encoder, width=9)
     assert copy.deepcopy(encoder) == encoder == copy.copy(encoder)
@@ -158,8 +158,8 @@ def test_lists_and_plain_data_are_held_as_a_file_would_give_them() -> None:
     whole = FeedForwardConfig(dropout=0)
     assert type(whole.dropout) is float
     assert type(AttentionConfig(dropout=np.float64(0.5)).dropout) is float
-    given = WordsConfig(limit=np.int64(100), unicode=np.str_("nfc"))  # type: ignore[arg-type]
-    assert given.to_toml() == WordsConfig(limit=100, unicode="nfc").to_toml()
+    given = WordsConfig(vocab_size=np.int64(100), normalize=np.str_("nfc"))  # type: ignore[arg-type]
+    assert given.to_toml() == WordsConfig(vocab_size=100, normalize="nfc").to_toml()
     assert AttentionConfig(dropout=np.float32(0.5)).to_json() == AttentionConfig(dropout=0.5).to_json()
 
 
@@ -243,7 +243,7 @@ def test_a_rate_is_taken_from_zero_up_to_but_without_one() -> None:
 
 def test_a_whole_model_in_python_is_the_one_from_plain_data() -> None:
     model = SequenceModelConfig(
-        encoder=EncoderConfig(input=SYMBOLS, width=8, layers=(BlockConfig(mixer=LstmConfig()),)),
+        encoder=EncoderConfig(input=TOKENS, width=8, layers=(BlockConfig(mixer=LstmConfig()),)),
         head=ClassHeadConfig(num_classes=3),
     )
     assert taken(msgspec.to_builtins(model), SequenceModelConfig, "") == model

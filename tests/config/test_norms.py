@@ -13,7 +13,7 @@ from seqloom.errors import ConfigError
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Padded
 
-SYMBOLS = TokensConfig(vocab_size=11)
+TOKENS = TokensConfig(vocab_size=11)
 USUAL = {"layer": 1e-5, "rms": 1e-6}
 
 
@@ -27,7 +27,7 @@ def test_every_norm_of_a_stack_adds_what_is_asked_for_or_the_usual(norm: Any, ep
     mixer, expected = AttentionConfig(num_heads=2), USUAL[norm] if epsilon is None else epsilon
     block = BlockConfig(mixer=mixer, arrangement="post", norm=norm, norm_epsilon=epsilon)
     layer = DecoderBlockConfig(mixer=mixer, num_heads=2, norm=norm, norm_epsilon=epsilon)
-    around: Any = {"width": 8, "entry_norm": norm, "final_norm": norm, "norm_epsilon": epsilon, "input": SYMBOLS}
+    around: Any = {"width": 8, "entry_norm": norm, "final_norm": norm, "norm_epsilon": epsilon, "input": TOKENS}
     for config, count in (
         (EncoderConfig(layers=(block,), **around), 3),
         (ConditionedDecoderConfig(layers=(layer,), **around), 5),
@@ -39,14 +39,14 @@ def test_every_norm_of_a_stack_adds_what_is_asked_for_or_the_usual(norm: Any, ep
 
 def test_the_entry_norm_reads_inputs_with_their_positions() -> None:
     torch.manual_seed(0)
-    encoder = EncoderConfig(input=SYMBOLS, width=8, position="learned", max_length=4, entry_norm="layer").build()
-    symbols = Padded.of(torch.tensor([[3, 1, 4, 1]]))
-    expected = nn.functional.layer_norm(encoder.input.table[symbols.values] + encoder.entry[0].table, (8,))
-    assert torch.allclose(encoder(symbols).values, expected, atol=1e-6)
+    encoder = EncoderConfig(input=TOKENS, width=8, position="learned", max_length=4, entry_norm="layer").build()
+    tokens = Padded.of(torch.tensor([[3, 1, 4, 1]]))
+    expected = nn.functional.layer_norm(encoder.input.table[tokens.values] + encoder.entry[0].table, (8,))
+    assert torch.allclose(encoder(tokens).values, expected, atol=1e-6)
 
 
 def test_names_of_weights_stand_where_they_stood_without_an_entry_norm() -> None:
-    encoder = EncoderConfig(input=SYMBOLS, width=8, position="learned", max_length=4, final_norm="layer").build()
+    encoder = EncoderConfig(input=TOKENS, width=8, position="learned", max_length=4, final_norm="layer").build()
     assert list(encoder.state_dict()) == [
         *("input.table", "entry.0.table", "exit.0.module.weight", "exit.0.module.bias")
     ]
@@ -54,4 +54,4 @@ def test_names_of_weights_stand_where_they_stood_without_an_entry_norm() -> None
 
 def test_a_norm_that_adds_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="norm_epsilon"):
-        EncoderConfig(input=SYMBOLS, width=8, norm_epsilon=0.0)
+        EncoderConfig(input=TOKENS, width=8, norm_epsilon=0.0)

@@ -5,12 +5,13 @@ import shlex
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import pytest
 from typer.main import get_command
 
 import seqloom
+from cli.test_option_names import CALLS, arguments, wanted
 from seqloom.cli import app
 from seqloom.config.base import plain
 from seqloom.config.data import BadRows, DataConfig, EncodingConfig, GivenSplit, RandomSplit, ReadingConfig
@@ -18,7 +19,6 @@ from seqloom.config.decoding import BeamConfig, SampleConfig
 from seqloom.config.options import Setting, own, said, settings, typed, typed_changes, with_flags
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import (
-    AnyLength,
     CosineConfig,
     RunConfig,
     SgdConfig,
@@ -26,40 +26,9 @@ from seqloom.config.training import (
     StreamsConfig,
     TrainingConfig,
 )
-from seqloom.data.check import Names
 from seqloom.errors import ConfigError
-from seqloom.experiments.tune.tuning import tune
 from seqloom.inference.model import LoadedModel
-from seqloom.training.wishes import Wishes
-
-LENGTHS = {kind.kind() for kind in get_args(AnyLength)}
-OWN = {"self", "data", "train", "out", "device", "show", "encoding"}  # parameters that are no fields, or whole tables
-OF_COMPARISON = {"models", "budget", "amount", "seeds", "jobs", "size", "test"}
-OF_SEARCH = {"models", "trials", "seconds", "storage", "study", "space", "pruner", "jobs", "seed"}
-OF_EVALUATION = {"part", "keep", "budget", "by", "errors", "most", "decoding", "reading"}  # a dict is part of one
-
-Call = tuple[Callable[..., Any], tuple[Any, ...], set[str], set[str]]  # the call, its configurations, its own, left out
-CALLS: dict[str, Call] = {
-    "train": (seqloom.train, (DataConfig, Wishes, TrainingConfig), OWN | LENGTHS, {"training"}),
-    "compare": (
-        seqloom.compare,
-        (DataConfig, Wishes, TrainingConfig),
-        OWN | LENGTHS | OF_COMPARISON,
-        {"training", "model", "test", "size"},
-    ),
-    "tune": (tune, (DataConfig, TrainingConfig), OWN | LENGTHS | OF_SEARCH, {"seed"}),
-    "load_data": (seqloom.load_data, (DataConfig,), OWN | {"cache"}, set()),
-    "check_data": (seqloom.check_data, (DataConfig,), OWN | {"budget"}, set()),
-    "evaluate": (LoadedModel.evaluate, (DataConfig,), OWN | OF_EVALUATION, {"dev", "test", "reading"}),
-    "generate": (LoadedModel.generate, (SampleConfig, BeamConfig), OWN | {"prompts", "decoding", "budget"}, set()),
-    "stream": (LoadedModel.stream, (SampleConfig, BeamConfig), OWN | {"prompt", "decoding"}, set()),
-    "translate": (
-        LoadedModel.translate,
-        (BeamConfig,),
-        OWN | {"sources", "decoding", "budget", "replace_unknown"},
-        set(),
-    ),
-}
+from seqloom.training.request import RunRequest
 
 
 def _types(annotation: Any) -> set[str]:
@@ -75,18 +44,21 @@ def _types(annotation: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_signature_of_a_call_is_that_of_its_configurations(name: str) -> None:
-    call, kinds, other, left_out = CALLS[name]
-    parameters = inspect.signature(call).parameters
-    fields = {field: plain(one) for kind in kinds for field, one in get_type_hints(kind, include_extras=True).items()}
-    wanted = {field: one for field, one in fields.items() if field not in left_out | {"train"}}
-    assert set(parameters) - other == set(wanted) - other
-    assert set(wanted) <= set(parameters)
-    for field, annotation in wanted.items():
-        one_or_several = _types(Names) if field in ("dev", "test", "input", "target") else set()
-        assert _types(parameters[field].annotation) == _types(annotation) | one_or_several | {str(type(None))}, field
-        assert parameters[field].default is None, field
-    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+def test_an_argument_takes_what_its_field_takes_or_what_is_typed(name: str) -> None:
+    """A part may be named; a share may be text, a file a path; several names may be one."""
+    call, text = (
+        CALLS[name],
+        {"<class 'str'>", "<class 'pathlib.Path'>", str(type(None)), "<class 'pathlib._local.Path'>"},
+    )
+    for field, one in wanted(call).items():
+        given, held = _types(arguments(call)[field].annotation), _types(plain(one.annotation))
+        several = {part for part in given if part.startswith("sequence of ")}
+        assert given - held - text - several == set(), field
+        names = {part for part in held if part.startswith("typing.Literal") and str(str) in given}
+        assert held - given - names - {str(type(None)), f"sequence of {str}"} == set(), field
+
+
+OF_SEARCH = {"tune": {"seconds"}, "compare": {"size", "tokens", "seconds"}}  # arguments of their own
 
 
 def _reached(call: Callable[..., Any], given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, place: str) -> Any:
@@ -106,9 +78,9 @@ def _reached(call: Callable[..., Any], given: dict[str, Any], monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "place", "further"),
     [
-        ("train", "seqloom.training.run.settings_of", {}),
-        ("compare", "seqloom.experiments.compare.comparison.settings_of", {"out": "x", "models": ["bag"]}),
-        ("tune", "seqloom.experiments.tune.tuning.settings_of", {"out": "x"}),
+        ("train", "seqloom.training.run.requested", {}),
+        ("compare", "seqloom.experiments.compare.comparison.requested", {"out": "x", "models": ["bag"]}),
+        ("tune", "seqloom.experiments.tune.tuning.requested", {"out": "x"}),
         ("load_data", "seqloom.data.check.data_config", {}),
         ("check_data", "seqloom.data.check.data_config", {}),
         ("generate", "seqloom.inference.model.chosen", {"prompts": []}),
@@ -119,9 +91,8 @@ def _reached(call: Callable[..., Any], given: dict[str, Any], monkeypatch: pytes
 def test_every_setting_of_a_call_arrives_under_its_name(
     name: str, place: str, further: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call, kinds, _, left_out = CALLS[name]
-    fields = {field for kind in kinds for field in get_type_hints(kind)} - left_out - {"train"}
-    fields |= (LENGTHS if TrainingConfig in kinds else set()) - ({"seconds"} if name == "tune" else set())
+    call = CALLS[name].function
+    fields = set(wanted(CALLS[name])) - OF_SEARCH.get(name, set())
     marks: dict[str, Any] = {field: object() for field in fields} | further
     if name in ("generate", "stream", "translate"):
         model: Any = object.__new__(LoadedModel)
@@ -131,11 +102,11 @@ def test_every_setting_of_a_call_arrives_under_its_name(
     assert {field: found.get(field) for field in fields} == {field: marks[field] for field in fields}
 
 
-def test_a_name_that_no_call_has_is_refused_with_its_nearest_or_with_its_place() -> None:
-    with pytest.raises(ConfigError, match=r"load_data has no setting 'inptu'\. Fix: did you mean 'input'"):
+def test_an_unknown_argument_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"load_data has no argument 'inptu'\. Fix: did you mean 'input'"):
         seqloom.load_data("a.csv", inptu="text")  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match=r"Fix: reading=ReadingConfig\(delimiter=\.\.\.\)"):
-        seqloom.check_data("a.csv", delimiter=";")  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"has no argument 'least'\. Fix: it is called 'min_count' here"):
+        seqloom.check_data("a.csv", least=2)  # type: ignore[call-arg]
 
 
 def _flags(*verbs: str) -> dict[str, Any]:
@@ -149,7 +120,7 @@ def _flags(*verbs: str) -> dict[str, Any]:
 def test_a_verb_has_the_flags_of_its_configurations_with_their_help(verb: list[str]) -> None:
     flags = _flags(*verb)
     wanted = settings(DataConfig) | settings(EncodingConfig)
-    wanted |= settings(TrainingConfig) | settings(Wishes) if verb == ["train"] else {}
+    wanted |= settings(TrainingConfig) | settings(RunRequest) if verb == ["train"] else {}
     assert len(wanted) > 25
     for name, setting in wanted.items():
         assert setting.flag in flags[name].opts
@@ -158,14 +129,14 @@ def test_a_verb_has_the_flags_of_its_configurations_with_their_help(verb: list[s
 
 def test_the_page_about_training_tells_every_setting_in_the_words_of_its_help() -> None:
     page = (Path(__file__).parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
-    every = settings(Wishes) | settings(TrainingConfig) | settings(DataConfig) | settings(EncodingConfig)
+    every = settings(RunRequest) | settings(TrainingConfig) | settings(DataConfig) | settings(EncodingConfig)
     for one in every.values():
         metavar = f" {one.described.metavar}" if one.described.metavar else ""
         assert f"\n| `{one.flag}{metavar}` | {one.help}" in page, one.flag
 
 
 def _every() -> Iterator[Setting]:
-    for kind in (RunConfig, EncodingConfig, Wishes, SampleConfig, BeamConfig):
+    for kind in (RunConfig, EncodingConfig, RunRequest, SampleConfig, BeamConfig):
         yield from settings(kind).values()
 
 
@@ -179,8 +150,8 @@ def test_every_flag_has_a_help_of_one_sentence_and_a_place_to_write() -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        DataConfig(train=("a",), split=RandomSplit(dev=0.2, test=0.1, seed=4, group="user")),
-        DataConfig(train=("a",), bad_rows=BadRows(skip=True, share=0.25), task="tag", id="name"),
+        DataConfig(train=("a",), split=RandomSplit(dev_size=0.2, test_size=0.1, split_seed=4, group="user")),
+        DataConfig(train=("a",), bad_rows=BadRows(skip_bad_rows=True, max_bad_rows=0.25), task="tag", id="name"),
         DataConfig(train=("a",), reading=ReadingConfig(delimiter=";", header=False), input=("a b", "c")),
     ],
 )
@@ -190,7 +161,9 @@ def test_flags_that_tell_what_changed_make_it_again(config: DataConfig) -> None:
     for one in settings(DataConfig).values():
         values = [words[at + 1] for at, word in enumerate(words) if word == one.flag and at + 1 < len(words)]
         many = get_origin(plain(one.annotation)) is Annotated and get_origin(get_args(one.annotation)[0]) is tuple
-        if values:
+        if bool in (one.annotation, *get_args(one.annotation)):
+            given |= {one.name: True} if one.flag in words else {}
+        elif values:
             given[one.name] = values if many else int(values[0]) if values[0].isdecimal() else values[0]
     if "--no-header" in words:
         given["header"] = False
@@ -210,39 +183,42 @@ def _value(text: str) -> Any:
     "config",
     [
         TrainingConfig(),
-        TrainingConfig(length=StepsConfig(count=9), feed=StreamsConfig(rows=4, length=20)),
-        TrainingConfig(optimiser=SgdConfig(momentum=0.5, decay=0.1), schedule=CosineConfig(warm_up=7)),
+        TrainingConfig(duration=StepsConfig(steps=9), batching=StreamsConfig(batch_rows=4, row_length=20)),
+        TrainingConfig(optimizer=SgdConfig(momentum=0.5, weight_decay=0.1), schedule=CosineConfig(warmup=7)),
     ],
 )
 def test_parts_are_typed_as_they_are_read(config: TrainingConfig) -> None:
     for one in own(TrainingConfig):
         if one.parts:
-            words = typed(one, getattr(config, one.field)).split()
+            words = typed(one, getattr(config, one.name)).split()
             flags, values = words[::2], map(_value, words[1::2])
             given = dict(zip((flag[2:].replace("-", "_") for flag in flags), values, strict=True))
-            assert said(TrainingConfig, given)[one.field] == getattr(config, one.field)
+            assert said(TrainingConfig, given)[one.name] == getattr(config, one.name)
 
 
 def test_a_flag_of_another_kind_is_refused_with_the_kind_that_has_it() -> None:
     for given, problem in (
-        ({"tokenizer": "bytes", "vocabulary": 500}, "--vocabulary is a setting of words, characters, bpe, unigram"),
+        ({"tokenizer": "bytes", "vocab_size": 500}, "--vocab-size is a setting of words, characters, bpe, unigram"),
         ({"tokenizer": "bpe", "word_split": "space"}, "--word-split is a setting of words, not of bpe"),
-        ({"optimiser": "newton", "decay": 0.1}, "--decay is a setting of sgd, adam, adamw, not of newton"),
+        (
+            {"optimizer": "newton", "weight_decay": 0.1},
+            "--weight-decay is a setting of sgd, adam, adamw",
+        ),
     ):
         kind = EncodingConfig if "tokenizer" in given else TrainingConfig
         with pytest.raises(ConfigError, match=f"^{problem}"):
             said(kind, given)
-    with pytest.raises(ConfigError, match=r"^--split-column and --group both say how rows are divided"):
+    with pytest.raises(ConfigError, match=r"^--split-column and --group both say how to split the rows"):
         said(DataConfig, {"split_column": "part", "group": "user"})
 
 
 def test_an_estimator_has_the_names_types_and_defaults_of_its_settings() -> None:
     sklearn = pytest.importorskip("seqloom.sklearn")
     parameters = inspect.signature(sklearn.SeqloomClassifier).parameters
-    assert parameters["lower"].default is WordsConfig().lower
+    assert parameters["lowercase"].default is WordsConfig().lowercase
     assert parameters["tokenizer"].default == EncodingConfig().tokenizer.kind()
     assert parameters["seed"].default == TrainingConfig().seed
     train = inspect.signature(seqloom.train).parameters
-    for name in ("model", "size", "epochs", "steps", "rate", "dropout"):
+    for name in ("model", "size", "epochs", "steps", "lr", "dropout"):
         assert parameters[name].default is train[name].default is None
-    assert parameters["rate"].annotation == train["rate"].annotation
+    assert parameters["lr"].annotation == train["lr"].annotation

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from config.configurations import SYMBOLS, Made, models, of_recipes, pool, raw_input
+from config.configurations import TOKENS, Made, models, of_recipes, pool, raw_input
 from seqloom.config.heads import (
     ClassHeadConfig,
     CrfHeadConfig,
@@ -38,7 +38,7 @@ from seqloom.errors import ConfigError
 from seqloom.nn.models import count_parameters
 
 WIDTH = 8
-PLAIN = EncoderConfig(input=SYMBOLS, width=WIDTH)
+PLAIN = EncoderConfig(input=TOKENS, width=WIDTH)
 
 
 def built_on_meta(config: Any) -> int:
@@ -90,10 +90,10 @@ def test_every_mixer_with_every_position(mixer: Any, position: Any) -> None:
         mixer.fit(WIDTH, relation)
     except ConfigError:
         with pytest.raises(ConfigError):
-            EncoderConfig(input=SYMBOLS, width=WIDTH, position=position, layers=(BlockConfig(mixer=mixer),))
+            EncoderConfig(input=TOKENS, width=WIDTH, position=position, layers=(BlockConfig(mixer=mixer),))
         return
     assert count_parameters(mixer.build(WIDTH, relation)) == mixer.parameters(WIDTH, relation)
-    config = EncoderConfig(input=SYMBOLS, width=WIDTH, position=position, layers=(BlockConfig(mixer=mixer),), repeat=3)
+    config = EncoderConfig(input=TOKENS, width=WIDTH, position=position, layers=(BlockConfig(mixer=mixer),), repeat=3)
     assert count_parameters(config.build()) == config.parameters()
 
 
@@ -105,7 +105,7 @@ def test_every_surrounding_of_a_mixer(arrangement: Any, norm: Any, activation: A
     block = BlockConfig(
         mixer=AttentionConfig(num_heads=2), arrangement=arrangement, norm=norm, feed_forward=inner, dropout=0.1
     )
-    config = EncoderConfig(input=SYMBOLS, width=WIDTH, layers=(block, block), final_norm=norm, repeat=2)
+    config = EncoderConfig(input=TOKENS, width=WIDTH, layers=(block, block), final_norm=norm, repeat=2)
     assert count_parameters(config.build()) == config.parameters()
     assert count_parameters(block.build_causal(WIDTH)) == block.parameters(WIDTH)
 
@@ -115,7 +115,7 @@ def test_every_surrounding_of_a_mixer(arrangement: Any, norm: Any, activation: A
 def test_every_layer_that_reads_a_memory(layer: Any, score: Any) -> None:
     if "score" in layer.__struct_fields__:
         layer = type(layer)(**{name: getattr(layer, name) for name in layer.__struct_fields__} | {"score": score})
-    decoder = ConditionedDecoderConfig(input=SYMBOLS, width=WIDTH, layers=(layer,), final_norm="rms")
+    decoder = ConditionedDecoderConfig(input=TOKENS, width=WIDTH, layers=(layer,), final_norm="rms")
     config = EncoderDecoderConfig(encoder=PLAIN, decoder=decoder, head=NextTokenHeadConfig(vocab_size=11))
     assert count_parameters(config.build()) == config.parameters()
 
@@ -123,7 +123,7 @@ def test_every_layer_that_reads_a_memory(layer: Any, score: Any) -> None:
 @pytest.mark.parametrize("join", ["add", "concatenate"])
 @pytest.mark.parametrize("position", ["learned", "sinusoidal"])
 def test_positions_added_and_concatenated(join: Any, position: Any) -> None:
-    config = EncoderConfig(input=SYMBOLS, width=WIDTH, position=position, position_join=join, max_length=33)
+    config = EncoderConfig(input=TOKENS, width=WIDTH, position=position, position_join=join, max_length=33)
     assert count_parameters(config.build()) == config.parameters()
 
 
@@ -158,7 +158,7 @@ def test_every_head_of_an_embedder(size: Any, unit: bool) -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_tied_matrix_counts_once(tied: bool) -> None:
-    decoder = DecoderConfig(input=SYMBOLS, width=WIDTH)
+    decoder = DecoderConfig(input=TOKENS, width=WIDTH)
     config = LanguageModelConfig(decoder=decoder, head=NextTokenHeadConfig(vocab_size=11, tied=tied))
     assert count_parameters(config.build()) == config.parameters() == 11 * WIDTH * (1 if tied else 2) + 11
 

@@ -1,5 +1,6 @@
 """A configuration written and read back is the same one, whatever it holds."""
 
+from collections import Counter
 from typing import Any, get_args
 
 import pytest
@@ -30,7 +31,7 @@ def kinds(base: type[Config] = Config) -> list[type[Config]]:
 # Parts of parts that are drawn by themselves, or would hardly ever go together.
 GIVEN: dict[type[Config], dict[str, Any]] = {
     RunConfig: {"data": DataConfig(train=("a",)), "model": next(of_recipes()).config, "training": TrainingConfig()},
-    SpaceConfig: {name: RangeConfig(low=0.1, high=0.3) for name in ("rate", "dropout", "decay")},
+    SpaceConfig: {name: RangeConfig(low=0.1, high=0.3) for name in ("lr", "dropout", "weight_decay", "warmup")},
 }
 PARTS = [kind for kind in kinds() if kind not in get_args(AnyModel) and not issubclass(kind, StackConfig)]
 
@@ -74,9 +75,16 @@ def test_a_file_of_either_form_reads_back(tmp_path: Any) -> None:
 
 
 def test_kinds_have_different_names() -> None:
-    names = [kind.kind() for kind in kinds()]
-    assert len(set(names)) == len(names)
+    names = Counter(kind.kind() for kind in kinds())
+    assert [name for name, count in names.items() if count > 1] == []
     assert len(names) > 30
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.kind())
+def test_kinds_that_one_field_may_hold_have_different_names(kind: type[Config]) -> None:
+    for name, annotation in _fields(kind).items():
+        held = [one.kind() for one in get_args(annotation) if isinstance(one, type) and issubclass(one, Config)]
+        assert len(set(held)) == len(held), f"{kind.kind()}.{name}"
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.kind())

@@ -1,4 +1,4 @@
-"""Configurations of tokenisers: read, written, and refused like all others."""
+"""Configurations of tokenizers: read, written, and refused like all others."""
 
 from typing import get_args
 
@@ -11,7 +11,7 @@ from seqloom.errors import ConfigError
 
 @pytest.mark.parametrize("kind", get_args(AnyTokenizer))
 def test_a_tokenizer_configuration_read_back_is_the_same(kind: type) -> None:
-    config = kind(unicode="nfkc", lower=True)
+    config = kind(normalize="nfkc", lowercase=True)
     assert from_json(config.to_json(), AnyTokenizer) == config
     assert from_toml(config.to_toml(), AnyTokenizer) == config
 
@@ -20,13 +20,13 @@ def test_a_tokenizer_configuration_read_back_is_the_same(kind: type) -> None:
     ("text", "message"),
     [
         ('{"kind": "sentencepiece"}', "unknown kind 'sentencepiece'"),
-        ('{"kind": "bpe", "limit": 299}', "limit: expected a whole number from 300"),
-        ('{"kind": "words", "limit": 15}', "limit: expected a whole number from 16"),
-        ('{"kind": "words", "least": 0}', "least: expected a whole number from 1"),
-        ('{"kind": "words", "split": "comma"}', "unknown name 'comma'"),
-        ('{"kind": "bytes", "limit": 300}', "unknown key 'limit'"),
-        ('{"kind": "bytes", "unicode": "NFC"}', "did you mean 'nfc'"),
-        ('{"kind": "bytes", "lower": 1}', "lower: expected true or false"),
+        ('{"kind": "bpe", "vocab_size": 299}', "vocab_size: expected a whole number from 300"),
+        ('{"kind": "words", "vocab_size": 15}', "vocab_size: expected a whole number from 16"),
+        ('{"kind": "words", "min_count": 0}', "min_count: expected a whole number from 1"),
+        ('{"kind": "words", "word_split": "comma"}', "unknown name 'comma'"),
+        ('{"kind": "bytes", "vocab_size": 300}', "unknown key 'vocab_size'"),
+        ('{"kind": "bytes", "normalize": "NFC"}', "did you mean 'nfc'"),
+        ('{"kind": "bytes", "lowercase": 1}', "lowercase: expected true or false"),
     ],
 )
 def test_a_wrong_tokenizer_configuration_is_refused(text: str, message: str) -> None:

@@ -61,7 +61,7 @@ def test_sequences_one_behind_the_other_are_divided_by_their_lengths(tmp_path: P
 
 @pytest.mark.parametrize("name", ["pictures", "images"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_pictures_of_three_axes_are_grey(tmp_path: Path, name: str, dtype: type) -> None:
+def test_pictures_of_three_axes_are_gray(tmp_path: Path, name: str, dtype: type) -> None:
     columns, rows = found_in(tmp_path, **{name: GRID.astype(dtype)}, labels=["é", "b"])
     assert columns == ("picture", "label")
     assert [row.shape for row, _ in rows] == [(3, 4, 1)] * 2 and rows[0][0].dtype == dtype
@@ -110,7 +110,7 @@ def test_parts_make_a_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"x": np.array([{"a": 1}, None])}, "array.pickle: 'x' is a pickle; we do not read pickles"),
+        ({"x": np.array([{"a": 1}, None])}, "array.pickle: 'x' is a pickle, and pickles are never read"),
         ({"x": GRID, "y": np.array(["a", None])}, "array.pickle: 'y' is a pickle"),
         ({"x": GRID.astype(complex)}, "array.dtype: 'x' is complex128 [2, 3, 4]"),
         ({"x": GRID > 3}, "array.dtype: 'x' is bool"),
@@ -134,10 +134,13 @@ def test_parts_make_a_column(tmp_path: Path) -> None:
         ({"x": GRID, "lengths": [1.0, 2.0]}, "array.shape: 'lengths' is float64 [2]; expected integers [N]"),
         ({"images": GRID, "lengths": [3, 3]}, "array.shape: 'lengths' is int64 [2]; expected no lengths"),
         ({"features": GRID}, "array.name: unknown array 'features': float32 [2, 3, 4]"),
-        ({"x": GRID, "group": [1, 2, 3]}, "array.name: unknown array 'group': int64 [3]; a further column has"),
-        ({"x": GRID, "y": [0.5, 1.5], "category": [1, 2]}, "array.name: unknown array 'category': int64 [2]; by that"),
-        ({"x": GRID, "words": ["a", "b"]}, "array.name: unknown array 'words': <U1 [2]; by that name"),
-        ({"x_dev": GRID, "split_dev": ["a", "b"]}, "array.name: unknown array 'split_dev': <U1 [2]; by that name"),
+        ({"x": GRID, "group": [1, 2, 3]}, "array.name: unknown array 'group': int64 [3]; another column must have"),
+        (
+            {"x": GRID, "y": [0.5, 1.5], "category": [1, 2]},
+            "array.name: unknown array 'category': int64 [2]; this name",
+        ),
+        ({"x": GRID, "words": ["a", "b"]}, "array.name: unknown array 'words': <U1 [2]; this name"),
+        ({"x_dev": GRID, "split_dev": ["a", "b"]}, "array.name: unknown array 'split_dev': <U1 [2]; this name"),
         ({"x": GRID, "images": GRID}, "array.name: expected one input and one target, found x, images"),
         ({"y": [1, 2]}, "array.name: expected one input and one target, found y"),
         ({"x_train": GRID, "y_test": [1]}, "array.name: expected one input and one target for test, found y"),
@@ -166,7 +169,7 @@ def test_what_is_no_plain_set_of_arrays_is_refused_by_name(tmp_path: Path, named
 def test_a_bad_row_is_counted_and_the_others_are_read(tmp_path: Path, named: Any, code: str) -> None:
     path = saved(tmp_path / "a.npz", **named)
     assert refused(path).startswith(f"{path}:2: {code}: ")
-    ledger = Ledger(BadRows(skip=True, share=0.5))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=0.5))
     assert [record.line for record in arrays.read((path,), ReadingConfig(), ledger).records] == [1]
 
 
@@ -188,7 +191,7 @@ def test_a_header_that_claims_another_size_is_refused_before_anything_is_allocat
     message = refused(path)
     assert tracemalloc.get_traced_memory()[1] < 4 << 20
     tracemalloc.stop()
-    assert "array.damaged: 'x' claims to be" in message
+    assert "array.damaged: the header of 'x' says" in message
 
 
 def test_elements_without_size_cannot_make_rows_out_of_nothing(tmp_path: Path) -> None:
@@ -219,7 +222,7 @@ def test_a_changed_byte_is_found_by_the_checksum(tmp_path: Path) -> None:
     path = saved(tmp_path / "a.npz", x=GRID)
     content = bytearray(path.read_bytes())
     content[content.index(GRID.tobytes()) + 5] ^= 1
-    assert "array.damaged: this cannot be decoded: Bad CRC-32" in refused(write(path, bytes(content)))
+    assert "array.damaged: the file cannot be decoded: Bad CRC-32" in refused(write(path, bytes(content)))
 
 
 def test_the_order_of_fortran_and_foreign_byte_order_are_understood(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import BEGIN, END
 from tolerances import assert_equal_up_to_rounding
 
-rows_of_symbols = st.lists(st.lists(st.integers(6, 90), max_size=7), min_size=1, max_size=9)
+rows_of_tokens = st.lists(st.lists(st.integers(6, 90), max_size=7), min_size=1, max_size=9)
 
 
-def symbols(rows: list[list[int]]) -> Ragged:
+def tokens(rows: list[list[int]]) -> Ragged:
     return Ragged.of(rows, np.int32)
 
 
@@ -37,12 +37,12 @@ def assert_padded(x: Padded, rows: list[list], dtype: torch.dtype) -> None:
     assert x.full == all(len(row) == x.values.shape[1] for row in rows)
 
 
-@given(rows_of_symbols, st.data())
+@given(rows_of_tokens, st.data())
 def test_texts_and_labels_are_those_of_the_chosen_rows(rows: list[list[int]], data: st.DataObject) -> None:
     labels = [[number % 3] for number in range(len(rows))]
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6))
     kind = data.draw(st.sampled_from(["text", "pair"]))
-    columns = {"input": symbols(rows), "target": Ragged.of(labels, np.int32)}
+    columns = {"input": tokens(rows), "target": Ragged.of(labels, np.int32)}
     batch = collate(Schema(kind, "label", ("a", "b", "c")), columns, np.array(chosen))
     assert_padded(batch.inputs, [rows[row] for row in chosen], torch.int64)
     assert batch.targets.dtype == torch.int64 and batch.targets.tolist() == [labels[row][0] for row in chosen]
@@ -50,10 +50,10 @@ def test_texts_and_labels_are_those_of_the_chosen_rows(rows: list[list[int]], da
     assert Schema(kind, "label").target.sizes(columns).tolist() == [[len(row)] for row in rows]
 
 
-@given(rows_of_symbols)
+@given(rows_of_tokens)
 def test_a_translation_reads_begin_and_says_end(rows: list[list[int]]) -> None:
     sources = [[7] * (number + 1) for number in range(len(rows))]
-    schema, columns = Schema("text", "text"), {"input": symbols(sources), "target": symbols(rows)}
+    schema, columns = Schema("text", "text"), {"input": tokens(sources), "target": tokens(rows)}
     inputs, targets, *_ = collate(schema, columns, np.arange(len(rows)))
     assert_padded(inputs.source, sources, torch.int64)
     assert_padded(inputs.target, [[BEGIN, *row] for row in rows], torch.int64)
@@ -62,9 +62,9 @@ def test_a_translation_reads_begin_and_says_end(rows: list[list[int]]) -> None:
     assert schema.target.sizes(columns).tolist() == sizes.tolist()
 
 
-@given(rows_of_symbols)
+@given(rows_of_tokens)
 def test_a_language_model_reads_begin_and_says_end(rows: list[list[int]]) -> None:
-    schema, columns = Schema("text", "nothing"), {"input": symbols(rows)}
+    schema, columns = Schema("text", "nothing"), {"input": tokens(rows)}
     inputs, targets, *_ = collate(schema, columns, np.arange(len(rows)))
     assert_padded(inputs, [[BEGIN, *row] for row in rows], torch.int64)
     assert_padded(inputs._replace(values=targets), [[*row, END] for row in rows], torch.int64)
@@ -76,7 +76,7 @@ def test_words_come_as_pieces_firsts_and_tags(words: list[list[int]]) -> None:
     pieces = [[9] * sum(row) for row in words]
     firsts = [np.cumsum([0, *row])[:-1].tolist() for row in words]
     tags = [[number % 4 - 1 for number in range(len(row))] for row in words]
-    columns = {"input": symbols(pieces), "firsts": symbols(firsts), "target": symbols(tags)}
+    columns = {"input": tokens(pieces), "firsts": tokens(firsts), "target": tokens(tags)}
     inputs, targets, *_ = collate(Schema("words", "tags", ("a", "b", "c")), columns, np.arange(len(words)))
     assert isinstance(inputs, Subwords)
     assert_padded(inputs.pieces, pieces, torch.int64)
@@ -111,7 +111,7 @@ def test_every_label_is_a_one_in_the_targets_or_is_counted_as_unseen(
 ) -> None:
     rows = [[*(number for number in sorted(set(row)) if number >= 0), *[-1] * row.count(-1)] for row in rows]
     chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1)))
-    columns = {"input": symbols([[7]] * len(rows)), "target": Ragged.of(rows, np.int32)}
+    columns = {"input": tokens([[7]] * len(rows)), "target": Ragged.of(rows, np.int32)}
     batch = collate(Schema("text", "labels", ("a", "b", "c")), columns, chosen)
     unseen = unseen_labels(columns, chosen)
     assert unseen.tolist() == [rows[row].count(-1) for row in chosen]
@@ -119,7 +119,7 @@ def test_every_label_is_a_one_in_the_targets_or_is_counted_as_unseen(
 
 
 def test_labels_become_zeros_and_ones_and_unseen_ones_have_no_column() -> None:
-    columns = {"input": symbols([[7], [8], [9]]), "target": Ragged.of([[2, 0], [], [-1, 1]], np.int32)}
+    columns = {"input": tokens([[7], [8], [9]]), "target": Ragged.of([[2, 0], [], [-1, 1]], np.int32)}
     batch = collate(Schema("text", "labels", ("a", "b", "c")), columns, np.arange(3))
     assert batch.targets.dtype == torch.float32
     assert batch.targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
@@ -136,7 +136,7 @@ def test_labels_become_zeros_and_ones_and_unseen_ones_have_no_column() -> None:
 )
 def test_targets_that_do_not_fit_are_refused(schema: Schema, target: list[list[float]]) -> None:
     columns = {
-        "input": symbols([[7], [8]]),
+        "input": tokens([[7], [8]]),
         "target": Ragged.of(target, np.float32 if "numbers" in schema else np.int32),
     }
     with pytest.raises(DataError):
@@ -146,16 +146,16 @@ def test_targets_that_do_not_fit_are_refused(schema: Schema, target: list[list[f
 def test_pictures_of_two_sizes_and_a_batch_of_no_rows_are_refused() -> None:
     pictures = [np.zeros((2, 4, 1), np.uint8), np.zeros((3, 4, 1), np.uint8)]
     columns = {"input": Ragged.of(pictures, np.uint8), "target": Ragged.of([[0], [1]], np.int32)}
-    with pytest.raises(DataError, match="pictures of one size were expected, found 2 and 3"):
+    with pytest.raises(DataError, match="expected pictures of one size, found 2 and 3"):
         collate(Schema("picture", "label", ("a", "b")), columns, np.arange(2))
     with pytest.raises(DataError, match="no rows"):
-        collate(Schema("text", "nothing"), {"input": symbols([[7]])}, np.arange(0))
+        collate(Schema("text", "nothing"), {"input": tokens([[7]])}, np.arange(0))
 
 
 def test_rows_without_elements_make_a_batch_of_no_columns() -> None:
-    batch = collate(Schema("text", "nothing"), {"input": symbols([[], []])}, np.arange(2))
+    batch = collate(Schema("text", "nothing"), {"input": tokens([[], []])}, np.arange(2))
     assert batch.inputs.values.tolist() == [[BEGIN], [BEGIN]] and batch.targets.tolist() == [[END], [END]]
-    plain = collate(Schema("text", "tags"), {"input": symbols([[]]), "target": symbols([[]])}, np.arange(1))
+    plain = collate(Schema("text", "tags"), {"input": tokens([[]]), "target": tokens([[]])}, np.arange(1))
     assert plain.inputs.values.shape == (1, 0) and plain.inputs.full
 
 
@@ -196,7 +196,7 @@ SENTENCES = [[[5, 6], [7]], [[8], [9, 10, 11], [12], [13, 14]], [[15]]]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_with_one_piece_per_word_subwords_are_scored_like_symbols(name: str) -> None:
+def test_with_one_piece_per_word_subwords_are_scored_like_tokens(name: str) -> None:
     model, plain = tagger(name), Padded.of(torch.arange(12).view(3, 4) + 5, torch.tensor([4, 2, 3]))
     words = Subwords(plain, plain.with_values(torch.arange(4).expand(3, 4)))
     targets = torch.arange(12).view(3, 4) % 3
@@ -208,7 +208,7 @@ def test_with_one_piece_per_word_subwords_are_scored_like_symbols(name: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_neither_padding_nor_neighbours_matter_to_the_words_of_a_sentence(name: str) -> None:
+def test_neither_padding_nor_neighbors_matter_to_the_words_of_a_sentence(name: str) -> None:
     model, together = tagger(name), subwords(SENTENCES)
     scores, best = model(together), model.predict(together)
     assert scores.values.shape[:2] == best.shape == (3, 4) and scores.lengths.tolist() == [2, 4, 1]

@@ -23,7 +23,7 @@ from seqloom.data.problems import Ledger
 from seqloom.errors import RejectedError
 from seqloom.events import Progress
 
-SKIP = BadRows(skip=True, share=0.1)
+SKIP = BadRows(skip_bad_rows=True, max_bad_rows=0.1)
 
 
 class Start:
@@ -113,11 +113,11 @@ def test_another_version_of_a_library_that_was_used_makes_it_anew(
     "how",
     [
         {"bad_rows": SKIP},
-        {"bad_rows": BadRows(share=0.5)},
+        {"bad_rows": BadRows(max_bad_rows=0.5)},
         {"tokenizer": BytesConfig()},
         {"target_tokenizer": CharactersConfig()},
-        {"longest": 5},
-        {"split": RandomSplit(seed=1)},
+        {"max_length": 5},
+        {"split": RandomSplit(split_seed=1)},
     ],
 )
 def test_another_way_to_read_has_a_folder_of_its_own_and_leaves_the_other_alone(
@@ -138,7 +138,7 @@ def test_bad_rows_that_are_skipped_are_kept_out_of_the_strict_cache(start: Start
     for _ in range(2):
         with pytest.raises(RejectedError, match=r"csv\.ragged"):
             start()
-    assert sum(start(SKIP).divided.counts.values()) == 40 and start.made
+    assert sum(start(SKIP).split_summary.counts.values()) == 40 and start.made
     start(SKIP)
     assert not start.made
     with pytest.raises(RejectedError, match=r"csv\.ragged"):
@@ -220,7 +220,7 @@ def test_a_set_that_is_kept_in_memory_is_not_cached_under_sums_that_it_does_not_
         if progress.stage == "rows encoded" and changes:
             changes.pop()(tmp_path / "films")
 
-    with pytest.raises(RejectedError, match=r"data\.changed: changed while it was read"):
+    with pytest.raises(RejectedError, match=r"data\.changed: the file changed while it was read"):
         prepare(dataset, EncodingConfig(), Ledger(), cache=tmp_path / "cache", show=watch)
     assert not list(tmp_path.glob("cache/*/facts.json"))
 
@@ -232,7 +232,7 @@ RACER = """if True:
     from seqloom.data.dataset import open_data
     from seqloom.data.prepared import prepare
     from seqloom.data.problems import BadRows, Ledger
-    folder, rule = Path(sys.argv[1]), BadRows(skip=sys.argv[2] == "skip", share=0.5)
+    folder, rule = Path(sys.argv[1]), BadRows(skip_bad_rows=sys.argv[2] == "skip", max_bad_rows=0.5)
     print("ready", flush=True)
     sys.stdin.readline()
     made = 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_common import check_parts
-from seqloom.data.checks.labels import LONGEST_SHOWN, LONGEST_TYPO, is_slip
+from seqloom.data.checks.labels import LONGEST_SHOWN, LONGEST_TYPO, is_typo
 from seqloom.data.kinds.kind import TargetKind
 from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger, Place
@@ -100,7 +100,7 @@ def test_a_word_of_two_alphabets_is_told_with_the_strange_letter(label: str) -> 
 def test_a_rare_label_one_slip_from_a_frequent_one_is_told_and_is_no_singleton_besides() -> None:
     ledger = checked(train=["positive"] * 2500 + ["negative"] * 2499 + ["postive"])
     assert found(ledger) == {"label.rare": 1}
-    assert "label 'postive' (1 row) is near 'positive' (2,500 rows)" in only_text(ledger, "label.rare")
+    assert "label 'postive' (1 row) may be a typo of 'positive' (2,500 rows)" in only_text(ledger, "label.rare")
 
 
 @pytest.mark.parametrize("label", ["class2", "neutral", "Class1", "clas"])
@@ -109,10 +109,10 @@ def test_rare_labels_that_differ_on_purpose_are_no_typing_errors(label: str) -> 
     assert "label.rare" not in found(ledger)
 
 
-def test_a_label_that_is_not_much_rarer_than_its_neighbour_is_no_typing_error() -> None:
+def test_a_label_that_is_not_much_rarer_than_its_neighbor_is_no_typing_error() -> None:
     others = ["other"] * 5000
-    assert found(checked(train=[*others, *["colour"] * 60, *["colours"] * 2])) == {}
-    assert found(checked(train=[*others, *["colour"] * 100, *["colours"] * 2])) == {"label.rare": 2}
+    assert found(checked(train=[*others, *["color"] * 60, *["colors"] * 2])) == {}
+    assert found(checked(train=[*others, *["color"] * 100, *["colors"] * 2])) == {"label.rare": 2}
 
 
 @pytest.mark.parametrize("length", [LONGEST_TYPO - 1, LONGEST_TYPO])
@@ -131,16 +131,16 @@ def test_long_labels_are_checked_in_little_memory_and_shown_cut() -> None:
     finally:
         tracemalloc.stop()
     assert most < 2_000_000
-    assert f"'{long[:LONGEST_SHOWN]}...' (10,001 characters) has a single example" in only_text(
+    assert f"'{long[:LONGEST_SHOWN]}...' (10,001 characters) has only one example" in only_text(
         ledger, "label.singleton"
     )
 
 
-def test_b_and_i_of_one_type_are_no_typing_errors_but_a_misspelt_type_is() -> None:
+def test_b_and_i_of_one_type_are_no_typing_errors_but_a_misspelled_type_is() -> None:
     tags = [("B-person", "I-person", "O")] * 1000 + [("B-person", "O"), ("I-persn", "O")]
     ledger = checked("tags", train=tags)
     assert found(ledger)["label.rare"] == 1
-    assert "'persn' (1 row) is near 'person'" in only_text(ledger, "label.rare")
+    assert "'persn' (1 row) may be a typo of 'person'" in only_text(ledger, "label.rare")
 
 
 letters = st.text("abcd", min_size=0, max_size=5)
@@ -148,11 +148,11 @@ letters = st.text("abcd", min_size=0, max_size=5)
 
 @given(letters, letters)
 def test_a_slip_is_a_damerau_distance_of_one(one: str, other: str) -> None:
-    assert is_slip(one, other) == (distance(one, other) == 1)
+    assert is_typo(one, other) == (distance(one, other) == 1)
 
 
 def distance(one: str, other: str) -> int:
-    """Damerau-Levenshtein with neighbours swapped, by the textbook table."""
+    """Damerau-Levenshtein with neighbors swapped, by the textbook table."""
     table = {(row, 0): row for row in range(len(one) + 1)} | {(0, column): column for column in range(len(other) + 1)}
     for i, j in itertools.product(range(1, len(one) + 1), range(1, len(other) + 1)):
         change = table[i - 1, j - 1] + (one[i - 1] != other[j - 1])
@@ -171,7 +171,7 @@ def test_a_class_with_one_example_is_told() -> None:
 def test_few_labels_not_seen_in_training_are_told_with_their_lines() -> None:
     ledger = checked(train=["a", "b"] * 20, dev=["a", "b"] * 100 + ["c"])
     assert found(ledger) == {"label.unseen": 1}
-    assert str(ledger.samples["label.unseen"][0]).startswith("dev.csv:202: label.unseen: label 'c' (1 row) of dev")
+    assert str(ledger.samples["label.unseen"][0]).startswith("dev.csv:202: label.unseen: label 'c' (1 row) in dev")
 
 
 def refused(kind: TargetKind = "label", **parts: Sequence[Target]) -> RejectedError:
@@ -183,7 +183,7 @@ def refused(kind: TargetKind = "label", **parts: Sequence[Target]) -> RejectedEr
 def test_more_than_one_percent_of_unseen_labels_is_refused() -> None:
     error = refused(train=["a", "b"] * 20, dev=["a", "b"] * 49 + ["c", "c"])
     assert error.codes == ("label.unseen",)
-    assert "2 of 100 labels of dev are not in train: 'c' (2)" in str(error)
+    assert "2 of 100 labels in dev are not in train: 'c' (2)" in str(error)
 
 
 def test_unseen_tags_are_counted_by_their_occurrences() -> None:
@@ -202,12 +202,12 @@ def test_labels_that_are_nearly_all_different_are_refused_but_not_in_a_handful_o
     assert "label.too_many" not in found(checked(train=numbered))
     error = refused(train=[*numbered, "more"])
     assert error.codes == ("label.too_many",)
-    assert "20 different labels in 20 rows; is it the right column?" in str(error)
+    assert "20 different labels in 20 rows; is this the right column?" in str(error)
     assert "--task regress" not in str(error)
 
 
 def test_numbers_that_are_nearly_all_different_are_refused_with_the_task_for_them() -> None:
-    assert "Fix: --task regress" in str(refused(train=[f"{row}.5" for row in range(20)]))
+    assert "Fix: use --task regress" in str(refused(train=[f"{row}.5" for row in range(20)]))
 
 
 def test_a_small_dev_set_may_have_a_label_in_every_row() -> None:
@@ -229,7 +229,7 @@ def test_counting_ends_at_a_number_that_no_set_of_classes_has(
     monkeypatch.setattr(labels, "MOST_LABELS", 30)
     checks, everything = Checks(Schema("text", kind)), examples("train", [(f"name{row}",) for row in range(100)])
     for start in range(0, 100, 10):
-        checks.see("train", everything[start : start + 10])
+        checks.update("train", everything[start : start + 10])
     with pytest.raises(RejectedError, match=r"40 different (label|tag)s in 100 rows"):
         checks.finish(Ledger())
 
@@ -254,7 +254,7 @@ def test_findings_do_not_depend_on_how_the_rows_are_cut_into_blocks(labels: list
         ledger, checks = Ledger(), Checks(Schema("text", "labels"))
         everything = examples("train", [(label,) for label in labels])
         for start in range(0, len(everything), size):
-            checks.see("train", everything[start : start + size])
+            checks.update("train", everything[start : start + size])
         checks.finish(ledger)
         return {"counts": ledger.counts, "samples": ledger.samples}
 

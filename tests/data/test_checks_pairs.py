@@ -48,7 +48,7 @@ def test_a_shift_from_line_400_is_told_near_line_400(shift: int) -> None:
     (problem,) = ledger.samples["par.suspect"]
     assert problem.place.line is not None
     assert abs(problem.place.line - 400) <= 12
-    assert problem.text.startswith(f"length ratio breaks at {problem.place.line}: ")
+    assert problem.text.startswith(f"the sides look misaligned from line {problem.place.line} on: ")
     assert f"{abs(shift)} line{'s' if abs(shift) > 1 else ''} {'late' if shift > 0 else 'early'}" in problem.text
 
 
@@ -65,7 +65,7 @@ def test_shuffled_targets_are_found_though_no_shift_mends_them() -> None:
     order = np.random.default_rng(1).permutation(1000) + 1000
     ledger = checked([*rows[:1000], *((rows[at][0], rows[other][1]) for at, other in enumerate(order, start=1000))])
     (problem,) = ledger.samples["par.suspect"]
-    assert "do not go together any more" in problem.text
+    assert "no longer match" in problem.text
     assert problem.place.line is not None
     assert abs(problem.place.line - 1001) <= 200
 

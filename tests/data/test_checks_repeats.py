@@ -29,13 +29,13 @@ def test_one_input_with_two_labels_is_told_with_both_lines() -> None:
     ledger = checked(train=rows("train", ["x", "y", "z", "y", "x", "y"], "aabbab"))
     assert ledger.counts == {"label.conflict": 1}
     (problem,) = ledger.samples["label.conflict"]
-    assert (problem.place, "the same as in line 2" in problem.text) == (Place("train", 4), True)
+    assert (problem.place, "the same input as in line 2" in problem.text) == (Place("train", 4), True)
 
 
 def test_a_conflict_between_parts_names_the_other_file() -> None:
     ledger = checked(train=rows("train", list("xyuv"), "abab"), dev=rows("dev", ["x", "z"], "bb"))
     assert ledger.counts == {"label.conflict": 1, "leak.overlap": 1}
-    assert "the same as at train:1" in ledger.samples["label.conflict"][0].text
+    assert "the same input as at train:1" in ledger.samples["label.conflict"][0].text
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("ab")), min_size=2, max_size=12))
@@ -53,7 +53,7 @@ def test_an_overlap_of_parts_is_told_with_count_share_and_first_places() -> None
     (problem,) = ledger.samples["leak.overlap"]
     assert ledger.counts["leak.overlap"] == 2
     assert problem.place == Place("dev", 2)
-    assert "2 of 4 rows of dev (50 %)" in problem.text
+    assert "2 of 4 rows in dev (50 %)" in problem.text
     assert "the same as at train:4" in problem.text
 
 
@@ -67,27 +67,27 @@ def test_the_overlap_is_the_number_of_rows_whose_input_is_in_the_other_part(one:
 def test_a_repeated_id_is_refused_with_both_lines() -> None:
     examples = rows("train", [f"text {row}" for row in range(6)])
     examples[4] = examples[4]._replace(id=examples[1].id)
-    with pytest.raises(RejectedError, match=r"^train:5: id\.duplicate: the id is the same as in line 2\."):
+    with pytest.raises(RejectedError, match=r"^train:5: id\.duplicate: the same id as in line 2\."):
         checked(train=examples)
 
 
 def test_the_first_repeated_id_is_told_and_all_are_counted() -> None:
     examples = [row._replace(id=name) for row, name in zip(rows("train", list("uvwxyz")), "abcabc", strict=True)]
-    with pytest.raises(RejectedError, match=r"^train:4: id\.duplicate: .* line 1; 3 rows repeat an id in all"):
+    with pytest.raises(RejectedError, match=r"^train:4: id\.duplicate: .* line 1; 3 rows repeat an id"):
         checked(train=examples)
 
 
 def test_a_repeated_id_in_a_later_part_is_refused() -> None:
     dev = rows("dev", ["new", "newer", "newest"], "abb")
     dev[2] = dev[2]._replace(id=dev[0].id)
-    with pytest.raises(RejectedError, match=r"^dev:3: id\.duplicate: the id is the same as in line 1\."):
+    with pytest.raises(RejectedError, match=r"^dev:3: id\.duplicate: the same id as in line 1\."):
         checked(train=rows("train", list("uvwx")), dev=dev)
 
 
 def test_an_id_that_stands_twice_in_one_file_is_refused_whatever_the_parts() -> None:
     one_file = rows("data.csv", list("uvwxyz"), "ababab")
     one_file[5] = one_file[5]._replace(id=one_file[1].id)
-    with pytest.raises(RejectedError, match=r"^data\.csv:6: id\.duplicate: the id is the same as in line 2\."):
+    with pytest.raises(RejectedError, match=r"^data\.csv:6: id\.duplicate: the same id as in line 2\."):
         checked(train=one_file[:4], dev=one_file[4:])
 
 

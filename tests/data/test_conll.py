@@ -15,14 +15,17 @@ from seqloom.data.readers import conll
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a O\nb NN O\n", "2: conll.columns: 3 columns, line 1 has 2."),  # T01
+        ("a O\nb NN O\n", "2: conll.columns: 3 columns, but line 1 has 2."),  # T01
         ("a\tO\nb O\n", "2: conll.separator: line 1 is separated by tabs, this one by spaces."),  # T02
         ("a O\nb\tO\n", "2: conll.separator: line 1 is separated by spaces, this one by tabs."),
         ("a O\nNew York\tO\n", "2: conll.separator: "),
-        ("a O\nb\n", "2: conll.columns: 1 column, line 1 has 2."),  # T08
+        ("a O\nb\n", "2: conll.columns: 1 column, but line 1 has 2."),  # T08
         ("a\tO\nb\t\n", "2: conll.columns: column 2 is empty."),
         ("a\tNN\tO\nb\t\tO\n", "2: conll.columns: column 2 is empty."),
-        ("a\tO\n" * 50_000, "1: conll.sentence_too_long: a sentence of more than 10,000 words: blank lines missing?"),
+        (
+            "a\tO\n" * 50_000,
+            "1: conll.sentence_too_long: a sentence of more than 10,000 words; are blank lines missing?",
+        ),
         ("a\tO\n\tO\n", "2: conll.empty_token: "),  # T13
         ("a O\n O\n", "2: conll.empty_token: "),
         ("a O\n# not a comment here\n", "2: conll.columns: "),
@@ -78,7 +81,7 @@ def test_documents_and_comments_are_noted(tmp_path: Path) -> None:
 
 def test_a_bad_line_spoils_its_sentence_alone(tmp_path: Path) -> None:
     path = write(tmp_path / "a.conll", "a O\n\nb O\nc\nd\n\ne O\n")
-    ledger = Ledger(BadRows(skip=True, share=0.5))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=0.5))
     records = list(conll.read_conll((path,), ReadingConfig(), ledger).records)
     assert [(record.line, record.values[0]) for record in records] == [(1, ("a",)), (7, ("e",))]
     assert [problem.place.line for problem in ledger.refused] == [4]

@@ -66,11 +66,11 @@ def test_a_sentence_without_its_text_has_an_empty_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("1\ta\ta\tX\n", "1: conll.columns: 4 columns, CoNLL-U has 10, separated by tabs."),
-        (row("1", "a").replace("\t", " "), "1: conll.columns: 1 column, CoNLL-U has 10"),
+        ("1\ta\ta\tX\n", "1: conll.columns: 4 columns; CoNLL-U has 10, separated by tabs."),
+        (row("1", "a").replace("\t", " "), "1: conll.columns: 1 column; CoNLL-U has 10"),
         (row("1", ""), "1: conll.empty_token: "),
         (row("1", "a", upos=""), "1: conll.columns: UPOS is empty."),
-        (row("1", "a") + row("3", "b"), "2: conllu.id: the id '3' does not fit, word 2 was expected."),
+        (row("1", "a") + row("3", "b"), "2: conllu.id: expected the id 2, found '3'."),
         (row("1", "a") + row("1", "b"), "2: conllu.id: "),
         (row("0", "a"), "1: conllu.id: "),
         (row("01", "a"), "1: conllu.id: "),

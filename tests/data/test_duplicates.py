@@ -137,8 +137,8 @@ def search(most_rows: int = 50_000, **parts: list[str]) -> DuplicateRows:
     found = DuplicateSearch(TextInput(), most_rows)
     for name, texts in parts.items():
         rows = [Example(text, None, "", Place(name, row + 1)) for row, text in enumerate(texts)]
-        found.see(name, rows[: len(rows) // 2])
-        found.see(name, rows[len(rows) // 2 :])
+        found.update(name, rows[: len(rows) // 2])
+        found.update(name, rows[len(rows) // 2 :])
     return found.finish()
 
 
@@ -150,15 +150,15 @@ def test_repeats_and_leaks_are_counted_by_rows() -> None:
         train=["one", "two", "One ", LONG + "first", LONG + "fifth", "nothing like it at all"],
         dev=["two", "TWO", "three", LONG + "third", "altogether different"],
     )
-    train, dev = found.repeats
-    (leak,) = found.leaks
+    train, dev = found.within
+    (leak,) = found.between
     assert (train.rows, train.exact, train.near) == (6, 1, 2)
     assert (dev.rows, dev.exact, dev.near) == (5, 1, 0)
     assert (leak.first, leak.second, leak.rows, leak.exact, leak.near) == ("train", "dev", 5, 2, 1)
 
 
 def test_an_exact_leak_is_not_counted_as_a_near_one_too() -> None:
-    (leak,) = search(train=[LONG + "first", LONG + "third"], dev=[LONG + "third", LONG + "other"]).leaks
+    (leak,) = search(train=[LONG + "first", LONG + "third"], dev=[LONG + "third", LONG + "other"]).between
     assert (leak.exact, leak.near) == (1, 1)
 
 
@@ -168,7 +168,7 @@ def test_samples_show_places_and_whole_texts() -> None:
     assert near.texts == (LONG + "first", LONG + "third")
     assert near.places == (Place("train", 2), Place("dev", 2))
     assert NEAR <= near.similarity < 1
-    assert [twins.texts for twins in found.leaks[0].samples] == [near.texts, ("Two", "two ")]
+    assert [twins.texts for twins in found.between[0].samples] == [near.texts, ("Two", "two ")]
     assert [(twins.rows, twins.texts) for twins in found.exact] == [(2, ("Two", "two "))]
 
 
@@ -177,7 +177,7 @@ def test_samples_of_a_leak_are_of_different_groups_and_each_has_its_twin_in_the_
         train=[LONG + "first", LONG + "fifth", "one", "two"],
         dev=[LONG + "third", LONG + "first", LONG + "other", "two", "TWO", "three"],
     )
-    (leak,) = found.leaks
+    (leak,) = found.between
     assert (leak.exact, leak.near) == (3, 2)
     assert [twins.texts[1] for twins in leak.samples] == [LONG + "third", "two"]
     assert [[place.path for place in twins.places] for twins in leak.samples] == [["train", "dev"]] * 2
@@ -186,10 +186,10 @@ def test_samples_of_a_leak_are_of_different_groups_and_each_has_its_twin_in_the_
 
 def test_of_many_near_rows_the_first_place_is_told() -> None:
     ledger = Ledger()
-    search(train=["one", LONG + "first"], dev=["two", LONG + "third"]).tell(ledger)
+    search(train=["one", LONG + "first"], dev=["two", LONG + "third"]).warn(ledger)
     ((problem,),) = ledger.samples.values()
     assert (problem.code, problem.place, ledger.counts["leak.near"]) == ("leak.near", Place("dev", 2), 1)
-    assert "1 of 2 rows of dev (50 %)" in problem.text and problem.text.endswith("at train:2")
+    assert "1 of 2 rows in dev (50 %)" in problem.text and problem.text.endswith("at train:2")
 
 
 def test_a_sample_of_a_near_group_is_a_near_pair() -> None:
@@ -202,17 +202,17 @@ def test_of_a_large_part_a_seeded_sample_is_compared_nearly_and_every_row_exactl
     texts = [f"{LONG}{row // 2}" for row in range(1000)]
     found = search(100, train=texts)
     assert found == search(100, train=texts)
-    assert (found.repeats[0].rows, found.repeats[0].exact, found.repeats[0].compared) == (1000, 500, 100)
+    assert (found.within[0].rows, found.within[0].exact, found.within[0].compared) == (1000, 500, 100)
 
 
 def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
-    from seqloom.data.checks.duplicates import _DuplicatePart
+    from seqloom.data.checks.duplicates import _SplitRows
 
     hits = np.zeros(40)
     draw = np.random.default_rng(0)
     rows = [Example(str(row), None, "", Place("x", row)) for row in range(40)]
     for _ in range(1000):
-        part = _DuplicatePart(TextInput(), draw, 10)
+        part = _SplitRows(TextInput(), draw, 10)
         part.add(rows[:17])
         part.add(rows[17:])
         hits[[example.place.line for _, example in part.kept]] += 1
@@ -228,23 +228,23 @@ def test_of_wide_rows_only_a_little_is_kept(rows: list[Input]) -> None:
         for row in range(100):
             value = rows[row % len(rows)]
             wide = value + np.float32(row) if isinstance(value, np.ndarray) else f"{row} {value}"
-            found.see("train", [Example(wide, "label " * 9_000, "", Place("x", row))])
+            found.update("train", [Example(wide, "label " * 9_000, "", Place("x", row))])
         del value, wide
         now, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert now < 100 * 4_000
-    assert found.finish().repeats[0].rows == 100
+    assert found.finish().within[0].rows == 100
 
 
 def test_nothing_at_all_has_no_duplicates() -> None:
     assert search() == DuplicateRows((), (), (), ())
-    assert search(train=[]).repeats[0].rows == 0
+    assert search(train=[]).within[0].rows == 0
 
 
 def test_vectors_are_compared_exactly_and_never_nearly() -> None:
     found = DuplicateSearch(VectorsInput())
-    found.see("train", [Example(np.full((3, 2), row // 2), None, "", Place("x", row)) for row in range(6)])
+    found.update("train", [Example(np.full((3, 2), row // 2), None, "", Place("x", row)) for row in range(6)])
     result = found.finish()
-    assert (result.repeats[0].exact, result.repeats[0].near, result.near) == (3, 0, ())
+    assert (result.within[0].exact, result.within[0].near, result.near) == (3, 0, ())
     assert result.exact[0].texts == ("array 3 x 2", "array 3 x 2")

@@ -48,7 +48,7 @@ def test_paired_rows_are_first_mark_second(first: list[list[int]], data: st.Data
     ]
 
 
-def test_texts_pairs_and_targets_are_symbols_that_decode_to_them() -> None:
+def test_texts_pairs_and_targets_are_tokens_that_decode_to_them() -> None:
     columns = encoder(Schema("text", "text")).columns(examples(("früh", "early"), ("spät", "late")))
     assert texts(columns["input"]) == ["früh", "spät"] and texts(columns["target"]) == ["early", "late"]
     pair = encoder(Schema("pair", "numbers")).columns(examples((TextPair("a b", "c"), (1.5,))))
@@ -85,19 +85,19 @@ def test_arrays_keep_shape_and_values() -> None:
 @pytest.mark.parametrize("schema", [Schema("text", "nothing"), Schema("text", "text")])
 def test_a_long_text_is_cut_and_the_cut_is_told(schema: Schema) -> None:
     ledger, target = Ledger(), "efgh" if schema.target.name == "text" else None
-    columns = encoder(schema, ledger, longest=3).columns(examples(("abcde", target), ("ab", target)))
+    columns = encoder(schema, ledger, max_length=3).columns(examples(("abcde", target), ("ab", target)))
     assert texts(columns["input"]) == ["abc", "ab"]
     assert ledger.counts["seq.truncated"] == (1 if target is None else 2)
-    assert "long; cut to 3" in ledger.samples["seq.truncated"][0].text
+    assert "truncated to 3" in ledger.samples["seq.truncated"][0].text
 
 
 def test_long_sentences_and_sequences_are_cut_between_words_and_steps_with_their_tags() -> None:
     schema = Schema("words", "tags", ("O", "B-X"))
     rows = examples((Words.join(["ab", "c", "def"]), ("O", "B-X", "O")), (Words.join(["a"]), ("O",)))
-    columns = encoder(schema, longest=3).columns(rows)
+    columns = encoder(schema, max_length=3).columns(rows)
     assert texts(columns["input"]) == ["abc", "a"]
     assert columns["firsts"].row(0).tolist() == [0, 2] and columns["target"].row(0).tolist() == [0, 1]
-    steps = encoder(Schema("vectors", "tags", ("O", "B-X")), longest=2)
+    steps = encoder(Schema("vectors", "tags", ("O", "B-X")), max_length=2)
     columns = steps.columns(examples((np.ones((3, 2), np.float32), ("O", "O", "B-X"))))
     assert columns["input"].row(0).shape == (2, 2) and columns["target"].row(0).tolist() == [0, 0]
 
@@ -107,7 +107,7 @@ def test_a_pair_keeps_its_separator_and_both_sides_when_it_is_cut() -> None:
     rows = examples(
         (TextPair("abcdefgh", "xy"), (1.0,)), (TextPair("ab", "stuvwxyz"), (1.0,)), (TextPair("a", "x"), (1.0,))
     )
-    column = encoder(Schema("pair", "numbers"), ledger, longest=6).columns(rows)["input"]
+    column = encoder(Schema("pair", "numbers"), ledger, max_length=6).columns(rows)["input"]
     sides = [np.split(column.row(row), np.flatnonzero(column.row(row) == SEPARATOR)) for row in range(3)]
     assert [tuple(map(BYTES.decode, side)) for side in sides] == [("abc", "xy"), ("ab", "stu"), ("a", "x")]
     assert ledger.counts == {"seq.truncated": 2}
@@ -118,7 +118,7 @@ def test_the_longer_side_of_a_pair_is_cut_first(sizes: list[tuple[int, int]], mo
     first, second = (Ragged.of([[80 + side] * size[side] for size in sizes], np.int32) for side in (0, 1))
     cut = cut_pairs(paired(first, second, SEPARATOR), most)
     for row, (a, b) in enumerate(sizes):
-        while a + b + 1 > most:  # the plain rule, symbol by symbol
+        while a + b + 1 > most:  # the plain rule, token by token
             a, b = (a - 1, b) if a > b else (a, b - 1)
         assert cut.row(row).tolist() == [80] * a + [SEPARATOR] + [81] * b
 
@@ -138,9 +138,9 @@ def test_sentences_are_cut_to_whole_words_and_no_more_pieces_than_allowed(words:
 def test_one_endless_word_is_cut_inside() -> None:
     ledger = Ledger()
     rows = examples((Words.join(["a" * 5_000, "b"]), ("O", "B-X")))
-    columns = encoder(Schema("words", "tags", ("O", "B-X")), ledger, longest=7).columns(rows)
+    columns = encoder(Schema("words", "tags", ("O", "B-X")), ledger, max_length=7).columns(rows)
     assert texts(columns["input"]) == ["a" * 7] and columns["firsts"].row(0).tolist() == [0]
-    assert columns["target"].row(0).tolist() == [0] and "5,001 long; cut to 7" in str(ledger.samples)
+    assert columns["target"].row(0).tolist() == [0] and "length 5,001, truncated to 7" in str(ledger.samples)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_one_endless_word_is_cut_inside() -> None:
             Schema("vectors", "nothing"),
             (np.ones((2, 3), np.float32), None),
             (np.ones((2, 4), np.float32), None),
-            "4 wh",
+            "found 4",
         ),
         (Schema("picture", "nothing"), (np.ones((2, 3, 1)), None), (np.ones((9, 3, 1)), None), "9 x 3 x 1"),
         (Schema("picture", "nothing"), (np.ones((2, 3, 1)), None), (np.ones((2, 3, 1), np.uint8), None), "x uint8"),
-        (Schema("text", "numbers"), ("a", (1.0,)), ("a", (1.0, 2.0)), "2 where another one has 1"),
+        (Schema("text", "numbers"), ("a", (1.0,)), ("a", (1.0, 2.0)), "expected 1 as in the other splits, found 2"),
     ],
 )
 def test_parts_with_arrays_or_numbers_of_different_sizes_are_refused(
@@ -168,11 +168,11 @@ def test_parts_with_arrays_or_numbers_of_different_sizes_are_refused(
 
 
 def test_what_is_too_long_is_a_bad_row_when_the_user_says_so() -> None:
-    ledger = Ledger(BadRows(skip=True, share=1.0))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
     ledger.rows = 3
     schema = Schema("text", "label", ("x", "y"))
     rows = examples(("ab", "x"), ("abcdef", "y"), ("c", "y"))
-    columns = encoder(schema, ledger, longest=3, too_long="refuse").columns(rows)
+    columns = encoder(schema, ledger, max_length=3, overlong="error").columns(rows)
     assert texts(columns["input"]) == ["ab", "c"] and columns["target"].values.tolist() == [0, 1]
     assert (ledger.skipped, ledger.rows, ledger.refused[0].place) == (1, 2, Place("a", 2))
 

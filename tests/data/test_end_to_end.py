@@ -13,7 +13,7 @@ from torch import nn
 
 from data_settings import BY_NAME, LABELS, ROWS, SENTENCES, SETTINGS, Setting, save_picture, table
 from seqloom import recipes
-from seqloom.config.data import PARTS, DataConfig, EncodingConfig, FoldSplit, Part, RandomSplit
+from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, FoldSplit, RandomSplit, SplitName
 from seqloom.config.heads import LabelsHeadConfig, NumberHeadConfig
 from seqloom.config.inputs import AnyInput, PatchesConfig, TokensConfig, VectorsConfig
 from seqloom.data.dataset import open_data
@@ -21,7 +21,7 @@ from seqloom.data.loader import collate
 from seqloom.data.order import Order
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
-from seqloom.data.splits import Divided
+from seqloom.data.splits import SplitSummary
 from seqloom.errors import RejectedError
 from seqloom.events import Progress
 from seqloom.nn.types import Batch, Padded, Pair, Subwords
@@ -36,10 +36,10 @@ def prepared_from(config: DataConfig, cache: Path | None = None, **how: Any) -> 
     return prepare(open_data(config, ledger), EncodingConfig(**how), ledger, cache=cache)
 
 
-def batches_of(prepared: Prepared, part: Part) -> list[Batch[Any, Any]]:
+def batches_of(prepared: Prepared, part: SplitName) -> list[Batch[Any, Any]]:
     """The batches of the first epoch of a part."""
-    rows = prepared.parts[part]
-    order = Order(prepared.schema.target.sizes(prepared.columns)[rows], budget=200, seed=0)
+    rows = prepared.splits[part]
+    order = Order(prepared.schema.target.sizes(prepared.columns)[rows], batch_tokens=200, seed=0)
     return [collate(prepared.schema, prepared.columns, rows[batch]) for batch in order.batches(0)]
 
 
@@ -114,7 +114,7 @@ def same_columns(one: Prepared, other: Prepared) -> bool:
         one.columns.keys() == other.columns.keys()
         and all(np.array_equal(one.columns[name].values, other.columns[name].values) for name in one.columns)
         and all(np.array_equal(one.columns[name].starts, other.columns[name].starts) for name in one.columns)
-        and all(np.array_equal(one.parts[part], other.parts[part]) for part in PARTS)
+        and all(np.array_equal(one.splits[part], other.splits[part]) for part in SPLITS)
         and (one.schema, one.split, one.findings) == (other.schema, other.split, other.findings)
     )
 
@@ -133,11 +133,13 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_become_batches_that_a_model_learns_from(setting: Setting, tmp_path: Path) -> None:
     prepared = prepared_from(setting.config(tmp_path))
     assert (prepared.schema.input.name, prepared.schema.target.name) == (setting.input, setting.target)
-    assert {len(column.lengths) for column in prepared.columns.values()} == {sum(prepared.divided.counts.values())}
+    assert {len(column.lengths) for column in prepared.columns.values()} == {
+        sum(prepared.split_summary.counts.values())
+    }
     torch.manual_seed(0)
     model = model_of(prepared)
     batches = batches_of(prepared, "train")
-    assert sum(len(batch.ids) for batch in batches) == len(prepared.parts["train"]) > 0
+    assert sum(len(batch.ids) for batch in batches) == len(prepared.splits["train"]) > 0
     for batch in batches:
         require_shapes(batch, setting)
     loss = model.loss(batches[0])
@@ -179,7 +181,7 @@ def test_a_changed_source_is_encoded_anew(name: str, change: Callable[[Path], No
     assert same_columns(after, prepared_from(config))
 
 
-@pytest.mark.parametrize("name", ["input.values", "input.starts", "target.values", "part.values", "facts.json"])
+@pytest.mark.parametrize("name", ["input.values", "input.starts", "target.values", "split.values", "facts.json"])
 def test_a_flipped_bit_in_the_cache_is_encoded_anew(name: str, tmp_path: Path) -> None:
     config, cache = CSV.config(tmp_path), tmp_path / "cache"
     before = prepared_from(config, cache)
@@ -202,7 +204,7 @@ def test_a_source_that_changes_while_it_is_encoded_is_not_kept(tmp_path: Path) -
         if progress.stage == "rows encoded" and not told:
             told.append(changed_csv(tmp_path))
 
-    with pytest.raises(RejectedError, match=r"data\.changed: changed while it was read: .* before, .* after"):
+    with pytest.raises(RejectedError, match=r"data\.changed: the file changed while it was read: .* before, .* after"):
         prepare(dataset, EncodingConfig(), Ledger(), cache=cache, show=watch)
     assert not list(cache.glob("*/facts.json"))
 
@@ -217,13 +219,15 @@ def test_progress_tells_the_share_of_what_was_read_and_encoded(tmp_path: Path) -
 
 
 def test_the_split_is_written_down_as_it_was_drawn(tmp_path: Path) -> None:
-    config = msgspec.structs.replace(CSV.config(tmp_path), split=RandomSplit(dev=0.2, test=0.1, seed=3))
+    config = msgspec.structs.replace(CSV.config(tmp_path), split=RandomSplit(dev_size=0.2, test_size=0.1, split_seed=3))
     prepared = prepared_from(config)
-    written = msgspec.json.decode(prepared.divided.to_json())
-    assert written["counts"] == {part: len(rows) for part, rows in prepared.parts.items()}
+    written = msgspec.json.decode(prepared.split_summary.to_json())
+    assert written["counts"] == {part: len(rows) for part, rows in prepared.splits.items()}
     assert written["rule"] == msgspec.to_builtins(config.split)
-    assert prepared.divided == Divided(RandomSplit(dev=0.2, test=0.1, seed=3), written["counts"])
-    every = np.sort(np.concatenate(list(prepared.parts.values())))
+    assert prepared.split_summary == SplitSummary(
+        RandomSplit(dev_size=0.2, test_size=0.1, split_seed=3), written["counts"]
+    )
+    every = np.sort(np.concatenate(list(prepared.splits.values())))
     assert every.tolist() == list(range(ROWS))
     assert 0.6 * ROWS <= written["counts"]["train"] <= 0.8 * ROWS
 
@@ -231,7 +235,9 @@ def test_the_split_is_written_down_as_it_was_drawn(tmp_path: Path) -> None:
 def test_every_row_is_in_dev_in_exactly_one_fold(tmp_path: Path) -> None:
     config, seen = CSV.config(tmp_path), list[str]()
     for fold in range(4):
-        dataset = open_data(msgspec.structs.replace(config, split=FoldSplit(folds=4, fold=fold, seed=1)), Ledger())
+        dataset = open_data(
+            msgspec.structs.replace(config, split=FoldSplit(folds=4, fold=fold, split_seed=1)), Ledger()
+        )
         dev = [str(example.input) for part, example in dataset.rows(Ledger()) if part == "dev"]
         assert len(dev) == ROWS // 4
         seen += dev
@@ -246,35 +252,37 @@ def test_parts_that_are_given_are_the_parts_and_unseen_labels_have_no_number(tmp
         (tmp_path / f"{part}.csv").write_text(table(names, labels, header="text label"))
     config = DataConfig(train=train, dev=(str(tmp_path / "dev.csv"),), test=(str(tmp_path / "test.csv"),))
     prepared = prepared_from(config)
-    assert prepared.divided.counts == {"train": ROWS, "dev": 200, "test": 200}
+    assert prepared.split_summary.counts == {"train": ROWS, "dev": 200, "test": 200}
     assert prepared.schema.labels == ("neg", "pos")
     targets = prepared.columns["target"].values
     for part in ("dev", "test"):
-        assert np.flatnonzero(targets[prepared.parts[part]] == -1).tolist() == [199]
+        assert np.flatnonzero(targets[prepared.splits[part]] == -1).tolist() == [199]
     assert "label.unseen" in [finding.code for finding in prepared.findings]
 
 
 def test_a_part_is_read_as_the_training_part_is(tmp_path: Path) -> None:
     train = BY_NAME["numbers"].config(tmp_path).train
     (tmp_path / "dev.csv").write_text("text,score\na film,much\nanother,1\n")
-    with pytest.raises(RejectedError, match=r"dev\.csv:2:8: type\.number: expected a number, got 'much'"):
+    with pytest.raises(RejectedError, match=r"dev\.csv:2:8: type\.number: expected a number, found 'much'"):
         prepared_from(DataConfig(train=train, dev=(str(tmp_path / "dev.csv"),)))
 
 
 def test_a_part_whose_labels_are_lists_is_not_read_as_another_task(tmp_path: Path) -> None:
     train = BY_NAME["jsonl"].config(tmp_path).train
     (tmp_path / "dev.jsonl").write_text('{"text": "a film", "label": ["pos"]}\n')
-    with pytest.raises(RejectedError, match=r"dev\.jsonl:1:20: type\.label: expected a label, got list"):
+    with pytest.raises(RejectedError, match=r"dev\.jsonl:1:20: type\.label: expected a label, found list"):
         prepared_from(DataConfig(train=train, dev=(str(tmp_path / "dev.jsonl"),)))
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_rows_that_are_too_long_are_refused_when_all_is_encoded(cached: bool, tmp_path: Path) -> None:
     config, cache = CSV.config(tmp_path), tmp_path / "cache" if cached else None
-    with pytest.raises(RejectedError, match=rf"seq\.too_long: 7 long; 6 allowed[\s\S]*{ROWS} problems in all"):
-        prepared_from(config, cache, longest=6, too_long="refuse")
+    with pytest.raises(
+        RejectedError, match=rf"seq\.too_long: length 7; at most 6 is allowed[\s\S]*{ROWS} problems in all"
+    ):
+        prepared_from(config, cache, max_length=6, overlong="error")
     assert not cached or not list((tmp_path / "cache").glob("*/facts.json"))
-    assert prepared_from(config, cache, longest=6).columns["input"].lengths.max() == 6
+    assert prepared_from(config, cache, max_length=6).columns["input"].lengths.max() == 6
 
 
 @pytest.mark.parametrize("name", ["vectors", "pairs", "conll", "pictures", "npz tags"])

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from seqloom.cli import data as data_sources
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import ReadingConfig
-from seqloom.data.download import CHUNK, Event, NamedSource, Opener, Shelves, SourceFile, get_source, open_https
+from seqloom.data.download import CHUNK, DataFolders, Event, NamedSource, Opener, SourceFile, get_source, open_https
 from seqloom.data.sources import SOURCES
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DataError
@@ -74,8 +74,8 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def fetch(source: NamedSource, shelves: Shelves, opener: Opener = refuse) -> list[Event]:
-    return list(get_source(source, shelves, opener))
+def fetch(source: NamedSource, folders: DataFolders, opener: Opener = refuse) -> list[Event]:
+    return list(get_source(source, folders, opener))
 
 
 def mirror_of(folder: Path) -> Path:
@@ -96,49 +96,49 @@ def place(folder: Path, source: NamedSource, suffix: str = "") -> None:
 
 
 def test_files_are_downloaded_verified_and_placed_unpacked(tmp_path: Path) -> None:
-    shelves = Shelves(None, tmp_path / "deep/own")
-    events = fetch(SERVED, shelves, serving(BODIES))
-    assert snapshot(shelves.own) == {"toy/train.txt": TRAIN, "toy/dev.txt": DEV}
+    folders = DataFolders(None, tmp_path / "deep/own")
+    events = fetch(SERVED, folders, serving(BODIES))
+    assert snapshot(folders.own) == {"toy/train.txt": TRAIN, "toy/dev.txt": DEV}
     assert [event.action for event in events] == ["downloading", "downloading", "written", "written"]
-    assert shelves.find_all(SERVED) == {
-        "train": (shelves.own / "toy/train.txt",),
-        "dev": (shelves.own / "toy/dev.txt",),
+    assert folders.find_all(SERVED) == {
+        "train": (folders.own / "toy/train.txt",),
+        "dev": (folders.own / "toy/dev.txt",),
     }
 
 
 def test_a_download_is_reported_as_it_grows(tmp_path: Path) -> None:
     data = bytes(3 * CHUNK)
     source = toy()._replace(files={"train": (known("toy/big", data, "https://example.org/big"),)})
-    events = fetch(source, Shelves(None, tmp_path), lambda _: Body(data))
+    events = fetch(source, DataFolders(None, tmp_path), lambda _: Body(data))
     assert [(event.done, event.total) for event in events[:-1]] == [(n * CHUNK, 3 * CHUNK) for n in (1, 2, 3)]
 
 
 def test_what_is_here_and_right_is_not_fetched_again(tmp_path: Path) -> None:
-    shelves = Shelves(None, tmp_path)
-    fetch(SERVED, shelves, serving(BODIES))
+    folders = DataFolders(None, tmp_path)
+    fetch(SERVED, folders, serving(BODIES))
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    assert [event.action for event in fetch(SERVED, shelves)] == ["here", "here"]
+    assert [event.action for event in fetch(SERVED, folders)] == ["here", "here"]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
 
 
 def test_a_mirror_is_copied_and_never_written_to(tmp_path: Path) -> None:
-    shelves = Shelves(mirror_of(tmp_path / "mirror"), tmp_path / "own")
+    folders = DataFolders(mirror_of(tmp_path / "mirror"), tmp_path / "own")
     before = snapshot(tmp_path / "mirror")
-    events = fetch(SERVED, shelves)
+    events = fetch(SERVED, folders)
     assert [event.action for event in events] == ["copied", "copied", "written", "written"]
-    assert snapshot(shelves.own) == {"toy/train.txt": TRAIN, "toy/dev.txt": DEV}
+    assert snapshot(folders.own) == {"toy/train.txt": TRAIN, "toy/dev.txt": DEV}
     assert snapshot(tmp_path / "mirror") == before
 
 
 def test_a_file_that_was_put_there_packed_is_here(tmp_path: Path) -> None:
     mirror_of(tmp_path)
-    assert [event.action for event in fetch(toy(), Shelves(None, tmp_path))] == ["here", "here"]
+    assert [event.action for event in fetch(toy(), DataFolders(None, tmp_path))] == ["here", "here"]
 
 
 def test_a_wrong_file_of_ours_is_replaced(tmp_path: Path) -> None:
     mirror_of(tmp_path)
     (tmp_path / "toy/dev.txt").write_bytes(DEV.swapcase())
-    events = fetch(SERVED, Shelves(None, tmp_path), serving(BODIES))
+    events = fetch(SERVED, DataFolders(None, tmp_path), serving(BODIES))
     assert [event.action for event in events] == ["here", "downloading", "written"]
     assert (tmp_path / "toy/dev.txt").read_bytes() == DEV
 
@@ -161,9 +161,9 @@ def test_a_wrong_answer_is_refused_and_nothing_is_placed(tmp_path: Path, wrong: 
     body, words = WRONG[wrong]
     bodies = BODIES | {"https://example.org/dev.txt": body}
     with pytest.raises(DataError, match=words) as caught:
-        fetch(SERVED, Shelves(None, tmp_path), serving(bodies))
+        fetch(SERVED, DataFolders(None, tmp_path), serving(bodies))
     assert "https://example.org/dev.txt" in caught.value.problem
-    assert f"put toy/train.txt, toy/dev.txt, plain or packed as .xz or .gz, below {tmp_path}" in caught.value.fix
+    assert f"put toy/train.txt, toy/dev.txt (plain, .xz or .gz) into {tmp_path}" in caught.value.fix
     assert snapshot(tmp_path) == {}  # not even the file that was right
 
 
@@ -177,7 +177,7 @@ def test_no_damaged_packed_answer_is_taken_for_the_file(
     body = data.draw(st.sampled_from([packed[:cut], changed(packed, at, by), packed + b"more"]))
     folder = tmp_path_factory.mktemp("own")
     try:
-        fetch(SERVED, Shelves(None, folder), serving(BODIES | {"https://example.org/train.txt.gz": body}))
+        fetch(SERVED, DataFolders(None, folder), serving(BODIES | {"https://example.org/train.txt.gz": body}))
     except DataError:
         assert snapshot(folder) == {}
     else:
@@ -189,7 +189,7 @@ def test_a_packed_answer_that_unpacks_to_too_much_is_refused_without_unpacking_i
     tracemalloc.start()
     try:
         with pytest.raises(DataError, match="too large"):
-            fetch(SERVED, Shelves(None, tmp_path), serving(BODIES | {"https://example.org/train.txt.gz": bomb}))
+            fetch(SERVED, DataFolders(None, tmp_path), serving(BODIES | {"https://example.org/train.txt.gz": bomb}))
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
@@ -198,7 +198,7 @@ def test_a_packed_answer_that_unpacks_to_too_much_is_refused_without_unpacking_i
 def test_no_more_is_read_than_the_file_can_have(tmp_path: Path) -> None:
     body = Body(DEV * 100_000)
     with pytest.raises(DataError, match="too large"):
-        fetch(SERVED._replace(files={"dev": SERVED.files["dev"]}), Shelves(None, tmp_path), lambda _: _kept(body))
+        fetch(SERVED._replace(files={"dev": SERVED.files["dev"]}), DataFolders(None, tmp_path), lambda _: _kept(body))
     assert body.place == CHUNK
 
 
@@ -210,21 +210,23 @@ def _kept(body: "Body") -> "Body":
 def test_a_wrong_file_in_the_mirror_is_named(tmp_path: Path) -> None:
     mirror = mirror_of(tmp_path / "mirror")
     (mirror / "toy/dev.txt").write_bytes(DEV.upper())
-    with pytest.raises(DataError, match=r"mirror/toy/dev.txt is not the known toy/dev.txt: sha256 [0-9a-f]{64}, exp"):
-        fetch(SERVED, Shelves(mirror, tmp_path / "own"))
+    with pytest.raises(
+        DataError, match=r"mirror/toy/dev.txt is not the expected toy/dev.txt: sha256 [0-9a-f]{64}, exp"
+    ):
+        fetch(SERVED, DataFolders(mirror, tmp_path / "own"))
     (mirror / "toy/train.txt.xz").write_bytes(lzma.compress(TRAIN)[:-20])
     with pytest.raises(DataError, match=r"mirror/toy/train.txt.xz: xz.truncated"):
-        fetch(SERVED, Shelves(mirror, tmp_path / "own"))
+        fetch(SERVED, DataFolders(mirror, tmp_path / "own"))
     assert snapshot(tmp_path / "own") == {}
 
 
 def test_without_an_address_the_cure_is_to_put_the_files_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no address is known that serves toy/train.txt. Fix: put toy/train.txt"):
-        fetch(toy(), Shelves(None, tmp_path))
+    with pytest.raises(DataError, match=r"there is no known URL for toy/train.txt. Fix: put toy/train.txt"):
+        fetch(toy(), DataFolders(None, tmp_path))
     mirror_of(tmp_path)
     (tmp_path / "toy/dev.txt").write_bytes(DEV.upper())
-    with pytest.raises(DataError, match=r"toy/dev.txt is not the known toy/dev.txt"):
-        fetch(toy(), Shelves(None, tmp_path))
+    with pytest.raises(DataError, match=r"toy/dev.txt is not the expected toy/dev.txt"):
+        fetch(toy(), DataFolders(None, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -234,12 +236,12 @@ def test_without_an_address_the_cure_is_to_put_the_files_there(tmp_path: Path) -
         (TimeoutError("timed out"), "timed out"),
         (ConnectionResetError(), "ConnectionResetError"),
         (IncompleteRead(b""), "IncompleteRead"),
-        (urllib.error.HTTPError("u", 404, "Not\x1b Found", Message(), None), r"the server answers 404 Not\\x1b Found"),
+        (urllib.error.HTTPError("u", 404, "Not\x1b Found", Message(), None), r"the server answered 404 Not\\x1b Found"),
     ],
 )
 def test_without_a_network_one_error_says_what_to_put_where(tmp_path: Path, error: Exception, words: str) -> None:
     with pytest.raises(DataError, match=f"cannot download https://example.org/train.txt.gz: {words}") as caught:
-        fetch(SERVED, Shelves(None, tmp_path), failing(error))
+        fetch(SERVED, DataFolders(None, tmp_path), failing(error))
     assert caught.value.fix.startswith("check the network, or put toy/train.txt, toy/dev.txt")
     assert snapshot(tmp_path) == {}
 
@@ -251,7 +253,7 @@ def test_a_connection_that_breaks_in_the_middle_leaves_nothing(tmp_path: Path) -
         return body
 
     with pytest.raises(DataError, match="reset by peer"):
-        fetch(SERVED, Shelves(None, tmp_path), breaking)
+        fetch(SERVED, DataFolders(None, tmp_path), breaking)
     assert snapshot(tmp_path) == {}
 
 
@@ -281,7 +283,7 @@ class Redirecting(urllib.request.BaseHandler):
 
 @pytest.mark.parametrize("location", ["http://example.org/a", "ftp://example.org/a"])
 def test_a_redirection_to_another_scheme_is_refused(location: str) -> None:
-    with pytest.raises(DataError, match=f"only https is spoken, and the address is {location}"):
+    with pytest.raises(DataError, match=f"only https is allowed, and the URL is {location}"):
         open_https("https://example.org/moved", Redirecting(location))
 
 
@@ -316,14 +318,14 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
     return run
 
 
-def test_get_shows_licence_and_citation_and_a_second_time_does_nothing(
+def test_get_shows_license_and_citation_and_a_second_time_does_nothing(
     command: Callable[..., str], tmp_path: Path
 ) -> None:
     mirror_of(tmp_path / "mirror")
     first = command("get", "toy")
-    assert "licence:  none" in first and "cite:     Nobody (2024). A toy" in first
-    assert "'toy' is here, 2 of its 2 files are new" in first
-    assert "nothing to do, all 2 files of 'toy' were here and are verified" in command("get", "toy")
+    assert "license:  none" in first and "cite:     Nobody (2024). A toy" in first
+    assert "'toy' is here; 2 of its 2 files are new" in first
+    assert "nothing to do: all 2 files of 'toy' are here and verified" in command("get", "toy")
     assert snapshot(tmp_path / "own") == {"data/toy/train.txt": TRAIN, "data/toy/dev.txt": DEV}
 
 
@@ -335,7 +337,7 @@ def test_list_shows_every_set_and_whether_it_is_here(command: Callable[..., str]
     assert first["toy"] == ["classify", "41", "yes"]
     assert first["sst2"] == ["classify", "9,613", "no"]
     assert first["trec"][2:] == ["by"]  # hand
-    assert first["dates"][2] == "embedded"
+    assert first["dates"][2] == "built-in"
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])
@@ -363,8 +365,8 @@ def test_list_as_json_has_every_set_with_its_parts(command: Callable[..., str]) 
     sets = {one["name"]: one for one in json.loads(command("list", "--json"))}
     assert sets.keys() == SOURCES.keys() | NAMES.keys()
     assert sets["sst2"]["rows"] == {"train": 6920, "dev": 872, "test": 1821}
-    assert [sets[name]["here"] for name in ("sst2", "trec", "dates")] == ["no", "by hand", "embedded"]
-    assert (sets["sst2"]["licence"], sets["dates"]["licence"]) == (SOURCES["sst2"].licence, None)
+    assert [sets[name]["here"] for name in ("sst2", "trec", "dates")] == ["no", "by hand", "built-in"]
+    assert (sets["sst2"]["license"], sets["dates"]["license"]) == (SOURCES["sst2"].license, None)
 
 
 def test_on_a_terminal_a_download_shows_the_time_that_is_left(
@@ -373,13 +375,13 @@ def test_on_a_terminal_a_download_shows_the_time_that_is_left(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    events = get_source(SERVED, Shelves(None, tmp_path), serving(BODIES))
+    events = get_source(SERVED, DataFolders(None, tmp_path), serving(BODIES))
     assert data_sources._watch(events, Screen()) == 2
     shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().out)
     assert re.search(r"toy/dev\.txt .* 7/7 bytes .* 0:00:0", shown)
 
 
 def test_get_tells_an_embedded_set_from_an_unknown_one(command: Callable[..., str]) -> None:
-    assert "'dates' is embedded" in command("get", "dates")
+    assert "'dates' is built in" in command("get", "dates")
     with pytest.raises(ConfigError, match="did you mean 'toy'"):
         command("get", "toyy")

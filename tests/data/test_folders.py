@@ -53,9 +53,9 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     assert found.ledger.counts == {"folder.hidden": 2, "folder.loose": 1, "folder.other": 2, "folder.empty_class": 1}
     assert found.ledger.samples["folder.empty_class"][0].place.path == str(tmp_path / "neg")
     texts = {code: samples[0].text for code, samples in found.ledger.samples.items()}
-    assert texts["folder.hidden"] == "1 hidden file, passed over"
-    assert texts["folder.loose"] == "1 file beside the class folders, passed over"
-    assert texts["folder.other"] == "2 in class 'pos' are no .txt files, passed over"
+    assert texts["folder.hidden"] == "1 hidden file, skipped"
+    assert texts["folder.loose"] == "1 file next to the class folders, skipped"
+    assert texts["folder.other"] == "2 files without the extension .txt in class 'pos', skipped"
 
 
 def test_a_link_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_link_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
     (root / "pos/inside.txt").symlink_to(root / "pos/1.txt")
     assert len(read(root).records) == 2
     (root / "pos/2.txt").symlink_to(outside)
-    assert refused(root).startswith(f"{root / 'pos/2.txt'}: file.escape: this link leaves the folder")
+    assert refused(root).startswith(f"{root / 'pos/2.txt'}: file.escape: this link leads out of the folder")
     (root / "pos/2.txt").unlink()
     (root / "neg").symlink_to(tmp_path)
     assert refused(root).startswith(f"{root / 'neg'}: file.escape: ")
@@ -78,14 +78,14 @@ def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_class_folders_is_refused(tmp_path: Path) -> None:
-    assert "Fix: give a file, or a folder with one folder of files for each class" in refused(tmp_path)
+    assert "Fix: give a file, or a folder with a subfolder of files for each class" in refused(tmp_path)
     write(tmp_path / "README", "text")
     write(tmp_path / ".hidden.csv", "text")
     write(tmp_path / "1.txt", "text")
     message = f"{tmp_path}: file.is_dir: this is a folder without class folders. Fix: give the file in it: "
     assert refused(tmp_path) == f"{message}{tmp_path / '1.txt'}."
     write(tmp_path / "2.csv.gz", "text")
-    assert "Fix: give a file, or a folder with one folder of files for each class" in refused(tmp_path)
+    assert "Fix: give a file, or a folder with a subfolder of files for each class" in refused(tmp_path)
     (tmp_path / "pos").mkdir()
     assert refused(tmp_path).startswith(f"{tmp_path}: data.empty: ")
 
@@ -104,7 +104,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reading", [{"unit": "paragraph"}, {"template": "{text}"}])
 def test_a_file_of_a_class_is_never_cut(tmp_path: Path, reading: dict[str, str]) -> None:
     write(tmp_path / "pos/1.txt", "text")
-    with pytest.raises(ConfigError, match="says nothing about folder"):
+    with pytest.raises(ConfigError, match="cannot be used with the format folder"):
         read(tmp_path, **reading)
 
 

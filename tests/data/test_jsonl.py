@@ -31,14 +31,14 @@ DEEP = 100_000
         ('{\n  "text": "a"\n}\n', "1: json.multiline: expected one object per line"),
         ('{"text": "a",\n "label": "x"}\n', "1: json.multiline: "),
         (GOOD + '{"text": "a", "label": 1} {"text": "b", "label": 2}', "2:27: json.trailing: "),
-        (GOOD + '{"text": "a", "text": "b"}', "2: json.dup_key: the key 'text' stands twice in one object."),
+        (GOOD + '{"text": "a", "text": "b"}', "2: json.dup_key: the key 'text' occurs twice in one object."),
         (GOOD + '{"text": "a", "label": "x", "te\\u0078t": "b"}', "2: json.dup_key: "),
         (GOOD + '{"text": "a", "label" : {"b": 1, "b": 1}}', "2: json.dup_key: the key 'b'"),
-        (GOOD + '{"text": "a", "label": NaN}', "2:24: json.nonfinite: NaN is no JSON number."),
+        (GOOD + '{"text": "a", "label": NaN}', "2:24: json.nonfinite: NaN is not a JSON number."),
         (GOOD + '{"text": "a", "label": -Infinity}', "2:24: json.nonfinite: -Infinity"),
-        (GOOD + '{"text": "a", "label": 1e400}', "2:24: json.nonfinite: 1e400 is beyond all floats."),
+        (GOOD + '{"text": "a", "label": 1e400}', "2:24: json.nonfinite: 1e400 is too large for a float."),
         (GOOD + '{"text": "a", "label": ' + "9" * 5_000 + "}", "2:24: json.number: a number has 5,000 digits."),
-        (GOOD + "[" * DEEP, "2: json.depth: more than 32 objects and lists within one another."),
+        (GOOD + "[" * DEEP, "2: json.depth: more than 32 levels of nesting."),
         (GOOD + '{"text": "a", "label": ' + "[" * 32 + "]" * 32 + "}", "2: json.depth: "),
         (GOOD + '{"text": "a"}\n', "2: json.key: the key 'label' of the first object (line 1) is missing."),
         (
@@ -48,7 +48,7 @@ DEEP = 100_000
         (GOOD + '{"text": "a", "labels": 1}\n', "2: json.key: the key 'label' of the first object"),
         (GOOD + '{"text": "a", "label": 1} // good\n', "2:27: json.trailing: "),
         (GOOD + '{"text": "a", "label": 1,}\n', "2:26: json.syntax: "),
-        (GOOD + '{"text": "\\ud800", "label": 1}\n', "2:11: json.surrogate: half of a character is escaped."),
+        (GOOD + '{"text": "\\ud800", "label": 1}\n', "2:11: json.surrogate: an escape for half a character."),
         (GOOD + '{"text": "\\ude00\\ud83d", "label": 1}\n', "2: json.surrogate: "),
         (GOOD + '{"text": "a\tb", "label": 1}\n', "2:12: json.syntax: invalid control character"),
         (GOOD + "7\n", "2: json.object: expected an object, found a number."),
@@ -95,7 +95,7 @@ def test_a_mark_at_the_start_is_no_part_of_the_first_line(tmp_path: Path) -> Non
 def test_bad_rows_are_counted_and_read_over_on_request(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (GOOD + '{"text": 1}\n') * 3)
     assert refused(path).count("json.key") == 3 and refused(path).endswith("3 problems in all.")
-    ledger = Ledger(BadRows(skip=True, share=0.5))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=0.5))
     table = jsonl.read((path,), ReadingConfig(), ledger)
     assert [record.line for record in table.records] == [1, 3, 5]
     ledger.close()

@@ -23,7 +23,7 @@ from seqloom.errors import ConfigError
 
 def made(columns: str, *rows: tuple[Any, ...], **settings: Any) -> tuple[list[Example], Ledger]:
     """The examples that come of rows, and the ledger."""
-    names, ledger = tuple(columns.split()), Ledger(BadRows(skip=True, share=1.0))
+    names, ledger = tuple(columns.split()), Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
     records = [Record(row, "a.jsonl", line) for line, row in enumerate(rows, start=1)]
     roles = find_roles(DataConfig(train=("a.jsonl",), **settings), names, True, records, ledger)
     ledger.rows = len(records)  # as a reader counts them
@@ -56,7 +56,7 @@ def labels(*values: Any) -> tuple[list[Any], Ledger]:
     return [example.target for example in examples], ledger
 
 
-def test_a_whole_number_and_a_float_are_two_labels_as_they_are_spelt() -> None:
+def test_a_whole_number_and_a_float_are_two_labels_as_they_are_spelled() -> None:
     assert labels(1, 1.0, 2.5)[0] == ["1", "1.0", "2.5"]
 
 
@@ -108,14 +108,22 @@ TWO = (["a", "b"], ["O", "O"])
     [
         ("text label", ("a", "x"), ("", "x"), 1, "row.empty_text", "the text is empty", {}),
         ("text label", ("a", "x"), (" \t\u00a0", "x"), 1, "row.empty_text", "the text is empty", {}),
-        ("text label", ("a", "x"), (["a"], "x"), 1, "type.text", "expected a string, got list", {}),
-        ("text label", ("a", "x"), (None, "x"), 1, "type.text", "expected a string, got null", {}),
-        ("text label", ("a", "x"), (3, "x"), 1, "type.text", "expected a string, got number", {}),
+        ("text label", ("a", "x"), (["a"], "x"), 1, "type.text", "expected text, found list", {}),
+        ("text label", ("a", "x"), (None, "x"), 1, "type.text", "expected text, found null", {}),
+        ("text label", ("a", "x"), (3, "x"), 1, "type.text", "expected text, found number", {}),
         ("text label", ("a", "x"), ("a", ""), 2, "row.empty_label", "the label is empty", {}),
         ("text label", ("a", "x"), ("a", None), 2, "row.empty_label", "the label is empty", {}),
-        ("text label", ("a", "x"), ("a", {"b": 1}), 2, "type.label", "expected a label, got object", {}),
-        ("text score", ("a", "1"), ("a", "0,5"), 2, "type.number", "expected a number, got '0,5'", {"task": "regress"}),
-        ("text score", ("a", "1"), ("a", "٣"), 2, "type.number", "expected a number, got '٣'", {"task": "regress"}),
+        ("text label", ("a", "x"), ("a", {"b": 1}), 2, "type.label", "expected a label, found object", {}),
+        (
+            "text score",
+            ("a", "1"),
+            ("a", "0,5"),
+            2,
+            "type.number",
+            "expected a number, found '0,5'",
+            {"task": "regress"},
+        ),
+        ("text score", ("a", "1"), ("a", "٣"), 2, "type.number", "expected a number, found '٣'", {"task": "regress"}),
         (
             "text score",
             ("a", 1),
@@ -125,7 +133,7 @@ TWO = (["a", "b"], ["O", "O"])
             "'inf' is not a finite number",
             {"task": "regress"},
         ),
-        ("tokens tags", (["a"], ["O"]), (["a", "b"], ["O"]), 2, "tags.length", "2 tokens, 1 tags", {}),
+        ("tokens tags", (["a"], ["O"]), (["a", "b"], ["O"]), 2, "tags.length", "2 tokens, but 1 tags", {}),
         ("tokens tags", (["a"], ["O"]), ([], []), 1, "row.empty_text", "there are no words", {}),
         (
             "tokens tags",
@@ -133,11 +141,11 @@ TWO = (["a", "b"], ["O", "O"])
             (["a", ""], ["O", "O"]),
             1,
             "type.tokens",
-            "expected words of text, got ''",
+            "expected a word, found ''",
             {},
         ),
-        ("tokens tags", (["a"], ["O"]), (7, ["O"]), 1, "type.tokens", "expected a list of words, got number", {}),
-        ("tokens tags", (["a"], ["O"]), (["a"], 7), 2, "type.tags", "expected a list of tags, got number", {}),
+        ("tokens tags", (["a"], ["O"]), (7, ["O"]), 1, "type.tokens", "expected a list of words, found number", {}),
+        ("tokens tags", (["a"], ["O"]), (["a"], 7), 2, "type.tags", "expected a list of tags, found number", {}),
         (
             "vectors label",
             ([[1, 2]], "x"),
@@ -278,7 +286,7 @@ def any_settings(draw: st.DrawFn, columns: list[str]) -> dict[str, Any]:
     names, one = st.lists(st.sampled_from(columns), max_size=2, unique=True).map(tuple), st.sampled_from(columns)
     asked = {"task": draw(st.none() | st.sampled_from(get_args(Task))), "input": draw(names), "target": draw(names)}
     asked |= {"id": draw(st.none() | one), "label_separator": draw(st.sampled_from([None, "|"]))}
-    splits = st.builds(ColumnSplit, column=one) | st.builds(RandomSplit, group=one)
+    splits = st.builds(ColumnSplit, split_column=one) | st.builds(RandomSplit, group=one)
     return asked | {"split": draw(st.none() | splits), "sequence": draw(st.none() | st.none() | one)}
 
 

@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import pytest
 
-from seqloom.config.data import DataConfig, Part
+from seqloom.config.data import DataConfig, SplitName
 from seqloom.data.dataset import open_data
-from seqloom.data.download import unpacked, usual_shelves
+from seqloom.data.download import default_folders, unpacked
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger
+from seqloom.data.readers.registry import read_table
 from seqloom.data.schema import Example
-from seqloom.data.sources import SOURCES, read_source
+from seqloom.data.sources import SOURCES, find_source
 
 pytestmark = pytest.mark.skipif("SEQLOOM_DATA" not in os.environ, reason="SEQLOOM_DATA names no folder of sets")
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.skipif("SEQLOOM_DATA" not in os.environ, reason="SEQLOO
 class Read(NamedTuple):
     """Every example of a set by part, in order, and what was said about them."""
 
-    parts: dict[Part, list[Example]]
+    parts: dict[SplitName, list[Example]]
     ledger: Ledger
 
 
@@ -79,7 +80,7 @@ def test_every_known_set_is_counted_here() -> None:
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_file_has_the_sum_of_the_registry(name: str) -> None:
     for file in SOURCES[name].every_file():
-        path = usual_shelves().find(file)
+        path = default_folders().find(file)
         assert path is not None, file.path
         assert len(unpacked(path, file)) == file.size
 
@@ -105,14 +106,14 @@ def test_where_there_is_no_dev_part_a_tenth_is_drawn(name: str) -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_the_tables_of_scifact_have_their_rows(table: str) -> None:
     ledger = Ledger()
-    records = list(read_source("scifact", table, ledger).records)
+    records = list(read_table(find_source("scifact")[table], SOURCES["scifact"].reading, ledger).records)
     ledger.close()
     assert len(records) == SOURCES["scifact"].rows()[table] == TABLES[table]
 
 
-def test_the_judgements_of_scifact_are_about_809_and_300_claims() -> None:
+def test_the_judgments_of_scifact_are_about_809_and_300_claims() -> None:
     for table, claims in (("qrels_train", 809), ("qrels_test", 300)):
-        found = read_source("scifact", table, Ledger())
+        found = read_table(find_source("scifact")[table], SOURCES["scifact"].reading, Ledger())
         column = found.columns.index("query-id")
         assert len({record.values[column] for record in found.records}) == claims
 
@@ -135,7 +136,7 @@ def test_the_web_treebank_has_the_published_words_and_the_tags_of_its_column(nam
     assert {part: words(found) for part, found in parts.items()} == {"train": 204_577, "dev": 25_147, "test": 25_094}
     for part, found in parts.items():
         (file,) = SOURCES[name].files[part]
-        path = usual_shelves().find(file)
+        path = default_folders().find(file)
         assert path is not None
         rows = (line.split("\t") for line in unpacked(path, file).decode().split("\n"))
         assert targets(found) == Counter(row[column] for row in rows if row[0].isdigit())

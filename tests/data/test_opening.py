@@ -25,11 +25,11 @@ UTF8 = ReadingConfig()
     [
         (
             b"caf\xe9",
-            "1:4: enc.utf8: 0xE9 is not UTF-8; looks like Windows-1252, byte 3 of the file. Fix: --encoding cp1252.",
+            "1:4: enc.utf8: 0xE9 is not UTF-8; looks like Windows-1252, byte 3 of the file. Fix: use --encoding cp1252",
         ),
         (
             b"ok\ncaf\xe9 noir",
-            "2:4: enc.utf8: 0xE9 is not UTF-8; looks like Windows-1252, byte 6 of the file. Fix: --encoding cp1252.",
+            "2:4: enc.utf8: 0xE9 is not UTF-8; looks like Windows-1252, byte 6 of the file. Fix: use --encoding cp1252",
         ),
         (
             b"caf\xc3",
@@ -39,13 +39,25 @@ UTF8 = ReadingConfig()
         ("é".encode() + b"\xe9", "1:2: enc.utf8: the file ends in the middle of a character"),
         (b"\xc0\xaf", "1:1: enc.utf8: 0xC0 0xAF is an overlong form"),
         (b"\xe0\x80\xaf", "1:1: enc.utf8: 0xE0 0x80 is an overlong form"),
-        (b"a\n\xed\xa0\x80", "2:1: enc.utf8: a surrogate half"),
-        (b"\x81\x8d", "1:1: enc.utf8: 0x81 is not UTF-8, byte 0 of the file. Fix: name the encoding"),
-        ("hä".encode("utf-16"), ": enc.utf16: starts with FF FE: UTF-16. Fix: --encoding utf-16."),
-        (b"\xfe\xff\0h", ": enc.utf16: starts with FE FF: UTF-16."),
-        ("hä".encode("utf-32"), ": enc.utf16: starts with FF FE 00 00: UTF-32. Fix: --encoding utf-32."),
-        ("hello".encode("utf-16-le"), ": enc.utf16: every second byte is NUL: UTF-16. Fix: --encoding utf-16-le."),
-        ("hello".encode("utf-16-be"), ": enc.utf16: every second byte is NUL: UTF-16. Fix: --encoding utf-16-be."),
+        (b"a\n\xed\xa0\x80", "2:1: enc.utf8: a surrogate"),
+        (b"\x81\x8d", "1:1: enc.utf8: 0x81 is not UTF-8, byte 0 of the file. Fix: give the encoding"),
+        (
+            "hä".encode("utf-16"),
+            ": enc.utf16: the file begins with FF FE, so it is UTF-16. Fix: use --encoding utf-16.",
+        ),
+        (b"\xfe\xff\0h", ": enc.utf16: the file begins with FE FF, so it is UTF-16."),
+        (
+            "hä".encode("utf-32"),
+            ": enc.utf16: the file begins with FF FE 00 00, so it is UTF-32. Fix: use --encoding utf-32.",
+        ),
+        (
+            "hello".encode("utf-16-le"),
+            ": enc.utf16: every second byte is NUL, so it is UTF-16. Fix: use --encoding utf-16-le.",
+        ),
+        (
+            "hello".encode("utf-16-be"),
+            ": enc.utf16: every second byte is NUL, so it is UTF-16. Fix: use --encoding utf-16-be.",
+        ),
         (b"good\nna\0me\n", "2:3: enc.nul: a NUL character."),
         (b"caf\xc3\xa9\n" * 999 + b"caf\xe9\n", "1000:4: enc.mixed: 0xE9 is not UTF-8; looks like Windows-1252"),
         (b"cafe\n" * 999 + b"caf\xe9\n", "1000:4: enc.mixed: "),
@@ -91,7 +103,7 @@ def test_a_named_encoding_is_read(tmp_path: Path, encoding: str) -> None:
         (
             "hä".encode("utf-16-be"),
             "utf-16",
-            ": enc.utf16: UTF-16 without a byte order mark. Fix: --encoding utf-16-le",
+            ": enc.utf16: UTF-16 without a byte order mark. Fix: use --encoding utf-16-le",
         ),
         ("日本\nx".encode("shift-jis") + b"\xff", "shift-jis", ":2:2: enc.bytes: 0xFF is not shift-jis"),
     ],
@@ -185,7 +197,7 @@ def test_a_line_without_end_is_refused_in_little_memory(tmp_path: Path) -> None:
     message = refused(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert message.startswith(f"{path}:2: line.too_long: over 16 MiB at line 2")
+    assert message.startswith(f"{path}:2: line.too_long: line 2 is longer than 16 MiB")
     assert peak < 24 << 20
 
 
@@ -233,10 +245,10 @@ def test_a_name_with_escapes_is_shown_harmless(tmp_path: Path) -> None:
         ("x.csv", b"PK\x03\x04rest", "file.magic: this is a zip (xlsx?), not csv. Fix: export it as csv, or unpack it"),
         ("x.csv", b"\x1f\x8brest", "file.magic: this is gzip, not csv. Fix: add .gz to its name."),
         ("x.csv", b"\xfd7zXZ\0rest", "file.magic: this is xz, not csv. Fix: add .xz to its name."),
-        ("x.csv", b"PAR1rest", "file.magic: this is parquet, not csv. Fix: --format parquet."),
-        ("x.csv.gz", b"text\na\n", "file.magic: the name promises gzip, the content is something else."),
-        ("x.csv.gz", b"\xfd7zXZ\0rest", "file.magic: the name promises gzip, the content is xz."),
-        ("x.csv", bytes(257) + b"ustar", "file.archive: this is a tar archive. Fix: unpack it yourself"),
+        ("x.csv", b"PAR1rest", "file.magic: this is parquet, not csv. Fix: use --format parquet."),
+        ("x.csv.gz", b"text\na\n", "file.magic: expected gzip by its name, but the content is something else."),
+        ("x.csv.gz", b"\xfd7zXZ\0rest", "file.magic: expected gzip by its name, but the content is xz."),
+        ("x.csv", bytes(257) + b"ustar", "file.archive: this is a tar archive. Fix: unpack it"),
         ("x.zip", b"PK\x03\x04", "file.archive: this is a zip archive."),
         ("x.tar.gz", b"\x1f\x8b", "file.archive: this is a tar archive."),
         ("x.tgz", b"\x1f\x8b", "file.archive: this is a tgz archive."),
@@ -246,12 +258,12 @@ def test_a_name_with_escapes_is_shown_harmless(tmp_path: Path) -> None:
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
             "file.magic: this is an old Office file (xls?), not text. Fix: ex",
         ),
-        ("x.json", b"[]", "file.format: no format has the extension '.json'. Fix: write one object per line and name"),
-        ("x.parquet", b"text\na\n", "file.magic: the name promises parquet, the content is something else."),
+        ("x.json", b"[]", "file.format: unknown file extension '.json'. Fix: write one object per line and name"),
+        ("x.parquet", b"text\na\n", "file.magic: expected parquet by its name, but the content is something else."),
         ("x.parquet", b"PAR1 cut", "file.magic: the end of this parquet file is missing."),
-        ("x.npz", b"PAR1", "file.magic: the name promises npz, the content is parquet."),
+        ("x.npz", b"PAR1", "file.magic: expected npz by its name, but the content is parquet."),
         ("x.npz", b"", "data.empty: "),
-        ("x.dat", b"text", "file.format: no format has the extension '.dat'. Fix: --format, one of csv, tsv,"),
+        ("x.dat", b"text", "file.format: unknown file extension '.dat'. Fix: give --format, one of csv, tsv,"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -282,7 +294,7 @@ def test_the_fingerprint_is_that_of_the_stored_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["https://example.org/a.csv", "http://example.org/a", "https://example.org/a.zip"])
 def test_an_address_is_no_file(address: str) -> None:
     message = refused(Path(address))
-    assert "file.missing: this is an address, and only files are read. Fix: download it first" in message
+    assert "file.missing: this is a URL; only files are read. Fix: download it" in message
 
 
 def unwritable(path: Path, *inputs: Path) -> str:
@@ -298,7 +310,9 @@ def test_a_page_never_replaces_the_data(tmp_path: Path) -> None:
     (tmp_path / "second.html").hardlink_to(data)
     require_writable(data, [tmp_path / "other.html", Path("a set")], Ledger())
     for path in (data, tmp_path / "second.html", tmp_path / "." / "data.html"):
-        assert "this is the data itself, which the page would replace" in unwritable(path, tmp_path / "train.csv", data)
+        assert "this is the data itself, which the report would overwrite" in unwritable(
+            path, tmp_path / "train.csv", data
+        )
 
 
 def test_a_page_replaces_nothing_but_a_page(tmp_path: Path) -> None:
@@ -307,10 +321,10 @@ def test_a_page_replaces_nothing_but_a_page(tmp_path: Path) -> None:
     (tmp_path / "nowhere.html").symlink_to(tmp_path / "gone.html")
     os.mkfifo(tmp_path / "pipe.html")
     for name, kind in [("link", "a link"), ("nowhere", "a link"), ("pipe", "a named pipe")]:
-        assert f"this is {kind}, which the page would replace" in unwritable(tmp_path / f"{name}.html")
+        assert f"this is {kind}, which the report would overwrite" in unwritable(tmp_path / f"{name}.html")
     assert "this is a device" in unwritable(Path("/dev/full"))
     for name in ("data.csv", "page", "html", ".html", "page.html.gz"):
-        assert "a page is written to a name that ends in .html or .htm" in unwritable(tmp_path / name)
+        assert "the name of a report must end in .html or .htm" in unwritable(tmp_path / name)
     for name in ("page.html", "new.HTML", "new.htm"):
         require_writable(tmp_path / name, (), Ledger())
 

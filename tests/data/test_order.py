@@ -88,7 +88,7 @@ def test_the_order_is_the_same_in_another_process_and_on_every_machine() -> None
 
 
 @pytest.mark.parametrize("sizes", [phrases(), translations()], ids=["phrases", "translations"])
-def test_padding_is_small_batches_are_full_and_neighbours_change(sizes: np.ndarray) -> None:
+def test_padding_is_small_batches_are_full_and_neighbors_change(sizes: np.ndarray) -> None:
     order = Order(sizes, 8192, seed=3)
     first, second = (labels(order, epoch) for epoch in (0, 1))
     for epoch in (1, 2, 3):
@@ -101,7 +101,7 @@ def test_padding_is_small_batches_are_full_and_neighbours_change(sizes: np.ndarr
 
 
 @pytest.mark.slow
-def test_of_many_batches_hardly_any_neighbours_stay() -> None:
+def test_of_many_batches_hardly_any_neighbors_stay() -> None:
     sizes = lognormal(3, 0.6, 300_000, 200)[:, None]
     order = Order(sizes, 4096, seed=0)
     assert together(labels(order, 0), labels(order, 1)) < 0.06
@@ -109,7 +109,7 @@ def test_of_many_batches_hardly_any_neighbours_stay() -> None:
 
 
 def test_the_summary_counts_what_a_count_by_hand_gives() -> None:
-    order = Order(np.array([[3, 1], [5, 2], [4, 1], [9, 9]]), budget=16, seed=1)
+    order = Order(np.array([[3, 1], [5, 2], [4, 1], [9, 9]]), batch_tokens=16, seed=1)
     batches = [order.sizes[batch] for batch in order.batches(0)]
     padded = sum(len(sizes) * sizes.max(axis=0).sum() for sizes in batches)
     found = order.summary(0)

@@ -53,9 +53,9 @@ def test_blank_lines_are_refused_on_the_side_where_they_are(tmp_path: Path) -> N
 def test_a_file_is_not_its_own_translation(tmp_path: Path) -> None:
     source, target = two(tmp_path, "a\nb\n", "a\r\nb")
     (tmp_path / "link.de").symlink_to(source)
-    assert refused(source, source).startswith(f"{source}: par.same_file: both sides are one file.")
-    assert ": par.same_file: both sides are one file." in refused(source, tmp_path / "link.de")
-    assert refused(source, target).startswith(f"{target}: par.same_file: every line is the same on both sides.")
+    assert refused(source, source).startswith(f"{source}: par.same_file: source and target are the same file.")
+    assert ": par.same_file: source and target are the same file." in refused(source, tmp_path / "link.de")
+    assert refused(source, target).startswith(f"{target}: par.same_file: every line is the same in source and target.")
 
 
 def test_empty_files_are_refused(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_damage_is_placed_in_the_file_that_has_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_parallel_text_is_two_files(tmp_path: Path, count: int) -> None:
     paths = [write(tmp_path / f"{number}.txt", f"{number}\n") for number in range(count)]
-    with pytest.raises(ConfigError, match=f"read from two files, source and target; found {count}"):
+    with pytest.raises(ConfigError, match=f"needs two files, source and target, found {count}"):
         read(*paths, format="parallel")
 
 
@@ -84,7 +84,7 @@ def test_two_tables_are_parallel_text_only_when_that_is_said(tmp_path: Path, nam
     table = next(name for name in names if name.split(".")[1] in ("csv", "tsv", "jsonl"))
     paths = [write(tmp_path / name, "text\n") for name in names]
     message = refused(*paths)
-    assert message.startswith(f"{tmp_path / table}: file.format: two files are parallel text, and this is ")
+    assert message.startswith(f"{tmp_path / table}: file.format: two files are read as parallel text, but this is ")
     assert "--dev or --test" in message and "--format parallel" in message
     source, target = write(tmp_path / "a.csv", "one\ntwo\n"), write(tmp_path / "b.csv", "eins\nzwei\n")
     assert read(source, target, format="parallel").values == [("one", "eins"), ("two", "zwei")]
@@ -93,9 +93,9 @@ def test_two_tables_are_parallel_text_only_when_that_is_said(tmp_path: Path, nam
 def test_of_too_many_paths_those_that_are_missing_are_named(tmp_path: Path) -> None:
     here = write(tmp_path / "here.csv", "text\na\n")
     gone = [tmp_path / "gone", tmp_path / "away.csv"]
-    with pytest.raises(ConfigError, match=f"found 3, of which there is no {gone[0]} and no {gone[1]}. .*--dev"):
+    with pytest.raises(ConfigError, match=rf"found 3 \({gone[0]} and {gone[1]} do not exist\). .*--dev"):
         read(here, *gone)
-    with pytest.raises(ConfigError, match=r"two files of parallel text; found 3\. Fix"):
+    with pytest.raises(ConfigError, match=r"two files of parallel text, found 3\. Fix"):
         read(here, here, here)
 
 

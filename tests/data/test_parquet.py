@@ -87,7 +87,7 @@ def test_columns_of_other_types_are_left_out_and_named(tmp_path: Path, column: A
 def test_a_number_that_is_none_spoils_its_row(tmp_path: Path, bad: float, nest: Any) -> None:
     path = saved(tmp_path / "a.parquet", {"n": [nest(1.0), nest(bad), nest(2.0)]})
     assert refused(path).startswith(f"{path}:2: parquet.nonfinite: ")
-    ledger = Ledger(BadRows(skip=True, share=0.5))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=0.5))
     records = list(parquet.read((path,), ReadingConfig(), ledger).records)
     assert [record.line for record in records] == [1, 3]
 

@@ -15,7 +15,7 @@ from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS
 from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
-from seqloom.data.prepared import Prepared
+from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Input
 from seqloom.data.survey import Survey, _in_blocks
@@ -51,21 +51,21 @@ def counts(dataset: Dataset) -> Counter[str]:
             {"train": 36, "dev": GIVEN, "test": 4},
             "split: 10 % test drawn from train with seed 4; dev is given",
         ),
-        (("dev", "test"), {"train": 40, "dev": GIVEN, "test": GIVEN}, "split: the given files; nothing is drawn"),
+        (("dev", "test"), {"train": 40, "dev": GIVEN, "test": GIVEN}, "split: the given files"),
     ],
 )
 def test_a_draw_adds_nothing_to_a_part_that_is_given(
     parts: tuple[str, ...], expected: dict[str, int], said: str, tmp_path: Path
 ) -> None:
-    dataset = open_data(with_files(tmp_path, *parts, split=RandomSplit(seed=4)), Ledger())
+    dataset = open_data(with_files(tmp_path, *parts, split=RandomSplit(split_seed=4)), Ledger())
     assert counts(dataset) == expected
-    assert said in dataset.said
-    assert isinstance(dataset.config.split, RandomSplit) and dataset.config.split.seed == 4
+    assert said in dataset.messages
+    assert isinstance(dataset.config.split, RandomSplit) and dataset.config.split.split_seed == 4
 
 
 def test_a_fold_beside_a_given_dev_part_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"a fold is the dev part, and files are given for dev as well\. Fix: leave out"
+        ConfigError, match=r"--fold makes a fold the dev set, but --dev is given as well\. Fix: leave out"
     ):
         open_data(with_files(tmp_path, "dev", split=FoldSplit()), Ledger())
     assert counts(open_data(with_files(tmp_path, "test", split=FoldSplit()), Ledger()))["test"] == GIVEN
@@ -76,7 +76,7 @@ def test_a_fold_beside_a_given_dev_part_is_refused(tmp_path: Path) -> None:
     [
         ("dev", ("a.csv",)),
         ("test", ("a.csv",)),
-        ("split", RandomSplit(seed=4)),
+        ("split", RandomSplit(split_seed=4)),
         ("task", "classify"),
         ("reading", ReadingConfig(format="csv")),
         ("input", ("text",)),
@@ -87,14 +87,14 @@ def test_a_fold_beside_a_given_dev_part_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_setting_beside_an_embedded_set_is_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"'dates' is embedded: .* '{name}' is given. Fix: leave '{name}' out"):
+    with pytest.raises(ConfigError, match=f"'dates' does not take '{name}': .* Fix: leave out '{name}'"):
         open_data(DataConfig(train=("dates",), **{name: value}), Ledger())
 
 
 def test_the_task_of_an_embedded_set_may_be_named_and_no_other() -> None:
     named = open_data(DataConfig(train=("grammar",), task="lm"), Ledger())
     assert named.schema == open_data(DataConfig(train=("grammar",)), Ledger()).schema
-    with pytest.raises(ConfigError, match="its task is lm, and 'task' is given"):
+    with pytest.raises(ConfigError, match=r"does not take 'task': .* its task is lm"):
         open_data(DataConfig(train=("grammar",), task="tag"), Ledger())
 
 
@@ -118,21 +118,23 @@ def test_a_part_that_no_group_fell_to_is_told(split: RandomSplit | FoldSplit, tm
     assert empty
     for seed in range(5):
         ledger = surveyed(_seeded(tmp_path, split, seed).config)
-        assert any("no row fell to dev" in one.text for one in ledger.samples.get("split.empty", [])) == (seed in empty)
+        assert any("dev is empty" in one.text for one in ledger.samples.get("split.empty", [])) == (seed in empty)
 
 
 def _seeded(folder: Path, split: RandomSplit | FoldSplit, seed: int) -> Dataset:
-    new = type(split)(**{name: getattr(split, name) for name in split.__struct_fields__} | {"seed": seed})
+    new = type(split)(**{name: getattr(split, name) for name in split.__struct_fields__} | {"split_seed": seed})
     return open_data(grouped(folder, ["a", "b", "c", "d"] * 10, new), Ledger())
 
 
 def test_a_part_that_groups_made_too_large_is_told_and_rows_that_are_given_do_not_count(tmp_path: Path) -> None:
-    even = grouped(tmp_path, [str(number) for number in range(400)], RandomSplit(dev=0.5, test=0.0, group="who"))
+    even = grouped(
+        tmp_path, [str(number) for number in range(400)], RandomSplit(dev_size=0.5, test_size=0.0, group="who")
+    )
     assert "split.uneven" not in surveyed(even).counts
     others = [f"other {number}" for number in range(1_600)]
     (tmp_path / "test.csv").write_text(table(others, ["pos", "neg"] * 800, others, header="text label who"))
     given = DataConfig(train=even.train, test=(str(tmp_path / "test.csv"),), input=("text",), target=("label",))
-    half = RandomSplit(dev=0.5, group="who")  # of train: a tenth of all rows
+    half = RandomSplit(dev_size=0.5, group="who")  # of train: a tenth of all rows
     ledger = surveyed(DataConfig(**{**_settings(given), "split": half}))
     assert "split.uneven" not in ledger.counts and "split.empty" not in ledger.counts
     uneven = grouped(tmp_path, ["one"] * 300 + [str(number) for number in range(100)], half)
@@ -154,7 +156,7 @@ def test_a_short_text_for_a_language_model_has_all_its_parts(rows: int, tmp_path
 
 
 def translated(folder: Path) -> dict[str, Any]:
-    """Parallel text whose dev part has words of its own on both sides."""
+    """Parallel text whose dev set has words of its own on both sides."""
     for part, (source, target) in {"train": ("a house", "ein Haus"), "dev": ("a mouse", "eine Maus")}.items():
         (folder / f"{part}.en").write_text(f"{source}\n" * 4)
         (folder / f"{part}.de").write_text(f"{target}\n" * 4)
@@ -168,17 +170,17 @@ def _sides(folder: Path, part: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("kind", [WordsConfig(), CharactersConfig()])
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("cached", [False, True])
-def test_tokenisers_are_fitted_on_the_training_part_alone(
+def test_tokenizers_are_fitted_on_the_training_part_alone(
     kind: Any, separate: bool, cached: bool, tmp_path: Path
 ) -> None:
     files = translated(tmp_path)
-    encoding = EncodingConfig(tokenizer=kind, target_tokenizer=kind if separate else None)
+    how = {"tokenizer": kind, "target_tokenizer": kind if separate else None}
     cache = tmp_path / "cache" if cached else None
-    prepared = load_data(*files["train"], dev=files["dev"], encoding=encoding, cache=cache)
+    prepared = load_data(*files["train"], dev=files["dev"], cache=cache, **how)
     for name in ("input", "target"):
-        unknown = [UNKNOWN in prepared.columns[name].row(row) for row in prepared.parts["dev"]]
+        unknown = [UNKNOWN in prepared.columns[name].row(row) for row in prepared.splits["dev"]]
         assert all(unknown), name
-        assert not any(UNKNOWN in prepared.columns[name].row(row) for row in prepared.parts["train"])
+        assert not any(UNKNOWN in prepared.columns[name].row(row) for row in prepared.splits["train"])
 
 
 @pytest.mark.parametrize("name", ["csv", "tsv", "parquet", "jsonl", "parallel", "folder"])
@@ -187,15 +189,15 @@ def test_the_rows_of_a_part_come_in_the_order_of_the_file_and_know_their_place(n
     rows = list(open_data(config, Ledger()).rows(Ledger()))
     prepared = _prepared(config)
     assert prepared.tokenizer is not None and len(rows) == ROWS
-    for part, numbers in prepared.parts.items():
+    for part, numbers in prepared.splits.items():
         expected = [(str(one.input), one.place) for row_part, one in rows if row_part == part]
         found = [(_decoded(prepared, row), prepared.place_of(row)) for row in numbers.tolist()]
         assert found == expected and len(found) > 0
 
 
 def _prepared(config: DataConfig) -> Prepared:
-    settings = _settings(config)
-    return load_data(*settings.pop("train"), encoding=EncodingConfig(tokenizer=BytesConfig()), **settings)
+    ledger = Ledger()
+    return prepare(open_data(config, ledger), EncodingConfig(tokenizer=BytesConfig()), ledger)
 
 
 def _decoded(prepared: Prepared, row: int) -> str:

@@ -18,8 +18,8 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.folders import read_file
 
 RNG = np.random.default_rng(0)
-GREY = RNG.integers(0, 256, (5, 7), np.uint8)
-COLOUR = RNG.integers(0, 256, (5, 7, 3), np.uint8)
+GRAY = RNG.integers(0, 256, (5, 7), np.uint8)
+COLOR = RNG.integers(0, 256, (5, 7, 3), np.uint8)
 
 
 def encoded(pixels: np.ndarray, kind: str = "PNG", **options: object) -> bytes:
@@ -37,7 +37,7 @@ def folder(root: Path, **files: bytes) -> Path:
 
 
 def test_a_folder_of_classes_is_read_in_the_order_of_names(tmp_path: Path) -> None:
-    root = folder(tmp_path, b__1__png=encoded(COLOUR), a__2__bmp=encoded(COLOUR, "BMP"), a__1__PNG=encoded(COLOUR))
+    root = folder(tmp_path, b__1__png=encoded(COLOR), a__2__bmp=encoded(COLOR, "BMP"), a__1__PNG=encoded(COLOR))
     found = read(root)
     assert found.table.columns == ("picture", "label")
     assert [(Path(record.path).name, record.values[1]) for record in found.records] == [
@@ -45,12 +45,12 @@ def test_a_folder_of_classes_is_read_in_the_order_of_names(tmp_path: Path) -> No
         ("2.bmp", "a"),
         ("1.png", "b"),
     ]
-    assert all(np.array_equal(record.values[0], COLOUR) for record in found.records)
+    assert all(np.array_equal(record.values[0], COLOR) for record in found.records)
 
 
 def test_parts_make_a_column(tmp_path: Path) -> None:
     for part in ("train", "test"):
-        folder(tmp_path / part, a__1__png=encoded(GREY))
+        folder(tmp_path / part, a__1__png=encoded(GRAY))
     found = read(tmp_path)
     assert found.table.columns == ("picture", "label", "split")
     assert [record.values[1:] for record in found.records] == [("a", "test"), ("a", "train")]
@@ -69,7 +69,7 @@ def test_pixels_come_back_as_they_were_saved(tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.parametrize("ending", [".jpg", ".jpeg", ".gif"])
 def test_formats_that_lose_something_are_read(tmp_path: Path, ending: str) -> None:
-    path = write(tmp_path / f"a{ending}", encoded(COLOUR, FORMATS[ending]))
+    path = write(tmp_path / f"a{ending}", encoded(COLOR, FORMATS[ending]))
     picture = read_file(path, PictureInput(), Ledger())
     assert picture is not None
     assert picture.shape == (5, 7, 3)
@@ -95,23 +95,23 @@ def header_of(width: int, height: int) -> bytes:
 
 
 MOVING = io.BytesIO()
-Image.fromarray(GREY).save(MOVING, "GIF", save_all=True, append_images=[Image.fromarray(255 - GREY)])
+Image.fromarray(GRAY).save(MOVING, "GIF", save_all=True, append_images=[Image.fromarray(255 - GRAY)])
 
 
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
-        ("a.png", encoded(COLOUR)[:-30], "picture.damaged"),
+        ("a.png", encoded(COLOR)[:-30], "picture.damaged"),
         ("a.jpg", encoded(RNG.integers(0, 256, (64, 64, 3), np.uint8), "JPEG")[:600], "picture.damaged"),
-        ("a.png", encoded(COLOUR)[:60] + b"\0" + encoded(COLOUR)[61:], "picture.damaged"),
+        ("a.png", encoded(COLOR)[:60] + b"\0" + encoded(COLOR)[61:], "picture.damaged"),
         ("a.png", b"not a picture", "picture.damaged"),
         ("a.png", b"", "picture.damaged"),
         ("a.png", header_of(10_000, 9_000), "picture.bomb"),  # pillow would only warn
         ("a.png", header_of(60_000, 60_000), "picture.bomb"),
-        ("a.png", encoded(COLOUR, "JPEG"), "picture.magic"),
-        ("a.jpg", encoded(COLOUR, "PNG"), "picture.magic"),
-        ("a.png", encoded(COLOUR, "TIFF"), "picture.damaged"),
-        ("a.png", encoded(GREY.astype(np.uint16)), "picture.mode"),
+        ("a.png", encoded(COLOR, "JPEG"), "picture.magic"),
+        ("a.jpg", encoded(COLOR, "PNG"), "picture.magic"),
+        ("a.png", encoded(COLOR, "TIFF"), "picture.damaged"),
+        ("a.png", encoded(GRAY.astype(np.uint16)), "picture.mode"),
         ("a.gif", MOVING.getvalue(), "picture.frames"),
     ],
 )
@@ -130,18 +130,18 @@ def test_a_picture_that_is_not_there_is_a_bad_row_of_the_table_that_names_it(tmp
 
 
 def test_another_size_is_refused_naming_both(tmp_path: Path) -> None:
-    root = folder(tmp_path, a__1__png=encoded(COLOUR), a__2__png=encoded(COLOUR[:4]), b__1__png=encoded(GREY))
+    root = folder(tmp_path, a__1__png=encoded(COLOR), a__2__png=encoded(COLOR[:4]), b__1__png=encoded(GRAY))
     message = refused(root)
-    assert "2.png: picture.size: 7 x 4 pixels in colour; the first picture has 7 x 5 pixels in colour." in message
-    assert "1.png: picture.size: 7 x 5 pixels in grey; the first picture has 7 x 5 pixels in colour." in message
+    assert "2.png: picture.size: 7 x 4 pixels in color; the first picture has 7 x 5 pixels in color." in message
+    assert "1.png: picture.size: 7 x 5 pixels in gray; the first picture has 7 x 5 pixels in color." in message
 
 
 def test_transparent_pixels_are_laid_on_white_and_noted(tmp_path: Path) -> None:
     alpha = np.full((5, 7), 255, np.uint8)
     alpha[0, 0] = 0
-    path, ledger = write(tmp_path / "a.png", encoded(np.dstack([COLOUR, alpha]))), Ledger()
+    path, ledger = write(tmp_path / "a.png", encoded(np.dstack([COLOR, alpha]))), Ledger()
     picture = read_file(path, PictureInput(), ledger)
-    expected = COLOUR.copy()
+    expected = COLOR.copy()
     expected[0, 0] = 255
     assert np.array_equal(picture, expected)
     assert ledger.counts["picture.alpha"] == 1
@@ -149,23 +149,23 @@ def test_transparent_pixels_are_laid_on_white_and_noted(tmp_path: Path) -> None:
 
 def test_an_alpha_channel_without_transparency_changes_nothing(tmp_path: Path) -> None:
     ledger = Ledger()
-    solid = np.dstack([GREY, np.full((5, 7), 255, np.uint8)])
+    solid = np.dstack([GRAY, np.full((5, 7), 255, np.uint8)])
     picture = read_file(write(tmp_path / "a.png", encoded(solid)), PictureInput(), ledger)
     assert picture is not None
-    assert np.array_equal(picture[..., 0], GREY) and not ledger.counts
+    assert np.array_equal(picture[..., 0], GRAY) and not ledger.counts
 
 
 def test_a_picture_that_lies_on_its_side_is_turned_and_noted(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees, clockwise
-    path, ledger = write(tmp_path / "a.png", encoded(COLOUR, exif=exif)), Ledger()
-    assert np.array_equal(read_file(path, PictureInput(), ledger), np.rot90(COLOUR, -1))
+    path, ledger = write(tmp_path / "a.png", encoded(COLOR, exif=exif)), Ledger()
+    assert np.array_equal(read_file(path, PictureInput(), ledger), np.rot90(COLOR, -1))
     assert ledger.counts["picture.turned"] == 1
 
 
 def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
-    outside = write(tmp_path / "secret.png", encoded(GREY))
-    root = folder(tmp_path / "data", a__1__png=encoded(GREY))
+    outside = write(tmp_path / "secret.png", encoded(GRAY))
+    root = folder(tmp_path / "data", a__1__png=encoded(GRAY))
     (root / "a" / "2.png").symlink_to(outside)
     assert "2.png: file.escape: " in refused(root)
 
@@ -175,12 +175,12 @@ def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_files_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    found = read(folder(tmp_path, a__1__png=encoded(GREY), a__2__webp=b"x"))
+    found = read(folder(tmp_path, a__1__png=encoded(GRAY), a__2__webp=b"x"))
     assert len(found.records) == 1
     assert found.only("folder.other").severity == "warn"
 
 
-WHOLE = [encoded(COLOUR), encoded(COLOUR, "JPEG"), encoded(COLOUR, "GIF"), encoded(COLOUR, "BMP"), encoded(GREY)]
+WHOLE = [encoded(COLOR), encoded(COLOR, "JPEG"), encoded(COLOR, "GIF"), encoded(COLOR, "BMP"), encoded(GRAY)]
 changed = st.tuples(st.sampled_from(WHOLE), st.integers(0, 2_000), st.binary(max_size=6), st.integers(0, 6)).map(
     lambda cut: cut[0][: cut[1] % len(cut[0])] + cut[2] + cut[0][cut[1] % len(cut[0]) + cut[3] :]
 )

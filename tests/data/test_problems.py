@@ -84,19 +84,21 @@ def test_refusals_are_plain_values_too() -> None:
 @example(7, 993)  # 0.7 / 100 is less than 7 / 1000 in floats
 @given(st.integers(1, 300), st.integers(0, 100_000))
 def test_the_share_that_is_named_is_enough(skipped: int, good: int) -> None:
-    ledger = Ledger(BadRows(skip=True, share=0.0))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=0.0))
     bad(ledger, *range(skipped))
     ledger.rows = good
     message = str(refusal(ledger))
-    assert message.split("Fix: ")[-1].startswith("mend the rows")
+    assert message.split("Fix: ")[-1].startswith("correct the rows")
     if skipped / (skipped + good) <= 0.0999:
-        ledger.bad_rows = BadRows(skip=True, share=share_of(message.rpartition(" ")[2].removesuffix(".")))
+        ledger.bad_rows = BadRows(
+            skip_bad_rows=True, max_bad_rows=share_of(message.rpartition(" ")[2].removesuffix("."))
+        )
         ledger.close()
 
 
 def test_most_rows_being_bad_is_no_case_for_reading_over_them() -> None:
-    ledger = Ledger(BadRows(skip=True))
+    ledger = Ledger(BadRows(skip_bad_rows=True))
     bad(ledger, 1, 2, 3)
     ledger.rows = 1
-    expected = "3 of 4 rows (75.00%) are bad, and --max-bad allows 0.1%. Fix: mend the rows."
+    expected = "3 of 4 rows (75.00%) are bad; --max-bad-rows allows 0.1%. Fix: correct the rows."
     assert str(refusal(ledger)).split("\n")[-1] == expected

@@ -31,12 +31,12 @@ def report(name: str, parts: dict[str, list[Example]], schema: Schema, ledger: L
     """The report on these parts."""
     reporter = Reporter(schema)
     for part, examples in parts.items():
-        reporter.see(part, examples)
+        reporter.update(part, examples)
     reporter.finish(ledger)
     return reporter.report(name, ledger, **given)  # type: ignore[arg-type]
 
 
-def labelled(count: int, start: int = 0) -> list[tuple[Input, Target]]:
+def labeled(count: int, start: int = 0) -> list[tuple[Input, Target]]:
     words = ["warp", "weft", "heddle", "shuttle", "treadle", "bobbin", "selvage"]
     texts = [
         " ".join(words[(row * step + step) % 7] for step in range(2, 3 + row % 9))
@@ -47,25 +47,25 @@ def labelled(count: int, start: int = 0) -> list[tuple[Input, Target]]:
 
 
 def reported(name: str = "looms", extra: list[tuple[Input, Target]] | None = None, **options: object) -> DataReport:
-    train, dev = labelled(90) + (extra or []), labelled(20, start=200)
+    train, dev = labeled(90) + (extra or []), labeled(20, start=200)
     parts = {"train": rows("train.csv", train), "dev": rows("dev.csv", dev)}
     return report(name, parts, Schema("text", "label"), Ledger(), **options)  # type: ignore[arg-type]
 
 
 def test_good_data_is_fine_and_the_first_lines_say_so() -> None:
     lines = reported().text(80).split("\n")
-    assert lines[:3] == ["looms", "classify: text → label", "✓ This data can be used; nothing looks wrong"]
-    assert [line.split() for line in lines[4:6]] == [["90", "rows", "of", "train"], ["20", "rows", "of", "dev"]]
+    assert lines[:3] == ["looms", "classify: text → label", "✓ This data can be used; no problems found"]
+    assert [line.split() for line in lines[4:6]] == [["90", "rows", "in", "train"], ["20", "rows", "in", "dev"]]
 
 
 def test_numbers_of_the_report_are_those_of_the_data() -> None:
     found = reported()
-    lengths = np.array([len(text) for text, _ in labelled(90)])
-    assert [(part.name, part.rows) for part in found.parts] == [("train", 90), ("dev", 20)]
+    lengths = np.array([len(text) for text, _ in labeled(90)])
+    assert [(part.name, part.rows) for part in found.splits] == [("train", 90), ("dev", 20)]
     assert [(entry.label, entry.counts) for entry in found.labels] == [("yes", (60, 13)), ("no", (30, 7))]
-    (measure,) = found.measures
+    (measure,) = found.distributions
     train = measure.summaries[0]
-    assert (train.least, train.most) == (lengths.min(), lengths.max())
+    assert (train.min, train.max) == (lengths.min(), lengths.max())
     assert (train.median, train.mean) == (np.median(lengths), pytest.approx(lengths.mean()))
     assert train.p95 == pytest.approx(np.quantile(lengths, 0.95))
 
@@ -77,7 +77,7 @@ LENGTHS = st.lists(st.integers(0, 60) | st.integers(3, 6) | st.just(400), min_si
 @settings(max_examples=60)
 def test_histograms_count_every_row_once_and_in_its_bin(train: list[int], dev: list[int]) -> None:
     parts = {"train": rows("a", [("a" * n, None) for n in train]), "dev": rows("b", [("b" * n, None) for n in dev])}
-    (measure,) = report("x", parts, Schema("text", "nothing"), Ledger()).measures
+    (measure,) = report("x", parts, Schema("text", "nothing"), Ledger()).distributions
     for lengths, counts in zip([train, dev] if dev else [train], measure.counts, strict=True):
         expected = [sum(one.low <= n <= (n if one.high is None else one.high) for n in lengths) for one in measure.bins]
         assert list(counts) == expected
@@ -89,7 +89,7 @@ def test_histograms_count_every_row_once_and_in_its_bin(train: list[int], dev: l
 def histogram(values: list[float]) -> tuple[list[str], list[int]]:
     """The names and the counts of the bins of a target."""
     parts = {"train": rows("a", [(f"text {n}", (value,)) for n, value in enumerate(values)])}
-    measure = report("x", parts, Schema("text", "numbers"), Ledger()).measures[-1]
+    measure = report("x", parts, Schema("text", "numbers"), Ledger()).distributions[-1]
     return bin_names(measure), list(measure.counts[0])
 
 
@@ -119,10 +119,10 @@ def test_negative_numbers_and_fractions_have_readable_bins() -> None:
 
 
 def test_warnings_are_counted_and_the_gravest_finding_comes_first() -> None:
-    ledger = Ledger(BadRows(skip=True))
+    ledger = Ledger(BadRows(skip_bad_rows=True))
     ledger.note("json.blank", "blank lines", Place("train.csv", 3))
     ledger.bad_row("row.empty_text", "the text is empty", Place("train.csv", 7), "remove it")
-    parts = {"train": rows("train.csv", [*labelled(90), ("x\u200by", "Yes"), ("z", "Yes")])}
+    parts = {"train": rows("train.csv", [*labeled(90), ("x\u200by", "Yes"), ("z", "Yes")])}
     found = report("looms", parts, Schema("text", "label"), ledger)
     assert [(finding.severity, finding.code, finding.rows) for finding in found.findings] == [
         ("warn", "row.empty_text", 1),
@@ -130,17 +130,17 @@ def test_warnings_are_counted_and_the_gravest_finding_comes_first() -> None:
         ("warn", "label.case", 2),
         ("note", "json.blank", 1),
     ]
-    assert (found.verdict, found.skipped) == ("warned", 1)
+    assert (found.verdict, found.skipped) == ("warnings", 1)
     assert "! This data can be used, but some of it looks wrong: 3 kinds of warnings, 1 bad row" in found.text(100)
 
 
 def test_what_a_check_refuses_is_told_and_not_raised() -> None:
     found = report("x", {"train": rows("x.csv", [("a", "yes"), ("b", "yes")])}, Schema("text", "label"), Ledger())
-    assert found.verdict == "refused"
+    assert found.verdict == "errors"
     (finding,) = found.findings
     assert (finding.severity, finding.code) == ("reject", "label.single")
     assert finding.samples[0].place == "x.csv"
-    assert "✗ This data cannot be used as it is: 1 to mend" in found.text()
+    assert "✗ This data cannot be used as it is: 1 error" in found.text()
 
 
 def test_bad_rows_that_are_not_skipped_refuse_the_data_and_do_not_hide_a_refusal() -> None:
@@ -160,7 +160,7 @@ def test_samples_with_different_cures_are_shown_with_each_of_them() -> None:
     ledger = Ledger()
     for line, fix in enumerate(["mend it", "mend it", "leave it out", "mend it", "drop it"], start=1):
         ledger.warn("x.odd", f"case {line}", Place("a.csv", line), fix)
-    found = report("looms", {"train": rows("train.csv", labelled(90))}, Schema("text", "label"), ledger)
+    found = report("looms", {"train": rows("train.csv", labeled(90))}, Schema("text", "label"), ledger)
     lines = [line.strip() for line in found.text().split("\n")]
     at = next(at for at, line in enumerate(lines) if line.startswith("! x.odd"))
     assert lines[at].split() == ["!", "x.odd", "5", "a.csv:1", "case", "1"]
@@ -177,17 +177,17 @@ def test_samples_with_different_cures_are_shown_with_each_of_them() -> None:
 
 
 def test_an_overlap_is_shown_for_every_two_parts() -> None:
-    same = labelled(3)
-    parts = {name: rows(name, same + labelled(9, 20 * at)) for at, name in enumerate(("train", "dev", "test"), start=1)}
+    same = labeled(3)
+    parts = {name: rows(name, same + labeled(9, 20 * at)) for at, name in enumerate(("train", "dev", "test"), start=1)}
     written = " ".join(report("looms", parts, Schema("text", "label"), Ledger()).text().split())
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
-        assert f"3 of 12 rows of {second} (25 %) have an input that {first} has too" in written
-        assert f"take these rows out of {first}, else scores on {second}" in written
+        assert f"3 of 12 rows in {second} (25 %) have inputs that are also in {first}" in written
+        assert f"remove these rows from {first}; otherwise scores on {second}" in written
 
 
 def near_parts(count: int) -> dict[str, list[Example]]:
-    """100 rows of dev, of which so many are nearly in train."""
-    train, dev = labelled(90), labelled(100 - count, start=200)
+    """100 rows in dev, of which so many are nearly in train."""
+    train, dev = labeled(90), labeled(100 - count, start=200)
     long = [f"a long sentence about looms and about weaving, number {text}" for text, _ in train[:count]]
     near: list[tuple[Input, Target]] = [(f"{text}!", "yes") for text in long]
     return {"train": rows("train.csv", [*train, *((text, "yes") for text in long)]), "dev": rows("dev.csv", dev + near)}
@@ -196,67 +196,67 @@ def near_parts(count: int) -> dict[str, list[Example]]:
 def test_many_rows_that_are_nearly_in_another_part_are_a_warning() -> None:
     found = report("looms", near_parts(2), Schema("text", "label"), Ledger())
     (near,) = (one for one in found.findings if one.code == "leak.near")
-    assert (near.severity, near.rows, found.verdict) == ("warn", 2, "warned")
+    assert (near.severity, near.rows, found.verdict) == ("warn", 2, "warnings")
     assert near.samples[0].place == "dev.csv:100"
-    assert near.samples[0].text.startswith("2 of 100 rows of dev (2 %) are nearly the same as a row of train")
+    assert near.samples[0].text.startswith("2 of 100 rows in dev (2 %) are nearly the same as a row in train")
     assert near.samples[0].text.endswith("at train.csv:92")
-    assert "<b>0 %</b><span>of dev is in train too; 2 % nearly</span>" in found.html()
+    assert "<b>0 %</b><span>of dev is also in train; 2 % nearly</span>" in found.html()
 
 
 def test_few_rows_that_are_nearly_in_another_part_are_none() -> None:
     found = report("looms", near_parts(1), Schema("text", "label"), Ledger())
-    assert (found.duplicates.leaks[0].near, found.findings) == (1, ())
+    assert (found.duplicates.between[0].near, found.findings) == (1, ())
 
 
 def test_of_one_group_of_twins_one_sample_is_shown() -> None:
     long = "the same words again and again and again, " * 4
     parts = {name: rows(name, [(f"{long}{n}", None) for n in range(4)] * 2) for name in ("train", "dev", "test")}
     found = report("x", parts, Schema("text", "nothing"), Ledger())
-    assert found.duplicates.near and found.duplicates.exact and all(leak.samples for leak in found.duplicates.leaks)
-    assert found.text().count(" rows in all") == 1
+    assert found.duplicates.near and found.duplicates.exact and all(leak.samples for leak in found.duplicates.between)
+    assert found.text().count(" rows in the group") == 1
     assert found.html().count("<blockquote>") == 1
 
 
 def test_the_plain_values_say_their_format_and_the_verdict() -> None:
     plain = json.loads(json.dumps(reported().to_json()))
-    assert (plain["format"], plain["verdict"]) == (1, "fine")
-    assert list(plain["measures"][0]["summaries"][0]) == ["part", "least", "median", "mean", "p95", "most"]
+    assert (plain["format"], plain["verdict"]) == (2, "ok")
+    assert list(plain["distributions"][0]["summaries"][0]) == ["split", "min", "median", "mean", "p95", "max"]
 
 
 def test_one_row_is_called_so() -> None:
     found = report("x", {"train": rows("x", [("a", (1.0,))])}, Schema("text", "numbers"), Ledger())
-    assert "1  row of train" in found.text()
-    assert "<b>1</b><span>row of train</span>" in found.html()
+    assert "1  row in train" in found.text()
+    assert "<b>1</b><span>row in train</span>" in found.html()
 
 
 def test_what_the_caller_knows_is_shown() -> None:
     found = reported(
         columns=ReportColumns(("sentence",), ("polarity",)),
         inferred=["task classify: 'polarity' holds 2 texts"],
-        symbols={"train": np.array([3, 1])},
-        batching=Batching(padding=0.031, fill=0.964, batches=1420, again=0.12),
+        tokens={"train": np.array([3, 1])},
+        batching=Batching(padding=0.031, fill=0.964, batches=1420, repeated_pairs=0.12),
     )
     written = found.text(80)
     assert "classify: text from 'sentence' → label from 'polarity'" in written
     assert "  - task classify: 'polarity' holds 2 texts" in written
-    assert "Symbols of an input" in written
-    assert "1,420 batches in an epoch, 96.4 % full, 3.1 % padding" in written
+    assert "Tokens per input" in written
+    assert "1,420 batches per epoch, 96.4 % full, 3.1 % padding" in written
 
 
 def test_a_sample_that_stood_for_all_rows_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
     from seqloom.data.checks import duplicates
 
     monkeypatch.setattr(duplicates.DuplicateSearch.__init__, "__defaults__", (10,))
-    assert "Near twins were looked for in a sample: 10 of 90 rows of train, 10 of 20 rows" in reported().text(100)
-    assert "Near twins were looked for in a sample" in reported().html()
+    assert "Near duplicates were searched in a sample: 10 of 90 rows in train, 10 of 20 rows" in reported().text(100)
+    assert "Near duplicates were searched in a sample" in reported().html()
 
 
 def test_leaks_are_in_the_first_screen_of_the_page_and_in_the_table() -> None:
-    train = labelled(90)
-    parts = {"train": rows("train.csv", train), "dev": rows("dev.csv", [*train[:5], *labelled(15, start=200)])}
+    train = labeled(90)
+    parts = {"train": rows("train.csv", train), "dev": rows("dev.csv", [*train[:5], *labeled(15, start=200)])}
     found = report("looms", parts, Schema("text", "label"), Ledger())
     assert "dev in train" in found.text()
-    assert "<b>25 %</b><span>of dev is in train too</span>" in found.html()
+    assert "<b>25 %</b><span>of dev is also in train</span>" in found.html()
 
 
 SETS: list[tuple[InputKind, TargetKind, Input, Target]] = [
@@ -277,8 +277,8 @@ def test_every_kind_of_example_has_a_report(
     kind: InputKind, target_kind: TargetKind, one: Input, target: Target
 ) -> None:
     found = report("x", {"train": rows("x", [(one, target)] * 3)}, Schema(kind, target_kind), Ledger())
-    assert found.duplicates.repeats[0].exact == 2
-    assert json.loads(json.dumps(found.to_json()))["parts"] == [{"name": "train", "rows": 3}]
+    assert found.duplicates.within[0].exact == 2
+    assert json.loads(json.dumps(found.to_json()))["splits"] == [{"name": "train", "rows": 3}]
     assert found.text(60).endswith("\n")
     assert found.html().startswith("<!DOCTYPE html>")
 
@@ -305,17 +305,17 @@ def test_too_narrow_a_terminal_is_refused() -> None:
 
 def hostile_report() -> DataReport:
     extra: list[tuple[Input, Target]] = [(HOSTILE, HOSTILE), (f"{HOSTILE}!", HOSTILE), (HOSTILE, f"{HOSTILE} ")]
-    parts = {HOSTILE: rows(HOSTILE, labelled(30) + extra), "dev": rows("dev", extra * 2)}
+    parts = {HOSTILE: rows(HOSTILE, labeled(30) + extra), "dev": rows("dev", extra * 2)}
     options = {"columns": ReportColumns((HOSTILE,), (HOSTILE,)), "inferred": [HOSTILE]}
     return report(HOSTILE, parts, Schema("text", "label"), Ledger(), **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("colour", [False, True])
-def test_no_text_disturbs_a_terminal(colour: bool) -> None:
-    written = hostile_report().text(80, colour)
-    plain = written.replace("\x1b[1m", "").replace("\x1b[0m", "") if colour else written
+@pytest.mark.parametrize("color", [False, True])
+def test_no_text_disturbs_a_terminal(color: bool) -> None:
+    written = hostile_report().text(80, color)
+    plain = written.replace("\x1b[1m", "").replace("\x1b[0m", "") if color else written
     hidden = {c for c in plain if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c != "\n"}
-    assert hidden <= ({"\x1b"} if colour else set())
+    assert hidden <= ({"\x1b"} if color else set())
     assert "\x1b[31m" not in written
     assert {c for c in written if unicodedata.category(c) == "Cf"} <= set("\u2068\u2069\u200d")
 

@@ -79,7 +79,7 @@ def test_kinds_and_task_follow_from_names_and_content(
 def test_numbers_are_measured_unless_they_name_classes(cells: list[Any], name: str, kind: str) -> None:
     found = roles(f"text {name}", *(("a", cell) for cell in cells), target=(name,))
     assert found.schema.target.name == kind
-    assert (f"the cells of '{name}' are numbers" in " ".join(found.said)) == (kind == "numbers")
+    assert (f"'{name}' has numbers" in " ".join(found.messages)) == (kind == "numbers")
 
 
 @pytest.mark.parametrize(
@@ -115,23 +115,23 @@ def test_what_the_user_says_goes_first(
 
 
 def test_what_was_inferred_is_said_and_what_was_given_is_not() -> None:
-    said = roles("text label split", ("a", "x", "train")).said
+    said = roles("text label split", ("a", "x", "train")).messages
     assert said == (
         "input: 'text' (by name)",
         "target: 'label' (by name)",
         "task: classify (from the target)",
     )
-    assert roles("text label", ("a", "x"), input=("text",), target=("label",), task="classify").said == ()
+    assert roles("text label", ("a", "x"), input=("text",), target=("label",), task="classify").messages == ()
 
 
 def test_columns_that_nothing_is_read_from_are_named_unless_the_user_chose() -> None:
     row = ("a", "b", "x", "7", "train")
     found = roles("question reply label id split", row)
-    assert found.said[-1] == "not read: 'reply'"
+    assert found.messages[-1] == "not read: 'reply'"
     chosen = roles("question reply label id split", row, input=("question",), target=("label",))
-    assert not any("not read" in said for said in chosen.said)
+    assert not any("not read" in said for said in chosen.messages)
     many = " ".join(["text", "label", *(f"c{number}" for number in range(11))])
-    assert roles(many, ("a", "x", *"01234567890")).said[-1].endswith("'c6', 'c7' and 3 others")
+    assert roles(many, ("a", "x", *"01234567890")).messages[-1].endswith("'c6', 'c7' and 3 others")
 
 
 def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
@@ -139,7 +139,7 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
     assert roles("text label split", ("a", "x", "up")).split is None
     mostly = [("a", "x", "train"), ("b", "y", "test"), ("c", "x", "trian")]
     assert roles("text label split", *mostly).split == 2
-    assert roles("text label part", ("a", "x", "7"), split=ColumnSplit(column="part")).split == 2
+    assert roles("text label part", ("a", "x", "7"), split=ColumnSplit(split_column="part")).split == 2
 
 
 @pytest.mark.parametrize(
@@ -149,38 +149,38 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
             "text lable",
             ("a", "x"),
             {},
-            "csv.column: no column 'label'; found text, lable. Fix: did you mean --target 'lable'?",
+            "csv.column: there is no column 'label'; found text, lable. Fix: did you mean --target 'lable'?",
         ),
         (
             "description price",
             ("a", "2"),
             {"target": ("price",), "task": "regress"},
-            "no column 'text'; found description, price. Fix: --input 'description'.",
+            "there is no column 'text'; found description, price. Fix: use --input 'description'.",
         ),
         (
             "txt label",
             ("a", "x"),
             {"input": ("text",)},
-            "no column 'text'; found txt, label. Fix: did you mean --input 'txt'?",
+            "there is no column 'text'; found txt, label. Fix: did you mean --input 'txt'?",
         ),
         (
             "good bad",
             ("a", "x"),
             {},
-            "no column 'text'; found good, bad. Fix: --input NAME --target NAME, "
-            "or --no-header if this is data: 'good', 'bad'.",
+            "there is no column 'text'; found good, bad. Fix: give --input NAME --target NAME, "
+            "or --no-header if this is a row: 'good', 'bad'.",
         ),
         (
             "1 2",
             ("a", "x"),
             {"named": False},
-            "2 columns without a header; which is the input? The first row is 'a', 'x'. "
-            "Fix: --input 1 --target 2, by number.",
+            "2 columns without a header; which one is the input? The first row is 'a', 'x'. "
+            "Fix: give column numbers, such as --input 1 --target 2.",
         ),
-        ("text other", ("a", "x"), {}, "Fix: --target NAME, or --task lm to model the text alone."),
-        ("a b c", ("t", "1", "x"), {"input": ("a", "b", "c")}, "are two texts or all numbers"),
+        ("text other", ("a", "x"), {}, "Fix: give --target NAME, or --task lm for a language model of the text."),
+        ("a b c", ("t", "1", "x"), {"input": ("a", "b", "c")}, "must be two texts or all numbers"),
         ("text x y", ("t", "1", "2"), {"target": ("x", "y"), "task": "translate"}, "Fix: give one --target"),
-        ("premise hypothesis tags", ("t", "u", "x y"), {"task": "tag"}, "tags belong to words or steps"),
+        ("premise hypothesis tags", ("t", "u", "x y"), {"task": "tag"}, "tags need words or steps"),
     ],
 )
 def test_a_missing_column_is_refused_with_the_flag_to_use(

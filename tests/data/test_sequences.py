@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from reading_common import write
-from seqloom.config.data import BadRows, ColumnSplit, DataConfig, Part, RandomSplit
+from seqloom.config.data import BadRows, ColumnSplit, DataConfig, RandomSplit, SplitName
 from seqloom.data import dataset
 from seqloom.data.dataset import open_data
 from seqloom.data.problems import Ledger
@@ -21,13 +21,13 @@ GOOD = ["7,0.1,0.2,rest,ann,train", "7,0.3,0.1,walk,ann,train", "8,0.5,0.5,walk,
 def config(path: Path, lines: list[str], **settings: Any) -> DataConfig:
     """Sequences of `run` in a csv file."""
     write(path / "a.csv", HEADER + "".join(f"{line}\n" for line in lines))
-    asked = {"input": ("x", "y"), "target": ("state",), "split": RandomSplit(dev=0, test=0)} | settings
+    asked = {"input": ("x", "y"), "target": ("state",), "split": RandomSplit(dev_size=0, test_size=0)} | settings
     return DataConfig(train=(str(path / "a.csv"),), sequence="run", **asked)
 
 
-def rows(path: Path, lines: list[str], **settings: Any) -> tuple[list[tuple[Part, Example]], Ledger]:
+def rows(path: Path, lines: list[str], **settings: Any) -> tuple[list[tuple[SplitName, Example]], Ledger]:
     """The sequences, and the ledger of a reading that allows every bad row."""
-    ledger = Ledger(BadRows(skip=True, share=1.0))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
     return list(open_data(config(path, lines, **settings), ledger).rows(ledger)), ledger
 
 
@@ -36,7 +36,7 @@ def only_problem(ledger: Ledger) -> str:
     return str(problem)
 
 
-def test_neighbouring_rows_are_the_steps_of_a_sequence_with_a_tag_each(tmp_path: Path) -> None:
+def test_neighboring_rows_are_the_steps_of_a_sequence_with_a_tag_each(tmp_path: Path) -> None:
     ((_, first), (_, second)), ledger = rows(tmp_path, GOOD)
     assert np.array_equal(first.input, np.array([[0.1, 0.2], [0.3, 0.1]], np.float32))
     assert first.target == ("rest", "walk") and second.target == ("walk",)
@@ -50,13 +50,13 @@ def test_the_value_of_all_steps_is_the_target_of_a_class_or_a_number(tmp_path: P
     found, ledger = rows(tmp_path, GOOD, task="classify")
     assert [example.target for _, example in found] == ["walk"] and (ledger.rows, ledger.skipped) == (1, 1)
     assert ":3:" in only_problem(ledger) and "sequence.target" in only_problem(ledger)
-    assert "'rest' and 'walk'. Fix: --task tag" in only_problem(ledger)
+    assert "'rest' and 'walk'. Fix: use --task tag" in only_problem(ledger)
 
 
 def test_a_sequence_that_goes_on_after_another_one_is_a_bad_row(tmp_path: Path) -> None:
     found, ledger = rows(tmp_path, [*GOOD, GOOD[0]])
     assert len(found) == ledger.rows == 2 and ledger.skipped == 1
-    assert ":5:" in only_problem(ledger) and "sequence.apart: sequence '7' goes on" in only_problem(ledger)
+    assert ":5:" in only_problem(ledger) and "sequence.apart: sequence '7' continues" in only_problem(ledger)
 
 
 @pytest.mark.parametrize("cell", ["", "a", "1_0", "inf", "1e300", "٣"])
@@ -68,7 +68,7 @@ def test_a_step_without_numbers_spoils_its_sequence_and_is_located(tmp_path: Pat
 
 def test_shares_of_bad_rows_are_shares_of_sequences(tmp_path: Path) -> None:
     lines = [f"{run},{'oops' if run == 0 else 1},1,rest,a,train" for run in range(4) for _ in range(100)]
-    ledger = Ledger(BadRows(skip=True, share=0.2))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=0.2))
     with pytest.raises(RejectedError, match="25"):  # one of four, not one of 301
         list(open_data(config(tmp_path, lines), ledger).rows(ledger))
 
@@ -91,14 +91,14 @@ def test_an_endless_sequence_is_refused_before_memory_is_full(tmp_path: Path, mo
 
 
 def test_the_columns_of_the_part_the_group_and_the_id_come_along(tmp_path: Path) -> None:
-    found, _ = rows(tmp_path, GOOD, split=ColumnSplit(column="part"))
+    found, _ = rows(tmp_path, GOOD, split=ColumnSplit(split_column="part"))
     assert [part for part, _ in found] == ["train", "dev"]
     found, _ = rows(tmp_path, GOOD, split=None)  # by its name and values
     assert [part for part, _ in found] == ["train", "dev"]
     found, _ = rows(tmp_path, GOOD, id="run")
     assert [example.id for _, example in found] == ["7", "8"]
     many = [f"{run},1,1,rest,{run % 7},train" for run in range(200) for _ in range(2)]
-    found, _ = rows(tmp_path, many, split=RandomSplit(dev=0.3, test=0, group="who"), id="who")
+    found, _ = rows(tmp_path, many, split=RandomSplit(dev_size=0.3, test_size=0, group="who"), id="who")
     parts: dict[str, set[str]] = {}
     for part, example in found:
         parts.setdefault(example.id, set()).add(part)
@@ -108,11 +108,11 @@ def test_the_columns_of_the_part_the_group_and_the_id_come_along(tmp_path: Path)
 
 def test_a_sequence_in_two_parts_or_groups_is_a_bad_row(tmp_path: Path) -> None:
     torn = [GOOD[0], GOOD[1].replace("train", "dev").replace("ann", "eve"), GOOD[2]]
-    for settings in ({"split": ColumnSplit(column="part")}, {"split": RandomSplit(group="who")}, {"id": "who"}):
+    for settings in ({"split": ColumnSplit(split_column="part")}, {"split": RandomSplit(group="who")}, {"id": "who"}):
         found, ledger = rows(tmp_path, torn, **settings)
         assert len(found) == ledger.rows == 1 and ledger.counts == {"sequence.target": 1}
     found, ledger = rows(tmp_path, [*torn, "9,1,1,rest,a,train"], split=None)
-    assert len(found) == 2 and "this one has 'train' and 'dev'" in only_problem(ledger)
+    assert len(found) == 2 and "found 'train' and 'dev'" in only_problem(ledger)
 
 
 def test_tags_that_are_numbers_and_names_that_are_none(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_tags_that_are_numbers_and_names_that_are_none(tmp_path: Path) -> None:
         '{"k": [1], "x": 1, "y": 5}',
     ]
     path = write(tmp_path / "a.jsonl", "\n".join(lines))
-    ledger = Ledger(BadRows(skip=True, share=1.0))
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
     asked = DataConfig(train=(str(path),), sequence="k", input=("x",), target=("y",))
     ((_, example),) = open_data(asked, ledger).rows(ledger)
     assert example.target == ("5", "6") and ledger.counts == {"type.label": 1}

@@ -27,7 +27,7 @@ def parts(split: RandomSplit | FoldSplit, labels: list[str], groups: list[str] |
 @given(st.lists(st.sampled_from("aaab"), min_size=1, max_size=300), st.integers(0, 5))
 @settings(max_examples=100)
 def test_every_class_has_its_share_in_every_part(labels: list[str], seed: int) -> None:
-    drawn = parts(RandomSplit(dev=0.2, test=0.1, seed=seed), labels)
+    drawn = parts(RandomSplit(dev_size=0.2, test_size=0.1, split_seed=seed), labels)
     for name, count in Counter(labels).items():
         found = Counter(part for part, label in zip(drawn, labels, strict=True) if label == name)
         assert abs(found["dev"] - 0.2 * count) <= 4
@@ -36,21 +36,21 @@ def test_every_class_has_its_share_in_every_part(labels: list[str], seed: int) -
 
 
 def test_shares_are_exact_in_the_long_run() -> None:
-    drawn = Counter(parts(RandomSplit(dev=0.07, test=0.13), ["a"] * 10_001))
+    drawn = Counter(parts(RandomSplit(dev_size=0.07, test_size=0.13), ["a"] * 10_001))
     assert drawn["dev"] == pytest.approx(700, abs=3) and drawn["test"] == pytest.approx(1_300, abs=3)
 
 
 def test_a_split_depends_on_the_seed_and_the_rows_before_and_on_nothing_else() -> None:
     labels = ["a", "b", "a"] * 50
-    first = parts(RandomSplit(seed=1), labels)
-    assert first == parts(RandomSplit(seed=1), labels)
-    assert first[:70] == parts(RandomSplit(seed=1), labels[:70])
-    assert first != parts(RandomSplit(seed=2), labels)
+    first = parts(RandomSplit(split_seed=1), labels)
+    assert first == parts(RandomSplit(split_seed=1), labels)
+    assert first[:70] == parts(RandomSplit(split_seed=1), labels[:70])
+    assert first != parts(RandomSplit(split_seed=2), labels)
 
 
 def test_rows_of_one_group_are_never_parted_and_shares_hold_over_groups() -> None:
     groups = [str(n % 997) for n in range(5_000)]
-    drawn = parts(RandomSplit(dev=0.2, test=0.2, group="g"), ["a"] * 5_000, groups)
+    drawn = parts(RandomSplit(dev_size=0.2, test_size=0.2, group="g"), ["a"] * 5_000, groups)
     by_group = dict(zip(groups, drawn, strict=True))
     assert all(by_group[group] == part for group, part in zip(groups, drawn, strict=True))
     assert Counter(by_group.values())["dev"] == pytest.approx(199, abs=40)
@@ -59,7 +59,7 @@ def test_rows_of_one_group_are_never_parted_and_shares_hold_over_groups() -> Non
 @pytest.mark.parametrize("folds", [2, 3, 5, 10])
 def test_every_row_is_in_the_dev_part_of_exactly_one_fold(folds: int) -> None:
     labels = ["a", "b", "b"] * 40
-    drawn = [parts(FoldSplit(folds=folds, fold=fold, seed=3), labels) for fold in range(folds)]
+    drawn = [parts(FoldSplit(folds=folds, fold=fold, split_seed=3), labels) for fold in range(folds)]
     assert all(column.count("dev") == 1 for column in zip(*drawn, strict=True))
     sizes = [row.count("dev") for row in drawn]
     assert max(sizes) - min(sizes) <= 4
@@ -77,7 +77,7 @@ def test_many_small_classes_have_their_shares_together(
 ) -> None:
     labels = [str(name) for name, size in enumerate(sizes) for _ in range(size)]
     shuffler.shuffle(labels)
-    drawn = Counter(parts(RandomSplit(dev=shares[0], test=shares[1], seed=seed), labels))
+    drawn = Counter(parts(RandomSplit(dev_size=shares[0], test_size=shares[1], split_seed=seed), labels))
     for part, share in zip(("dev", "test"), shares, strict=True):
         assert abs(drawn[part] - share * len(labels)) <= 4
 
@@ -86,25 +86,25 @@ def test_many_small_classes_have_their_shares_together(
 def test_a_hundred_classes_of_a_few_rows_give_the_shares(rows: int) -> None:
     for seed in range(5):
         labels = [str(name) for name in range(100) for _ in range(rows)]
-        drawn = Counter(parts(RandomSplit(seed=seed), labels))
+        drawn = Counter(parts(RandomSplit(split_seed=seed), labels))
         assert abs(drawn["dev"] - 10 * rows) <= 2 and abs(drawn["test"] - 10 * rows) <= 2
 
 
 def test_shares_that_are_no_tenths_come_out_over_classes_of_ten_rows() -> None:
     labels = [str(name) for name in range(100) for _ in range(10)]
-    drawn = Counter(parts(RandomSplit(dev=0.07, test=0.13), labels))
+    drawn = Counter(parts(RandomSplit(dev_size=0.07, test_size=0.13), labels))
     assert drawn == {"train": 800, "dev": pytest.approx(70, abs=2), "test": pytest.approx(130, abs=2)}
 
 
 @given(st.lists(st.sampled_from("ab"), min_size=10, max_size=40), st.integers(0, 9))
 def test_every_part_of_a_tenth_has_one_of_the_first_ten_rows(labels: list[str], seed: int) -> None:
-    drawn = Counter(parts(RandomSplit(seed=seed), labels)[:10])
+    drawn = Counter(parts(RandomSplit(split_seed=seed), labels)[:10])
     assert 1 <= drawn["dev"] <= 2 and 1 <= drawn["test"] <= 2
 
 
 def test_the_first_row_of_every_class_trains() -> None:
     labels = [str(name) for name in range(50) for _ in range(4)]
-    drawn = parts(RandomSplit(dev=0.3, test=0.3), labels)
+    drawn = parts(RandomSplit(dev_size=0.3, test_size=0.3), labels)
     assert set(drawn[::4]) == {"train"}
 
 
@@ -114,7 +114,7 @@ def runs_of(split: RandomSplit | FoldSplit, rows: int) -> list[str]:
     return [part_of(row, None) for _ in range(rows)]
 
 
-def test_neighbouring_lines_of_running_text_stay_together() -> None:
+def test_neighboring_lines_of_running_text_stay_together() -> None:
     lengths = [run_length(run) for run in range(110)]
     drawn = runs_of(RandomSplit(), sum(lengths))
     edges = np.cumsum([0, *lengths])
@@ -127,7 +127,7 @@ def test_neighbouring_lines_of_running_text_stay_together() -> None:
 @given(st.integers(10, 3_000), st.integers(0, 99))
 @settings(max_examples=100)
 def test_running_text_of_any_length_has_its_parts_to_within_one_run(rows: int, seed: int) -> None:
-    drawn = Counter(runs_of(RandomSplit(seed=seed), rows))
+    drawn = Counter(runs_of(RandomSplit(split_seed=seed), rows))
     ends = np.cumsum([run_length(run) for run in range(110)])
     longest = run_length(int(np.searchsorted(ends, rows)))
     for part in ("dev", "test"):
@@ -138,6 +138,6 @@ def test_running_text_of_any_length_has_its_parts_to_within_one_run(rows: int, s
 @given(st.integers(20, 500), st.integers(0, 9))
 @settings(max_examples=30)
 def test_every_line_of_a_short_text_is_in_dev_in_one_fold(rows: int, seed: int) -> None:
-    drawn = [runs_of(FoldSplit(folds=4, fold=fold, seed=seed), rows) for fold in range(4)]
+    drawn = [runs_of(FoldSplit(folds=4, fold=fold, split_seed=seed), rows) for fold in range(4)]
     assert all(column.count("dev") == 1 for column in zip(*drawn, strict=True))
     assert all("dev" in fold for fold in drawn)

@@ -1,4 +1,4 @@
-"""Claims about plans for language modelling: every symbol is said once, contiguous or packed, and models agree."""
+"""Claims about plans for language modeling: every token is said once, contiguous or packed, and models agree."""
 
 import numpy as np
 import pytest
@@ -34,10 +34,10 @@ def model() -> nn.Module:
 
 
 @given(documents, st.integers(1, 6), st.integers(1, 9), st.integers(1, 3))
-def test_streams_say_every_symbol_once_and_read_the_one_before_it(
+def test_streams_say_every_token_once_and_read_the_one_before_it(
     rows: list[list[int]], width: int, length: int, ranks: int
 ) -> None:
-    said = [symbol for row in rows for symbol in [*row, END]]
+    said = [token for row in rows for token in [*row, END]]
     read = [BEGIN, *said[:-1]]
     streams = Streams(column(rows), width, length)
     lines: dict[int, list[tuple[int, int]]] = {row: [] for row in range(width)}
@@ -80,7 +80,7 @@ def test_the_state_carried_over_streams_gives_the_loss_of_the_whole_row() -> Non
 
 
 def elements(batch: Batch, row: int) -> list[tuple[int, int, int]]:
-    """Segment, symbol read and symbol to say of the real elements of a row."""
+    """Segment, token read and token to say of the real elements of a row."""
     size, x = int(batch.inputs.lengths[row]), batch.inputs
     return list(zip(*(t[row, :size].tolist() for t in (x.segments, x.values, batch.targets)), strict=True))
 
@@ -93,8 +93,8 @@ def windows(whole: list[tuple[int, int]], size: int) -> list[list[tuple[int, int
 def test_packs_hold_every_document_or_piece_once_and_never_mix_them(
     rows: list[list[int]], row_length: int, height: int, seed: int, ranks: int
 ) -> None:
-    symbols = column(rows)
-    packs = Packs(symbols.lengths + 1, row_length, height, seed)
+    tokens = column(rows)
+    packs = Packs(tokens.lengths + 1, row_length, height, seed)
     assert packs.cut == sum(len(row) + 1 > row_length for row in rows)
     found: dict[str, list[list[tuple[int, int]]]] = {}
     for index in range(packs.count(4)):
@@ -102,7 +102,7 @@ def test_packs_hold_every_document_or_piece_once_and_never_mix_them(
             share = packs.share(4, index, rank, ranks)
             if share is None:
                 continue
-            batch = packed_batch(symbols, share)
+            batch = packed_batch(tokens, share)
             assert batch.inputs.values.shape[1] <= row_length and len(batch.inputs.lengths) <= height
             names = iter(batch.ids)
             for row in range(len(batch.inputs.lengths)):
@@ -149,35 +149,35 @@ def test_documents_that_fit_exactly_share_a_row() -> None:
     assert packs.summary(0).fill == 1.0
 
 
-def test_packed_neighbours_change_from_epoch_to_epoch_and_from_seed_to_seed() -> None:
-    def neighbours(seed: int, epoch: int) -> set[tuple[int, int]]:
+def test_packed_neighbors_change_from_epoch_to_epoch_and_from_seed_to_seed() -> None:
+    def neighbors(seed: int, epoch: int) -> set[tuple[int, int]]:
         packed = Packs(sentences()[:4000], 128, 16, seed).packed(epoch)
         rows = (sorted(packed.row(row).tolist()) for row in range(packed.rows))
         return {(one, other) for row in rows for one in row for other in row if one < other}
 
-    first = neighbours(0, 0)
-    assert len(first & neighbours(0, 1)) < 0.05 * len(first)
-    assert len(first & neighbours(1, 0)) < 0.05 * len(first)
+    first = neighbors(0, 0)
+    assert len(first & neighbors(0, 1)) < 0.05 * len(first)
+    assert len(first & neighbors(1, 0)) < 0.05 * len(first)
 
 
 def test_the_loss_of_a_packed_batch_is_the_sum_of_the_losses_of_its_documents() -> None:
     rows = [[7, 8, 9], [10], [], [11, 12, 13, 14], [15, 16], [17, 18, 19, 20, 21, 22]]
-    net, symbols = model(), column(rows)
-    packs = Packs(symbols.lengths + 1, 8, 8, seed=1)
-    batch = packed_batch(symbols, packs.share(0, 0, 0, 1))
+    net, tokens = model(), column(rows)
+    packs = Packs(tokens.lengths + 1, 8, 8, seed=1)
+    batch = packed_batch(tokens, packs.share(0, 0, 0, 1))
     assert packs.count(0) == 1 and packs.packed(0).rows < len(rows)
-    alone = [net.loss(collate(Schema("text", "nothing"), {"input": symbols}, np.array([n]))) for n in range(len(rows))]
+    alone = [net.loss(collate(Schema("text", "nothing"), {"input": tokens}, np.array([n]))) for n in range(len(rows))]
     found = net.loss(batch)
     assert_equal_up_to_rounding(found.total, torch.stack([loss.total for loss in alone]).sum(), "packed")
     assert float(found.weight) == sum(float(loss.weight) for loss in alone)
 
 
 def test_both_go_through_the_loader_alike_for_any_workers() -> None:
-    symbols = column([list(range(6, 6 + size)) for size in range(1, 30)])
-    streams, packs = Streams(symbols, 4, 7), Packs(symbols.lengths + 1, 32, 3, seed=2)
+    tokens = column([list(range(6, 6 + size)) for size in range(1, 30)])
+    streams, packs = Streams(tokens, 4, 7), Packs(tokens.lengths + 1, 32, 3, seed=2)
     for plan, make in (
         (streams, lambda cut: stream_batch(streams, cut)),
-        (packs, lambda rows: packed_batch(symbols, rows)),
+        (packs, lambda rows: packed_batch(tokens, rows)),
     ):
         expected = list(Loader(plan, make, workers=0).steps(until=2))
         for workers in (1, 3):

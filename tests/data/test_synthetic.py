@@ -15,7 +15,7 @@ from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Example
 from seqloom.data.synthetic import sentences
 from seqloom.data.synthetic.registry import NAMES, named
-from seqloom.data.synthetic.set import PARTS, RandomDraws
+from seqloom.data.synthetic.set import SPLITS, RandomDraws
 from seqloom.errors import ConfigError, DataError
 
 ALL = pytest.mark.parametrize("name", NAMES)
@@ -118,7 +118,7 @@ def test_draws_are_uniform() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_parts_share_no_input_whatever_the_seeds(name: str) -> None:
-    seen = [{plain(one)[0] for seed in range(3) for one in some(name, part, 100, seed)} for part in PARTS]
+    seen = [{plain(one)[0] for seed in range(3) for one in some(name, part, 100, seed)} for part in SPLITS]
     assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
 
 

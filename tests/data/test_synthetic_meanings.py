@@ -18,7 +18,7 @@ from seqloom.data.schema import Example
 from seqloom.data.synthetic import grammar, phrases, sentences
 from seqloom.data.synthetic import memory as copy_set
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.data.synthetic.set import PARTS, SyntheticSet
+from seqloom.data.synthetic.set import SPLITS, SyntheticSet
 
 FIGURES = {"copy": {"distance": 12}, "copy_memory": {"delay": 3}, "adding": {"length": 9}}  # small ones are as telling
 
@@ -92,7 +92,7 @@ def test_reviews_of_a_pair_differ_in_one_word_and_in_their_label() -> None:
         assert sum(left != right for left, right in words) == 1 and one.target != other.target
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", SPLITS)
 def test_every_bag_of_words_is_a_statement_and_a_question(part: str) -> None:
     rows = some("questions", part, 1_000)
     bags: dict[tuple[str, ...], list[str]] = {}
@@ -116,14 +116,14 @@ def test_persian_sentences_run_from_right_to_left_and_mean_three_things() -> Non
     assert set(persian) == {"شیر/milk", "شیر/lion", "شیر/tap"}
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", SPLITS)
 def test_movies_have_legal_tags_and_entities_of_their_part_alone(part: str) -> None:
     for row in some("movies", part, 200):
         for before, tag in pairwise(("O", *row.target)):
             assert not tag.startswith("I-") or before[2:] == tag[2:]
         assert any(tag != "O" for tag in row.target)
     others = {
-        entity for other in PARTS if other != part for row in some("movies", other, 200) for entity in _names(row)
+        entity for other in SPLITS if other != part for row in some("movies", other, 200) for entity in _names(row)
     }
     assert not others & {entity for row in some("movies", part, 200) for entity in _names(row)}
 
@@ -178,11 +178,11 @@ def _reckoned(tree: Any) -> int:
 
 @given(st.integers(6, 300), st.integers(0, 50))
 @settings(max_examples=30)
-def test_copy_asks_for_the_symbol_shown_so_many_steps_ago(distance: int, seed: int) -> None:
+def test_copy_asks_for_the_token_shown_so_many_steps_ago(distance: int, seed: int) -> None:
     for row in islice(NAMES["copy"].examples("dev", seed, distance=distance), 4):
         steps = row.input.split(" ")
         assert steps[-1] == copy_set.QUESTION and steps[len(steps) - 1 - distance] == row.target
-        assert len(steps) == distance + 1 and set(steps[:-1]) <= set(copy_set.SYMBOLS)
+        assert len(steps) == distance + 1 and set(steps[:-1]) <= set(copy_set.TOKENS)
 
 
 @given(st.integers(1, 300), st.integers(0, 50))
@@ -282,7 +282,7 @@ def test_the_probabilities_of_short_sentences_are_those_of_their_only_derivation
 def test_rules_are_chosen_so_many_of_a_hundred_times() -> None:
     for rules in grammar.RULES.values():
         chosen = Counter(grammar._chosen(hundredth, rules) for hundredth in range(100))
-        assert chosen == {rule.symbols: rule.percent for rule in rules}
+        assert chosen == {rule.tokens: rule.percent for rule in rules}
 
 
 def test_the_entropy_is_the_fixed_point_of_its_equation() -> None:
@@ -296,11 +296,11 @@ def test_the_entropy_is_the_fixed_point_of_its_equation() -> None:
 
 def _bits(rule: grammar.Rule, bits: dict[str, float]) -> float:
     share = rule.percent / 100
-    return share * (sum(bits.get(symbol, 0.0) for symbol in rule.symbols) - math.log2(share))
+    return share * (sum(bits.get(token, 0.0) for token in rule.tokens) - math.log2(share))
 
 
 def _words(rule: grammar.Rule, words: dict[str, float]) -> float:
-    return rule.percent / 100 * sum(words.get(symbol, 1.0) for symbol in rule.symbols)
+    return rule.percent / 100 * sum(words.get(token, 1.0) for token in rule.tokens)
 
 
 @pytest.mark.parametrize(("right", "wrong"), [("sings", "sing"), ("sees a drum", "see a drum")])
@@ -314,14 +314,14 @@ def test_a_verb_agrees_with_a_noun_far_away(right: str, wrong: str) -> None:
 def test_pictures_are_brighter_where_the_shape_is() -> None:
     for row in some("pictures", count=300):
         assert row.input.shape == (16, 16, 1) and row.input.min() >= 0 and row.input.max() <= 1
-        grey = np.sort(row.input.ravel())
-        assert grey[-8:].mean() - grey[:128].mean() > 0.3
+        gray = np.sort(row.input.ravel())
+        assert gray[-8:].mean() - gray[:128].mean() > 0.3
 
 
 def test_pictures_move_and_grow() -> None:
     bright = [np.argwhere(row.input[:, :, 0] > 0.4) for row in some("pictures", count=300)]
-    centres, sizes = np.array([spots.mean(axis=0) for spots in bright]), np.array([len(spots) for spots in bright])
-    assert (centres.std(axis=0) > 1).all() and sizes.std() > 10
+    centers, sizes = np.array([spots.mean(axis=0) for spots in bright]), np.array([len(spots) for spots in bright])
+    assert (centers.std(axis=0) > 1).all() and sizes.std() > 10
 
 
 def test_the_table_is_closed_and_says_what_is_in_it() -> None:

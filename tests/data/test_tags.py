@@ -70,12 +70,12 @@ def test_what_we_write_is_lawful_and_read_back_with_the_same_spans(
 
 @given(st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B", "E-A", "S-A", "E-B", "S-B"]), max_size=6))
 def test_a_sentence_is_lawful_exactly_when_its_spans_are_written_like_that(tags: list[str]) -> None:
-    """The rule on neighbours against the codec: two independent definitions of the same language."""
+    """The rule on neighbors against the codec: two independent definitions of the same language."""
     for scheme in ("bio", "bioes"):
         if scheme == "bio" and any(tag[0] in "ES" for tag in tags):
             continue
-        by_neighbours = all(fault(pair, scheme) is None for pair in zip([None, *tags], [*tags, None], strict=True))
-        assert by_neighbours == (convert(tags, scheme) == tuple(tags))
+        by_neighbors = all(fault(pair, scheme) is None for pair in zip([None, *tags], [*tags, None], strict=True))
+        assert by_neighbors == (convert(tags, scheme) == tuple(tags))
 
 
 @given(st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B", "E-A", "S-A", "E-B", "L-A", "U-B"]), max_size=12))
@@ -150,11 +150,11 @@ def test_a_file_that_breaks_its_scheme_is_refused_at_the_first_place(
 
 def test_the_first_five_places_and_the_total_are_named() -> None:
     error = refused([["B-PER", "O"], *[["O", "I-PER"]] * 7, ["O", "I-LOC"]])
-    assert "8 such words in all, the next in the sentences at 7, 10, 13, 16" in str(error)
+    assert "8 such words in total, the next in the sentences at lines 7, 10, 13, 16" in str(error)
 
 
 def test_both_sides_of_a_mixture_are_named() -> None:
-    assert "'S-PER' stands at a.conll:1" in str(refused([["S-PER"], ["B-PER", "O"]]))
+    assert "'S-PER' at a.conll:1" in str(refused([["S-PER"], ["B-PER", "O"]]))
 
 
 def test_converting_a_whole_file_of_iob1_is_noted() -> None:
@@ -189,7 +189,7 @@ def test_spans_that_cannot_be_written_are_refused(wrong: Span) -> None:
 
 
 def test_plain_tags_mark_no_spans() -> None:
-    with pytest.raises(DataError, match="no tag of a scheme"):
+    with pytest.raises(DataError, match="not a span tag"):
         spans(["NOUN"])
-    with pytest.raises(DataError, match="mark no spans"):
+    with pytest.raises(DataError, match="have no spans"):
         tags_of([Span(0, 1, "A")], 1, "plain")

@@ -91,10 +91,10 @@ def test_a_line_that_does_not_fit_says_which_mark_is_missing(template: str, line
         ("}{text}", "has no field"),
         ("{a}{b}", "has no mark before '{b}'"),
         ("{a} {a}", "names 'a' twice"),
-        ("{a} {b", "braces that do not pair"),
-        ("{a}} {b}", "braces that do not pair"),
-        ("{} {b}", "braces that do not pair"),
-        ("{a}\n{b}", "is for one line"),
+        ("{a} {b", "do not match"),
+        ("{a}} {b}", "do not match"),
+        ("{} {b}", "do not match"),
+        ("{a}\n{b}", "contains a line end"),
     ],
 )
 def test_a_template_without_meaning_is_refused_before_reading(tmp_path: Path, template: str, message: str) -> None:
@@ -103,7 +103,7 @@ def test_a_template_without_meaning_is_refused_before_reading(tmp_path: Path, te
 
 
 def test_a_template_and_another_unit_than_lines_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a template cuts lines, and the unit is a file"):
+    with pytest.raises(ConfigError, match="--template is for lines, but --unit is file"):
         read(write(tmp_path / "x.txt", "a b"), template="{a} {b}", unit="file")
 
 
@@ -116,7 +116,7 @@ def test_rows_of_a_template_know_their_columns_and_bad_ones_are_counted(tmp_path
     message = refused(write(path, "IN: jump OUT: J\nIN: walk\n\n"), template="IN: {source} OUT: {target}")
     first, second, total = message.split("\n")
     assert total == "2 problems in all."
-    assert first.startswith(f"{path}:2:5: text.template: ' OUT: ' was expected from here on; the template is 'IN: ")
+    assert first.startswith(f"{path}:2:5: text.template: expected ' OUT: ' from here on; the template is 'IN: ")
     assert second.startswith(f"{path}:3:1: text.template: a blank line")
 
 

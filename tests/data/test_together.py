@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.config.data import EncodingConfig
 from seqloom.data.check import load_data
 from seqloom.data.kinds.related import cut_apart, cut_texts, longest_texts
 from seqloom.data.kinds.text import paired
@@ -18,7 +17,7 @@ from seqloom.nn.types import Both, Padded, Triple
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import SEPARATOR
 
-SYMBOLS = st.lists(st.integers(6, 9), max_size=4)
+TOKENS = st.lists(st.integers(6, 9), max_size=4)
 
 
 def joined(rows: list[list[list[int]]]) -> Ragged:
@@ -34,7 +33,7 @@ def rows_of(column: Ragged) -> list[list[int]]:
     return [column.row(row).tolist() for row in range(column.rows)]
 
 
-@given(st.integers(1, 3).flatmap(lambda count: st.lists(st.lists(SYMBOLS, min_size=count, max_size=count), min_size=1)))
+@given(st.integers(1, 3).flatmap(lambda count: st.lists(st.lists(TOKENS, min_size=count, max_size=count), min_size=1)))
 @settings(max_examples=20, deadline=None)
 def test_joined_texts_are_cut_apart_exactly_also_empty_ones(rows: list[list[list[int]]]) -> None:
     texts = cut_apart(joined(rows))
@@ -42,7 +41,7 @@ def test_joined_texts_are_cut_apart_exactly_also_empty_ones(rows: list[list[list
 
 
 @given(
-    st.integers(1, 3).flatmap(lambda count: st.lists(st.lists(SYMBOLS, min_size=count, max_size=count), min_size=1)),
+    st.integers(1, 3).flatmap(lambda count: st.lists(st.lists(TOKENS, min_size=count, max_size=count), min_size=1)),
     st.integers(1, 5),
 )
 @settings(max_examples=20, deadline=None)
@@ -63,7 +62,7 @@ def test_rows_of_a_batch_need_not_begin_where_the_column_does() -> None:
 def prepared(folder: Path, header: str, rows: list[str], **settings: Any) -> Any:
     path = folder / "data.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
-    return load_data(path, **{"task": "embed", "split": None} | settings)
+    return load_data(path, **{"task": "embed"} | settings)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +83,14 @@ def test_columns_of_usual_names_are_found(tmp_path: Path, header: str, kinds: tu
         tmp_path, header, [",".join(f"{cell}{'' if '.' in cell else row}" for cell in cells) for row in range(30)]
     )
     assert (data.schema.input.name, data.schema.target.name, data.schema.task) == (*kinds, "embed")
-    batch = collate(data.schema, data.columns, data.parts["train"][:3])
+    batch = collate(data.schema, data.columns, data.splits["train"][:3])
     assert isinstance(batch.inputs, inputs)
     assert len(batch.targets) == 3
 
 
-def test_texts_are_numbers_of_the_same_symbols_wherever_they_stand(tmp_path: Path) -> None:
+def test_texts_are_numbers_of_the_same_tokens_wherever_they_stand(tmp_path: Path) -> None:
     data = prepared(tmp_path, "anchor,positive,negative", ["one two,two,three one"] * 20)
-    (first, second, third), _, *_ = collate(data.schema, data.columns, data.parts["train"][:2])
+    (first, second, third), _, *_ = collate(data.schema, data.columns, data.splits["train"][:2])
     encode = data.tokenizer.encode
     for found, text in ((first, "one two"), (second, "two"), (third, "three one")):
         assert found.values[0].tolist() == encode([text]).values.tolist()
@@ -100,18 +99,18 @@ def test_texts_are_numbers_of_the_same_symbols_wherever_they_stand(tmp_path: Pat
 
 def test_longest_is_that_of_one_text(tmp_path: Path) -> None:
     rows = ["a b c,d e f"] * 20
-    data = prepared(tmp_path, "question,answer", rows, encoding=EncodingConfig(longest=3))
+    data = prepared(tmp_path, "question,answer", rows, max_length=3)
     assert not any("truncated" in finding.code for finding in data.findings)
-    cut = prepared(tmp_path, "question,answer", rows, encoding=EncodingConfig(longest=2))
-    assert {len(cut.columns["input"].row(row)) for row in cut.parts["train"].tolist()} == {5}
+    cut = prepared(tmp_path, "question,answer", rows, max_length=2)
+    assert {len(cut.columns["input"].row(row)) for row in cut.splits["train"].tolist()} == {5}
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"input": ("a",), "target": ("d",)}, "a score is one number of two texts"),
-        ({"input": ("a", "b", "c"), "target": ("d",)}, "a score is one number of two texts"),
-        ({"input": ("a", "b", "c", "d")}, "embed reads one text, two or three"),
+        ({"input": ("a",), "target": ("d",)}, "embed with a score needs two input columns"),
+        ({"input": ("a", "b", "c"), "target": ("d",)}, "embed with a score needs two input columns"),
+        ({"input": ("a", "b", "c", "d")}, "embed needs one, two or three texts"),
     ],
 )
 def test_what_cannot_stand_together_is_refused_with_the_columns(

@@ -16,7 +16,7 @@ from seqloom.data.kinds.kind import Columns, InputKind
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.roles import Roles
 from seqloom.data.schema import INPUT_KINDS
-from seqloom.data.values import Content, Read, Remarks, Unfit
+from seqloom.data.values import BadValue, Content, Read, Remarks
 from seqloom.errors import RejectedError
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
@@ -26,19 +26,19 @@ class WaveInput(InputKind):
     """Column "input": a number for each moment. In a batch: Padded [B,T,1]. A file: "WAVE", then signed bytes."""
 
     name = "wave"
-    wanted = "waves"
-    usual = (("wave",),)
+    noun = "waves"
+    column_names = (("wave",),)
     has_steps = True
     suffixes = (".wave",)
 
     def decode(self, path: Path, place: Place, ledger: Ledger) -> np.ndarray:
         content = path.read_bytes()
         if not content.startswith(b"WAVE"):
-            raise Unfit(0, "wave.magic", "this does not begin with WAVE", "write it again")
+            raise BadValue(0, "wave.magic", "this does not begin with WAVE", "write it again")
         return np.frombuffer(content[4:], np.int8).astype(np.float32)[:, None] / 127
 
     def holds(self, name: str, content: Content) -> bool:
-        return (name,) in self.usual
+        return (name,) in self.column_names
 
     def reader(self, roles: Roles, remarks: Remarks) -> Read:
         return lambda values: values[roles.input[0]]
@@ -82,7 +82,7 @@ def waves(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["waves", "waves.csv"])
 def test_files_of_a_kind_that_one_class_adds_are_learned_and_answered(waves: Path, name: str) -> None:
-    run = seqloom.train(waves / name, out=waves / "run", model="cnn", size="tiny", steps=12, rate=0.02, seed=1)
+    run = seqloom.train(waves / name, out=waves / "run", model="cnn", size="tiny", steps=12, lr=0.02, seed=1)
     model = seqloom.load(run.folder)
     assert repr(model).startswith("LoadedModel(classify: wave to label, 2 labels")
     low = [example.input for example in read_inputs(waves / "waves" / "low", WaveInput(), Ledger())]
@@ -91,7 +91,7 @@ def test_files_of_a_kind_that_one_class_adds_are_learned_and_answered(waves: Pat
 
 def test_files_of_a_kind_are_measured_and_a_bad_one_is_named(waves: Path) -> None:
     report = seqloom.check_data(waves / "waves")
-    assert report.input == "wave" and report.measures[0].name == "moments of a wave"
+    assert report.input == "wave" and report.distributions[0].name == "moments of a wave"
     bad = waves / "waves" / "low" / "01.wave"
     bad.write_bytes(b"wave")
     for name in ("waves", "waves.csv"):
@@ -101,5 +101,5 @@ def test_files_of_a_kind_are_measured_and_a_bad_one_is_named(waves: Path) -> Non
     with pytest.raises(RejectedError, match=r"file.missing: there is no wave file"):
         seqloom.load_data(waves / "waves.csv")
     bad.with_suffix(".txt").write_text("a text")
-    with pytest.raises(RejectedError, match=r"both texts and waves are in the class folders"):
+    with pytest.raises(RejectedError, match=r"the class folders contain both texts and waves"):
         seqloom.load_data(waves / "waves")

@@ -13,7 +13,7 @@ from seqloom.config.inputs import AnyInput, VectorsConfig
 from seqloom.data.kinds.kind import Columns, InputKind
 from seqloom.data.roles import Roles
 from seqloom.data.schema import INPUT_KINDS
-from seqloom.data.values import Content, Read, Remarks, Unfit
+from seqloom.data.values import BadValue, Content, Read, Remarks
 from seqloom.errors import RejectedError
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
@@ -25,12 +25,12 @@ class DnaInput(InputKind):
     """Column "input": for each base a vector of four, of which one is 1. In a batch: Padded [B,T,4]."""
 
     name = "dna"
-    wanted = "strands of DNA"
-    usual = (("dna",), ("strand",))
+    noun = "strands of DNA"
+    column_names = (("dna",), ("strand",))
     has_steps = True
 
     def holds(self, name: str, content: Content) -> bool:
-        return content == "text" and (name,) in self.usual
+        return content == "text" and (name,) in self.column_names
 
     def reader(self, roles: Roles, remarks: Remarks) -> Read:
         (column,) = roles.input
@@ -39,7 +39,7 @@ class DnaInput(InputKind):
             strand = str(values[column])
             for base in strand:
                 if base not in BASES:
-                    raise Unfit(column, "dna.base", f"{base!r} is no base", f"write {', '.join(BASES)}")
+                    raise BadValue(column, "dna.base", f"{base!r} is no base", f"write {', '.join(BASES)}")
             return np.array([BASES.index(base) for base in strand])
 
         return read
@@ -80,10 +80,10 @@ def dna(tmp_path: Path) -> Iterator[Path]:
 def test_a_kind_that_one_class_adds_is_read_measured_and_shown(dna: Path) -> None:
     data = seqloom.load_data(dna)
     assert repr(data.schema) == "Schema(input='dna', target='label', labels=('poor', 'rich'))"
-    first, strand = int(data.parts["train"][0]), data.place_of(int(data.parts["train"][0]))
+    first, strand = int(data.splits["train"][0]), data.place_of(int(data.splits["train"][0]))
     assert data.shown(first) == dna.read_text().splitlines()[(strand.line or 0) - 1].split(",")[0]
     report = seqloom.check_data(dna)
-    assert report.input == "dna" and report.measures[0].name == "bases of a strand"
+    assert report.input == "dna" and report.distributions[0].name == "bases of a strand"
     dna.write_text("dna,label\nACGT,rich\nACXT,poor\n")
     with pytest.raises(RejectedError, match=r"dna.base: 'X' is no base"):
         seqloom.load_data(dna)
@@ -91,9 +91,9 @@ def test_a_kind_that_one_class_adds_is_read_measured_and_shown(dna: Path) -> Non
 
 @pytest.mark.slow
 def test_a_model_learns_a_kind_that_one_class_adds_and_answers_it(dna: Path, tmp_path: Path) -> None:
-    run = seqloom.train(dna, out=tmp_path / "run", model="cnn", size="tiny", steps=60, rate=0.02, seed=1)
+    run = seqloom.train(dna, out=tmp_path / "run", model="cnn", size="tiny", steps=60, lr=0.02, seed=1)
     model = seqloom.load(run.folder)
     assert repr(model).startswith("LoadedModel(classify: dna to label, 2 labels")
     rich, poor = model.predict(["ACTGTA", "ACTCTA"])
     assert (rich.label, poor.label) == ("rich", "poor")
-    assert model.evaluate(part="dev").metrics["accuracy"] > 0.8
+    assert model.evaluate(split="dev").metrics["accuracy"] > 0.8

@@ -50,7 +50,7 @@ def test_a_large_text_is_unpacked_in_pieces(tmp_path: Path, suffix: str) -> None
 @pytest.mark.parametrize("missing", [1, 5, 40])
 def test_a_packed_file_cut_short_is_refused(tmp_path: Path, suffix: str, missing: int) -> None:
     path = write(tmp_path / f"x.txt{suffix}", PACKERS[suffix](TEXT)[:-missing])
-    assert refused(path).startswith(f"{path}: {suffix[1:]}.truncated: the packed file ends too early")
+    assert refused(path).startswith(f"{path}: {suffix[1:]}.truncated: the compressed file ends too early")
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, suffix: str) -> None
         sum(len(chunk) for chunk in chunks_of(path, Ledger()))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert str(caught.value).startswith(f"{path}: {suffix[1:]}.bomb: unpacks to more than ")
+    assert str(caught.value).startswith(f"{path}: {suffix[1:]}.bomb: the file unpacks to more than ")
     assert peak < 16 << 20
 
 
@@ -94,7 +94,7 @@ def test_a_small_file_may_pack_very_well(tmp_path: Path, suffix: str) -> None:
 def test_a_dictionary_larger_than_the_memory_allowed_is_refused(tmp_path: Path) -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 28}]
     path = write(tmp_path / "x.txt.xz", lzma.compress(TEXT, filters=filters))
-    assert "xz.damaged: needs more than 128 MiB of memory to unpack. Fix: pack it again" in refused(path)
+    assert "xz.damaged: unpacking needs more than 128 MiB of memory. Fix: compress it again" in refused(path)
 
 
 @both

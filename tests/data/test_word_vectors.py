@@ -126,7 +126,7 @@ def test_a_word_of_glove_may_hold_spaces(made: Any) -> None:
 
 def test_a_first_line_of_two_numbers_that_could_be_both_is_asked_about(made: Any) -> None:
     path = made("a.txt", b"2 1\na 5\nb 6\n")
-    with pytest.raises(RejectedError, match=r"a\.txt:1: vec\.format: .* is a header, or a word with one number"):
+    with pytest.raises(RejectedError, match=r"a\.txt:1: vec\.format: .* may be a header or a word with one number"):
         read_vectors(path)
     assert read_vectors(path, format="word2vec").words == ("a", "b")
     assert read_vectors(path, format="glove").words == ("2", "a", "b")
@@ -143,7 +143,7 @@ BROKEN = {
     "no numbers": ("a.txt", b"the\nof\n", ":1: vec.fields: "),
     "no word": ("a.txt", b"the 1 2 3\n 1 2 3\n", ":2: vec.fields: "),
     "a space in a word below a header": ("a.vec", b"1 2\nof it 1 2\n", ":2: vec.fields: "),
-    "no number": ("a.txt", b"the 1 2 3\nof 1 x 3\n", ":2: vec.number: '1 x 3' holds what is no number"),
+    "no number": ("a.txt", b"the 1 2 3\nof 1 x 3\n", ":2: vec.number: expected numbers, found '1 x 3'"),
     "two spaces": ("a.txt", b"the 1 2 3\nof 1  3\n", ":2: vec.number: "),
     "an underscore": ("a.txt", b"the 1 2 3\nof 1 1_0 3\n", ":2: vec.number: "),
     "nan": ("a.txt", b"the 1 2 3\nof 1 nan 3\n", ":2: vec.number: a number of 'of' is not finite"),
@@ -163,17 +163,17 @@ BROKEN = {
     "a text too short for its header": (
         "a.vec",
         b"9 3\na 1 2 3\n",
-        ":1: vec.truncated: 9 rows of 3 numbers need 63 bytes",
+        ":1: vec.truncated: 9 rows of 3 numbers need at least 63 bytes",
     ),
-    "fewer rows than promised": ("a.vec", b"2 1\nlonglong 1000000\n", ":2: vec.truncated: the header promises 2 rows"),
+    "fewer rows than promised": ("a.vec", b"2 1\nlonglong 1000000\n", ":2: vec.truncated: the header says 2 rows"),
     "more rows than promised": ("a.vec", b"1 1\na 1\nb 1\n", ":3: vec.truncated: "),
     "binary cut in a vector": ("a.bin", binary([("longer", [1.0, 2.0])] * 3)[:-6], ":3: vec.truncated: "),
     "binary cut in a word": ("a.bin", binary([("longer" * 9, [1.0, 2.0])] * 3)[:-12], ":3: vec.truncated: "),
-    "binary with bytes left": ("a.bin", binary(ROWS) + b"more", ":3: vec.header: bytes are left"),
+    "binary with bytes left": ("a.bin", binary(ROWS) + b"more", ":3: vec.header: more bytes follow"),
     "binary without words": ("a.bin", b"1 2\n" + b"x" * 9_999, ":1: vec.truncated: "),
-    "a model of fastText": ("a.bin", b"\xba\x16\x4f\x2f\x0c\0\0\0" * 20, ": vec.format: this is a model of fastText"),
+    "a model of fastText": ("a.bin", b"\xba\x16\x4f\x2f\x0c\0\0\0" * 20, ": vec.format: this is a fastText model"),
     "binary in gzip": ("a.bin.gz", gzip.compress(binary(ROWS)), ": vec.format: "),
-    "another extension": ("a.csv", b"the 1 2\n", ": vec.format: the extension '.csv'"),
+    "another extension": ("a.csv", b"the 1 2\n", ": vec.format: unknown extension '.csv'"),
     "gzip cut short": ("a.txt.gz", gzip.compress(glove(ROWS))[:-10], ": gz.truncated: "),
     "gzip damaged": ("a.txt.gz", gzip.compress(glove(ROWS))[:-8] + b"12345678", ": gz.crc: "),
     "no gzip": ("a.txt.gz", glove(ROWS), ": file.magic: "),
@@ -200,7 +200,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         read_vectors(tmp_path / "vektors.vec")
     with pytest.raises(RejectedError, match=r"file\.missing.*the folder .* is missing too"):
         read_vectors(tmp_path / "none" / "vectors.vec")
-    with pytest.raises(RejectedError, match=r"file\.missing: this name leads nowhere"):
+    with pytest.raises(RejectedError, match=r"file\.missing: this path cannot be used"):
         read_vectors(tmp_path / ("x" * 300 + ".vec"))
     with pytest.raises(RejectedError, match=r"file\.is_dir"):
         read_vectors(tmp_path)
@@ -235,7 +235,10 @@ def test_a_packed_file_that_holds_far_more_than_it_should_is_refused_in_little_m
     path = made("bomb.txt.gz", part * members)
 
     def read() -> None:
-        with pytest.raises(RejectedError, match=r"txt\.gz: gz\.bomb: unpacks to more than [0-9,]+ bytes, 200 times"):
+        with pytest.raises(
+            RejectedError,
+            match=r"txt\.gz: gz\.bomb: the file unpacks to more than [0-9,]+ bytes, the limit for its size",
+        ):
             read_vectors(path, {"none"})
 
     assert peak(read) < 6_000_000
@@ -275,11 +278,11 @@ def test_the_table_has_known_rows_drawn_rows_and_a_zero_row() -> None:
     table = vectors.table(tokenizer, seed=5)
     assert table.rows.shape == (tokenizer.vocab_size, 20) and table.rows.dtype == np.float32
     assert (table.found, table.words, table.coverage) == (400, 700, 400 / 700)
-    for word, symbol in known_words(tokenizer).items():
+    for word, token in known_words(tokenizer).items():
         if word in words:
-            np.testing.assert_array_equal(table.rows[symbol], vectors.matrix[words.index(word)])
+            np.testing.assert_array_equal(table.rows[token], vectors.matrix[words.index(word)])
     assert not table.rows[PAD].any()
-    new = [symbol for word, symbol in known_words(tokenizer).items() if word not in words]
+    new = [token for word, token in known_words(tokenizer).items() if word not in words]
     assert table.rows[[*range(1, COUNT), *new]].std() == pytest.approx(vectors.matrix[:400].std(), rel=0.05)
     np.testing.assert_array_equal(table.rows, vectors.table(tokenizer, seed=5).rows)
     assert (table.rows != vectors.table(tokenizer, seed=6).rows).any()
@@ -287,13 +290,13 @@ def test_the_table_has_known_rows_drawn_rows_and_a_zero_row() -> None:
 
 def test_a_table_needs_words_and_one_of_them_at_least() -> None:
     vectors = WordVectors(("a",), np.ones((1, 2), np.float32))
-    with pytest.raises(DataError, match="this tokeniser cuts bytes"):
+    with pytest.raises(DataError, match="this tokenizer is bytes"):
         vectors.table(fit(BytesConfig(), ["a"]))
-    with pytest.raises(DataError, match="none of 1 words of the tokeniser has a vector"):
+    with pytest.raises(DataError, match="none of the 1 words of the tokenizer has a vector"):
         vectors.table(fit(WordsConfig(), ["A"]))
 
 
-# --- a tokeniser joined with the words of a file ---------------------------------------------------------------------
+# --- a tokenizer joined with the words of a file ---------------------------------------------------------------------
 
 
 @settings(max_examples=50)
@@ -305,7 +308,7 @@ def test_a_table_needs_words_and_one_of_them_at_least() -> None:
 def test_joined_words_come_behind_the_own_ones_and_are_read_as_they_stand_then_in_lower_case(
     own: list[str], more: list[str], split: Any
 ) -> None:
-    before = fit(WordsConfig(split=split), [" ".join(own)])
+    before = fit(WordsConfig(word_split=split), [" ".join(own)])
     joined = with_words(before, more)
     known, after = known_words(before), known_words(joined)
     assert {word: after[word] for word in known} == known
@@ -320,13 +323,13 @@ def _parts(word: str, split: str) -> list[str]:
     return re.findall(r"\w+|[^\w\s]", word) if split == "punctuation" else [word]
 
 
-def test_a_table_of_a_joined_tokeniser_finds_words_in_lower_case_and_says_which() -> None:
+def test_a_table_of_a_joined_tokenizer_finds_words_in_lower_case_and_says_which() -> None:
     vectors = WordVectors(("paris", "The", "cat"), np.float32([[1, 1], [2, 2], [3, 3]]))
     tokenizer = with_words(fit(WordsConfig(), ["Paris The the Nowhere"]), vectors.words)
     numbers, table = known_words(tokenizer), vectors.table(tokenizer)
-    found = {word: table.rows[symbol].tolist() for word, symbol in numbers.items() if word not in ("the", "Nowhere")}
+    found = {word: table.rows[token].tolist() for word, token in numbers.items() if word not in ("the", "Nowhere")}
     assert found == {"Paris": [1, 1], "paris": [1, 1], "The": [2, 2], "cat": [3, 3]}
-    assert [word for word, symbol in numbers.items() if table.lowered[symbol]] == ["Paris"]
+    assert [word for word, token in numbers.items() if table.lowered[token]] == ["Paris"]
     assert (table.found, table.words, table.coverage) == (3, 6, 4 / 6)
     assert wanted_words(tokenizer) == {*numbers, "nowhere"}
 
@@ -337,6 +340,6 @@ def test_the_first_words_of_a_file_and_the_size_of_its_vectors(made: Any) -> Non
     assert width_of(path) == 2
 
 
-def test_only_a_tokeniser_of_words_is_joined_with_words() -> None:
-    with pytest.raises(DataError, match="this tokeniser cuts bytes"):
+def test_only_a_tokenizer_of_words_is_joined_with_words() -> None:
+    with pytest.raises(DataError, match="this tokenizer is bytes"):
         with_words(fit(BytesConfig(), ["a"]), ["b"])

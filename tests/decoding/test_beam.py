@@ -24,41 +24,43 @@ from decoding_common import (
     translator,
 )
 from seqloom.config.decoding import BeamConfig, GreedyConfig
-from seqloom.decoding.alignment import alignment, looking
-from seqloom.decoding.answers import Stops, Written, begins
-from seqloom.decoding.beam import Candidate, Hunt, Hypothesis
+from seqloom.decoding.alignment import alignment, watching
+from seqloom.decoding.answers import GeneratedText, Stops, begins
+from seqloom.decoding.beam import BeamSearch, Candidate, Hypothesis
 from seqloom.decoding.decode import write
 from seqloom.errors import ConfigError
 from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Padded
 from seqloom.text.special_tokens import BEGIN, COUNT, END
 
-SMALL = COUNT + 3  # a vocabulary of END and three symbols that a text may hold
+SMALL = COUNT + 3  # a vocabulary of END and three tokens that a text may hold
 LONGEST = 4
 EVERY = 3**LONGEST * 2  # more hypotheses than there are
 
 
-def of_symbols(score: Scorer, symbols: list[int], why: str, how: BeamConfig) -> float:
-    """The score of an answer, each symbol asked for by itself."""
-    said = [*symbols, END] if why == "end" else symbols
-    steps = (float(logs_after(score, said[:place], how.repetition)[said[place]]) for place in range(len(said)))
+def of_tokens(score: Scorer, tokens: list[int], why: str, how: BeamConfig) -> float:
+    """The score of an answer, each token asked for by itself."""
+    said = [*tokens, END] if why == "end" else tokens
+    steps = (float(logs_after(score, said[:place], how.repetition_penalty)[said[place]]) for place in range(len(said)))
     return math.fsum(steps) / ((5 + len(said)) / 6) ** how.length_penalty
 
 
-def every_answer(score: Scorer, how: BeamConfig, longest: int = LONGEST) -> list[Written]:
+def every_answer(score: Scorer, how: BeamConfig, longest: int = LONGEST) -> list[GeneratedText]:
     """All answers that there are, the best first."""
     found = []
     for length in range(longest + 1):
-        for symbols in itertools.product(range(COUNT, SMALL), repeat=length):
-            why = "longest" if length == longest else "end"
-            found.append(Written(list(symbols), of_symbols(score, list(symbols), why, how), why))
+        for tokens in itertools.product(range(COUNT, SMALL), repeat=length):
+            why = "length" if length == longest else "end"
+            found.append(GeneratedText(list(tokens), of_tokens(score, list(tokens), why, how), why))
     return sorted(found, key=lambda one: -one.score)
 
 
 HOWS = [
-    BeamConfig(width=EVERY, best=5, length_penalty=0.0),
-    BeamConfig(width=EVERY, best=5, length_penalty=1.0),
-    pytest.param(BeamConfig(width=EVERY, best=5, length_penalty=3.0, repetition=1.5), marks=pytest.mark.slow),
+    BeamConfig(beam_size=EVERY, n_best=5, length_penalty=0.0),
+    BeamConfig(beam_size=EVERY, n_best=5, length_penalty=1.0),
+    pytest.param(
+        BeamConfig(beam_size=EVERY, n_best=5, length_penalty=3.0, repetition_penalty=1.5), marks=pytest.mark.slow
+    ),
 ]
 
 
@@ -69,31 +71,33 @@ def test_a_beam_that_is_wide_enough_finds_the_best_of_all_answers(how: BeamConfi
     answers = continued(model, prompt, how, torch.tensor([LONGEST] * 2))
     for row, found in enumerate(answers):
         expected = every_answer(plain_language_model(model, prompt, row), how)[:5]
-        assert [(one.symbols, one.ended) for one in found] == [(one.symbols, one.ended) for one in expected]
+        assert [(one.tokens, one.finish_reason) for one in found] == [
+            (one.tokens, one.finish_reason) for one in expected
+        ]
         assert [one.score for one in found] == pytest.approx([one.score for one in expected])
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_one_beam_without_penalties_is_greedy_for_translators(name: str) -> None:
     model, source = translator(name), sources()
-    found = translated(model, source, BeamConfig(width=1, length_penalty=0.0))
+    found = translated(model, source, BeamConfig(beam_size=1, length_penalty=0.0))
     assert _plain(found) == _plain(translated(model, source, GreedyConfig()))
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_one_beam_without_penalties_is_greedy_for_language_models(name: str) -> None:
     model, prompt = language_model(name), prompts()
-    found = continued(model, prompt, BeamConfig(width=1, length_penalty=0.0, repetition=1.2))
-    assert _plain(found) == _plain(continued(model, prompt, GreedyConfig(repetition=1.2)))
+    found = continued(model, prompt, BeamConfig(beam_size=1, length_penalty=0.0, repetition_penalty=1.2))
+    assert _plain(found) == _plain(continued(model, prompt, GreedyConfig(repetition_penalty=1.2)))
 
 
-def _plain(answers: list[list[Written]]) -> list[list[tuple[object, ...]]]:
-    return [[(one.symbols, one.ended, pytest.approx(one.score, abs=1e-9)) for one in row] for row in answers]
+def _plain(answers: list[list[GeneratedText]]) -> list[list[tuple[object, ...]]]:
+    return [[(one.tokens, one.finish_reason, pytest.approx(one.score, abs=1e-9)) for one in row] for row in answers]
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_batch_is_searched_as_its_rows_one_by_one(name: str) -> None:
-    model, source, how = translator(name, size=0.3), sources(), BeamConfig(width=3, best=3)
+    model, source, how = translator(name, size=0.3), sources(), BeamConfig(beam_size=3, n_best=3)
     for row, found in enumerate(translated(model, source, how)):
         (alone,) = translated(model, row_of(source, row), how, MOST[row : row + 1])
         assert _plain([alone]) == _plain([found])
@@ -102,13 +106,13 @@ def test_a_batch_is_searched_as_its_rows_one_by_one(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_best_are_sorted_different_and_worth_what_the_formula_says(name: str) -> None:
-    model, source, how = translator(name, size=0.3), sources(), BeamConfig(width=4, best=4, length_penalty=0.7)
+    model, source, how = translator(name, size=0.3), sources(), BeamConfig(beam_size=4, n_best=4, length_penalty=0.7)
     for row, found in enumerate(translated(model, source, how)):
-        assert len({tuple(one.symbols) for one in found}) == len(found) == 4
+        assert len({tuple(one.tokens) for one in found}) == len(found) == 4
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
         score = plain_translator(model, source, row)
         assert [one.score for one in found] == [
-            pytest.approx(of_symbols(score, one.symbols, one.ended, how)) for one in found
+            pytest.approx(of_tokens(score, one.tokens, one.finish_reason, how)) for one in found
         ]
 
 
@@ -116,43 +120,43 @@ def test_the_best_are_sorted_different_and_worth_what_the_formula_says(name: str
 def test_a_wider_beam_is_not_worse() -> None:
     model, source = translator("seq2seq-dot", size=0.3), sources()
     totals = [
-        sum(row[0].score for row in translated(model, source, BeamConfig(width=width, length_penalty=0.0)))
+        sum(row[0].score for row in translated(model, source, BeamConfig(beam_size=width, length_penalty=0.0)))
         for width in (1, 4, 16)
     ]
     assert totals == sorted(totals)
     assert totals[0] < totals[-1]
 
 
-def hunt(most: int, **settings: float) -> Hunt:
-    return Hunt([BEGIN], most, BeamConfig(width=2, **settings), Stops((), None))
+def search_for(most: int, **settings: float) -> BeamSearch:
+    return BeamSearch([BEGIN], most, BeamConfig(beam_size=2, **settings), Stops((), None))
 
 
 START = Hypothesis([], 0.0, 0)
 
 
 def test_a_search_ends_when_no_unfinished_one_can_win() -> None:
-    search = hunt(9, length_penalty=0.0)
-    search.go_on([Candidate(START, END, -1.0), Candidate(START, 7, -1.1)], lambda _: 0.0)
+    search = search_for(9, length_penalty=0.0)
+    search.advance([Candidate(START, END, -1.0), Candidate(START, 7, -1.1)], lambda _: 0.0)
     assert not search.beam  # -1.1 can only fall
-    assert search.answers() == [Written([], -1.0, "end")]
+    assert search.answers() == [GeneratedText([], -1.0, "end")]
 
 
 def test_a_search_goes_on_while_an_unfinished_one_can_win() -> None:
-    search = hunt(9, length_penalty=1.0)
-    search.go_on([Candidate(START, END, -1.0), Candidate(START, 7, -1.1)], lambda _: 0.0)
-    assert [one.symbols for one in search.beam] == [[7]]  # nine symbols of -1.1 together would be worth -0.47
+    search = search_for(9, length_penalty=1.0)
+    search.advance([Candidate(START, END, -1.0), Candidate(START, 7, -1.1)], lambda _: 0.0)
+    assert [one.tokens for one in search.beam] == [[7]]  # nine tokens of -1.1 together would be worth -0.47
 
 
 def test_an_ending_beyond_the_width_is_no_answer() -> None:
-    search = hunt(9, length_penalty=0.0)
+    search = search_for(9, length_penalty=0.0)
     likeliest = [Candidate(START, 7, -0.1), Candidate(START, 8, -0.2), Candidate(START, END, -0.3)]
-    search.go_on(likeliest, lambda _: 0.0)
+    search.advance(likeliest, lambda _: 0.0)
     assert search.answers() == []
-    assert [one.symbols for one in search.beam] == [[7], [8]]
+    assert [one.tokens for one in search.beam] == [[7], [8]]
 
 
 class Endings:
-    """A model that would rather end than say one of two symbols, always."""
+    """A model that would rather end than say one of two tokens, always."""
 
     def step(self, x: Padded, state: Any) -> tuple[Padded, Any]:
         chances = torch.zeros(*x.values.shape, SMALL)
@@ -161,34 +165,38 @@ class Endings:
 
 
 def test_as_many_as_the_width_go_on_however_many_end() -> None:
-    how = BeamConfig(width=2, best=2, length_penalty=8.0)  # three symbols and END are worth more than fewer
+    how = BeamConfig(beam_size=2, n_best=2, length_penalty=8.0)  # three tokens and END are worth more than fewer
     (answers,) = write(Endings(), (), begins(1, torch.device("cpu")), torch.tensor([4]), how)
-    assert [(len(answer.symbols), answer.ended) for answer in answers] == [(3, "end")] * 2
+    assert [(len(answer.tokens), answer.finish_reason) for answer in answers] == [(3, "end")] * 2
 
 
 def test_what_may_say_nothing_is_answered_with_nothing() -> None:
     model = translator("seq2seq-dot")
-    found = translated(model, sources(), BeamConfig(width=2), torch.tensor([0, 2, 0, 1, 0, 0]))
-    assert [len(row[0].symbols) <= 2 for row in found] == [True] * 6
-    assert found[0] == [Written([], 0.0, "longest")]
+    found = translated(model, sources(), BeamConfig(beam_size=2), torch.tensor([0, 2, 0, 1, 0, 0]))
+    assert [len(row[0].tokens) <= 2 for row in found] == [True] * 6
+    assert found[0] == [GeneratedText([], 0.0, "length")]
 
 
-def covered_plainly(model: EncoderDecoder, source: Padded, row: int, answer: Written) -> float:
+def covered_plainly(model: EncoderDecoder, source: Padded, row: int, answer: GeneratedText) -> float:
     """The coverage penalty of Wu et al. 2016 for beta = 1, from the alignment of the whole answer."""
-    looks = alignment(model, row_of(source, row), Padded.of(torch.tensor([[BEGIN, *answer.symbols]])))
+    looks = alignment(model, row_of(source, row), Padded.of(torch.tensor([[BEGIN, *answer.tokens]])))
     assert looks is not None
-    counted = looks if answer.ended == "end" else looks[:-1]  # the last row looks for what was not said any more
+    counted = (
+        looks if answer.finish_reason == "end" else looks[:-1]
+    )  # the last row looks for what was not said any more
     return sum(math.log(min(float(column.sum()), 1.0)) for column in counted.T)
 
 
 @pytest.mark.parametrize("name", ["seq2seq-dot", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_the_coverage_penalty_is_that_of_the_whole_alignment(name: str) -> None:
     model, source = translator(name, size=0.3), sources()
-    how = BeamConfig(width=3, best=3, length_penalty=0.5, coverage_penalty=0.4)
+    how = BeamConfig(beam_size=3, n_best=3, length_penalty=0.5, coverage_penalty=0.4)
     for row, found in enumerate(translated(model, source, how)):
         score = plain_translator(model, source, row)
         for one in found:
-            plain = of_symbols(score, one.symbols, one.ended, how) + 0.4 * covered_plainly(model, source, row, one)
+            plain = of_tokens(score, one.tokens, one.finish_reason, how) + 0.4 * covered_plainly(
+                model, source, row, one
+            )
             assert one.score == pytest.approx(plain)
 
 
@@ -197,22 +205,22 @@ def test_a_coverage_penalty_chooses_answers_that_look_at_more_of_the_source() ->
     model, source = translator("seq2seq-dot", size=0.5), sources()
 
     def covered(beta: float) -> float:
-        answers = translated(model, source, BeamConfig(width=16, coverage_penalty=beta))
+        answers = translated(model, source, BeamConfig(beam_size=16, coverage_penalty=beta))
         return sum(covered_plainly(model, source, row, found[0]) for row, found in enumerate(answers))
 
     assert covered(5.0) > covered(0.0)
 
 
 def test_a_coverage_penalty_is_refused_where_the_source_is_never_looked_at() -> None:
-    assert looking(translator("seq2seq")) is None
-    with pytest.raises(ConfigError, match="looks at none"):
+    assert watching(translator("seq2seq")) is None
+    with pytest.raises(ConfigError, match="this model has none"):
         translated(translator("seq2seq"), sources(), BeamConfig(coverage_penalty=0.2))
 
 
 def test_nobody_watches_a_model_when_the_search_is_over() -> None:
     model = translator("seq2seq-dot")
     translated(model, sources(), BeamConfig(coverage_penalty=0.2))
-    watched = looking(model)
+    watched = watching(model)
     assert watched is not None
     with watched() as looked, pytest.raises(IndexError):
         looked()  # nothing has been heard yet

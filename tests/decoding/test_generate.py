@@ -30,39 +30,39 @@ def texts(answers: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"temperature": 1.5, "count": 2, "seed": 3}, {"width": 3, "best": 2}],
+    [{}, {"temperature": 1.5, "num_samples": 2, "seed": 3}, {"beam_size": 3, "n_best": 2}],
     ids=["greedy", "some", "beam"],
 )
 def test_answers_come_in_the_order_of_the_prompts_whatever_the_batches(model: LoadedModel, settings: Any) -> None:
-    together = texts(model.generate(PROMPTS, longest=6, **settings))
-    assert texts(model.generate(PROMPTS, longest=6, budget=1, **settings)) == together
+    together = texts(model.generate(PROMPTS, max_new_tokens=6, **settings))
+    assert texts(model.generate(PROMPTS, max_new_tokens=6, batch_tokens=1, **settings)) == together
     assert {len(row) for row in together} == {2 if settings else 1}
 
 
 def test_an_answer_says_how_likely_it_is_and_why_it_ended(model: LoadedModel) -> None:
-    ((answer,),) = model.generate(["once"], longest=3)
-    assert answer.to_json().keys() == {"text", "score", "ended"}
+    ((answer,),) = model.generate(["once"], max_new_tokens=3)
+    assert answer.to_json().keys() == {"text", "score", "finish_reason"}
     assert answer.to_json()["score"] < 0
-    assert answer.to_json()["ended"] in ("end", "longest")
+    assert answer.to_json()["finish_reason"] in ("end", "length")
 
 
 def test_equal_prompts_draw_different_answers(model: LoadedModel) -> None:
-    answers = texts(model.generate(["once"] * 4, temperature=2.0, longest=8))
+    answers = texts(model.generate(["once"] * 4, temperature=2.0, max_new_tokens=8))
     assert len({row[0] for row in answers}) > 1
 
 
 def test_a_stream_gives_the_same_text(model: LoadedModel) -> None:
-    for how in (GreedyConfig(longest=9), SampleConfig(longest=9, seed=5)):
+    for how in (GreedyConfig(max_new_tokens=9), SampleConfig(max_new_tokens=9, seed=5)):
         ((answer,),) = model.generate(["once upon"], decoding=how)
         assert "".join(model.stream("once upon", decoding=how)) == answer.text
 
 
 @pytest.mark.parametrize("prompt", ["zebra", "zebra xylophone", "the zebra"])
 def test_what_follows_an_unknown_word_has_its_space(model: LoadedModel, prompt: str) -> None:
-    (answers,) = model.generate([prompt], longest=3, temperature=2.0, count=6)
+    (answers,) = model.generate([prompt], max_new_tokens=3, temperature=2.0, num_samples=6)
     said = [text for (text,) in texts([[one] for one in answers]) if text]
     assert said and said == [f" {' '.join(text.split())}" for text in said]
-    assert "".join(model.stream(prompt, longest=3, temperature=2.0)) == answers[0].text
+    assert "".join(model.stream(prompt, max_new_tokens=3, temperature=2.0)) == answers[0].text
 
 
 def test_predict_goes_on_as_generate_does(model: LoadedModel) -> None:
@@ -73,9 +73,9 @@ def test_predict_goes_on_as_generate_does(model: LoadedModel) -> None:
 def test_a_sampling_task_predicts_the_same_however_batches_are_cut(model: LoadedModel) -> None:
     task = model.task
     try:
-        model.task = task.writing(SampleConfig(temperature=2.0, longest=6))
+        model.task = task.writing(SampleConfig(temperature=2.0, max_new_tokens=6))
         together = [one.to_json() for one in model.predict(["once upon", "the", "a cat"])]
-        assert [one.to_json() for one in model.predict(["once upon", "the", "a cat"], budget=1)] == together
+        assert [one.to_json() for one in model.predict(["once upon", "the", "a cat"], batch_tokens=1)] == together
     finally:
         model.task = task
 
@@ -88,8 +88,8 @@ def test_prompts_beyond_the_last_position_are_refused_by_number_before_any_work(
     with pytest.raises(RejectedError) as refused:
         gpt.generate(["once", "cat " * 1_100, "cat", "cat " * 1_024])
     said = str(refused.value)
-    assert "prompts:2: seq.too_long: 1,100 long, and the learned positions of the model end at 1,023" in said
-    assert "prompts:4: seq.too_long: 1,024 long" in said and "prompts:3" not in said and "--" not in said
+    assert "prompts:2: seq.too_long: 1,100 tokens or steps, and the model has learned positions for 1,023" in said
+    assert "prompts:4: seq.too_long: 1,024 tokens or steps" in said and "prompts:3" not in said and "--" not in said
     with pytest.raises(DataError, match="positions"):
         gpt.stream("cat " * 1_100)
 
@@ -98,7 +98,7 @@ def test_prompts_beyond_the_last_position_are_refused_by_number_before_any_work(
     ("prompts", "said"),
     [
         ("once", "a list"),
-        (["once", 7], "prompt 2 is no text but int"),
+        (["once", 7], "prompt 2 is not a text but int"),
         (["\ud800"], "prompt 1.*surrogate"),
     ],
 )
@@ -114,24 +114,24 @@ def test_no_prompt_gives_no_answer(model: LoadedModel) -> None:
 def test_a_model_that_writes_no_text_is_refused_with_the_reason(tmp_path: Path) -> None:
     classifier = load(make_run(tmp_path / "run", **make_reviews(tmp_path)))
     for ask in (lambda: classifier.generate(["a"]), lambda: classifier.stream("a")):
-        with pytest.raises(ConfigError, match="needs a language model, and the task of this one is classify"):
+        with pytest.raises(ConfigError, match="needs a language model, and the task of this model is classify"):
             ask()
 
 
 def test_settings_choose_the_simplest_way_that_has_them_all() -> None:
-    assert decoding({"longest": 3, "stop": ("a",)}) == GreedyConfig(longest=3, stop=("a",))
-    assert decoding({"top_k": 3, "repetition": 1.2}) == SampleConfig(top_k=3, repetition=1.2)
-    assert decoding({"best": 2}) == BeamConfig(best=2)
+    assert decoding({"max_new_tokens": 3, "stop": ("a",)}) == GreedyConfig(max_new_tokens=3, stop=("a",))
+    assert decoding({"top_k": 3, "repetition_penalty": 1.2}) == SampleConfig(top_k=3, repetition_penalty=1.2)
+    assert decoding({"n_best": 2}) == BeamConfig(n_best=2)
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"temperature": 0.5, "width": 3}, r"sample \(temperature\) and of a beam \(width\)"),
+        ({"temperature": 0.5, "beam_size": 3}, r"sample \(temperature\) and of a beam \(beam_size\)"),
         ({"temprature": 0.5}, "did you mean 'temperature'"),
         ({"temperature": 0.0}, r"temperature: found 0.*\(greedy\)"),
-        ({"best": 9, "width": 3}, "the best 9 of 3"),
-        ({"decoding": GreedyConfig(), "longest": 3}, "leave one out"),
+        ({"n_best": 9, "beam_size": 3}, "n_best 9 is more than beam_size 3"),
+        ({"decoding": GreedyConfig(), "max_new_tokens": 3}, "both decoding and max_new_tokens"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(model: LoadedModel, settings: Any, said: str) -> None:

@@ -26,7 +26,7 @@ from seqloom import recipes
 from seqloom.config.decoding import GreedyConfig
 from seqloom.decoding import answers as stepping
 from seqloom.decoding import decode as decoding
-from seqloom.decoding.answers import NEVER, Written, log_probabilities, positions_of, room
+from seqloom.decoding.answers import NEVER, GeneratedText, log_probabilities, positions_of, room
 from seqloom.errors import DataError
 from seqloom.nn.types import Padded, map_state
 from seqloom.text.special_tokens import COUNT, END
@@ -34,26 +34,26 @@ from seqloom.text.special_tokens import COUNT, END
 HOW = GreedyConfig()
 
 
-def plainly(score: Scorer, most: int, repetition: float = 1.0) -> Written:
-    """The plain loop: everything is read again for each symbol."""
+def plainly(score: Scorer, most: int, repetition: float = 1.0) -> GeneratedText:
+    """The plain loop: everything is read again for each token."""
     said, total = list[int](), 0.0
     while len(said) < most:
         logs = logs_after(score, said, repetition)
-        symbol = int(logs.argmax())
-        total += float(logs[symbol])
-        if symbol == END:
-            return Written(said, total, "end")
-        said.append(symbol)
-    return Written(said, total, "longest")
+        token = int(logs.argmax())
+        total += float(logs[token])
+        if token == END:
+            return GeneratedText(said, total, "end")
+        said.append(token)
+    return GeneratedText(said, total, "length")
 
 
-def assert_same(found: Written, expected: Written) -> None:
-    assert (found.symbols, found.ended) == (expected.symbols, expected.ended)
+def assert_same(found: GeneratedText, expected: GeneratedText) -> None:
+    assert (found.tokens, found.finish_reason) == (expected.tokens, expected.finish_reason)
     assert found.score == pytest.approx(expected.score, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_each_symbol_is_the_likeliest_after_the_whole_of_what_was_said(name: str) -> None:
+def test_each_token_is_the_likeliest_after_the_whole_of_what_was_said(name: str) -> None:
     model, source = translator(name), sources()
     for row, (answer,) in enumerate(translated(model, source, HOW)):
         assert_same(answer, plainly(plain_translator(model, source, row), int(MOST[row])))
@@ -84,7 +84,7 @@ def test_a_batch_of_ragged_prompts_is_answered_as_its_rows_one_by_one(name: str)
 
 def test_answers_to_different_sources_differ() -> None:
     """Else the laws above would hold for a model that hears nothing."""
-    said = [tuple(answer.symbols[:3]) for (answer,) in translated(translator("seq2seq-dot"), sources(), HOW)]
+    said = [tuple(answer.tokens[:3]) for (answer,) in translated(translator("seq2seq-dot"), sources(), HOW)]
     assert len(set(said)) > 3
 
 
@@ -97,7 +97,7 @@ def test_a_prompt_read_in_blocks_is_read_as_a_whole(monkeypatch: pytest.MonkeyPa
         assert_same(found, answer)
 
 
-def test_no_special_symbol_but_end_is_ever_said() -> None:
+def test_no_special_token_but_end_is_ever_said() -> None:
     scores = torch.zeros(1, VOCABULARY)
     scores[0, :COUNT] = 5.0
     assert log_probabilities(scores, None, 1.0, NEVER).argmax().item() == END
@@ -116,8 +116,8 @@ def test_rows_that_have_ended_cost_nothing_more(monkeypatch: pytest.MonkeyPatch)
     assert reads[-1] < reads[0]
 
 
-def test_where_rows_are_left_out_of_the_symbols_alone_answers_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin: a state whose rows are not chosen with the symbols belongs to other rows."""
+def test_where_rows_are_left_out_of_the_tokens_alone_answers_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: a state whose rows are not chosen with the tokens belongs to other rows."""
     model, source = translator("seq2seq-dot"), sources()
     expected = translated(model, source, HOW)
     monkeypatch.setattr(decoding, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
@@ -128,7 +128,7 @@ def _first_rows(state: Any, count: int) -> Any:
     return map_state(lambda tensor: tensor[:count], state)
 
 
-def test_a_repeated_symbol_is_divided_where_its_score_is_positive_and_multiplied_where_negative() -> None:
+def test_a_repeated_token_is_divided_where_its_score_is_positive_and_multiplied_where_negative() -> None:
     scores = torch.tensor([[0.0, 0, 0, 0, 0, 0, 2.0, -2.0, 2.0, -2.0]])
     said = torch.zeros_like(scores, dtype=torch.bool)
     said[0, [6, 7]] = True
@@ -137,7 +137,7 @@ def test_a_repeated_symbol_is_divided_where_its_score_is_positive_and_multiplied
 
 
 def test_a_repetition_penalty_gives_what_the_plain_loop_gives_with_it() -> None:
-    model, prompt, how = language_model("lstm"), prompts(), GreedyConfig(repetition=1.3)
+    model, prompt, how = language_model("lstm"), prompts(), GreedyConfig(repetition_penalty=1.3)
     answers = continued(model, prompt, how)
     assert answers != continued(model, prompt, HOW)
     for row, (answer,) in enumerate(answers):
@@ -154,9 +154,9 @@ def test_an_answer_stops_where_positions_end() -> None:
     prompt = Padded.of(torch.full((1, 1022), COUNT))
     most = room(prompt, torch.tensor([64]), positions_of(model.config.decoder))
     ((answer,),) = continued(model, prompt, HOW, most)
-    assert (len(answer.symbols), answer.ended) == (3, "longest")  # the last one is said and not read
+    assert (len(answer.tokens), answer.finish_reason) == (3, "length")  # the last one is said and not read
 
 
 def test_a_prompt_without_room_is_refused_and_told_how_long_it_may_be() -> None:
-    with pytest.raises(DataError, match=r"1,025 symbols.*1,024 positions.*last 1,023"):
+    with pytest.raises(DataError, match=r"1,025 tokens.*1,024 positions.*last 1,023"):
         room(Padded.of(torch.full((1, 1025), COUNT)), torch.tensor([64]), 1024)

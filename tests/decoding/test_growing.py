@@ -67,15 +67,15 @@ def test_two_texts_that_go_on_from_one_state_do_not_disturb_each_other(name: str
     model = language_model(name)
     with torch.no_grad():
         _, state = model.step(prompts(3), model.initial_state(3))
-        for symbol in (7, 8, 9):  # room is made
-            _, state = model.step(Padded.of(torch.full((3, 1), symbol)), state)
+        for token in (7, 8, 9):  # room is made
+            _, state = model.step(Padded.of(torch.full((3, 1), token)), state)
         kept = copy.deepcopy(map_state(Tensor.clone, state))
-        branches = [model.step(Padded.of(torch.full((3, 1), symbol)), state) for symbol in (10, 11)]
+        branches = [model.step(Padded.of(torch.full((3, 1), token)), state) for token in (10, 11)]
         again = [
-            model.step(Padded.of(torch.full((3, 1), symbol)), after)[0].values
-            for symbol, (_, after) in zip((12, 13), branches, strict=True)
+            model.step(Padded.of(torch.full((3, 1), token)), after)[0].values
+            for token, (_, after) in zip((12, 13), branches, strict=True)
         ]
-        for symbol, then, found in zip((10, 11), (12, 13), again, strict=True):
-            _, after = model.step(Padded.of(torch.full((3, 1), symbol)), kept)
+        for token, then, found in zip((10, 11), (12, 13), again, strict=True):
+            _, after = model.step(Padded.of(torch.full((3, 1), token)), kept)
             alone = model.step(Padded.of(torch.full((3, 1), then)), after)[0].values
             torch.testing.assert_close(found, alone)

@@ -20,28 +20,28 @@ DRAWS = 4_000
 
 
 def plainly(scores: list[float], how: SampleConfig) -> list[float]:
-    """The same filters, one symbol after another."""
-    left = {symbol: score / how.temperature for symbol, score in enumerate(scores) if score > -math.inf}
-    order = sorted(left, key=lambda symbol: -left[symbol])
+    """The same filters, one token after another."""
+    left = {token: score / how.temperature for token, score in enumerate(scores) if score > -math.inf}
+    order = sorted(left, key=lambda token: -left[token])
     kept = order[: how.top_k] if how.top_k else order
     if how.top_p < 1:
         chances, nucleus, total = shares(left, kept), list[int](), 0.0
-        for symbol in kept:
+        for token in kept:
             if nucleus and total >= how.top_p:
                 break
-            nucleus.append(symbol)
-            total += chances[symbol]
+            nucleus.append(token)
+            total += chances[token]
         kept = nucleus
     if how.min_p > 0:
         chances = shares(left, kept)
-        kept = [symbol for symbol in kept if chances[symbol] >= how.min_p * chances[kept[0]]]
+        kept = [token for token in kept if chances[token] >= how.min_p * chances[kept[0]]]
     chances = shares(left, kept)
-    return [chances.get(symbol, 0.0) for symbol in range(len(scores))]
+    return [chances.get(token, 0.0) for token in range(len(scores))]
 
 
 def shares(scores: dict[int, float], kept: list[int]) -> dict[int, float]:
-    total = math.fsum(math.exp(scores[symbol]) for symbol in kept)
-    return {symbol: math.exp(scores[symbol]) / total for symbol in kept}
+    total = math.fsum(math.exp(scores[token]) for token in kept)
+    return {token: math.exp(scores[token]) / total for token in kept}
 
 
 def logs(scores: list[float]) -> torch.Tensor:
@@ -96,13 +96,13 @@ def chi_square(degrees: int) -> float:
 
 
 @pytest.mark.slow
-def test_first_symbols_of_a_model_pass_a_chi_square_test() -> None:
+def test_first_tokens_of_a_model_pass_a_chi_square_test() -> None:
     model, prompt = language_model("lstm", size=0.3), prompts(1)
-    (answers,) = continued(model, prompt, SampleConfig(count=DRAWS, seed=3), torch.tensor([1]))
+    (answers,) = continued(model, prompt, SampleConfig(num_samples=DRAWS, seed=3), torch.tensor([1]))
     with torch.no_grad():
         scores = model(prompt).values[0, -1]
-    counts = Counter(one.symbols[0] if one.symbols else 3 for one in answers)
-    allowed = [symbol for symbol in range(len(scores)) if symbol >= 6 or symbol == 3]
+    counts = Counter(one.tokens[0] if one.tokens else 3 for one in answers)
+    allowed = [token for token in range(len(scores)) if token >= 6 or token == 3]
     chances = shares(dict(enumerate(scores.tolist())), allowed)
     statistic = sum((counts[one] - DRAWS * chances[one]) ** 2 / (DRAWS * chances[one]) for one in allowed)
     assert statistic < chi_square(len(allowed) - 1)
@@ -116,11 +116,11 @@ def test_no_number_between_0_and_1_draws_what_has_no_probability(numbers: list[f
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_a_batch_of_ragged_prompts_draws_what_its_rows_draw_one_by_one(name: str) -> None:
-    model, prompt, how = language_model(name, size=0.3), prompts(), SampleConfig(count=2, seed=5, top_p=0.9)
+    model, prompt, how = language_model(name, size=0.3), prompts(), SampleConfig(num_samples=2, seed=5, top_p=0.9)
     together = continued(model, prompt, how)
     for row, found in enumerate(together):
         (alone,) = continued(model, row_of(prompt, row), how, MOST[row : row + 1], numbers=[row])
-        assert [one.symbols for one in alone] == [one.symbols for one in found]
+        assert [one.tokens for one in alone] == [one.tokens for one in found]
         assert [one.score for one in alone] == pytest.approx([one.score for one in found])
 
 
@@ -129,19 +129,19 @@ def test_a_batch_of_sources_draws_what_its_rows_draw_one_by_one() -> None:
     model, source, how = translator_of("transformer", size=0.3), sources(), SampleConfig(seed=5)
     for row, found in enumerate(translated(model, source, how)):
         (alone,) = translated(model, row_of(source, row), how, MOST[row : row + 1], numbers=[row])
-        assert [one.symbols for one in alone] == [one.symbols for one in found]
+        assert [one.tokens for one in alone] == [one.tokens for one in found]
 
 
 def test_the_same_seed_draws_the_same_and_another_seed_something_else() -> None:
     model, prompt = language_model("lstm", size=0.3), prompts()
 
     def said(seed: int, count: int = 1) -> list[list[list[int]]]:
-        answers = continued(model, prompt, SampleConfig(seed=seed, count=count))
-        return [[one.symbols for one in row] for row in answers]
+        answers = continued(model, prompt, SampleConfig(seed=seed, num_samples=count))
+        return [[one.tokens for one in row] for row in answers]
 
     assert said(1) == said(1) != said(2)
     assert [row[:1] for row in said(1, 3)] == said(1)  # more answers leave the first as it was
-    assert len({tuple(symbols) for symbols in said(1, 3)[0]}) == 3
+    assert len({tuple(tokens) for tokens in said(1, 3)[0]}) == 3
 
 
 def test_nothing_is_drawn_from_the_generator_of_the_process() -> None:
@@ -150,14 +150,14 @@ def test_nothing_is_drawn_from_the_generator_of_the_process() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_one_likeliest_symbol_is_greedy() -> None:
+def test_one_likeliest_token_is_greedy() -> None:
     model, prompt = language_model("lstm"), prompts()
-    expected = [row[0].symbols for row in continued(model, prompt, GreedyConfig())]
+    expected = [row[0].tokens for row in continued(model, prompt, GreedyConfig())]
     for how in (SampleConfig(top_k=1), SampleConfig(top_p=0.0), SampleConfig(min_p=1.0)):
-        assert [row[0].symbols for row in continued(model, prompt, how)] == expected
+        assert [row[0].tokens for row in continued(model, prompt, how)] == expected
 
 
-def test_numbers_by_content_do_not_depend_on_the_padding_or_the_neighbours() -> None:
+def test_numbers_by_content_do_not_depend_on_the_padding_or_the_neighbors() -> None:
     batch = Padded.of(torch.tensor([[7, 8, 0], [7, 8, 9]]), torch.tensor([2, 3]))
     numbers = numbers_by_content(batch)
     assert numbers[0] != numbers[1]

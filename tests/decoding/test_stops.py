@@ -27,20 +27,20 @@ TEXTS = [
 ]
 TOKENIZERS = {
     config.kind(): fit(config, TEXTS)
-    for config in (WordsConfig(), CharactersConfig(), BytesConfig(), BpeConfig(limit=300))
+    for config in (WordsConfig(), CharactersConfig(), BytesConfig(), BpeConfig(vocab_size=300))
 }
 
 
 class Reciter:
-    """A model that says the symbols it was given, whatever it reads; its state is how many it has said, [B,1]."""
+    """A model that says the tokens it was given, whatever it reads; its state is how many it has said, [B,1]."""
 
-    def __init__(self, symbols: list[int], vocab_size: int) -> None:
-        self.symbols, self.vocab_size = [*symbols, END], vocab_size
+    def __init__(self, tokens: list[int], vocab_size: int) -> None:
+        self.tokens, self.vocab_size = [*tokens, END], vocab_size
 
     def step(self, x: Padded, state: Any) -> tuple[Padded, Any]:
         scores = torch.zeros(*x.values.shape, self.vocab_size)
         for row, said in enumerate(state[0][:, 0].tolist()):
-            scores[row, :, self.symbols[min(said, len(self.symbols) - 1)]] = 9.0
+            scores[row, :, self.tokens[min(said, len(self.tokens) - 1)]] = 9.0
         return x.with_values(scores), (state[0] + 1,)
 
 
@@ -61,13 +61,13 @@ def recited(
 @pytest.mark.parametrize("how", [GreedyConfig, BeamConfig], ids=lambda how: how.kind())
 @pytest.mark.parametrize("kind", ["characters", "bytes", "bpe"])
 @pytest.mark.parametrize("stop", ["THE END.", "END", "café", "😀", "\n"])
-def test_a_stop_string_is_found_across_borders_of_symbols_and_cut_off(kind: str, stop: str, how: Any) -> None:
+def test_a_stop_string_is_found_across_borders_of_tokens_and_cut_off(kind: str, stop: str, how: Any) -> None:
     text = f"once upon a time {stop} and more"
     ((answer,),) = recited(TOKENIZERS[kind], text, how(stop=("nothing", stop)))
     assert answer.text == "once upon a time "
-    assert answer.ended == "stop"
-    assert text.startswith(TOKENIZERS[kind].decode(answer.symbols))
-    assert len(TOKENIZERS[kind].decode(answer.symbols)) <= len(answer.text)
+    assert answer.finish_reason == "stop"
+    assert text.startswith(TOKENIZERS[kind].decode(answer.tokens))
+    assert len(TOKENIZERS[kind].decode(answer.tokens)) <= len(answer.text)
 
 
 def test_the_first_of_several_stop_strings_ends_the_answer() -> None:
@@ -77,7 +77,7 @@ def test_the_first_of_several_stop_strings_ends_the_answer() -> None:
 
 def test_a_stop_string_in_the_prompt_does_not_end_the_answer() -> None:
     ((answer,),) = recited(TOKENIZERS["words"], "sat once more", GreedyConfig(stop=("cat",)), prompt="the cat")
-    assert (answer.text, answer.ended) == (" sat once more", "end")
+    assert (answer.text, answer.finish_reason) == (" sat once more", "end")
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -129,14 +129,14 @@ def test_where_the_longest_cuts_a_character_in_two_the_rest_is_shown_as_write_gi
 @given(data=st.binary(max_size=12), stop=st.sampled_from(["\n", "ab", "aab", "\\x", "é"]))
 def test_what_is_settled_never_changes_whatever_bytes_follow(data: bytes, stop: str) -> None:
     decode, stops = TOKENIZERS["bytes"].decode, Stops([stop], TOKENIZERS["bytes"].decode)
-    symbols = [byte + COUNT for byte in data]
-    whole = decode(symbols)
+    tokens = [byte + COUNT for byte in data]
+    whole = decode(tokens)
     end = stops.place(whole)
-    for count in range(len(symbols)):
-        text = decode(symbols[:count])
+    for count in range(len(tokens)):
+        text = decode(tokens[:count])
         if stops.place(text) is not None:
             break
-        shown = text[: stops.settled(text, decode(symbols[: count - 1]) if count else "")]
+        shown = text[: stops.settled(text, decode(tokens[: count - 1]) if count else "")]
         assert whole.startswith(shown)
         assert end is None or len(shown) <= end
 
@@ -147,16 +147,16 @@ def test_a_stop_is_reached_exactly_when_the_text_holds_one(text: str, stops: lis
     for kind in ("bytes", "characters", "bpe"):
         tokenizer = fit(CharactersConfig(), ["ab ü\n"]) if kind == "characters" else TOKENIZERS[kind]
         draft = Draft([BEGIN], 99, Stops(stops, tokenizer.decode))
-        for count, symbol in enumerate(tokenizer.encode([text]).row(0).tolist(), 1):
-            draft.add(symbol, 0.0)
+        for count, token in enumerate(tokenizer.encode([text]).row(0).tolist(), 1):
+            draft.add(token, 0.0)
             said = tokenizer.decode(tokenizer.encode([text]).row(0)[:count])
-            assert (draft.ended == "stop") == any(stop in said for stop in stops)
-            if draft.ended == "stop":
+            assert (draft.finish_reason == "stop") == any(stop in said for stop in stops)
+            if draft.finish_reason == "stop":
                 break
 
 
 class Constant:
-    """A model that finds symbol after symbol of the vocabulary less likely; it remembers how many rows it was asked."""
+    """A model that finds token after token of the vocabulary less likely; it remembers how many rows it was asked."""
 
     def __init__(self, vocab_size: int) -> None:
         self.scores = torch.arange(vocab_size, 0, -1, dtype=torch.float64) / 8
@@ -168,26 +168,26 @@ class Constant:
         return x.with_values(self.scores.expand(*x.values.shape, -1)), state
 
 
-def letters(symbols: list[int]) -> str:
-    return "".join(chr(ord("a") + symbol - COUNT) for symbol in symbols if symbol >= COUNT)
+def letters(tokens: list[int]) -> str:
+    return "".join(chr(ord("a") + token - COUNT) for token in tokens if token >= COUNT)
 
 
 @pytest.mark.parametrize("stops", [5, 15, 19])
 def test_a_beam_stays_full_however_many_candidates_a_stop_string_ends(stops: int) -> None:
     model, width, most = Constant(COUNT + 20), 2, 4
-    how = BeamConfig(width=width, best=2, length_penalty=0.0, stop=tuple("abcdefghijklmnopqrst"[:stops]))
+    how = BeamConfig(beam_size=width, n_best=2, length_penalty=0.0, stop=tuple("abcdefghijklmnopqrst"[:stops]))
     state, begin = (torch.zeros(1, 1),), Padded.of(torch.tensor([[BEGIN]]))
     write(model, state, begin, torch.tensor([most]), how, decode=letters)
     assert model.rows[1:] and model.rows[1] == min(width, 20 - stops)
 
 
 def test_a_text_that_goes_on_wins_over_stops_though_it_is_not_among_the_first_candidates() -> None:
-    # the five likeliest symbols end the text at once, and with this length penalty the longest texts are the best
+    # the five likeliest tokens end the text at once, and with this length penalty the longest texts are the best
     model, stop = Constant(COUNT + 8), tuple("abcde")
-    how = BeamConfig(width=2, best=1, length_penalty=6.0, stop=stop)
+    how = BeamConfig(beam_size=2, n_best=1, length_penalty=6.0, stop=stop)
     state, begin = (torch.zeros(1, 1),), Padded.of(torch.tensor([[BEGIN]]))
     ((answer,),) = write(model, state, begin, torch.tensor([6]), how, decode=letters)
-    assert (answer.text, answer.ended) == ("fffff", "stop")  # the sixth symbol is the likeliest, "a"
+    assert (answer.text, answer.finish_reason) == ("fffff", "stop")  # the sixth token is the likeliest, "a"
 
 
 def every_stopped(model: Constant, how: BeamConfig, most: int) -> dict[str, float]:
@@ -209,7 +209,7 @@ def every_stopped(model: Constant, how: BeamConfig, most: int) -> dict[str, floa
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 5.0])
 def test_with_stop_strings_a_wide_beam_finds_the_best_of_all_texts_each_once(alpha: float) -> None:
     model, most = Constant(COUNT + 6), 3
-    how = BeamConfig(width=120, best=9, length_penalty=alpha, stop=("b", "a", "d"))
+    how = BeamConfig(beam_size=120, n_best=9, length_penalty=alpha, stop=("b", "a", "d"))
     state, begin = (torch.zeros(1, 1),), Padded.of(torch.tensor([[BEGIN]]))
     (found,) = write(model, state, begin, torch.tensor([most]), how, decode=letters)
     expected = every_stopped(model, how, most)
@@ -221,8 +221,8 @@ def test_with_stop_strings_a_wide_beam_finds_the_best_of_all_texts_each_once(alp
 def test_a_stream_of_a_model_is_what_it_writes() -> None:
     model, prompt = language_model("lstm", size=0.3), prompts()
 
-    def decode(symbols: list[int]) -> str:
-        return "".join(chr(ord("a") + symbol) for symbol in symbols if symbol >= COUNT)
+    def decode(tokens: list[int]) -> str:
+        return "".join(chr(ord("a") + token) for token in tokens if token >= COUNT)
 
     for how in (GreedyConfig(stop=("hh", "k")), SampleConfig(seed=4, stop=("p",))):
         for row, (answer,) in enumerate(continued(model, prompt, how, decode=decode)):
@@ -231,17 +231,17 @@ def test_a_stream_of_a_model_is_what_it_writes() -> None:
             assert "".join(pieces) == answer.text
 
 
-def test_stop_strings_without_a_tokeniser_are_refused() -> None:
-    with pytest.raises(ConfigError, match="symbols are written"):
+def test_stop_strings_without_a_tokenizer_are_refused() -> None:
+    with pytest.raises(ConfigError, match="there is no tokenizer"):
         continued(language_model("lstm"), prompts(), GreedyConfig(stop=("a",)))
 
 
-@pytest.mark.parametrize("how", [BeamConfig(), SampleConfig(count=2)], ids=["beam", "several"])
+@pytest.mark.parametrize("how", [BeamConfig(), SampleConfig(num_samples=2)], ids=["beam", "several"])
 def test_what_is_no_single_answer_in_its_order_cannot_be_streamed(how: AnyDecoding) -> None:
-    with pytest.raises(ConfigError, match=r"best text only at the end|one answer"):
+    with pytest.raises(ConfigError, match=r"best text is known only at the end|one text for one prompt"):
         list(recited(TOKENIZERS["words"], "the cat", how, ask=stream))
 
 
 def test_an_empty_stop_string_is_refused() -> None:
-    with pytest.raises(ConfigError, match="without characters"):
+    with pytest.raises(ConfigError, match="a stop string is empty"):
         GreedyConfig(stop=("",))

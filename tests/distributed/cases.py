@@ -70,13 +70,13 @@ def _whole(tensor: Tensor | None) -> Tensor:
 
 
 def trained(model: nn.Module, wrapped: nn.Module, ranks: Ranks, steps: int, first: int = 0) -> torch.optim.Optimizer:
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
     for step in range(first, first + steps):
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         rows = examples().roll(step, 0)[ranks.rank :: ranks.count]
         total(wrapped(rows)).backward()
-        optimiser.step()
-    return optimiser
+        optimizer.step()
+    return optimizer
 
 
 def weights_after(sharded: bool, steps: int) -> list[list[float]]:
@@ -127,8 +127,8 @@ def parts() -> dict[str, Any]:
     with joined(sharded=True) as ranks:
         model = network()
         wrapped = ranks.wrap(model)
-        optimiser = trained(model, wrapped, ranks, 2)
-        moments = {f"{name}.exp_avg": optimiser.state[weight]["exp_avg"] for name, weight in model.named_parameters()}
+        optimizer = trained(model, wrapped, ranks, 2)
+        moments = {f"{name}.exp_avg": optimizer.state[weight]["exp_avg"] for name, weight in model.named_parameters()}
         both = part_of(dict(model.named_parameters()) | moments)
         with ranks.whole(wrapped):
             whole = {name: weight.tolist() for name, weight in model.state_dict().items()}

@@ -23,13 +23,13 @@ from seqloom.errors import SeqloomError
 from seqloom.training import devices
 from seqloom.training.devices import choose_device
 from seqloom.training.distributed import joined
-from seqloom.training.events import Begun, Ended, Stepped
+from seqloom.training.events import Ended, Started, Stepped
 from seqloom.training.launcher import MEETING
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update, cut, rows_of
-from seqloom.training.wishes import Wishes
 
 WORDS = ("red", "green", "blue", "tall", "small", "old", "new")
 FAILING_STEP = 8
@@ -75,15 +75,15 @@ def run(
     asked = (who, "asked to end") if place.startswith("signal") else None  # the place in the handler is come to so
     seen = _recorded(asked or (failures or {}).get(Path(os.environ.get(MEETING, "")).name))
     settings = {
-        "length": StepsConfig(count=steps),
-        "feed": ByLengthConfig(budget=160),
+        "duration": StepsConfig(steps=steps),
+        "batching": ByLengthConfig(batch_tokens=160),
         "validate_every": 10,
         "save_every": save_every,
-        "report_every": 1,
+        "log_every": 1,
         "patience": 0,
     }
-    wishes = Wishes(model="gru", size="tiny", dropout=dropout, training=settings)
-    resolved = resolve(data_config((data,), {}), wishes, cache=Path(data).parent / "cache")
+    request = RunRequest(model="gru", size="tiny", dropout=dropout, training=settings)
+    resolved = resolve(data_config((data,), {}), request, cache=Path(data).parent / "cache")
     try:
         with joined(sharded=sharded, timeout=timeout) as ranks:
             reports = list(train_run(Path(out), resolved, ranks=ranks, device=choose_device("cpu"), workers=1))
@@ -92,9 +92,9 @@ def run(
         sys.stderr.flush()
         sys.exit(exit_code_of(error))
     begun, ended = reports[0], reports[-1]
-    assert isinstance(begun, Begun) and isinstance(ended, Ended)
+    assert isinstance(begun, Started) and isinstance(ended, Ended)
     losses = [report.loss for report in reports if isinstance(report, Stepped)]
-    return {"losses": losses, "seen": seen, "said": begun.said, "code": ended.exit_code}
+    return {"losses": losses, "seen": seen, "said": begun.messages, "code": ended.exit_code}
 
 
 def rank() -> int:
@@ -106,10 +106,10 @@ def _narrowed(room: int) -> None:
     """Let memory run out where a piece has more rows than there is room for."""
     backward = Update._backward
 
-    def narrow(self: Update, batch: Any, state: Any, standing: TrainingState) -> Any:
-        if standing.step + 1 >= FAILING_STEP and max(map(rows_of, cut(batch, standing.pieces))) > room:
+    def narrow(self: Update, batch: Any, state: Any, run_state: TrainingState) -> Any:
+        if run_state.step + 1 >= FAILING_STEP and max(map(rows_of, cut(batch, run_state.micro_batches))) > room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return backward(self, batch, state, standing)
+        return backward(self, batch, state, run_state)
 
     Update._backward = narrow  # type: ignore[method-assign]
 

@@ -79,7 +79,7 @@ def test_a_refusal_is_said_once_and_not_tried_again(tmp_path: Path, capfd: pytes
     arguments = ["train", str(tmp_path / "bad.csv"), "--out", str(tmp_path / "run")]
     assert launch(arguments, 2, max_restarts=3, environment=SURROUNDINGS) == 2
     said = capfd.readouterr().err
-    assert said.count("bad.csv:3:") == 1 and said.count("ended with code 2") == 1 and "again" not in said
+    assert said.count("bad.csv:3:") == 1 and said.count("ended with exit code 2") == 1 and "again" not in said
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_the_exit_code_is_that_of_the_rank_that_failed_and_one_line_names_it(
     assert launch(["codes", str(tmp_path)], 2, max_restarts=1, module=MODULE, environment=SURROUNDINGS) == 5
     lines = capfd.readouterr().err.splitlines()
     assert [line.rpartition(" ")[2] for line in lines] == ["6", "checkpoint", "1", "checkpoint", "5"]
-    assert lines[-1].startswith("error: rank 1 of 2 (process ") and lines[-1].endswith(") ended with code 5")
+    assert lines[-1].startswith("error: rank 1 of 2 (process ") and lines[-1].endswith(") ended with exit code 5")
 
 
 @pytest.mark.slow

@@ -16,11 +16,11 @@ from seqloom.training import loop, session
 from seqloom.training import loop as saving
 from seqloom.training.devices import choose_device
 from seqloom.training.distributed import joined
-from seqloom.training.events import Ended, Noticed, Saved, Stepped, Validated
+from seqloom.training.events import Ended, Notice, Saved, Stepped, Validated
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.run_summary import RunScores, read_scores
-from seqloom.training.wishes import Wishes
 
 JOB = "distributed.test_lengths_and_shares:job"
 pytestmark = pytest.mark.slow
@@ -32,20 +32,20 @@ def job(
     """What a run of this process came to; `prepare` are functions of this file that break something first."""
     for name in prepare:
         globals()[name]()
-    base = {"feed": ByLengthConfig(budget=160), "validate_every": 4, "report_every": 1, "patience": 0}
-    length = SecondsConfig(count=seconds) if seconds else StepsConfig(count=10)
-    wishes = Wishes(model="gru", size="tiny", dropout=0.0, training=base | {"length": length} | settings)
-    resolved = resolve(data_config((data,), {}), wishes, cache=Path(data).parent / "cache")
+    base = {"batching": ByLengthConfig(batch_tokens=160), "validate_every": 4, "log_every": 1, "patience": 0}
+    length = SecondsConfig(seconds=seconds) if seconds else StepsConfig(steps=10)
+    request = RunRequest(model="gru", size="tiny", dropout=0.0, training=base | {"duration": length} | settings)
+    resolved = resolve(data_config((data,), {}), request, cache=Path(data).parent / "cache")
     with joined(sharded=sharded, timeout=20) as ranks:
         reports = list(train_run(Path(out), resolved, ranks=ranks, device=choose_device("cpu"), workers=0))
     last = reports[-1]
     assert isinstance(last, Ended)
     return {
-        "end": [last.why, last.exit_code, last.step],
-        "rates": [report.rate for report in reports if isinstance(report, Stepped)],
+        "end": [last.reason, last.exit_code, last.step],
+        "rates": [report.lr for report in reports if isinstance(report, Stepped)],
         "metrics": [report.metrics for report in reports if isinstance(report, Validated)],
         "saved": [not report.problem for report in reports if isinstance(report, Saved)],
-        "notices": [report.code for report in reports if isinstance(report, Noticed)],
+        "notices": [report.code for report in reports if isinstance(report, Notice)],
     }
 
 
@@ -91,7 +91,7 @@ def unguarded() -> None:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("data") / "colours.csv"
+    path = tmp_path_factory.mktemp("data") / "colors.csv"
     write_data(path)
     return str(path)
 
@@ -112,7 +112,7 @@ def test_processes_that_go_by_their_own_clocks_do_not_train_one_model(forks: For
 def test_the_mean_of_the_last_checkpoints_is_that_of_one_process(
     forks: Forks, data: str, tmp_path: Path, sharded: bool
 ) -> None:
-    asked = {"data": data, "average_last": 3, "keep": 4, "save_every": 2}
+    asked = {"data": data, "average_checkpoints": 3, "keep_checkpoints": 4, "save_every": 2}
     (one,) = forks.answers(JOB, 1, {**asked, "out": str(tmp_path / "one")})
     two = forks.answers(JOB, 2, {**asked, "out": str(tmp_path / "two"), "sharded": sharded})
     assert two[0]["end"] == one["end"] == ["done", 0, 10] and two[0]["metrics"] == two[1]["metrics"]

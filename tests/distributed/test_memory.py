@@ -17,10 +17,10 @@ ROOM = 4  # rows; a rank has more of nearly every batch
 
 
 def test_a_run_remembers_in_how_many_pieces_a_step_fits(tmp_path: Path) -> None:
-    assert fitting(tmp_path).pieces == 1 and not fitting(tmp_path).said
-    with pytest.raises(HalvedError, match="goes on in 4 pieces"), remembering(tmp_path):
-        raise HalvedError("memory ran out in step 3 on rank 1", pieces=4)
-    assert fitting(tmp_path).pieces == 4 and "in 4 pieces" in fitting(tmp_path).said[0]
+    assert fitting(tmp_path).micro_batches == 1 and not fitting(tmp_path).messages
+    with pytest.raises(HalvedError, match="resumes with 4 micro-batches"), remembering(tmp_path):
+        raise HalvedError("memory ran out in step 3 on rank 1", micro_batches=4)
+    assert fitting(tmp_path).micro_batches == 4 and "4 micro-batches" in fitting(tmp_path).messages[0]
 
 
 def test_other_errors_leave_nothing_to_remember(tmp_path: Path) -> None:
@@ -29,16 +29,16 @@ def test_other_errors_leave_nothing_to_remember(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", ["", "{}}", '{"pieces": 0}', '{"pieces": "4"}', '{"rows": 2}'])
+@pytest.mark.parametrize("content", ["", "{}}", '{"micro_batches": 0}', '{"micro_batches": "4"}', '{"rows": 2}'])
 def test_a_note_that_cannot_be_read_says_what_to_do(tmp_path: Path, content: str) -> None:
     (tmp_path / RunFile.MEMORY).write_text(content)
-    with pytest.raises(DamagedError, match="remove it: the run finds out again"):
+    with pytest.raises(DamagedError, match="remove the file: the run finds the number again"):
         fitting(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("data") / "colours.csv"
+    path = tmp_path_factory.mktemp("data") / "colors.csv"
     write_data(path)
     return str(path)
 
@@ -57,12 +57,12 @@ def test_a_run_goes_on_in_pieces_that_fit_and_loses_the_same(forks: Forks, data:
     *failed, last = starts(forks, tight, 3)
     for pieces, outcomes in zip((2, 4), failed, strict=True):
         assert [outcome.code for outcome in outcomes] == [1, 6]
-        assert f"memory ran out in step {FAILING_STEP} on rank 1" in outcomes[1].stderr
-        assert f"repeat the command: it goes on in {pieces} pieces" in outcomes[1].stderr
+        assert f"out of memory in step {FAILING_STEP} on rank 1" in outcomes[1].stderr
+        assert f"repeat the command: it resumes with {pieces} micro-batches per step" in outcomes[1].stderr
         assert max(outcome.seconds for outcome in outcomes) < 15
     assert [outcome.code for outcome in last] == [0, 0], last[0].stderr + last[1].stderr
-    assert json.loads((out / RunFile.MEMORY).read_text()) == {"pieces": 4}
-    assert any("each step is computed in 4 pieces" in said for said in last[0].answer["said"])
+    assert json.loads((out / RunFile.MEMORY).read_text()) == {"micro_batches": 4}
+    assert any("each step now uses 4 micro-batches" in said for said in last[0].answer["said"])
     losses = last[0].answer["losses"]
     assert len(losses) == 12 - 5  # from the checkpoint before it
     np.testing.assert_allclose(losses, clean[5:], rtol=1e-5)
@@ -72,4 +72,4 @@ def test_a_run_goes_on_in_pieces_that_fit_and_loses_the_same(forks: Forks, data:
 def test_a_run_that_forgets_never_comes_further(forks: Forks, data: str, tmp_path: Path) -> None:
     tight = {"data": data, "out": str(tmp_path / "run"), "steps": 12, "room": ROOM, "who": 1, "forgetful": True}
     for outcomes in starts(forks, tight, 2):
-        assert outcomes[1].code == 6 and "goes on in 2 pieces" in outcomes[1].stderr
+        assert outcomes[1].code == 6 and "resumes with 2 micro-batches" in outcomes[1].stderr

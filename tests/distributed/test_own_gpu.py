@@ -26,7 +26,7 @@ def test_each_process_computes_on_its_own_gpu_before_and_after_they_meet(
 ) -> None:
     monkeypatch.setenv(LOCAL_RANK, str(local))
     assert choose_device(name).torch == torch.device("cuda", local)  # type: ignore[arg-type]
-    assert f"Card {local}" in choose_device(name).said[0]  # type: ignore[arg-type]
+    assert f"Card {local}" in choose_device(name).messages[0]  # type: ignore[arg-type]
     monkeypatch.setattr(torch.cuda, "current_device", lambda: local)  # as `joined` leaves it
     assert choose_device(name).torch == torch.device("cuda", local)  # type: ignore[arg-type]
 
@@ -54,8 +54,6 @@ def test_the_processes_meet_on_their_own_gpus(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_process_without_a_gpu_is_refused_and_the_processor_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LOCAL_RANK, "2")
-    with pytest.raises(
-        ConfigError, match=r"process 2 .* there are 2\. Fix: start one process for each GPU, or take --"
-    ):
+    with pytest.raises(ConfigError, match=r"local rank 2 .* has 2\. Fix: start one process per GPU, or use --"):
         choose_device("cuda")
     assert choose_device("cpu").torch == torch.device("cpu")

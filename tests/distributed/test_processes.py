@@ -76,7 +76,7 @@ def test_a_rank_that_ends_takes_the_other_with_it_in_one_line(forks: Forks, how:
     assert other.code == 1
     assert other.stderr.splitlines() == [
         f"error: rank {1 - who} of 2: rank {who} has ended before the run was over. "
-        "Fix: start again; the run goes on from its newest checkpoint."
+        "Fix: run the same command again; it resumes from the newest checkpoint."
     ]
     assert max(outcome.seconds for outcome in outcomes) < 15
 

@@ -48,7 +48,7 @@ PLACES = [
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("data") / "colours.csv"
+    path = tmp_path_factory.mktemp("data") / "colors.csv"
     write_data(path)
     return str(path)
 
@@ -87,8 +87,8 @@ def test_two_processes_killed_at_a_place_end_with_the_same_bytes(
 def test_two_processes_one_of_which_was_killed_while_data_was_encoded_end_with_the_same_bytes(
     forks: Forks, clean: dict[str, str], tmp_path: Path
 ) -> None:
-    write_data(tmp_path / "colours.csv")  # nobody has encoded it yet
-    settings = {"data": str(tmp_path / "colours.csv"), "out": str(tmp_path / "run")}
+    write_data(tmp_path / "colors.csv")  # nobody has encoded it yet
+    settings = {"data": str(tmp_path / "colors.csv"), "out": str(tmp_path / "run")}
     killed, waiting = forks.run(RUN, 2, {**settings, "place": "index-half:kill", "late": True}, limit=8)
     assert killed.code == -9 and killed.seconds < 8 <= waiting.seconds  # whoever starts the ranks ends the other
     assert not (tmp_path / "run").exists()
@@ -121,7 +121,7 @@ def test_ranks_that_are_killed_or_stopped_are_started_again_and_end_with_the_sam
     assert launch(arguments, 2, max_restarts=2, module="distributed.runs", environment=SURROUNDINGS) == 0
     assert sums(tmp_path / "run") == clean
     said = capfd.readouterr().err
-    assert "was ended by SIGKILL" in said and said.count("starting all 2 ranks again") == 2
+    assert "was killed by SIGKILL" in said and said.count("restarting all 2 ranks") == 2
     assert "rank 1 was stopped" in said and "Current thread" in said
 
 

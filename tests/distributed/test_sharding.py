@@ -33,7 +33,7 @@ def test_a_missing_part_is_damage() -> None:
 
 def test_a_part_that_is_there_twice_is_damage() -> None:
     parts = cut(torch.arange(6.0), 3)
-    with pytest.raises(DamagedError, match="from row"):
+    with pytest.raises(DamagedError, match="starts at row"):
         whole_of([parts[0], parts[0], parts[2]])
 
 

@@ -27,7 +27,7 @@ def ended(body: str, patience: float = 0.3) -> tuple[int, str, float]:
 def test_silence_ends_the_process_with_the_stacks_of_all_threads() -> None:
     code, said, _ = ended("threading.Thread(target=somewhere, daemon=True).start(); time.sleep(30)")
     assert code == 1
-    assert said.startswith("error: rank 1 of 2: no step was finished for 0 s\n")
+    assert said.startswith("error: rank 1 of 2: no step was finished within 0 s\n")
     assert "in somewhere" in said and "in <module>" in said
 
 

@@ -60,6 +60,7 @@ def _opens_for_writing(call: ast.Call, name: str) -> bool:
     return not isinstance(mode, ast.Constant) or bool(set(str(mode.value)) & set("wax+"))
 
 
+@pytest.mark.slow  # it parses the whole source
 def test_no_other_module_writes_a_file() -> None:
     source = Path(seqloom.__file__).parent
     modules = [path for path in source.rglob("*.py") if path.parent != source / "files"]

@@ -228,6 +228,7 @@ def test_every_power_cut_leaves_the_old_or_the_new_state(
     assert len(verdicts) == number_of_states  # different ones; fewer would be a weaker claim
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "forgets"),
     [

@@ -18,7 +18,7 @@ from seqloom.data.schema import Schema
 from seqloom.files.disk import write_file
 from seqloom.files.folders import commit_folder
 from seqloom.metrics.calibration import Calibration
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec
 from seqloom.text.tokenizer import fit
 
 HERE = Path(__file__).parent
@@ -29,8 +29,8 @@ TEXTS = ["a good film", "not a bad film at all", "bad", "words nobody saw: a fil
 def logits(folder: Path, texts: list[str]) -> list[list[float]]:
     """The scores of a bundle for some texts."""
     bundle = read_bundle(folder)
-    assert bundle.meaning.tokenizer is not None
-    inputs = TextInput().collate({"input": bundle.meaning.tokenizer.encode(texts)})
+    assert bundle.spec.tokenizer is not None
+    inputs = TextInput().collate({"input": bundle.spec.tokenizer.encode(texts)})
     with torch.no_grad():
         scores: list[list[float]] = built(bundle)(inputs).tolist()
     return scores
@@ -38,15 +38,15 @@ def logits(folder: Path, texts: list[str]) -> list[list[float]]:
 
 def main() -> None:
     """Write the bundle and its logits; refused if they are there."""
-    tokenizer = fit(WordsConfig(lower=True), ["A good film.", "A bad film!", "Not good at all", "not bad"])
+    tokenizer = fit(WordsConfig(lowercase=True), ["A good film.", "A bad film!", "Not good at all", "not bad"])
     inputs = TokensConfig(vocab_size=tokenizer.vocab_size)
     config = recipes.classifier("transformer", inputs=inputs, num_classes=2, size="tiny")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(FORMAT)
         weights = config.build().state_dict()
-    meaning = Meaning(Schema("text", "label", ("bad", "good")), tokenizer, None, calibration=Calibration(TEMPERATURE))
+    spec = ModelSpec(Schema("text", "label", ("bad", "good")), tokenizer, None, calibration=Calibration(TEMPERATURE))
     folder = HERE / f"bundle-{FORMAT}"
-    commit_folder(folder, bundle_files(Bundle(config, meaning, weights, {"golden": FORMAT}), "# A golden bundle\n"))
+    commit_folder(folder, bundle_files(Bundle(config, spec, weights, {"golden": FORMAT}), "# A golden bundle\n"))
     frozen = {"texts": TEXTS, "logits": logits(folder, TEXTS)}
     write_file(HERE / f"bundle-{FORMAT}.json", json.dumps(frozen, indent=1) + "\n")
 

@@ -46,22 +46,22 @@ def rewritten(folder: Path, change: Any) -> None:
 
 
 def assert_exact(checkpoint: Path, folder: Path) -> None:
-    """The imported model gives the vectors of the plain code: of every symbol, and of every text."""
+    """The imported model gives the vectors of the plain code: of every token, and of every text."""
     bundle, vocabulary = read_bundle(folder), read_vocabulary(checkpoint)
     model, tokenizer = built(bundle), vocabulary.tokenizer
     for text in [*TEXTS, ""]:
-        symbols = tokenizer.encode([text]).values
-        if len(symbols) <= 12:  # longer ones are cut when they are embedded
+        tokens = tokenizer.encode([text]).values
+        if len(tokens) <= 12:  # longer ones are cut when they are embedded
             ids = plain_ids(checkpoint, text, 12)
-            assert vocabulary.rows[symbols].tolist() == ids
+            assert vocabulary.rows[tokens].tolist() == ids
             with torch.no_grad():
-                found = model.encoder(Padded.of(torch.from_numpy(symbols.astype(np.int64))[None])).values[0]
+                found = model.encoder(Padded.of(torch.from_numpy(tokens.astype(np.int64))[None])).values[0]
             assert float((found - plain_vectors(checkpoint, ids)).abs().max()) < EXACT, text
     expected = torch.stack([plain_sentence(checkpoint, text) for text in TEXTS]).numpy()
     assert np.abs(seqloom.load(folder).embed(TEXTS) - expected).max() < EXACT
 
 
-def test_the_vectors_of_symbols_and_of_texts_are_those_of_the_original(checkpoint: Path, tmp_path: Path) -> None:
+def test_the_vectors_of_tokens_and_of_texts_are_those_of_the_original(checkpoint: Path, tmp_path: Path) -> None:
     assert import_model(checkpoint, tmp_path / "model") == tmp_path / "model"
     assert_exact(checkpoint, tmp_path / "model")
 
@@ -111,9 +111,9 @@ def test_weights_of_another_precision_are_taken_as_the_numbers_that_they_are(
 def sentence(checkpoint: Path, **how: Any) -> np.ndarray:
     """[D] what an import of the checkpoint makes of "the cat sat"."""
     bundle = imported(checkpoint, **how)
-    symbols = bundle.meaning.tokenizer.encode(["the cat sat"]).values
+    tokens = bundle.spec.tokenizer.encode(["the cat sat"]).values
     with torch.no_grad():
-        return built(bundle)(Padded.of(torch.from_numpy(symbols.astype(np.int64))[None]))[0].numpy()
+        return built(bundle)(Padded.of(torch.from_numpy(tokens.astype(np.int64))[None]))[0].numpy()
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_the_pooling_of_the_checkpoint_is_taken_or_another_one(
 
 
 @pytest.mark.slow
-def test_an_encoder_alone_gives_the_mean_of_length_one_of_as_many_symbols_as_it_has_positions(tmp_path: Path) -> None:
+def test_an_encoder_alone_gives_the_mean_of_length_one_of_as_many_tokens_as_it_has_positions(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "bert")
     for name in ("modules.json", "sentence_bert_config.json"):
         (checkpoint / name).unlink()
@@ -140,9 +140,9 @@ def test_an_encoder_alone_gives_the_mean_of_length_one_of_as_many_symbols_as_it_
     expected = torch.stack([plain_sentence(checkpoint, text, longest=20) for text in TEXTS]).numpy()
     assert np.abs(seqloom.load(folder).embed(TEXTS) - expected).max() < EXACT
     write_json(checkpoint / "tokenizer_config.json", {"model_max_length": 5, "do_lower_case": True})
-    assert imported(checkpoint).notes["longest"] == 5
+    assert imported(checkpoint).notes["max_length"] == 5
     write_json(checkpoint / "tokenizer_config.json", {"model_max_length": 1000000000000000019884624838656})
-    assert imported(checkpoint).notes["longest"] == 20
+    assert imported(checkpoint).notes["max_length"] == 20
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "no configuration": (gone("config.json"), "config.json is missing"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{") and None, "config.json: "),
     "a list": (put("config.json", []), "config.json: "),
-    "another architecture": (settings(model_type="roberta"), "model_type 'roberta', and only 'bert' is read"),
+    "another architecture": (settings(model_type="roberta"), "model_type 'roberta', and only 'bert' is supported"),
     "no architecture": (without("model_type"), "no model_type"),
     "no width": (without("hidden_size"), "hidden_size"),
     "a width of text": (settings(hidden_size="16"), "hidden_size"),
@@ -99,13 +99,13 @@ CASES: dict[str, tuple[Change, str]] = {
     "an absurd vocabulary": (settings(vocab_size=2**24), "the weights do not fit config.json"),
     "an absurd width": (settings(hidden_size=65_536), "the weights do not fit config.json"),
     "heads that do not divide": (settings(num_attention_heads=3), "3 heads"),
-    "relative positions": (settings(position_embedding_type="relative_key"), "positions of the type 'relative_key'"),
+    "relative positions": (settings(position_embedding_type="relative_key"), "position_embedding_type 'relative_key'"),
     "another activation": (settings(hidden_act="gelu_new"), "the activation 'gelu_new'"),
     "a decoder": (settings(is_decoder=True), "a decoder"),
-    "pruned heads": (settings(pruned_heads={"0": [1]}), "heads that were cut out"),
-    "code": (settings(auto_map={"AutoModel": "evil.Model"}), "names code"),
-    "an unknown key": (settings(rope_theta=10_000.0), "'rope_theta' is not known"),
-    "terminal codes": (settings(**{"\x1b[2J": 1}), r"'\x1b[2J' is not known"),
+    "pruned heads": (settings(pruned_heads={"0": [1]}), "pruned heads"),
+    "code": (settings(auto_map={"AutoModel": "evil.Model"}), "asks for custom code"),
+    "an unknown key": (settings(rope_theta=10_000.0), "'rope_theta' is unknown"),
+    "terminal codes": (settings(**{"\x1b[2J": 1}), r"'\x1b[2J' is unknown"),
     # weights
     "no weights": (gone("model.safetensors"), "has no model.safetensors"),
     "pickled weights": (
@@ -113,7 +113,10 @@ CASES: dict[str, tuple[Change, str]] = {
         "pytorch_model.bin is a pickle",
     ),
     "weights in parts": (both(gone("model.safetensors"), put("model.safetensors.index.json", {})), "in several files"),
-    "weights of another library": (both(gone("model.safetensors"), put("tf_model.h5", {})), "tf_model.h5 is not read"),
+    "weights of another library": (
+        both(gone("model.safetensors"), put("tf_model.h5", {})),
+        "tf_model.h5 is not supported",
+    ),
     "no weights at all": (lambda folder: (folder / "model.safetensors").write_bytes(b"") and None, "expected weights"),
     "cut weights": (
         lambda folder: (
@@ -122,36 +125,42 @@ CASES: dict[str, tuple[Change, str]] = {
         "expected weights",
     ),
     "a missing weight": (weights(lambda data: data.__delitem__(KEY)), f"{KEY} is missing"),
-    "another shape": (weights(lambda data: data.update({KEY: torch.zeros(16, 8)})), "[16, 8] where [16, 16] is needed"),
-    "whole numbers": (weights(lambda data: data.update({KEY: torch.zeros(16, 16).long()})), "int64 [16, 16] where"),
-    "an unknown weight": (weights(lambda data: data.update(adapter=torch.zeros(2))), "'adapter' is not known"),
-    "a weight twice": (weights(lambda data: data.update({f"bert.{KEY}": data[KEY].clone()})), "is there twice"),
-    "more layers than said": (settings(num_hidden_layers=1), "is not known"),
-    "not a number": (broken(float("nan")), "encoder.layer.1.output.dense.bias holds a number that is not finite"),
-    "an infinity": (broken(float("inf")), "not finite"),
+    "another shape": (weights(lambda data: data.update({KEY: torch.zeros(16, 8)})), "[16, 8], expected [16, 16]"),
+    "whole numbers": (weights(lambda data: data.update({KEY: torch.zeros(16, 16).long()})), "int64 [16, 16], expected"),
+    "an unknown weight": (weights(lambda data: data.update(adapter=torch.zeros(2))), "'adapter' is unexpected"),
+    "a weight twice": (weights(lambda data: data.update({f"bert.{KEY}": data[KEY].clone()})), "occurs twice"),
+    "more layers than said": (settings(num_hidden_layers=1), "is unexpected"),
+    "not a number": (broken(float("nan")), "encoder.layer.1.output.dense.bias has NaN or infinite values"),
+    "an infinity": (broken(float("inf")), "has NaN or infinite values"),
     # tokenizer.json
-    "no tokeniser": (gone("tokenizer.json"), "tokenizer.json is missing"),
-    "another tokeniser": (tokens(lambda data: data["model"].update(type="BPE")), "of the type 'BPE'"),
-    "another normaliser": (tokens(lambda data: data["normalizer"].update(type="NFC")), "the normalizer is 'NFC'"),
-    "no normaliser": (tokens(lambda data: data.update(normalizer=None)), "the normalizer is 'None'"),
+    "no tokenizer": (gone("tokenizer.json"), "tokenizer.json is missing"),
+    "another tokenizer": (tokens(lambda data: data["model"].update(type="BPE")), "the tokenizer is 'BPE'"),
+    "another normalizer": (tokens(lambda data: data["normalizer"].update(type="NFC")), "the normalizer is 'NFC'"),
+    "no normalizer": (tokens(lambda data: data.update(normalizer=None)), "the normalizer is 'None'"),
     "another cut": (tokens(lambda data: data["pre_tokenizer"].update(type="Whitespace")), "pre_tokenizer is"),
     "no frame": (tokens(lambda data: data.update(post_processor=None)), "between [CLS] and [SEP]"),
     "half a frame": (tokens(lambda data: data["post_processor"]["single"].pop()), "between [CLS] and [SEP]"),
     "an added piece": (
         tokens(lambda data: data.update(added_tokens=[{"id": 99, "content": "<user>"}])),
-        "the added piece '<user>'",
+        "the added token '<user>'",
     ),
     "no mask": (
         tokens(lambda data: data["model"]["vocab"].update({"[MASK]x": data["model"]["vocab"].pop("[MASK]")})),
         "no [MASK]",
     ),
     "a hole": (tokens(lambda data: data["model"]["vocab"].update(the=99)), "each once"),
-    "another prefix": (tokens(lambda data: data["model"].update(continuing_subword_prefix="@@")), "not [UNK] and ##"),
-    "more pieces than rows": (settings(vocab_size=30), "pieces, and config.json a vocabulary of 30"),
+    "another prefix": (
+        tokens(lambda data: data["model"].update(continuing_subword_prefix="@@")),
+        "expected [UNK] and ##",
+    ),
+    "more pieces than rows": (settings(vocab_size=30), "tokens, and config.json a vocabulary of 30"),
     "another case beside it": (put("tokenizer_config.json", {"do_lower_case": False}), "do_lower_case = False"),
     # sentence vectors
-    "a further step": (steps("a.Transformer", "a.Pooling", "a.Dense"), "the steps 'Transformer, Pooling, Dense'"),
-    "a way out of the folder": (steps("a.Transformer", "a.Pooling", path="../elsewhere"), "leads out"),
+    "a further step": (steps("a.Transformer", "a.Pooling", "a.Dense"), "the modules 'Transformer, Pooling, Dense'"),
+    "a way out of the folder": (
+        steps("a.Transformer", "a.Pooling", path="../elsewhere"),
+        "is outside the checkpoint folder",
+    ),
     "no pooling": (gone("1_Pooling/config.json"), "1_Pooling/config.json is missing"),
     "two poolings": (
         lambda folder: write_sentences(folder, mean_tokens=True, max_tokens=True),
@@ -160,11 +169,11 @@ CASES: dict[str, tuple[Change, str]] = {
     "another pooling": (lambda folder: write_sentences(folder, mean_sqrt_len_tokens=True), "mean_sqrt_len_tokens"),
     "an unknown pooling": (
         put("1_Pooling/config.json", {"pooling_mode": "mean", "layers": 4}),
-        "'layers' is not known",
+        "'layers' is unknown",
     ),
     "a prompt": (put("config_sentence_transformers.json", {"default_prompt_name": "query"}), "the prompt 'query'"),
     "small letters": (put("sentence_bert_config.json", {"do_lower_case": True}), "do_lower_case"),
-    "texts of no symbol": (put("sentence_bert_config.json", {"max_seq_length": 0}), "cut at 0 symbols"),
+    "texts of no token": (put("sentence_bert_config.json", {"max_seq_length": 0}), "the maximum length is 0"),
 }
 
 
@@ -201,11 +210,11 @@ def test_a_checkpoint_that_nothing_was_done_to_is_imported(whole: dict[str, byte
     ("source", "out", "how", "message"),
     [
         ("nowhere", "model", {}, "there is no "),
-        ("bert", "bert", {}, "exists, and a model folder is written once"),
+        ("bert", "bert", {}, "exists already"),
         ("bert", "none/model", {}, "there is no folder"),
-        ("bert", "model", {"weighting": "sif"}, "weighting is for vectors of words"),
-        ("bert/model.safetensors", "model", {}, "weights alone"),
-        ("ours", "model", {}, "is a model of Seqloom already"),
+        ("bert", "model", {"weighting": "sif"}, "weighting and counts are for word vectors"),
+        ("bert/model.safetensors", "model", {}, "only a file of weights"),
+        ("ours", "model", {}, "is a Seqloom model already"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

@@ -70,13 +70,13 @@ def test_a_text_without_a_known_word_has_the_vector_zero(vectors: Path, tmp_path
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"weighting": "sif"}, "how frequent"),
-        ({"weighting": "mean", "counts": "corpus.txt"}, "counts no words"),
+        ({"weighting": "sif"}, "by their frequency"),
+        ({"weighting": "mean", "counts": "corpus.txt"}, "uses no counts"),
         ({"counts": "corpsu.txt"}, "there is no file"),
         ({"counts": "latin.txt"}, "latin.txt:1"),
         ({"counts": "blank.txt"}, "no text"),
         ({"counts": "foreign.txt"}, "no word of"),
-        ({"pooling": "max"}, "their mean taken"),
+        ({"pooling": "max"}, "by their mean"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(how: dict[str, Any], message: str, vectors: Path, tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_what_cannot_be_meant_is_refused(how: dict[str, Any], message: str, vect
     [
         ("vectors.txt", "cat 1 2\ndog 1\n", "vectors.txt:2"),
         ("vectors.txt", "cat 1 nan\n", "not finite"),
-        ("vectors.txt", "don't 1 2\nco-op 3 4\n", "no word that a text can give"),
-        ("vectors.csv", "cat,1,2\n", "does not end in .txt, .vec"),
-        ("lines.txt", "a fish jumps in the house\n", "is a text, not vectors: its line 1 has no numbers"),
+        ("vectors.txt", "don't 1 2\nco-op 3 4\n", "no vector of a single word"),
+        ("vectors.csv", "cat,1,2\n", "is no file of word vectors"),
+        ("lines.txt", "a fish jumps in the house\n", "has no word vectors: line 1 has no numbers"),
     ],
 )
 def test_a_file_that_is_none_of_vectors_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from seqloom.errors import ConfigError
 from seqloom.importing import bert
 from seqloom.importing.models import import_model
 from seqloom.text.special_tokens import END
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
-from seqloom.training.wishes import Wishes
 from training_common import BASE
+
+QUICK = {name: value for name, value in BASE.items() if name != "duration"} | {"steps": 30}  # for `seqloom.train`
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def test_the_command_says_what_it_made(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, arguments)
     assert run.exit_code == 0, run.output
     assert "pooling max" in run.output
-    assert "texts are cut after 12 symbols" in run.output
+    assert "texts are truncated after 12 tokens" in run.output
     assert read_bundle(tmp_path / "model").config.pooling == "max"  # type: ignore[union-attr]
     again = CliRunner().invoke(app, arguments)
     assert isinstance(again.exception, ConfigError)
@@ -69,12 +71,12 @@ def start(model: Path) -> dict[str, torch.Tensor]:
     ("write", "task", "metric"), [(reviews, "classify", "accuracy"), (tagged, "tag", "f1")], ids=["classify", "tag"]
 )
 def test_training_starts_from_its_encoder_and_learns(write, task, metric, model: Path, tmp_path: Path) -> None:
-    settings = BASE | {"init": str(model), "rate": 0.002}
+    settings = QUICK | {"init": str(model), "lr": 0.002}
     trained = seqloom.train(write(tmp_path), task=task, out=tmp_path / "run", device="cpu", **settings)
     bundle, before = read_bundle(tmp_path / "run" / "model"), start(model)
-    assert bundle.notes["rate"] == 0.002  # what starts from this run learns no faster
-    assert bundle.meaning.tokenizer is not None
-    assert bundle.meaning.tokenizer.config.kind() == "wordpiece"
+    assert bundle.notes["lr"] == 0.002  # what starts from this run learns no faster
+    assert bundle.spec.tokenizer is not None
+    assert bundle.spec.tokenizer.config.kind() == "wordpiece"
     assert set(before) == {name for name in bundle.weights if name.startswith("encoder.")}
     largest = max(float((bundle.weights[name] - one).abs().max()) for name, one in before.items())
     assert 0 < largest < 0.5  # fresh ones would be further away
@@ -82,40 +84,40 @@ def test_training_starts_from_its_encoder_and_learns(write, task, metric, model:
 
 
 def test_it_goes_on_at_a_small_rate_unless_another_is_asked_for(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(bert, "GOES_ON", 0.0016)  # as if it were ten times as wide
+    monkeypatch.setattr(bert, "FINE_TUNING", 0.0016)  # as if it were ten times as wide
     model = import_model(write_checkpoint(tmp_path / "bert"), tmp_path / "model")
     data = DataConfig(train=(str(reviews(tmp_path)),))
-    for asked, rate in (({}, 0.0001), ({"rate": 0.5}, 0.5)):
-        wishes = Wishes(training={"init": str(model)} | asked)
-        assert resolve(data, wishes, cache=tmp_path).config.training.rate == pytest.approx(rate)
+    for asked, rate in (({}, 0.0001), ({"lr": 0.5}, 0.5)):
+        request = RunRequest(training={"init": str(model)} | asked)
+        assert resolve(data, request, cache=tmp_path).config.training.lr == pytest.approx(rate)
 
 
 @pytest.mark.slow
-def test_it_goes_on_learning_hidden_symbols_of_texts_of_its_field(model: Path, tmp_path: Path) -> None:
+def test_it_goes_on_learning_hidden_tokens_of_texts_of_its_field(model: Path, tmp_path: Path) -> None:
     texts = tmp_path / "field.txt"
     texts.write_text("".join(f"the {'great' if row % 2 else 'bad'} film {row % 5}\n" for row in range(60)))
-    how = BASE | {"init": str(model), "rate": 0.002}
-    ended = seqloom.train(texts, task="masked", out=tmp_path / "run", device="cpu", **how).ended
-    untrained = seqloom.train(texts, task="masked", out=tmp_path / "not", device="cpu", **(how | {"rate": 1e-9})).ended
+    how = QUICK | {"init": str(model), "lr": 0.002}
+    ended = seqloom.train(texts, task="masked", out=tmp_path / "run", device="cpu", **how).end
+    untrained = seqloom.train(texts, task="masked", out=tmp_path / "not", device="cpu", **(how | {"lr": 1e-9})).end
     assert ended.metrics["loss"] < untrained.metrics["loss"] - 1
     assert set(start(model)) <= set(read_bundle(tmp_path / "run" / "model").weights)
-    assert seqloom.load(tmp_path / "run").predict(["the [MASK] film"])[0].gaps
+    assert seqloom.load(tmp_path / "run").predict(["the [MASK] film"])[0].masks
 
 
 def test_texts_are_cut_where_its_positions_end(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     lines = [f"the {'great' if row % 2 else 'bad'} film {'cat sat ' * 20},{row % 2}" for row in range(40)]
     path.write_text("\n".join(["text,label", *lines]) + "\n")
-    resolved = resolve(DataConfig(train=(str(path),)), Wishes(training=BASE | {"init": str(model)}), cache=tmp_path)
-    symbols = resolved.prepared.columns["input"]
-    assert set(symbols.lengths.tolist()) == {20}
-    assert set(symbols.values[symbols.starts[1:] - 1].tolist()) == {END}
+    resolved = resolve(DataConfig(train=(str(path),)), RunRequest(training=BASE | {"init": str(model)}), cache=tmp_path)
+    tokens = resolved.prepared.columns["input"]
+    assert set(tokens.lengths.tolist()) == {20}
+    assert set(tokens.values[tokens.starts[1:] - 1].tolist()) == {END}
 
 
 @pytest.mark.slow
 def test_what_a_training_makes_of_it_embeds_too(model: Path, tmp_path: Path) -> None:
     seqloom.train(
-        reviews(tmp_path), task="classify", out=tmp_path / "run", device="cpu", **(BASE | {"init": str(model)})
+        reviews(tmp_path), task="classify", out=tmp_path / "run", device="cpu", **(QUICK | {"init": str(model)})
     )
     vectors = seqloom.load(tmp_path / "run").embed(["the great film", "the bad film", "the great film !"])
     assert vectors.shape == (3, 16)

@@ -27,9 +27,9 @@ TIME = 24
 
 
 def _tokens() -> list[Token]:
-    """BEGIN, then words of two pieces; symbols come again after eleven."""
-    rest = [Token("x", word=at // 2, symbol=20 + at % 11) for at in range(TIME - 1)]
-    return [Token("BEGIN", word=NO_WORD, symbol=BEGIN), *rest]
+    """BEGIN, then words of two pieces; tokens come again after eleven."""
+    rest = [Token("x", word=at // 2, id=20 + at % 11) for at in range(TIME - 1)]
+    return [Token("BEGIN", word=NO_WORD, id=BEGIN), *rest]
 
 
 def _kind(weights: np.ndarray, tokens: list[Token]) -> Any:
@@ -64,7 +64,7 @@ def test_an_even_head_is_broad_and_a_causal_one_too_although_its_first_rows_have
     causal = np.where(np.tril(np.ones((5, 5), dtype=bool)), 1 / np.arange(1, 6)[:, None], np.nan)
     assert _kind(even, tokens).kind == _kind(causal, tokens).kind == "broad"
     assert _kind(causal, tokens).rows == 4
-    assert _kind(even, tokens).evenness == pytest.approx(1.0)
+    assert _kind(even, tokens).normalized_entropy == pytest.approx(1.0)
     assert all(abs(lift) < 1e-6 for lift in _kind(causal, tokens).lifts.values())
 
 
@@ -112,7 +112,7 @@ def test_maps_are_exact_while_they_fit_and_rows_are_thinned_only_beyond(
     thinned = heads(subject, reading)
     assert matrix is not None and thinned.layers[0].every == 3 and thinned.layers[0].rows == ("the", "on", "a")
     np.testing.assert_allclose(thinned.heads[1].map.maximum, matrix[::3], atol=1e-7)
-    assert thinned.heads[1].numbers.rows == 3 and "One row in 3" in " ".join(thinned.sentences())
+    assert thinned.heads[1].numbers.rows == 3 and "One query in 3" in " ".join(thinned.sentences())
 
 
 def test_many_heads_and_a_long_text_are_drawn_small_enough(tmp_path: Path) -> None:

@@ -253,9 +253,9 @@ def test_what_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
     cnn = subject_of(task_on(tmp_path, "classify"), "cnn")
     with pytest.raises(ConfigError, match=r"no attention.*filters"):
         layers_of(cnn, read(cnn, "the cat"))
-    with pytest.raises(DataError, match="'a' stands in 2 places: 1, 3"):
+    with pytest.raises(DataError, match="'a' occurs 2 times, at 1, 3"):
         chosen_token([each._replace(text=text) for each, text in zip(numbered(4), "baca", strict=True)], "a")
-    with pytest.raises(DataError, match="no token reads 'zebra'"):
+    with pytest.raises(DataError, match="no token is 'zebra'"):
         chosen_token(numbered(3), "zebra")
-    with pytest.raises(DataError, match="no token 3: they are numbered from 0 to 2"):
+    with pytest.raises(DataError, match="no token 3: the tokens are 0 to 2"):
         chosen_token(numbered(3), 3)

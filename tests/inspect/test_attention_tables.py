@@ -42,10 +42,8 @@ def _drawn(seed: int, heads: int, time: int, *, causal: bool) -> np.ndarray:
 
 
 def _tokens(words: list[int]) -> list[Token]:
-    """Tokens of words; 0 is a special symbol, which is no word."""
-    return [
-        Token("BEGIN", word=NO_WORD, symbol=BEGIN) if word == 0 else Token("x", word=word, symbol=99) for word in words
-    ]
+    """Tokens of words; 0 is a special token, which is no word."""
+    return [Token("BEGIN", word=NO_WORD, id=BEGIN) if word == 0 else Token("x", word=word, id=99) for word in words]
 
 
 def _asked(tokens: list[Token], heads: int, *, words: bool, without_special: bool = False) -> AskedWeights:
@@ -76,15 +74,13 @@ def test_rows_add_up_to_one_however_words_are_merged(
 
 def test_keys_of_a_word_are_added_up_and_queries_averaged() -> None:
     weights = np.array([[[0.1, 0.2, 0.7], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]]])
-    asked = _asked(
-        [Token("un", word=0, symbol=9), Token("do", word=0, symbol=9), Token("it", word=1, symbol=9)], 1, words=True
-    )
+    asked = _asked([Token("un", word=0, id=9), Token("do", word=0, id=9), Token("it", word=1, id=9)], 1, words=True)
     (block,) = blocks(Given(weights), asked)
     assert asked.rows.names == ("undo", "it")
     np.testing.assert_allclose(block.values, [[0.45, 0.55], [0.75, 0.25]])
 
 
-def test_the_weight_of_special_symbols_is_given_to_the_others_and_told() -> None:
+def test_the_weight_of_special_tokens_is_given_to_the_others_and_told() -> None:
     weights = np.array([[[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.2, 0.0, 0.8]]])
     found = table(
         Given(weights),
@@ -130,7 +126,7 @@ def test_a_table_read_in_blocks_is_the_table(causal: bool) -> None:
     assert found.values is not None
     np.testing.assert_allclose(found.values, mean)
     np.testing.assert_allclose(found.entropy, -np.nansum(mean * np.log(np.where(mean > 0, mean, 1.0)), axis=1))
-    np.testing.assert_allclose(found.mass, np.nansum(mean, axis=0))
+    np.testing.assert_allclose(found.received, np.nansum(mean, axis=0))
     away = np.abs(np.subtract.outer(np.arange(time), np.arange(time))) > 1
     best = found.links[0]
     assert best.weight == pytest.approx(np.nanmax(np.where(away, mean, 0.0)))

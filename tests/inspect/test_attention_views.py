@@ -15,13 +15,13 @@ from inspection_common import subject_of, subject_with, task_on
 from seqloom.config.base import with_setting
 from seqloom.config.mixers import POSITIONS, SCORES, AttentionConfig, refusal
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.alignment import Gold, alignment, fit_of, gold_links
+from seqloom.inspect.alignment import Gold, alignment, alignment_scores, gold_links
 from seqloom.inspect.attention import attention
 from seqloom.inspect.attention_weights import layers_of, rows_of
 from seqloom.inspect.head_view import HeadLinesView, PinnedTokenView, head_view, nucleus
 from seqloom.inspect.heads import heads
 from seqloom.inspect.map_page import Map, MapCanvas, Named
-from seqloom.inspect.query_key import PARTS, query_key
+from seqloom.inspect.query_key import SPLITS, query_key
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.nn.ops.attention import weights
@@ -75,7 +75,7 @@ def test_what_is_shown_follows_the_number_of_tokens(classifier: Subject, count: 
 def test_a_row_and_a_window_are_parts_of_the_whole(classifier: Subject) -> None:
     reading = read(classifier, _text(600))
     small = attention(classifier, reading, layer=0, head=1, window=(100, 140))
-    row = attention(classifier, reading, layer=0, head=1, row=120)
+    row = attention(classifier, reading, layer=0, head=1, token=120)
     assert small.values is not None and row.values is not None
     assert small.values.shape == (40, 40) and row.values.shape == (1, 600)
     np.testing.assert_allclose(small.values[20], row.values[0, 100:140], atol=1e-6)
@@ -92,7 +92,7 @@ def test_the_mean_of_the_heads_is_their_mean(classifier: Subject) -> None:
     np.testing.assert_allclose(attention(classifier, reading).values, (each[0] + each[1]) / 2)
 
 
-def test_masked_cells_are_no_zeros_and_special_symbols_can_be_left_out(writer: Subject) -> None:
+def test_masked_cells_are_no_zeros_and_special_tokens_can_be_left_out(writer: Subject) -> None:
     reading = read(writer, "the cat sat on the mat")
     plain, without = attention(writer, reading), attention(writer, reading, exclude_special=True)
     assert plain.values is not None and without.values is not None and without.excluded is not None
@@ -135,13 +135,13 @@ def test_unknown_layers_heads_rows_and_windows_are_refused_with_what_there_is(cl
         attention(classifier, reading, layer="encoder.layer.1.mixer")
     with pytest.raises(ConfigError, match=r"no head 2: encoder.layers.1.mixer has 2 heads, 0 to 1"):
         attention(classifier, reading, head=2)
-    with pytest.raises(DataError, match="'the' stands in 2 places: 0, 4"):
-        attention(classifier, reading, row="the")
-    with pytest.raises(ConfigError, match="from 3 to 9 is not inside the 6 rows"):
+    with pytest.raises(DataError, match="'the' occurs 2 times, at 0, 4"):
+        attention(classifier, reading, token="the")
+    with pytest.raises(ConfigError, match="from 3 to 9 is not inside the 6 tokens"):
         attention(classifier, reading, window=(3, 9))
-    with pytest.raises(ConfigError, match="a row and a window"):
-        attention(classifier, reading, row=1, window=(0, 2))
-    with pytest.raises(ConfigError, match="aligns nothing"):
+    with pytest.raises(ConfigError, match="token and window are both given"):
+        attention(classifier, reading, token=1, window=(0, 2))
+    with pytest.raises(ConfigError, match="no alignment"):
         alignment(classifier, reading)
 
 
@@ -157,7 +157,7 @@ def test_the_nucleus_is_the_fewest_keys_with_the_mass() -> None:
 
 def test_lines_are_the_nuclei_of_every_row_and_a_pinned_token_has_a_row_of_each_head(classifier: Subject) -> None:
     reading = read(classifier, _text(10))
-    lines, pinned = head_view(classifier, reading, layer=0), head_view(classifier, reading, row=3)
+    lines, pinned = head_view(classifier, reading, layer=0), head_view(classifier, reading, token=3)
     assert isinstance(lines, HeadLinesView) and isinstance(pinned, PinnedTokenView)
     assert pinned.names == ("0.0", "0.1", "1.0", "1.1")
     matrix = attention(classifier, reading, layer=0, head=1).values
@@ -190,7 +190,7 @@ def test_many_tokens_have_one_line_each_and_very_many_a_ranked_list(classifier: 
 )
 def test_the_parts_of_a_logit_add_up_and_give_the_weight(tmp_path: Path, name: str, recipe: str) -> None:
     subject = subject_of(task_on(tmp_path, name), recipe)
-    view = query_key(subject, read(subject, _text(9)), layer=0, head=1, row=5)
+    view = query_key(subject, read(subject, _text(9)), layer=0, head=1, token=5)
     known = ~np.isnan(view.weights)
     whole = view.products.sum(axis=1)
     expected = view.logit if "Rotary" in view.separated else view.content
@@ -210,7 +210,7 @@ def test_content_and_position_give_the_weights_for_every_score_and_position(posi
         with recording(mixer, "weights") as heard, torch.no_grad():
             mixer(x)
         rows = rows_of(heard["weights"][0])
-        parts = PARTS[type(rows)](rows, 1, 6, position == "rotary")
+        parts = SPLITS[type(rows)](rows, 1, 6, position == "rotary")
         logit = (parts.content + parts.position)[:7]
         torch.testing.assert_close(logit.softmax(dim=0), parts.weights[:7])
         assert bool(parts.weights[7:].isnan().all())
@@ -240,11 +240,11 @@ def test_row_t_of_an_alignment_is_where_the_decoder_looked_before_it_said_t(
 
 @torch.no_grad()
 def _step_by_step(model: Any, reading: Reading, tap: str) -> np.ndarray:
-    """[T,S] where a decoder looks that is given one symbol after the other."""
+    """[T,S] where a decoder looks that is given one token after the other."""
     state, rows = model.decoder.initial_state(model.encoder(reading.inputs.source)), []
-    for symbol in reading.inputs.target.values[0]:
+    for token in reading.inputs.target.values[0]:
         with recording(model, tap) as heard:
-            _, state = model.decoder.step(Padded.of(symbol.view(1, 1)), state)
+            _, state = model.decoder.step(Padded.of(token.view(1, 1)), state)
         ((request,),) = heard.values()
         rows.append(weights(request)[0].mean(dim=0)[0].numpy())
     return np.stack(rows)
@@ -254,18 +254,18 @@ def test_links_are_judged_by_those_that_are_known_to_be_right(tmp_path: Path) ->
     subject = subject_of(task_on(tmp_path, "translate"), "transformer")
     reading = read(subject, "the cat sat", target="le chat assis")
     plain = alignment(subject, reading)
-    assert [target for _, target in plain.links] == [0, 1, 2, 3] and plain.gold is None and plain.fit is None
+    assert [target for _, target in plain.links] == [0, 1, 2, 3] and plain.gold is None and plain.scores is None
     links = plain.links[:3]  # END is no word
-    assert alignment(subject, reading, gold=links).fit == (0.0, 1.0, 1.0, 3, 3, 0)
+    assert alignment(subject, reading, gold=links).scores == (0.0, 1.0, 1.0, 3, 3, 0)
     wrong = [((source + 1) % 3, target) for source, target in links]
-    assert alignment(subject, reading, gold=wrong).fit == (1.0, 0.0, 0.0, 3, 3, 0)
+    assert alignment(subject, reading, gold=wrong).scores == (1.0, 0.0, 0.0, 3, 3, 0)
     told = alignment(subject, reading, gold=[links[0], *wrong[1:]])
-    assert told.fit is not None and told.fit.error_rate == pytest.approx(2 / 3)
+    assert told.scores is not None and told.scores.error_rate == pytest.approx(2 / 3)
     assert any("Missed: " in sentence for sentence in told.sentences())
     assert "error rate 0.6667, precision 0.3333, recall 0.3333" in told.text()
-    with pytest.raises(DataError, match=r"link 3-0 leads outside 3 source and 3 target words"):
+    with pytest.raises(DataError, match=r"link 3-0 is outside the 3 source and 3 target words"):
         alignment(subject, reading, gold=[(3, 0)])
-    with pytest.raises(DataError, match=r"'0:1' is no link"):
+    with pytest.raises(DataError, match=r"'0:1' is not an alignment link"):
         alignment(subject, reading, gold="0:1")
 
 
@@ -273,12 +273,12 @@ def test_possible_links_are_neither_asked_for_nor_held_against_anybody() -> None
     """By hand: A = 00 11 22 34, S = 00 11 33, P = S + 22 12: |A n S| = 2, |A n P| = 3."""
     gold = gold_links("0-0 1-1 3-3 2?2 1?2 3?3")
     assert gold == Gold(((0, 0), (1, 1), (3, 3)), ((2, 2), (1, 2)))  # 3?3 is sure already
-    fit = fit_of([(0, 0), (1, 1), (2, 2), (3, 4)], gold)
+    fit = alignment_scores([(0, 0), (1, 1), (2, 2), (3, 4)], gold)
     assert fit.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
     assert (fit.precision, fit.recall) == (3 / 4, pytest.approx(2 / 3))
     assert (fit.found, fit.sure, fit.possible) == (4, 3, 2)
-    assert fit_of(gold.sure, gold).error_rate == 0 and fit_of([*gold.every], gold).error_rate == 0
-    assert fit_of([], Gold((), ((0, 0),))) == (None, None, None, 0, 0, 1)
+    assert alignment_scores(gold.sure, gold).error_rate == 0 and alignment_scores([*gold.every], gold).error_rate == 0
+    assert alignment_scores([], Gold((), ((0, 0),))) == (None, None, None, 0, 0, 1)
 
 
 def test_known_links_are_framed_in_their_cells(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_every_view_shows_and_saves_itself(tmp_path: Path, classifier: Subject, 
     reading: Reading = read(classifier, _text(count))
     views = [
         heads(classifier, reading),
-        head_view(classifier, reading, row=2),
+        head_view(classifier, reading, token=2),
         query_key(classifier, reading),
         attention(classifier, reading),
     ]

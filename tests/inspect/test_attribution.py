@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from inspection_common import make_paths_differ, subject_of, subject_with, task_on
-from seqloom.config.data import EncodingConfig
 from seqloom.config.tokenizers import BpeConfig
 from seqloom.data.check import load_data
 from seqloom.errors import ConfigError, DataError
@@ -29,8 +28,7 @@ from seqloom.nn.models import SequenceModel
 from seqloom.nn.ops.attention import weights
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Padded
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning
+from seqloom.tasks.task import HeadSettings, ModelSpec, task_of
 from seqloom.text.special_tokens import UNKNOWN
 
 GIVEN: dict[str, Any] = {
@@ -127,8 +125,8 @@ def test_what_was_said_is_explained_and_not_what_the_model_would_say(tmp_path: P
     table = attribution_table(subject, reading, method="gradient_x_input")
     assert table.rows == ("le", "chat", "assis", "<end>")
     found = scores(subject, reading.inputs).detach()[0]
-    assert reading.said is not None
-    assert table.score == pytest.approx([float(found[row, said]) for row, said in enumerate(reading.said)])
+    assert reading.targets is not None
+    assert table.score == pytest.approx([float(found[row, said]) for row, said in enumerate(reading.targets)])
     running = subject_of(task_on(tmp_path, "lm"), "gru")
     after = attribution(running, read(running, "the cat sat"), method="gradient", at=1)
     assert after.answer == "“cat” after “the” (1)"
@@ -146,15 +144,15 @@ def test_leave_one_out_is_the_score_less_that_of_the_shorter_text(tmp_path: Path
 
 
 @torch.no_grad()
-def test_occlusion_by_a_symbol_is_the_score_less_that_with_the_symbol_in_its_place(tmp_path: Path) -> None:
+def test_occlusion_by_a_token_is_the_score_less_that_with_the_token_in_its_place(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "tag"), "transformer")
     reading = read(subject, ["the", "big", "dog"])
     view = attribution(subject, reading, method="occlusion", baseline="unknown", at="big", answer="B-X")
     column, found = subject.column("B-X"), []
     for at in range(3):
-        symbols = reading.inputs.pieces.values.clone()
-        symbols[0, at] = UNKNOWN
-        found.append(float(scores(subject, reading.inputs._replace(pieces=Padded.of(symbols)))[0, 1, column]))
+        tokens = reading.inputs.pieces.values.clone()
+        tokens[0, at] = UNKNOWN
+        found.append(float(scores(subject, reading.inputs._replace(pieces=Padded.of(tokens)))[0, 1, column]))
     whole = float(scores(subject, reading.inputs)[0, 1, column])
     np.testing.assert_allclose(values_of(view), [whole - one for one in found], atol=1e-5)
 
@@ -208,7 +206,7 @@ def test_rows_of_a_table_add_up_each_to_its_own_score(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_words_get_what_their_pieces_get_together(tmp_path: Path) -> None:
-    task = task_of(Meaning.of(_subword_data(tmp_path)))
+    task = task_of(ModelSpec.of(_subword_data(tmp_path)))
     subject = subject_of(task, "gru")
     reading = read(subject, "unhappiness matters")
     pieces = attribution(subject, reading, steps=8).parts[0]
@@ -222,7 +220,7 @@ def test_words_get_what_their_pieces_get_together(tmp_path: Path) -> None:
 def _subword_data(folder: Path) -> Any:
     path = folder / "a.csv"
     path.write_text("text,label\n" + "the cat sat,yes\na dog ran,no\n" * 12)
-    return load_data(path, encoding=EncodingConfig(tokenizer=BpeConfig(limit=300)))
+    return load_data(path, tokenizer=BpeConfig(vocab_size=300))
 
 
 @pytest.mark.slow
@@ -251,7 +249,7 @@ def test_ngrams_of_a_linear_model_and_its_bias_are_the_score(tmp_path: Path) -> 
         subject.model.encoder.input.table.normal_(generator=torch.Generator().manual_seed(0))  # type: ignore[union-attr,operator]
     reading = read(subject, "the cat sat on")
     view = ngram_contributions(subject, reading, answer="yes")
-    assert view.rest + sum(each.value for each in view.ngrams) == pytest.approx(view.score, abs=1e-5)
+    assert view.bias + sum(each.value for each in view.ngrams) == pytest.approx(view.score, abs=1e-5)
     assert {each.text for each in view.ngrams} >= {"the", "cat", "the cat", "sat on"}
     by_token = attribution(subject, reading, method="gradient_x_input", answer="yes").parts[0].values
     ending = [sum(each.value for each in view.ngrams if each.stop == at + 1) for at in range(4)]
@@ -264,12 +262,12 @@ def test_steps_of_vectors_are_attributed_as_they_are(tmp_path: Path, recipe: str
     path = tmp_path / "a.jsonl"
     rows = [{"vectors": [[0.5, 1.0], [1.0, 0.0], [2.0, 1.0]], "label": label} for label in ("yes", "no")]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows * 12))
-    subject = subject_of(task_of(Meaning.of(load_data(path))), recipe)
+    subject = subject_of(task_of(ModelSpec.of(load_data(path))), recipe)
     reading = read(subject, np.array([[0.5, 1.0], [1.0, 0.0], [2.0, 1.0], [0.1, 0.2]], dtype=np.float32))
     view = attribution(subject, reading)
     assert view.error is not None and view.error < 0.01
     assert view.parts[0].texts == ("0", "1", "2", "3")
-    with pytest.raises(ConfigError, match="needs symbols"):
+    with pytest.raises(ConfigError, match="needs tokens"):
         attribution(subject, reading, baseline="unknown")
 
 
@@ -279,7 +277,7 @@ def test_pixels_of_pictures_are_attributed_as_they_are(tmp_path: Path, method: s
     draws = np.random.default_rng(0)
     pictures = draws.integers(0, 255, size=(24, 8, 8, 3)).astype(np.uint8)
     np.savez(tmp_path / "a.npz", pictures=pictures, labels=np.array(["yes", "no"] * 12))
-    subject = subject_of(task_of(Meaning.of(load_data(tmp_path / "a.npz"))))
+    subject = subject_of(task_of(ModelSpec.of(load_data(tmp_path / "a.npz"))))
     view = attribution(subject, read(subject, pictures[0]), method=method)
     assert view.parts[0].shape == (8, 8) and not np.isnan(view.parts[0].values).any()
     assert method != "integrated" or (view.error is not None and view.error < 0.01)
@@ -316,16 +314,16 @@ def test_methods_agree_wholly_with_themselves_and_missing_ones_are_named(tmp_pat
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"method": "integrate"}, "no method 'integrate'"),
+        ({"method": "integrate"}, "no attribution method 'integrate'"),
         ({"baseline": "nought"}, "no baseline 'nought'"),
-        ({"steps": 0}, "0 steps"),
-        ({"steps": 8, "method": "gradient"}, "steps belong to integrated"),
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": 8, "method": "gradient"}, "steps is only for integrated"),
         ({"method": "rollout"}, "no attention"),
-        ({"method": "leave_one_out"}, "left out here: each answer stands at an element"),
+        ({"method": "leave_one_out"}, "no token can be deleted: each prediction belongs to a token"),
         ({"answer": "B-Y"}, "no answer 'B-Y'"),
         ({"answer": 99}, "no answer 99"),
-        ({"answer": "B-X", "against": "B-X"}, "against itself"),
-        ({"at": "cow"}, "no token reads 'cow'"),
+        ({"answer": "B-X", "against": "B-X"}, "answer and against are both"),
+        ({"at": "cow"}, "no token is 'cow'"),
         ({"at": 7}, "no token 7"),
     ],
 )
@@ -337,15 +335,15 @@ def test_what_there_is_not_is_refused_by_name(tmp_path: Path, options: dict[str,
 
 def test_views_for_other_models_are_refused(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "embed"), "bag")
-    with pytest.raises(DataError, match="none of them is the answer"):
+    with pytest.raises(DataError, match="not one answer"):
         attribution(subject, read(subject, "the cat"))
     with pytest.raises(DataError, match="two texts"):
         similarity_pairs(subject, read(subject, "the cat"))
-    with pytest.raises(ConfigError, match="not measured by"):
+    with pytest.raises(ConfigError, match="no method 'rollout' for pairs"):
         similarity_pairs(subject, read(subject, GIVEN["embed"]), method="rollout")
     with pytest.raises(ConfigError, match="only a linear model"):
         ngram_contributions(subject, read(subject, GIVEN["embed"]))
-    with pytest.raises(ConfigError, match="not inside the 1 answers"):
+    with pytest.raises(ConfigError, match="not inside the 1 predictions"):
         attribution_table(subject, read(subject, GIVEN["embed"]), rows=(0, 2))
 
 
@@ -358,7 +356,7 @@ def test_a_file_has_a_line_for_each_input(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     for number, (line, text) in enumerate(zip(lines, texts, strict=True)):
         assert line["row"] == number and line["error"] < 0.01
-        assert line["label"] in subject.task.meaning.schema.labels and line["answer"] == f"“{line['label']}”"
+        assert line["label"] in subject.task.spec.schema.labels and line["answer"] == f"“{line['label']}”"
         side = line["sides"][0]
         assert [text[start:stop] for start, stop in side["offsets"]] == side["tokens"]
         assert sum(side["scores"]) == pytest.approx(line["score"] - line["baseline_scores"][0], rel=0.01)
@@ -405,7 +403,7 @@ def test_a_table_that_would_take_many_minutes_is_refused_with_the_rows_that_fit(
     subject = subject_of(task_on(tmp_path, "tag"), "rnn")
     reading = read(subject, ["the", "big", "dog", "sat"])
     monkeypatch.setattr(gradients, "MOST_BACK", 2 * 4 * gradients.FEWEST_STEPS)
-    with pytest.raises(ConfigError, match=r"4 answers by 4 elements.*at most 2 answers"):
+    with pytest.raises(ConfigError, match=r"4 answers x 4 tokens.*at most 2 answers"):
         attribution_table(subject, reading)
     assert len(attribution_table(subject, reading, rows=(1, 3)).rows) == 2
     assert len(attribution_table(subject, reading, method="gradient_x_input").rows) == 4
@@ -434,7 +432,7 @@ def test_pairs_are_the_same_in_passes_of_any_size_and_long_texts_are_refused(
 
 def test_one_word_cannot_be_left_out_and_the_reason_is_that_one_alone(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "classify"), "lstm")
-    with pytest.raises(ConfigError, match="one element in the input, and without it none") as refused:
+    with pytest.raises(ConfigError, match="the input has only one token") as refused:
         attribution(subject, read(subject, "cat"), method="leave_one_out")
     assert "answer" not in refused.value.problem
 
@@ -445,7 +443,7 @@ def test_all_elements_at_once_cannot_be_left_out(tmp_path: Path) -> None:
     found = ground.ground_of(subject, read(subject, "the cat"))
     goals = [chosen_goal(subject, found.reading)]
     assert np.isfinite(methods.leave_one_out(found, goals, methods.groups_of(found, words=False)).values[0]).all()
-    with pytest.raises(ConfigError, match="without it none"):
+    with pytest.raises(ConfigError, match="only one token"):
         methods.leave_one_out(found, goals, methods.Groups(([np.arange(2)],), 2))
 
 
@@ -458,13 +456,13 @@ def test_a_table_of_many_answers_has_the_first_of_them_and_says_so(
     few, every = attribution_table(subject, reading), attribution_table(subject, reading, rows=(0, 4))
     assert (len(few.rows), len(every.rows)) == (2, 4)
     np.testing.assert_allclose(few.parts[0].values, every.parts[0].values[:2], atol=1e-3)
-    assert any("answers 0 to 1 of 4" in sentence for sentence in few.sentences())
+    assert any("Predictions 0 to 1 of 4" in sentence for sentence in few.sentences())
     assert not any("of 4: rows=" in sentence for sentence in every.sentences())
     assert len(attribution_table(subject, reading, method="gradient").rows) == 4
 
 
 def test_steps_stand_where_the_way_bends_and_the_sums_are_those_of_many_steps() -> None:
-    """A rise that lies in the first thousandth of the way, as behind a normalisation, beside one that is straight."""
+    """A rise that lies in the first thousandth of the way, as behind a normalization, beside one that is straight."""
 
     def value(shares: Any) -> np.ndarray:
         u = np.asarray(shares, dtype=float)[:, None]

@@ -29,7 +29,7 @@ def drawn(draws: np.random.Generator) -> tuple[str, str, int]:
 
 
 def trained(folder: Path, recipe: str) -> Subject:
-    """A model that has learnt it; texts without a key have an answer of their own, so that both keys must be read."""
+    """A model that has learned it; texts without a key have an answer of their own, so that both keys must be read."""
     draws = np.random.default_rng(0)
     rows = [drawn(draws) for _ in range(240)]
     rows += [(" ".join(draws.choice(FILLERS, size=LENGTH)), "neither", -1) for _ in range(120)]
@@ -37,15 +37,15 @@ def trained(folder: Path, recipe: str) -> Subject:
     model = cast(SequenceModel, subject.model).train()
     inputs = torch.cat([subject.encode(text).values for text, _, _ in rows])
     targets = torch.tensor([subject.column(label) for _, label, _ in rows])
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for step in range(150):
         chosen = torch.arange(step * 48, step * 48 + 48) * 7 % len(rows)  # of all three answers
         batch = Batch(Padded.of(inputs[chosen]), targets[chosen])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model.loss(batch).mean.backward()
-        optimiser.step()
-    optimiser.zero_grad()
-    assert torch.equal(model.eval().predict(Padded.of(inputs)), targets), "it has learnt it"
+        optimizer.step()
+    optimizer.zero_grad()
+    assert torch.equal(model.eval().predict(Padded.of(inputs)), targets), "it has learned it"
     return subject
 
 

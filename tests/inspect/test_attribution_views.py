@@ -12,10 +12,10 @@ from inspection_common import subject_of, task_on
 from seqloom.inspect.attribution.attribution import (
     AttributionPart,
     AttributionView,
-    Stretch,
+    SentenceTotal,
     attribution,
     merged,
-    stretches,
+    segments,
 )
 from seqloom.inspect.attribution.pairs import SimilarityPairsView
 from seqloom.inspect.attribution.tables import AttributionTableView, TablePart
@@ -30,7 +30,7 @@ def view_of(count: int, *, sentences: int = 10, shape: tuple[int, int] | None = 
     values = draws.normal(size=count)
     values[0] = np.nan
     edges = np.linspace(0, count, sentences + 1).astype(int).tolist()
-    parts = [Stretch(a, b, f"w{a} and so on", float(np.nansum(values[a:b]))) for a, b in pairwise(edges)]
+    parts = [SentenceTotal(a, b, f"w{a} and so on", float(np.nansum(values[a:b]))) for a, b in pairwise(edges)]
     return AttributionView(
         title="What moved “yes”",
         method="integrated",
@@ -84,13 +84,13 @@ def test_every_size_is_saved_as_every_kind_of_file(tmp_path: Path, count: int) -
     assert len(told["parts"][0]["values"]) == count
 
 
-def test_the_colour_of_a_chip_is_that_of_the_legend_for_its_value() -> None:
+def test_the_color_of_a_chip_is_that_of_the_legend_for_its_value() -> None:
     view = view_of(600, sentences=20)
     chips = re.findall(
         r'<mark style="background:(#\w+);color:#\w+" title="[^"]*: ([-\d.e]+) \(token (\d+)\)"', view.html()
     )
     assert len(chips) == 599  # one has no value
-    by_value = sorted((float(value), colour) for colour, value, _ in chips)
+    by_value = sorted((float(value), color) for color, value, _ in chips)
     assert by_value[0][1] != by_value[-1][1]
     strongest = max(by_value, key=lambda chip: abs(chip[0]))
     assert strongest[1] == ("#8c3c06" if strongest[0] < 0 else "#14457f"), "the ends of the diverging scale"
@@ -103,14 +103,14 @@ def test_markup_in_a_text_is_text(tmp_path: Path) -> None:
     assert "שלום" in view.html() and "😀" in view.html() and "&lt;" in view.html()
 
 
-def test_stretches_cover_every_token_once() -> None:
+def test_segments_cover_every_token_once() -> None:
     text = "It rains. We stay! And? לא. 今日は。x\ny " + "w " * 200
     tokens, at = [], 0
     for word in re.findall(r"\w+|[^\w\s]", text):
         at = text.index(word, at)
         tokens.append(Token(word, at, at + len(word), len(tokens)))
         at += len(word)
-    found = stretches(tokens, text)
+    found = segments(tokens, text)
     assert [number for start, stop in found for number in range(start, stop)] == list(range(len(tokens)))
     assert max(stop - start for start, stop in found) <= 64
     assert [tokens[stop - 1].text for _, stop in found][:6] == [".", "!", "?", ".", "。", "x"]
@@ -120,7 +120,7 @@ def test_words_are_put_together_from_their_pieces() -> None:
     tokens = [Token("un", 0, 2, 0, 9), Token("do", 2, 4, 0, 10), Token(" ", 4, 5), Token("it", 5, 7, 1, 11)]
     words, starts = merged(tokens)
     assert [word.text for word in words] == ["undo", " ", "it"] and starts == (0, 2, 3)
-    assert (words[0].start, words[0].stop, words[0].symbol, words[2].symbol) == (0, 4, None, 11)
+    assert (words[0].start, words[0].stop, words[0].id, words[2].id) == (0, 4, None, 11)
 
 
 @pytest.mark.slow
@@ -151,4 +151,4 @@ def test_pairs_of_long_texts_are_a_map() -> None:
         expected=0.0, error=None,
     )  # fmt: skip
     assert [figure.kind for figure in view.figures()] == ["heat_map", "bars"]
-    assert "adds up to no score" in view.sentences()[0]
+    assert "do not sum to the similarity" in view.sentences()[0]

@@ -25,7 +25,7 @@ from seqloom.inspect.edits import ablated, attending, carried, clamped, patched
 from seqloom.inspect.gates import gates
 from seqloom.inspect.inspector import Inspection
 from seqloom.inspect.lattice import lattice
-from seqloom.inspect.next_tokens import next_symbols
+from seqloom.inspect.next_tokens import next_tokens
 from seqloom.inspect.positions import ExtrapolationView
 from seqloom.inspect.readings import read, scores, scores_of_both
 from seqloom.inspect.states import layer_states, principal, states
@@ -36,8 +36,7 @@ from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.attention import weights
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Padded, Pair
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning, Task
+from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_of
 
 TEXT = "the cat sat on a mat"
 ONE = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
@@ -62,12 +61,12 @@ Edit = Callable[[Subject, Reading], AbstractContextManager[Any]]
 OF_HEADS: list[Edit] = [
     lambda subject, _: ablated(subject, layer=0, head=1),
     lambda subject, _: ablated(subject),
-    lambda subject, reading: attending(subject, reading, layer=0, head=0, row="sat", weights=ONE),
+    lambda subject, reading: attending(subject, reading, layer=0, head=0, token="sat", weights=ONE),
     lambda subject, reading: patched(subject, reading, read(subject, "a dog ran to the house"), layer=0, at=1),
 ]
 OF_STATES: list[Edit] = [
     lambda subject, _: clamped(subject, unit=3, value=2.0),
-    lambda subject, _: clamped(subject, unit=3, value=0.0, gate="write"),
+    lambda subject, _: clamped(subject, unit=3, value=0.0, gate="input"),
     lambda subject, reading: patched(subject, reading, read(subject, "a dog ran to the house"), at=-1),
     lambda subject, reading: carried(subject, reading, read(subject, "a dog ran to the house"), at=2),
 ]
@@ -106,7 +105,7 @@ def test_the_weights_that_a_layer_has_anyway_change_nothing(reader: Subject) -> 
         before = scores(reader, reading.inputs).detach()
     ((request,),) = heard.values()
     own = weights(request)[0, 1, 3].tolist()
-    with attending(reader, reading, layer=0, head=1, row=3, weights=own):
+    with attending(reader, reading, layer=0, head=1, token=3, weights=own):
         torch.testing.assert_close(scores(reader, reading.inputs).detach(), before, atol=1e-5, rtol=0)
 
 
@@ -115,13 +114,13 @@ def test_an_alignment_and_a_pool_read_as_they_are_told(classify: Task, tmp_path:
     config = classify.model("gru", "tiny", HeadSettings())
     pooled = subject_with(classify, msgspec.structs.replace(config, pooling="attention"))
     reading = read(pooled, TEXT)
-    with attending(pooled, reading, row=0, weights=ONE):
+    with attending(pooled, reading, token=0, weights=ONE):
         one = scores(pooled, reading.inputs).detach()
     torch.testing.assert_close(one, pooled.model.head(_third(pooled, reading)).values)  # type: ignore[operator]
     translator = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
     pair = read(translator, "the cat sat", target="le chat")
     before = scores(translator, pair.inputs).detach()
-    with attending(translator, pair, row="chat", weights=[0, 0, 1]):
+    with attending(translator, pair, token="chat", weights=[0, 0, 1]):
         inside = scores(translator, pair.inputs).detach()
     assert torch.allclose(before[:, 0], inside[:, 0], atol=1e-6) and not torch.allclose(before[:, 1], inside[:, 1])
 
@@ -134,7 +133,7 @@ def _third(subject: Subject, reading: Reading) -> Padded:
 def test_a_causal_model_cannot_be_told_to_look_ahead(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "lm"), "transformer")
     reading = read(subject, "the cat sat")
-    with pytest.raises(DataError, match="may not see"), attending(subject, reading, row=1, weights=[0, 0, 1, 0]):
+    with pytest.raises(DataError, match="the mask hides"), attending(subject, reading, token=1, weights=[0, 0, 1, 0]):
         scores(subject, reading.inputs)
 
 
@@ -158,7 +157,7 @@ def test_of_two_texts_only_the_one_that_is_meant_is_edited(tmp_path: Path) -> No
 def test_two_texts_take_vectors_from_two_others_and_one_from_one(tmp_path: Path, family: str) -> None:
     subject = subject_of(task_on(tmp_path, "embed"), family)
     pair, one = ("the cat", "a dog ran"), "the house was"
-    for given, other, said in ((pair, one, "has 1 text, .* read 2"), (one, pair, "has 2 texts, .* read 1")):
+    for given, other, said in ((pair, one, "has 1 text, this one has 2"), (one, pair, "has 2 texts, this one has 1")):
         reading = read(subject, given)
         with pytest.raises(DataError, match=said):
             what_if.patch(subject, reading, other=other, at=0)
@@ -239,10 +238,10 @@ def test_what_there_is_not_cannot_be_edited(reader: Subject, memory: Subject) ->
         (ConfigError, "has no recurrence", clamped(reader, unit=0, value=0.0)),
         (ConfigError, "no unit 999", clamped(memory, unit=999, value=0.0)),
         (ConfigError, "no gate 'forgt'", clamped(memory, unit=0, value=0.0, gate="forgt")),
-        (ConfigError, "forget at 3", clamped(memory, unit=0, value=3.0, gate="forget")),
-        (DataError, "2 weights for 6 keys", attending(reader, reading, row=0, weights=[1.0, 0.0])),
-        (DataError, "not all of them zero", attending(reader, reading, row=0, weights=[0.0] * 6)),
-        (DataError, "no token reads 'dog'", patched(reader, reading, reading, at="dog")),
+        (ConfigError, "forget cannot be 3", clamped(memory, unit=0, value=3.0, gate="forget")),
+        (DataError, "2 weights for 6 keys", attending(reader, reading, token=0, weights=[1.0, 0.0])),
+        (DataError, "not a distribution", attending(reader, reading, token=0, weights=[0.0] * 6)),
+        (DataError, "no token is 'dog'", patched(reader, reading, reading, at="dog")),
     ]
     for kind, words, edit in wrong:
         with pytest.raises(kind, match=words), edit:
@@ -251,7 +250,7 @@ def test_what_there_is_not_cannot_be_edited(reader: Subject, memory: Subject) ->
 
 def test_a_swap_tells_the_answers_of_both_texts_and_the_difference_of_views(reader: Subject) -> None:
     reading, other = read(reader, TEXT), read(reader, "the dog sat on a mat")
-    view = swapped(reader, reading, old="cat", new="dog", looks=[attention])
+    view = swapped(reader, reading, old="cat", new="dog", views=[attention])
     both = [scores(reader, one.inputs)[0, 0].detach().double().softmax(0) for one in (reading, other)]
     assert view.distance[0] == pytest.approx(float((both[0] - both[1]).abs().sum() / 2), abs=1e-6)
     assert {name: (before, after) for name, before, after in view.answers} == {
@@ -284,7 +283,7 @@ def test_rows_and_columns_are_named_by_their_own_fields_whatever_their_lengths()
     )
     rows, columns = ("le", "chat", "∅ → bas", "."), ("∅ → a", "the", "cat", "!")
     assert found.names["values"] == (rows, columns)
-    assert (found.names["entropy"], found.names["mass"]) == ((rows,), (columns,))
+    assert (found.names["entropy"], found.names["received"]) == ((rows,), (columns,))
     assert np.nanmax(np.abs(found.changes["values"])) == 0 and int(np.isnan(found.changes["values"]).sum()) == 7
 
 
@@ -301,7 +300,7 @@ def _weights(rows: tuple[str, ...], columns: tuple[str, ...], values: np.ndarray
         values=values,
         pooled=None,
         entropy=np.zeros(len(rows)),
-        mass=np.zeros(len(columns)),
+        received=np.zeros(len(columns)),
         links=(),
         excluded=None,
     )
@@ -326,17 +325,17 @@ def test_every_axis_that_a_kind_of_view_declares_is_of_a_field_that_it_has() -> 
 
 def test_an_edit_without_effect_has_no_difference(reader: Subject) -> None:
     reading = read(reader, TEXT)
-    view = edited(reader, reading, patched(reader, reading, reading, at=0), looks=[attention])
+    view = edited(reader, reading, patched(reader, reading, reading, at=0), views=[attention])
     assert view.flipped == () and float(view.distance.max()) == 0
     assert set(view.differences[0].largest.values()) == {0.0}
-    with pytest.raises(ConfigError, match="have no difference"):
+    with pytest.raises(ConfigError, match="cannot be subtracted"):
         difference(view, attention(reader, reading))
 
 
 def test_every_row_of_a_language_model_is_compared(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "lm"), "lstm")
     reading = read(subject, "the cat sat on the mat")
-    view = edited(subject, reading, clamped(subject, unit=0, value=1.0), what="Unit 0 at 1", looks=[next_symbols])
+    view = edited(subject, reading, clamped(subject, unit=0, value=1.0), what="Unit 0 at 1", views=[next_tokens])
     assert len(view.distance) == 7 and "Unit 0 at 1" in view.sentences()[0]
     assert {figure.kind for figure in view.figures()} >= {"bars", "strip"}
     assert "surprisal" in view.differences[0].changes
@@ -346,14 +345,14 @@ def test_every_row_of_a_language_model_is_compared(tmp_path: Path) -> None:
 def test_rows_of_a_text_that_has_grown_are_compared_with_those_of_the_same_token(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "lm"), "gpt")
     one, other = (read(subject, text) for text in ("the cat sat on the mat", "the big dog sat on the mat"))
-    view = swapped(subject, one, old="cat", new="big dog", looks=[next_symbols])
+    view = swapped(subject, one, old="cat", new="big dog", views=[next_tokens])
     before, after = (scores(subject, each.inputs)[0].detach().double().softmax(-1).numpy() for each in (one, other))
     assert view.rows == ("BEGIN", "the", "∅ → big", "cat → dog", "sat", "on", "the", "mat")
     np.testing.assert_allclose(view.distance[3:], np.abs(after[-5:] - before[-5:]).sum(axis=1) / 2, atol=1e-6)
     np.testing.assert_allclose(view.distance[:2], 0, atol=1e-6)
-    assert np.isnan(view.distance[2]) and view.said[2] == ("∅", subject.name(int(after[2].argmax())))
-    assert view.said[3] == tuple(subject.name(int(rows[-5].argmax())) for rows in (before, after))
-    assert 2 not in view.flipped and "of 7 answers" in view.sentences()[0]
+    assert np.isnan(view.distance[2]) and view.predictions[2] == ("∅", subject.name(int(after[2].argmax())))
+    assert view.predictions[3] == tuple(subject.name(int(rows[-5].argmax())) for rows in (before, after))
+    assert 2 not in view.flipped and "of 7 predictions" in view.sentences()[0]
     assert view.text() and view.svg() and view.to_json()["distance"][2] is None
 
 
@@ -361,7 +360,7 @@ def test_rows_of_a_text_that_has_grown_are_compared_with_those_of_the_same_token
 def test_a_swapped_source_is_read_with_the_target_of_before(tmp_path: Path, target: str | None) -> None:
     subject = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
     reading = read(subject, "the cat sat", target=target)
-    view = swapped(subject, reading, old="cat", new="big dog", looks=[attention])
+    view = swapped(subject, reading, old="cat", new="big dog", views=[attention])
     source = read(subject, "the big dog sat", target="le").inputs.source
     before, after = (
         scores(subject, Pair(each, reading.inputs.target))[0].detach().double().softmax(-1).numpy()
@@ -381,7 +380,7 @@ def test_a_swap_of_a_tagger_tells_the_best_paths_and_the_marginals(tmp_path: Pat
     make_paths_differ(subject)
     one, other = (read(subject, ["the", word, "dog", "sat"]) for word in ("big", "cat"))
     view, both = swapped(subject, one, old="big", new="cat"), [lattice(subject, each) for each in (one, other)]
-    assert view.said == tuple(zip(both[0].best, both[1].best, strict=True))
+    assert view.predictions == tuple(zip(both[0].best, both[1].best, strict=True))
     expected = np.abs(both[1].marginals - both[0].marginals).sum(axis=1) / 2
     np.testing.assert_allclose(view.distance, expected, atol=1e-5)
 
@@ -400,7 +399,7 @@ def test_a_word_is_replaced_as_a_whole(given: Any, found: Any) -> None:
 
 @pytest.mark.parametrize("given", [[[0.5, 1.0], [1.0, 0.0]], ((0.5, 1.0), (1.0, 0.0)), np.zeros((2, 2)), 5])
 def test_what_has_no_words_is_refused_in_words(given: Any) -> None:
-    with pytest.raises(DataError, match=r"no words in this input.*swap words of a text"):
+    with pytest.raises(DataError, match=r"this input has no words.*swap words of a text"):
         replaced(given, "he", "she")
 
 
@@ -409,14 +408,14 @@ def test_a_model_of_vectors_lists_no_swap(tmp_path: Path) -> None:
     rows = [{"vectors": steps, "label": label} for label in ("yes", "no")]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 12), encoding="utf-8")
     data = load_data(tmp_path / "a.jsonl", task="classify", input="vectors", target="label")
-    inspection = Inspection(subject_of(task_of(Meaning.of(data)), "lstm"), steps)
+    inspection = Inspection(subject_of(task_of(ModelSpec.of(data)), "lstm"), steps)
     assert "no words" in inspection.missing()["swap"] and "clamp" in inspection.views()
 
 
 def test_a_word_that_is_not_there_or_too_often_is_refused() -> None:
-    with pytest.raises(DataError, match="'she' does not stand in the text"):
+    with pytest.raises(DataError, match="the text has no word 'she'"):
         replaced("he ran", "she", "he")
-    with pytest.raises(DataError, match="'he' stands in 2 places"):
+    with pytest.raises(DataError, match="'he' occurs 2 times"):
         replaced("he said he ran", "he", "she")
     assert replaced("he said he ran", "he", "she", at=1) == "he said she ran"
 
@@ -431,7 +430,7 @@ def test_a_swap_explains_the_tags_of_before_on_both_sides(tmp_path: Path) -> Non
         gaps = [scores(subject, read(subject, one).inputs)[0, 1] for one in (given, other)]
         head.linear.bias[first] -= sum(gap[first] - gap[outside] for gap in gaps) / 2
         head.linear.bias[subject.column("I-X")] -= 100
-    view = what_if.swap(subject, reading, old="cat", new="house", beside=["attribution"])
+    view = what_if.swap(subject, reading, old="cat", new="house", views=["attribution"])
     assert 1 in view.flipped
     goal = chosen_goal(subject, reading)
     before, after = (
@@ -459,12 +458,12 @@ def test_a_patch_of_a_translation_holds_the_target(tmp_path: Path) -> None:
 
 def test_paths_of_states_are_subtracted_in_one_plane_and_in_no_two(reader: Subject) -> None:
     reading, other = read(reader, "the cat sat on the mat"), read(reader, "the dog sat on the mat")
-    view = what_if.swap(reader, reading, old="cat", new="dog", beside=["states"])
+    view = what_if.swap(reader, reading, old="cat", new="dog", views=["states"])
     (_, before), (_, after) = (layer_states(reader, one) for one in (reading, other))
     plane = principal(before)
     np.testing.assert_allclose(view.differences[0].changes["path"], (after - before) @ plane.directions.T, atol=1e-9)
     apart = difference(states(reader, reading), states(reader, other))
-    assert not {"path", "held"} & set(apart.changes) and "moves" in apart.changes
+    assert not {"path", "held"} & set(apart.changes) and "step_sizes" in apart.changes
 
 
 @pytest.mark.parametrize(

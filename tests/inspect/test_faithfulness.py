@@ -156,13 +156,13 @@ def test_shuffles_move_nothing_where_weights_are_even_or_vectors_equal(tmp_path:
     subject, reading = pooled(tmp_path)
     subject.model.pooler.direction.data.zero_()  # a = softmax(0)
     with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
-        assert permuted(bench, draw, 20).moved.max() < 1e-6
+        assert permuted(bench, draw, 20).tvd.max() < 1e-6
     subject, reading = pooled(tmp_path, "w5 w5 w5 w5")
     with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
-        assert permuted(bench, draw, 20).moved.max() < 1e-6
+        assert permuted(bench, draw, 20).tvd.max() < 1e-6
     subject, reading = pooled(tmp_path)
     with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
-        assert permuted(bench, draw, 20).moved.max() > 1e-5, "or the test could not fail"
+        assert permuted(bench, draw, 20).tvd.max() > 1e-5, "or the test could not fail"
 
 
 def test_attention_that_is_ignored_is_seen_to_be(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_attention_that_is_ignored_is_seen_to_be(tmp_path: Path) -> None:
     subject.model.get_submodule(f"{layer.path}.heads.output").weight.data.zero_()
     found = faithfulness(subject, reading, **QUICK)
     assert found.measure("shuffled weights: TVD").mean == pytest.approx(0, abs=1e-6)
-    assert found.measure("equal weights: TVD").mean == pytest.approx(0, abs=1e-6)
-    assert found.level == "not believed"
+    assert found.measure("uniform weights: TVD").mean == pytest.approx(0, abs=1e-6)
+    assert found.level == "not faithful"
 
 
 def test_erasing_a_zero_weight_changes_nothing_and_the_rest_is_scaled(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_deleted_tokens_are_as_if_never_written(tmp_path: Path) -> None:
 def test_the_empty_rationale_costs_nothing_and_the_whole_one_is_enough(tmp_path: Path) -> None:
     subject, reading = asked(tmp_path, "classify", "transformer")
     found = rationale(subject, reading, np.arange(7.0), "delete", np.random.default_rng(0))
-    for curves in (found.told, found.chance):
+    for curves in (found.marked, found.random):
         assert curves.deletion[0] == pytest.approx(curves.insertion[-1], abs=1e-6)
         assert curves.deletion[-1] == pytest.approx(curves.insertion[0], abs=1e-6)
 
@@ -242,7 +242,7 @@ def test_the_measure_over_shares_is_divided_by_five_as_in_the_code_of_eraser() -
     curves = Curves(np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]), np.array([0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.9]))
     assert curves.comprehensiveness == pytest.approx(np.mean([0.1, 0.2, 0.3, 0.4, 0.5]))
     assert curves.sufficiency == pytest.approx(np.mean([0.4, 0.3, 0.2, 0.1, 0.0]))
-    assert curves.normalised == pytest.approx((0.5, (0.8 - 0.4) / 0.6))
+    assert curves.normalized == pytest.approx((0.5, (0.8 - 0.4) / 0.6))
 
 
 def test_rationales_are_the_top_tokens_ties_by_position_and_special_ones_stay() -> None:
@@ -260,7 +260,7 @@ def test_the_adversary_stays_where_the_answers_are_the_same(tmp_path: Path) -> N
     with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
         found = adversary(bench, torch.Generator().manual_seed(0), steps=20)
     assert found is not None and found.feasible
-    assert found.moved <= 0.01 and 0 < found.distance <= np.log(2)
+    assert found.tvd <= 0.01 and 0 < found.distance <= np.log(2)
     assert found.weights.sum() == pytest.approx(1, abs=1e-5)
     assert all(parameter.grad is None for parameter in subject.model.parameters())
     for name, value in subject.model.state_dict().items():
@@ -270,7 +270,7 @@ def test_the_adversary_stays_where_the_answers_are_the_same(tmp_path: Path) -> N
 def test_without_steps_that_fit_the_own_weights_are_the_adversary(tmp_path: Path) -> None:
     subject, reading = pooled(tmp_path)
     with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
-        found = adversary(bench, torch.Generator().manual_seed(0), steps=1, close=1e-12)
+        found = adversary(bench, torch.Generator().manual_seed(0), steps=1, tolerance=1e-12)
         assert found is not None and not found.feasible and found.distance == 0
         np.testing.assert_allclose(found.weights, bench.weights, atol=1e-6)
 
@@ -314,37 +314,37 @@ def test_a_report_is_the_same_twice_and_saves_itself(tmp_path: Path, name: str, 
 def test_a_family_without_attention_is_measured_by_what_explains_it(tmp_path: Path) -> None:
     subject, reading = asked(tmp_path, "classify", "cnn")
     found = faithfulness(subject, [reading, reading], explain=lambda _: np.arange(7.0), **QUICK)
-    assert found.layer is None and found.bins == () and found.evidence.moved is None
+    assert found.layer is None and found.bins == () and found.evidence.permutation_tvd is None
     assert "This explanation" in found.verdict
     usual = faithfulness(subject, reading, **QUICK)
-    assert usual.picture == "The attribution by integrated gradients"
+    assert usual.explanation == "Attribution by integrated gradients"
     assert usual.verdict == faithfulness(subject, reading, method="integrated", **QUICK).verdict
     with pytest.raises(ConfigError, match=r"no attention.*method="):
         faithfulness(subject, reading, layer=0)
-    with pytest.raises(ConfigError, match="method and explain are given"):
+    with pytest.raises(ConfigError, match="method and explain are both given"):
         faithfulness(subject, reading, method="occlusion", explain=lambda _: np.arange(7.0))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"layer": 9}, "no layer 9"),
-    ({"layer": "encoder.nowhere"}, "has the path 'encoder.nowhere'"),
+    ({"layer": "encoder.nowhere"}, "no layer 'encoder.nowhere'"),
     ({"removal": "delte"}, "no removal 'delte'"),
     ({"permutations": 0}, "permutations is 0"),
     ({"steps": 0}, "steps is 0"),
-    ({"close": 0.0}, "close is 0"),
-    ({"truths": ["yes", "no"]}, "2 truths for 1 inputs"),
-    ({"truths": ["maybe"]}, "no answer 'maybe'"),
-    ({"truths": [7]}, "no answer 7.*0 to 1"),
+    ({"tolerance": 0.0}, "tolerance is 0"),
+    ({"labels": ["yes", "no"]}, "2 labels for 1 inputs"),
+    ({"labels": ["maybe"]}, "no answer 'maybe'"),
+    ({"labels": [7]}, "no answer 7.*0 to 1"),
     ({"explain": lambda _: np.zeros(3)}, r"shape \[3\] for 7 tokens"),
     ({"explain": lambda _: np.full(7, np.nan)}, "not finite"),
 ]
 
 
-@pytest.mark.parametrize(("wishes", "words"), WRONG, ids=[words for _, words in WRONG])
-def test_what_cannot_be_measured_is_refused(tmp_path: Path, wishes: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("options", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_what_cannot_be_measured_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     subject, reading = asked(tmp_path, "classify", "transformer")
     with pytest.raises((ConfigError, DataError), match=words):
-        faithfulness(subject, reading, **(QUICK | wishes))
+        faithfulness(subject, reading, **(QUICK | options))
 
 
 def test_models_that_answer_with_numbers_and_no_inputs_are_refused(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_models_that_answer_with_numbers_and_no_inputs_are_refused(tmp_path: Pat
     with pytest.raises(DataError, match="no input"):
         faithfulness(subject, [])
     tagger, reading = asked(tmp_path, "tag", "self-attention")
-    with pytest.raises(ConfigError, match="none can be deleted"):
+    with pytest.raises(ConfigError, match="tokens cannot be deleted"):
         faithfulness(tagger, reading, removal="delete")
 
 
@@ -363,7 +363,7 @@ def test_models_that_answer_with_numbers_and_no_inputs_are_refused(tmp_path: Pat
 def test_weights_of_a_target_are_no_picture_of_the_source(tmp_path: Path) -> None:
     subject, reading = asked(tmp_path, "translate", "transformer")
     own = next(layer.path for layer in layers_of(subject, reading) if layer.side == "target" and layer.same)
-    with pytest.raises(ConfigError, match="does not look at the tokens of the source"):
+    with pytest.raises(ConfigError, match="does not attend to the tokens of the source"):
         faithfulness(subject, reading, layer=own)
 
 
@@ -381,7 +381,7 @@ def test_equal_weights_move_nothing_where_they_are_equal_already(tmp_path: Path)
     subject.model.pooler.direction.data.zero_()
     with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
         found = even(bench)
-    assert found.moved < 1e-6 and found.kept == 1.0
+    assert found.tvd < 1e-6 and found.kept == 1.0
 
 
 def test_an_input_of_one_token_has_no_other_weight_to_erase(tmp_path: Path) -> None:
@@ -389,17 +389,17 @@ def test_an_input_of_one_token_has_no_other_weight_to_erase(tmp_path: Path) -> N
     with at_bench(subject, reading, layers_of(subject, reading)[0]) as bench:
         assert erased(bench, np.random.default_rng(0)) is None
     found = faithfulness(subject, reading, **QUICK)
-    assert found.pairs[0].undefined == 1
+    assert found.agreements[0].undefined == 1
     assert found.text(80)
 
 
 LEVELS: list[tuple[Evidence, str, str]] = [
-    (Evidence(50, 0.5, 0.1, moved=0.4), "believed", "may be believed on this model"),
-    (Evidence(50, 0.1, 0.1, moved=0.4), "in part", "in part.*, but"),
-    (Evidence(50, 0.5, 0.1, moved=0.0), "in part", "in part.*, but"),
-    (Evidence(50, 0.1, 0.1, moved=0.0), "not believed", "may not be believed"),
-    (Evidence(50, 0.5, 0.1), "believed", "may be believed"),
-    (Evidence(50, 0.1, 0.1), "not believed", "may not be believed"),
+    (Evidence(50, 0.5, 0.1, permutation_tvd=0.4), "faithful", "It is faithful"),
+    (Evidence(50, 0.1, 0.1, permutation_tvd=0.4), "partly faithful", "It is partly faithful.*, but"),
+    (Evidence(50, 0.5, 0.1, permutation_tvd=0.0), "partly faithful", "It is partly faithful.*, but"),
+    (Evidence(50, 0.1, 0.1, permutation_tvd=0.0), "not faithful", "It is not faithful"),
+    (Evidence(50, 0.5, 0.1), "faithful", "It is faithful"),
+    (Evidence(50, 0.1, 0.1), "not faithful", "It is not faithful"),
 ]
 
 
@@ -411,12 +411,12 @@ def test_the_verdict_follows_from_its_thresholds(evidence: Evidence, level: str,
 
 
 def test_reservations_are_said_and_do_not_change_the_level() -> None:
-    evidence = Evidence(3, 0.5, 0.1, 0.4, adversary=0.45, seeds=0.2, score=0.99, uniform_score=0.985)
+    evidence = Evidence(3, 0.5, 0.1, 0.4, adversarial_jsd=0.45, seed_jsd=0.2, score=0.99, uniform_score=0.985)
     far, needless, few = reservations(evidence)
-    assert "further than models of other seeds" in far
+    assert "farther than models trained with other seeds" in far
     assert "needs no attention" in needless
-    assert "3 inputs only" in few
-    assert level_of(evidence) == "believed"
+    assert "only 3 inputs" in few
+    assert level_of(evidence) == "faithful"
     assert Badge().text == "faithfulness: not measured"
 
 
@@ -473,7 +473,7 @@ def test_other_seeds_read_the_same_translation_and_the_same_tokens(
     monkeypatch.setattr(alternatives, "MOST_CELLS", 4)  # one row in several is enough to see it
     assert _between(subject, reading, other) == pytest.approx(0, abs=1e-6)
     words = subject_of(task_on(tmp_path, "translate", rows=["the dog\tle chien"]), "seq2seq-dot")
-    with pytest.raises(DataError, match="other tokens"):
+    with pytest.raises(DataError, match="tokenizes this input differently"):
         _between(subject, reading, words)
 
 
@@ -505,7 +505,7 @@ def test_a_histogram_counts_every_tau_once_and_by_the_answer() -> None:
     (drawn,) = tau_histograms(found)
     assert isinstance(drawn, Matrix) and list(drawn.rows) == ["all answers", "yes", "no"]
     assert [sum(row) for row in drawn.values] == [4, 3, 1]  # type: ignore[arg-type]
-    assert "p ≤ 0.05 for 50 % of them, undefined for 1 more" in drawn.caption
+    assert "p ≤ 0.05 for 50 % of them; undefined for 1 more" in drawn.caption
 
 
 def test_histograms_stand_in_the_report_of_several_inputs_alone(tmp_path: Path) -> None:

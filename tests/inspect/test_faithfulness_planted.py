@@ -28,18 +28,18 @@ PLAIN = (BlockConfig(mixer=BidirectionalConfig()),)
 INPUTS = 30
 
 
-def measured(subject: Subject, *, adversaries: int = 0, **wishes: Any) -> FaithfulnessView:
+def measured(subject: Subject, *, adversaries: int = 0, **options: Any) -> FaithfulnessView:
     readings, truths = readings_of(subject, INPUTS)
-    return faithfulness(subject, readings, truths=truths, adversaries=adversaries, **wishes)
+    return faithfulness(subject, readings, labels=truths, adversaries=adversaries, **options)
 
 
 def on_the_key(view: FaithfulnessView) -> float:
     """How often the largest weight is that of the word which decides."""
-    return float(np.mean([each.tokens[int(np.nanargmax(each.picture))] in ("w0", "w1") for each in view.examples]))
+    return float(np.mean([each.tokens[int(np.nanargmax(each.explanation))] in ("w0", "w1") for each in view.examples]))
 
 
 def tau(view: FaithfulnessView, one: str, other: str) -> float:
-    (found,) = [each for each in view.pairs if (each.one, each.other, each.answer) == (one, other, None)]
+    (found,) = [each for each in view.agreements if (each.one, each.other, each.answer) == (one, other, None)]
     assert found.tau is not None
     return found.tau
 
@@ -54,7 +54,7 @@ def per_token_view(per_token: Subject, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("others")
     other = trained(planted_subject(folder, PER_TOKEN, seed=2))
     even = trained(planted_subject(folder, PER_TOKEN, pooling="mean"))
-    return measured(per_token, others=[other], uniform=even)
+    return measured(per_token, other_seeds=[other], uniform_model=even)
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +64,14 @@ def residual_view(tmp_path_factory: pytest.TempPathFactory) -> FaithfulnessView:
 
 def test_planted_attention_is_believed(per_token_view: FaithfulnessView, residual_view: FaithfulnessView) -> None:
     for view in (per_token_view, residual_view):
-        assert view.needed is not None and view.needed.score == 1.0
+        assert view.uniform_weights is not None and view.uniform_weights.score == 1.0
         assert on_the_key(view) == 1.0
         assert view.measure("shuffled weights: TVD").mean > 0.3
         assert view.measure("comprehensiveness").mean > 0.35
         assert abs(view.measure("sufficiency").mean) < 0.05
         top, random = (view.measure(f"{which} weight erased: JS").mean for which in ("largest", "random"))
         assert top > 0.1 and top > 20 * random
-        assert view.level == "believed", view.verdict
+        assert view.level == "faithful", view.verdict
 
 
 def test_weights_agree_with_leaving_out_where_words_stand_alone(per_token_view: FaithfulnessView) -> None:
@@ -83,12 +83,12 @@ def test_tau_is_low_for_a_bilstm_that_is_right_and_the_overlap_tells(
 ) -> None:
     """Nineteen irrelevant weights stand in any order."""
     assert tau(residual_view, "attention", "leave-one-out") < tau(per_token_view, "attention", "leave-one-out") - 0.2
-    assert all(each.overlap >= 0.5 for each in residual_view.pairs if each.other == "leave-one-out")
+    assert all(each.overlap >= 0.5 for each in residual_view.agreements if each.other == "leave-one-out")
 
 
 def test_equal_weights_solve_the_task_and_seeds_agree(per_token_view: FaithfulnessView) -> None:
     """Wiegreffe and Pinter's first test says "not needed" while shuffling and erasing say "used": all are shown."""
-    needed = per_token_view.needed
+    needed = per_token_view.uniform_weights
     assert needed is not None and needed.retrained_score is not None and needed.frozen_score is not None
     assert needed.retrained_score > 0.95 > needed.frozen_score
     assert per_token_view.measure("other seeds: JSD").mean < 0.1
@@ -99,22 +99,22 @@ def test_an_adversary_moves_mass_and_keeps_the_answer(residual_view: Faithfulnes
     assert residual_view.measure("adversarial weights found").mean == 1.0
     assert 0.1 < residual_view.measure("adversarial weights: JSD").mean <= np.log(2)
     found = [each.attention.adversary for each in residual_view.examples if each.attention]
-    assert [each.moved <= 0.01 for each in found if each] == [True, True]
+    assert [each.tvd <= 0.01 for each in found if each] == [True, True]
 
 
 def test_attention_that_looks_elsewhere_is_believed_in_part(tmp_path: Path) -> None:
     view = measured(trained(planted_subject(tmp_path, PLAIN)))
-    assert view.needed is not None and view.needed.score == 1.0
+    assert view.uniform_weights is not None and view.uniform_weights.score == 1.0
     assert on_the_key(view) < 0.3
     assert view.measure("shuffled weights: TVD").mean > 0.1
-    assert view.level == "in part", view.verdict
+    assert view.level == "partly faithful", view.verdict
 
 
 def test_attention_to_nothing_is_not_believed(tmp_path: Path) -> None:
     view = measured(trained(planted_subject(tmp_path, PLAIN), shuffled=True))
-    for name in ("shuffled weights: TVD", "equal weights: TVD", "largest weight erased: JS", "comprehensiveness"):
+    for name in ("shuffled weights: TVD", "uniform weights: TVD", "largest weight erased: JS", "comprehensiveness"):
         assert abs(view.measure(name).mean) < 0.05
-    assert view.level == "not believed", view.verdict
+    assert view.level == "not faithful", view.verdict
 
 
 def test_an_attribution_is_believed_where_a_random_one_is_not(tmp_path: Path) -> None:
@@ -128,5 +128,5 @@ def test_an_attribution_is_believed_where_a_random_one_is_not(tmp_path: Path) ->
 
     told = faithfulness(subject, readings, explain=occluded, permutations=1, adversaries=0)
     random = faithfulness(subject, readings, explain=lambda _: draw.random(20), permutations=1, adversaries=0)
-    assert told.level == "believed", told.verdict
-    assert random.level == "not believed", random.verdict
+    assert told.level == "faithful", told.verdict
+    assert random.level == "not faithful", random.verdict

@@ -13,7 +13,7 @@ from inspection_common import subject_of, subject_with, task_on
 from seqloom.config.mixers import ConvolutionConfig
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect import filters as filters_module
-from seqloom.inspect.filters import OUTSIDE, banks, convolution_place, filters, fired, reach_before
+from seqloom.inspect.filters import OUTSIDE, banks, convolution_place, filter_activations, filters, reach_before
 from seqloom.inspect.layers import heard
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Reading, Subject
@@ -69,7 +69,7 @@ def test_the_strongest_and_lowest_ngrams_are_those_of_a_plain_search(
 ) -> None:
     monkeypatch.setattr(filters_module, "AT_ONCE", at_once)
     readings = _readings(subject)
-    view = filters(subject, readings, top=4)
+    view = filters(subject, readings, top_k=4)
     place = convolution_place(subject, readings[0], None, None)
     best: dict[int, dict[tuple[str, ...], list[float]]] = {}
     counts: Counter[tuple[str, ...]] = Counter()
@@ -84,10 +84,12 @@ def test_the_strongest_and_lowest_ngrams_are_those_of_a_plain_search(
                     kept.setdefault(window, []).append(float(bank.sums[at, number]))
     for one in view.filters:
         order = sorted(best[one.number], key=lambda window: -max(best[one.number][window]))
-        assert [each.sum for each in one.strongest] == [max(best[one.number][window]) for window in order[:4]]
+        assert [each.pre_activation for each in one.strongest] == [
+            max(best[one.number][window]) for window in order[:4]
+        ]
         lows = sorted(min(found) for found in best[one.number].values())
-        assert [each.sum for each in one.lowest] == lows[:4]
-        assert all(each.occurs == counts[each.tokens] for each in (*one.strongest, *one.lowest))
+        assert [each.pre_activation for each in one.lowest] == lows[:4]
+        assert all(each.frequency == counts[each.tokens] for each in (*one.strongest, *one.lowest))
 
 
 def plant(subject: Subject, number: int, words: tuple[str, ...]) -> None:
@@ -95,15 +97,15 @@ def plant(subject: Subject, number: int, words: tuple[str, ...]) -> None:
     model: Any = subject.model
     module = model.encoder.layers[0].mixer
     table = model.encoder.input.table.detach()
-    tokenizer: Any = subject.task.meaning.tokenizer
-    symbols = [int(tokenizer.encode_inner([word]).row(0)[0]) for word in words]
+    tokenizer: Any = subject.task.spec.tokenizer
+    tokens = [int(tokenizer.encode_inner([word]).row(0)[0]) for word in words]
     start = 0
     for group in module.filters:
         if start <= number < start + len(group.weight):
             assert group.weight.shape[2] == len(words)
             with torch.no_grad():
-                for slot, symbol in enumerate(symbols):
-                    vector = table[symbol] - table.mean(dim=0)
+                for slot, token in enumerate(tokens):
+                    vector = table[token] - table.mean(dim=0)
                     group.weight[number - start, :, slot] = vector / vector.norm()
         start += len(group.weight)
 
@@ -113,7 +115,7 @@ def test_a_planted_ngram_fires_its_filter_most_and_each_slot_adds_its_part(subje
     lines = [*sentences(30, 12), "the big dog ran to the mat"]
     view = filters(subject, [read(subject, line) for line in lines], unit=1)
     one = view.filters[1]
-    assert one.strongest[0].tokens == ("big", "dog", "ran") and one.strongest[0].occurs >= 1
+    assert one.strongest[0].tokens == ("big", "dog", "ran") and one.strongest[0].frequency >= 1
     assert min(one.strongest[0].slots) > 0
     shared = [sum(a == b for a, b in zip(each.tokens, ("big", "dog", "ran"), strict=True)) for each in one.lowest]
     assert max(shared) == 0, "what holds it down has no word of it in its place"
@@ -125,23 +127,23 @@ def test_gifts_and_the_bias_add_up_to_the_score_and_only_winners_give(subject: S
     """One layer, the maximum over places, and a linear head: nothing is left out."""
     reading = read(subject, "the big dog ran to the mat")
     model: Any = subject.model
-    view = fired(subject, reading, answer="yes")
+    view = filter_activations(subject, reading, answer="yes")
     column = subject.column("yes")
     assert view.score == pytest.approx(float(scores(subject, reading.inputs)[0, 0, column].detach()), abs=1e-6)
     assert view.total + float(model.head.linear.bias[column].detach()) == pytest.approx(view.score, abs=1e-5)
     place = convolution_place(subject, reading, None, None)
     active = np.concatenate([bank.activations for bank in banks(subject, reading, place)], axis=1)
     weight = model.head.linear.weight[column].detach().numpy()
-    for each in view.fired:
+    for each in view.filters:
         assert each.activation == pytest.approx(active[:, each.filter].max(), abs=1e-6)
-        assert each.gift == pytest.approx(weight[each.filter] * active[:, each.filter].max(), abs=1e-5)
-    gifts = [abs(each.gift) for each in view.fired]
+        assert each.contribution == pytest.approx(weight[each.filter] * active[:, each.filter].max(), abs=1e-5)
+    gifts = [abs(each.contribution) for each in view.filters]
     assert gifts == sorted(gifts, reverse=True)
 
 
 @pytest.mark.parametrize(("count", "kind"), [(1, "matrix"), (20, "heat_map"), (300, "heat_map")])
 def test_what_is_drawn_follows_the_length(subject: Subject, count: int, kind: str) -> None:
-    view = fired(subject, read(subject, " ".join(["the cat sat on a mat"] * count)))
+    view = filter_activations(subject, read(subject, " ".join(["the cat sat on a mat"] * count)))
     *_, drawn = view.figures()
     assert drawn.kind == kind
     if count == 300:
@@ -158,24 +160,24 @@ def test_a_deeper_layer_says_how_far_it_sees(tmp_path: Path) -> None:
     place = convolution_place(subject, readings[0], 1, None)
     assert reach_before(subject.model, place) == (2, 2)
     view = filters(subject, readings, layer=1)
-    assert "2 tokens before and 2 behind" in view.figures()[0].caption
+    assert "2 tokens before and 2 after" in view.figures()[0].caption
     first = filters(subject, readings, layer=0)
-    assert first.beyond == (0, 0)
+    assert first.context == (0, 0)
 
 
 def test_what_has_no_filters_or_not_those_is_refused(task: Task, subject: Subject) -> None:
     readings = _readings(subject, count=2)
     with pytest.raises(ConfigError, match="no filter 99"):
         filters(subject, readings, unit=99)
-    with pytest.raises(ConfigError, match="0 n-grams"):
-        filters(subject, readings, top=0)
-    with pytest.raises(DataError, match="no reading was given"):
+    with pytest.raises(ConfigError, match="top_k is 0"):
+        filters(subject, readings, top_k=0)
+    with pytest.raises(DataError, match="no input was given"):
         filters(subject, [])
     with pytest.raises(ConfigError, match="no layer 7"):
-        fired(subject, readings[0], layer=7)
+        filter_activations(subject, readings[0], layer=7)
     other = subject_of(task, "gru")
     with pytest.raises(ConfigError, match=r"no filters.*gates, states, gradients"):
-        fired(other, read(other, "the cat"))
+        filter_activations(other, read(other, "the cat"))
 
 
 @pytest.mark.slow
@@ -193,15 +195,15 @@ def test_after_training_the_ngram_that_decides_is_what_fires_and_gives_most(tmp_
     subject = subject_of(task_on(tmp_path, "classify", rows=[f"{text},{label}" for text, label in rows]), "cnn")
     values = torch.cat([read(subject, text).inputs.values for text, _ in rows])
     wanted = torch.tensor([subject.column(label) for _, label in rows])
-    optimiser = torch.optim.Adam(subject.model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(subject.model.parameters(), lr=0.01)
     for _ in range(80):
         loss = torch.nn.functional.cross_entropy(scores(subject, Padded.of(values))[:, 0], wanted)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     reading = read(subject, "the mat sat to big dog ran on a cat")
-    best = fired(subject, reading, answer="yes").fired[0]
-    assert best.gift > 0 and " ".join(best.tokens).count("big dog") == 1
+    best = filter_activations(subject, reading, answer="yes").filters[0]
+    assert best.contribution > 0 and " ".join(best.tokens).count("big dog") == 1
     view = filters(subject, [read(subject, text) for text, _ in rows])
     strong = [each.text for each in view.filters[best.filter].strongest[:3]]
     assert all("big dog" in text or "dog ran" in text for text in strong), strong

@@ -30,8 +30,8 @@ def classifier(family: str) -> nn.Module:
 def batch(rows: int = 6, time: int = 24) -> Batch[Any, Any]:
     draws = torch.Generator().manual_seed(1)
     lengths = torch.randint(time // 2, time + 1, (rows,), generator=draws)
-    symbols = Padded.of(torch.randint(20, (rows, time), generator=draws), lengths)
-    return Batch(symbols, torch.randint(4, (rows,), generator=draws))
+    tokens = Padded.of(torch.randint(20, (rows, time), generator=draws), lengths)
+    return Batch(tokens, torch.randint(4, (rows,), generator=draws))
 
 
 def rnn(radius: float, width: int = 16, activation: str = "tanh") -> nn.Module:
@@ -132,8 +132,8 @@ def test_saturated_gates_are_counted_at_both_ends(bias: float) -> None:
     width = model.encoder.layers[0].mixer.width
     model.encoder.layers[0].mixer.input_bias.data[3 * width :] = bias  # show
     found = {one.name: one for one in units(TASK, model, [batch(rows=20)])}
-    assert found["encoder.layers.0.mixer.gates.show"].saturated == 1
-    assert found["encoder.layers.0.mixer.gates.write"].saturated == 0
+    assert found["encoder.layers.0.mixer.gates.output"].saturated == 1
+    assert found["encoder.layers.0.mixer.gates.input"].saturated == 0
 
 
 def test_saturated_states_of_an_elman_network_are_counted() -> None:

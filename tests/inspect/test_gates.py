@@ -37,15 +37,15 @@ def explicit(layer: Recurrent, values: Tensor) -> dict[str, Tensor]:
         kept = layer.hidden_weight @ hidden + layer.hidden_bias
         if layer.cell.name == "lstm":
             i, f, g, o = (fed + kept).split(width)
-            step = {"write": i.sigmoid(), "forget": f.sigmoid(), "new": g.tanh(), "show": o.sigmoid()}
-            cell = step["forget"] * cell + step["write"] * step["new"]
-            hidden = step["show"] * cell.tanh()
+            step = {"input": i.sigmoid(), "forget": f.sigmoid(), "candidate": g.tanh(), "output": o.sigmoid()}
+            cell = step["forget"] * cell + step["input"] * step["candidate"]
+            hidden = step["output"] * cell.tanh()
             step |= {"cell": cell, "hidden": hidden}
         else:
             (fr, fz, fn), (kr, kz, kn) = fed.split(width), kept.split(width)
-            step = {"reset": (fr + kr).sigmoid(), "keep": (fz + kz).sigmoid()}
-            step["new"] = (fn + step["reset"] * kn).tanh()
-            hidden = (1 - step["keep"]) * step["new"] + step["keep"] * hidden
+            step = {"reset": (fr + kr).sigmoid(), "update": (fz + kz).sigmoid()}
+            step["candidate"] = (fn + step["reset"] * kn).tanh()
+            hidden = (1 - step["update"]) * step["candidate"] + step["update"] * hidden
             step["hidden"] = hidden
         for name, value in step.items():
             found.setdefault(name, []).append(value)
@@ -132,7 +132,7 @@ def test_a_gate_that_stands_still_has_the_memory_and_saturation_of_its_place(
     view = _set(subject_of(task, "lstm"), value)
     np.testing.assert_allclose(view.memory, 1 / (1 - value), rtol=1e-5)
     (forget,) = (each for each in view.saturation if each.gate == "forget")
-    assert (forget.shut, forget.open) == (shut, open_)
+    assert (forget.closed, forget.open) == (shut, open_)
 
 
 def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(task: Task) -> None:
@@ -154,7 +154,7 @@ def test_a_window_is_the_part_of_the_whole_and_a_long_text_is_pooled_into_means(
     np.testing.assert_array_equal(part.values, whole.values[:, 250:260])
     assert part.tokens == whole.tokens[250:260]
     told = whole.to_json()
-    assert len(told["values"][0]) <= 256 and told["elements_in_a_block"] == 3
+    assert len(told["values"][0]) <= 256 and told["block_size"] == 3
     np.testing.assert_allclose(np.mean(told["values"]), whole.values.mean(), atol=1e-6)  # 600 = 200 blocks of 3
     assert len(told["unit_values"][0]) == 600
 
@@ -167,8 +167,10 @@ def test_the_state_turns_at_the_element_whose_reading_changes_it(task: Task, dir
     zero = torch.zeros(1, hidden.shape[1])
     before = torch.cat([zero, hidden[:-1]] if direction == "ahead" else [hidden[1:], zero])
     order = (hidden - before).norm(dim=1).argsort(descending=True).tolist()
-    assert list(gates(subject, reading, layer=path).turns) == order[:5]
-    assert list(gates(subject, reading, layer=path, window=(2, 5)).turns) == [at for at in order if 2 <= at < 5]
+    assert list(gates(subject, reading, layer=path).largest_changes) == order[:5]
+    assert list(gates(subject, reading, layer=path, window=(2, 5)).largest_changes) == [
+        at for at in order if 2 <= at < 5
+    ]
 
 
 def test_the_first_turn_of_a_decoder_is_from_the_state_that_the_source_gives_it(tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def test_the_first_turn_of_a_decoder_is_from_the_state_that_the_source_gives_it(
             weight.zero_()  # an LSTM without weights reads to zero, so only the first reading changes anything
         seeded.seed.bias.fill_(3.0)
     view = gates(subject, reading, side="target", layer=path)
-    assert view.turns[0] == 0 and not view.of("hidden").any()
+    assert view.largest_changes[0] == 0 and not view.of("hidden").any()
 
 
 def test_looking_at_gates_changes_nothing(task: Task) -> None:
@@ -208,11 +210,11 @@ def test_layers_units_and_windows_that_there_are_not_are_refused(task: Task) -> 
     reading = read(subject, TEXT)
     with pytest.raises(ConfigError, match=r"no layer 4: this model has 4 layers with gates.*3 \(encoder"):
         gates(subject, reading, layer=4)
-    with pytest.raises(ConfigError, match=r"has the path 'encoder\.layers\.9'"):
+    with pytest.raises(ConfigError, match=r"no layer 'encoder\.layers\.9'"):
         gates(subject, reading, layer="encoder.layers.9")
     with pytest.raises(ConfigError, match="no unit 99"):
         gates(subject, reading, unit=99)
-    with pytest.raises(ConfigError, match="no window from 3 to 3"):
+    with pytest.raises(ConfigError, match="window from 3 to 3 is not inside the text"):
         gates(subject, reading, window=(3, 3))
     with pytest.raises(DataError, match="no side 'target'"):
         gates(subject, reading, side="target")
@@ -225,8 +227,8 @@ def test_where_a_long_text_fills_the_state_there_is_no_turn(task: Task, directio
     view = gates(subject, read(subject, " ".join(["the"] * 100)), layer=path)
     hidden = view.of("hidden") if direction == "ahead" else view.of("hidden")[::-1]
     sizes = np.linalg.norm(np.diff(hidden, axis=0, prepend=np.zeros_like(hidden[:1])), axis=1)
-    assert sizes.argmax() == 0 and 0 < view.filling < 30  # the first reading, from zero, changes most
-    order = [at for at in np.argsort(-sizes, kind="stable") if at >= view.filling][:5]
-    turns = view.turns if direction == "ahead" else [len(hidden) - 1 - at for at in view.turns]
+    assert sizes.argmax() == 0 and 0 < view.burn_in < 30  # the first reading, from zero, changes most
+    order = [at for at in np.argsort(-sizes, kind="stable") if at >= view.burn_in][:5]
+    turns = view.largest_changes if direction == "ahead" else [len(hidden) - 1 - at for at in view.largest_changes]
     np.testing.assert_allclose(sizes[list(turns)], sizes[order], rtol=1e-4)
-    assert f"once {view.filling} elements have filled it" in view.sentences()[-1]
+    assert f"after the first {view.burn_in} tokens" in view.sentences()[-1]

@@ -1,4 +1,4 @@
-"""Links that are known to be right are between the words that people count, whatever a tokeniser cuts them into."""
+"""Links that are known to be right are between the words that people count, whatever a tokenizer cuts them into."""
 
 import re
 from collections.abc import Sequence
@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 
 from inspection_common import subject_of, task_on
-from seqloom.config.data import EncodingConfig
 from seqloom.config.tokenizers import BpeConfig, BytesConfig, CharactersConfig, UnigramConfig, WordsConfig
 from seqloom.errors import DataError
-from seqloom.inspect.alignment import AlignmentView, Gold, WordPair, alignment, fit_of, gold_links
+from seqloom.inspect.alignment import AlignmentView, Gold, WordPair, alignment, alignment_scores, gold_links
 from seqloom.inspect.attention import attention
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.report.figures.matrix import Matrix
 from seqloom.text.special_tokens import COUNT, END, MASK, NAMES, UNKNOWN
 
-TOKENISERS: dict[str, Any] = {
+TOKENIZERS: dict[str, Any] = {
     "words": WordsConfig(),
-    "bpe": BpeConfig(limit=300),
-    "unigram": UnigramConfig(limit=300),
+    "bpe": BpeConfig(vocab_size=300),
+    "unigram": UnigramConfig(vocab_size=300),
     "bytes": BytesConfig(),
     "characters": CharactersConfig(),
 }
@@ -31,8 +30,7 @@ SOURCE, TARGET = "the  cats, unhappily sitting.", "été tristement  assis, là 
 
 
 def translator(folder: Path, name: str) -> Subject:
-    encoding = EncodingConfig(tokenizer=TOKENISERS[name])
-    return subject_of(task_on(folder, "translate", rows=PAIRS, encoding=encoding), "transformer")
+    return subject_of(task_on(folder, "translate", rows=PAIRS, tokenizer=TOKENIZERS[name]), "transformer")
 
 
 def framed(view: AlignmentView) -> list[tuple[str, str]]:
@@ -43,7 +41,7 @@ def framed(view: AlignmentView) -> list[tuple[str, str]]:
 
 
 def owners(text: str, tokens: Sequence[Token]) -> np.ndarray:
-    """[T] the word of `text.split()` that each token stands in, or stands before; -1 for a special symbol."""
+    """[T] the word of `text.split()` that each token stands in, or stands before; -1 for a special token."""
     ends = np.array([word.end() for word in re.finditer(r"\S+", text)])
     before = [-1 if token.is_special else int((ends <= token.start).sum()) for token in tokens]
     return np.minimum(before, len(ends) - 1)
@@ -62,45 +60,45 @@ def links_by_hand(subject: Subject, reading: Reading) -> list[WordPair]:
     return [pair for pair in found if pair[0] >= 0]
 
 
-@pytest.mark.parametrize("name", TOKENISERS)
+@pytest.mark.parametrize("name", TOKENIZERS)
 def test_known_links_are_numbered_by_the_words_between_spaces(tmp_path: Path, name: str) -> None:
     subject, gold = translator(tmp_path, name), Gold(tuple((at, at) for at in range(4)))
     reading = read(subject, SOURCE, target=TARGET)
     view = alignment(subject, reading, gold=gold)
     assert framed(view) == list(zip(re.sub(" +", " ", SOURCE).split(), TARGET.split(), strict=False))
-    assert view.fit == fit_of(links_by_hand(subject, reading), gold)
+    assert view.scores == alignment_scores(links_by_hand(subject, reading), gold)
     for link in ("4-0", "0-5"):
-        with pytest.raises(DataError, match=rf"link {link} leads outside 4 source and 5 target words"):
+        with pytest.raises(DataError, match=rf"link {link} is outside the 4 source and 5 target words"):
             alignment(subject, reading, gold=link)
 
 
-# "un grand chien court" as a model may write it, in pieces into which its tokeniser would never cut it
+# "un grand chien court" as a model may write it, in pieces into which its tokenizer would never cut it
 WRITTEN = ["u", "n", " g", "r", "a", "n", "d", " ", "c", "h", "i", "e", "n", " ", "c", "o", "u", "r", "t"]
 
 
-@pytest.mark.parametrize("name", TOKENISERS)
+@pytest.mark.parametrize("name", TOKENIZERS)
 @pytest.mark.parametrize("in_pieces", [False, True])
 def test_words_of_a_written_target_are_those_of_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, in_pieces: bool
 ) -> None:
     subject = translator(tmp_path, name)
     task: Any = subject.task
-    symbols = task.tokenizer.encode_inner(["un grand chien court"]).row(0).tolist()
+    tokens = task.tokenizer.encode_inner(["un grand chien court"]).row(0).tolist()
     if in_pieces and name != "words":
-        known = {task.tokenizer.piece(symbol): symbol for symbol in range(COUNT, task.tokenizer.vocab_size)}
-        symbols = [known[letter] for letter in "".join(WRITTEN)]
-    monkeypatch.setattr(type(task), "written", lambda *_: [[*symbols, END]])
+        known = {task.tokenizer.piece(token): token for token in range(COUNT, task.tokenizer.vocab_size)}
+        tokens = [known[letter] for letter in "".join(WRITTEN)]
+    monkeypatch.setattr(type(task), "written", lambda *_: [[*tokens, END]])
     reading = read(subject, "a big dog runs")
     view = alignment(subject, reading, gold="0-0 1-1 2-2 3-3")
     assert framed(view) == [("a", "un"), ("big", "grand"), ("dog", "chien"), ("runs", "court")]
-    with pytest.raises(DataError, match=r"outside 4 source and 4 target words"):
+    with pytest.raises(DataError, match=r"outside the 4 source and 4 target words"):
         alignment(subject, reading, gold="0-4")
     assert {"un", "grand", "chien", "court"} <= {
         text.strip() for text in alignment(subject, reading, words=True).target
     }
 
 
-def test_an_unknown_word_and_a_special_symbol_that_were_written_keep_the_numbers_of_the_others(
+def test_an_unknown_word_and_a_special_token_that_were_written_keep_the_numbers_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = translator(tmp_path, "words")
@@ -117,15 +115,15 @@ def test_links_are_judged_however_many_words_there_are(tmp_path: Path) -> None:
     source, target = ("the cats are sitting " * 140).split(), ("les chats sont " * 20).split()
     reading = read(subject, " ".join(source), target=" ".join(target))
     view = alignment(subject, reading, gold=[(at, at) for at in range(60)])
-    assert view.weights.values is None and view.fit is not None and view.gold is not None
+    assert view.weights.values is None and view.scores is not None and view.gold is not None
     rows = [alignment_row(subject, reading, at) for at in range(0, 60, 13)]
     assert [view.links[at] for at in range(0, 60, 13)] == rows
-    assert view.fit == fit_of([link for link in view.links if link[0] < 560 and link[1] < 60], view.gold)
+    assert view.scores == alignment_scores([link for link in view.links if link[0] < 560 and link[1] < 60], view.gold)
     assert any("Alignment error rate" in sentence for sentence in view.sentences())
 
 
 def alignment_row(subject: Subject, reading: Reading, at: int) -> WordPair:
-    values = attention(subject, reading, layer=alignment(subject, reading).weights.layer, row=at).values
+    values = attention(subject, reading, layer=alignment(subject, reading).weights.layer, token=at).values
     assert values is not None
     return int(np.nanargmax(values[0])), at
 
@@ -145,5 +143,5 @@ def test_frames_of_every_matrix_stand_at_their_words(tmp_path: Path) -> None:
 def test_numbers_of_a_link_are_whole_whoever_made_them() -> None:
     assert gold_links(np.array([[0, 1], [2, 3]])) == Gold(((0, 1), (2, 3)))  # type: ignore[arg-type]
     for wrong in ([(True, False)], [(0, 1.5)], [1, 2], [(0, 1, 2)], [None]):
-        with pytest.raises(DataError, match="is no link"):
+        with pytest.raises(DataError, match="is not an alignment link"):
             gold_links(wrong)  # type: ignore[arg-type]

@@ -180,10 +180,10 @@ def test_what_float32_cannot_hold_is_said_and_drawn(task: Task) -> None:
     view = gradients(subject, read(subject, " ".join([TEXT] * 5)))
     (total,) = (each for each in view.totals if each.part == "hidden")
     lost = sum(norm < UNDERFLOW for norm in total.norms)
-    assert lost > 5 and f"below what float32 can hold at {lost} of 30 elements" in " ".join(view.sentences())
-    assert "float32 ends" in view.svg()
+    assert lost > 5 and f"the gradient underflows float32 at {lost} of 30 tokens" in " ".join(view.sentences())
+    assert "float32 underflow" in view.svg()
     short = gradients(subject, read(subject, TEXT))
-    assert "float32 ends" not in short.svg()
+    assert "float32 underflow" not in short.svg()
     attention = subject_of(task, "transformer")
     pooled = gradients(attention, read(attention, TEXT))
     assert not any(total.lost for total in pooled.totals)
@@ -216,7 +216,7 @@ def test_a_cell_is_put_back_even_if_the_model_fails(task: Task) -> None:
     cell = mixer.cell
     with unrolled(subject.model):
         assert mixer.cell is not cell
-    with pytest.raises(DataError, match="symbol 99"), unrolled(subject.model):
+    with pytest.raises(DataError, match="token 99"), unrolled(subject.model):
         subject.model(Padded.of(torch.tensor([[99]])))
     assert mixer.cell is cell
 
@@ -238,7 +238,7 @@ def test_models_are_compared_on_one_input_and_each_keeps_its_name(task: Task) ->
     assert view.flows[0].norms == stack_flow(subjects["rnn"], read(subjects["rnn"], TEXT)).norms
     with pytest.raises(DataError, match="0 models"):
         gradients_compared({}, TEXT)
-    with pytest.raises(DataError, match="fewer than 3 elements"):
+    with pytest.raises(DataError, match="fewer than 3 tokens"):
         gradients_compared(subjects, "cat")
 
 
@@ -253,7 +253,7 @@ def test_it_is_said_when_layers_are_measured_on_a_part_of_the_text(task: Task, m
     for module in (flow_module, gradients_module):
         monkeypatch.setattr(module, "LONGEST", 5)
     subject = subject_of(task, "cnn")
-    said = "Layers by themselves are measured on the first 5 of 6 elements."
+    said = "Single layers are measured on the first 5 of 6 tokens."
     assert said in gradients(subject, read(subject, TEXT)).sentences()
     assert not any("measured" in each for each in gradients(subject, read(subject, "the cat sat on")).sentences())
 
@@ -283,22 +283,22 @@ def _built(task: Task, recipe: str) -> Subject:
 
 def _drawn(subject: Subject, count: int, draws: torch.Generator) -> tuple[Padded, Tensor]:
     letters, noise = (torch.tensor([subject.column(word) for word in words]) for words in (LETTERS, NOISE))
-    symbols = noise[torch.randint(len(noise), (count, DISTANCE + 1), generator=draws)]
-    symbols[:, 1] = letters[torch.randint(len(letters), (count,), generator=draws)]
-    symbols[:, 0] = BEGIN
-    return Padded.of(symbols), symbols[:, 1]
+    tokens = noise[torch.randint(len(noise), (count, DISTANCE + 1), generator=draws)]
+    tokens[:, 1] = letters[torch.randint(len(letters), (count,), generator=draws)]
+    tokens[:, 0] = BEGIN
+    return Padded.of(tokens), tokens[:, 1]
 
 
 def _taught(subject: Subject, steps: int) -> Subject:
     draws = torch.Generator().manual_seed(0)
-    optimiser = torch.optim.Adam(subject.model.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(subject.model.parameters(), lr=0.02)
     for _ in range(steps):
         inputs, wanted = _drawn(subject, 64, draws)
         loss = torch.nn.functional.cross_entropy(scores(subject, inputs)[:, -1], wanted)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(subject.model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
     subject.model.zero_grad(set_to_none=True)
     return subject
 

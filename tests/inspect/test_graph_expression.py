@@ -269,11 +269,11 @@ def test_signs_bind_as_on_the_blackboard(text: str, value: float) -> None:
         ("c(b)", 1, "there is no function 'c'"),
         ("tnah(b)", 1, "did you mean 'tanh'"),
         ("(b + 1", 1, "never closed"),
-        ("b) + 1", 2, "closes nothing"),
+        ("b) + 1", 2, "no opening one"),
         ("b + ", 5, "is missing before the end"),
         ("b ** * 2", 6, "is missing before '*'"),
-        ("b = 1 = 2", 7, "only a name stands before ="),
-        ("b, 1", 2, "a comma stands only between arguments"),
+        ("b = 1 = 2", 7, "only a name is allowed before ="),
+        ("b, 1", 2, "a comma is only allowed between arguments of a function"),
         ("max(b)", 1, "two or more"),
         ("exp(b, b)", 1, "one argument"),
         ("log(b - b)", 1, "log(0) is not a number"),
@@ -284,8 +284,8 @@ def test_signs_bind_as_on_the_blackboard(text: str, value: float) -> None:
         ("exp = b", 1, "exp is a function"),
         ("b*exp", 3, "write exp(...)"),
         ("b*q", 3, "q has no value"),
-        ("d = b; d = 2*b", 8, "already"),
-        ("b # 1", 3, "'#' means nothing"),
+        ("d = b; d = 2*b", 8, "defined twice"),
+        ("b # 1", 3, "'#' is not allowed"),
     ],
 )
 def test_a_fault_is_marked_at_its_place(text: str, column: int, says: str) -> None:
@@ -315,7 +315,7 @@ def test_what_is_too_deep_or_too_long_is_refused_and_not_tried(text: str) -> Non
 
 def test_values_that_do_not_fit_the_expression_are_refused() -> None:
     for text, values, says in [
-        ("a", {"a": 1.0, "bb": 2.0}, "does not read"),
+        ("a", {"a": 1.0, "bb": 2.0}, "no input 'bb'"),
         ("d = a; d", {"a": 1.0, "d": 2.0}, "computed by the expression"),
         ("a", {"a": math.inf}, "finite"),
     ]:
@@ -325,10 +325,10 @@ def test_values_that_do_not_fit_the_expression_are_refused() -> None:
 
 def test_a_number_that_there_is_not_and_a_step_to_nowhere_are_refused() -> None:
     view = expression_graph("x^2", {"x": 1.0})
-    with pytest.raises(DataError, match="no number called 'zz'"):
+    with pytest.raises(DataError, match="no value 'zz'"):
         view["zz"]
     for rate in (math.nan, math.inf, 1.7e308):
-        with pytest.raises(DataError, match=re.escape(f"one step at rate {rate} ")):
+        with pytest.raises(DataError, match=re.escape(f"one step with learning rate {rate} ")):
             view.stepped(rate)
 
 
@@ -391,10 +391,10 @@ def test_labels_lie_inside_their_boxes_and_a_legend_is_there() -> None:
             end = float(text.attrib["x"]) + width_of(text.text or "", float(text.attrib["font-size"]))
             assert left < float(text.attrib["x"]) and end <= left + width
             assert "…" not in (text.text or "")
-    assert any(text.text == "size of the gradient" for text in drawn.iter(f"{name}text"))
+    assert any(text.text == "gradient norm" for text in drawn.iter(f"{name}text"))
 
 
-def test_the_colour_of_a_box_is_that_of_the_legend_for_its_gradient() -> None:
+def test_the_color_of_a_box_is_that_of_the_legend_for_its_gradient() -> None:
     drawn = expression_graph("c*(a+2*b)", LECTURE).svg()
     shade = dict(re.findall(r'<rect[^>]*class="(sl-s\d+)"[^>]*><title>(\w+)[^<]*: ', drawn))
     # the largest gradient, that of c, has the last shade; zero would have the first
@@ -413,7 +413,7 @@ def test_the_page_walks_over_every_value_and_back_over_every_gradient() -> None:
 
 
 def test_a_text_of_markup_stays_text() -> None:
-    with pytest.raises(DataError, match="means nothing"):
+    with pytest.raises(DataError, match="is not allowed"):
         expression_graph("<script>", {})
 
 
@@ -428,7 +428,7 @@ def test_every_kind_of_file_is_written_and_read_back(tmp_path: Path) -> None:
 def test_a_derivative_that_is_not_defined_is_said_and_is_null_in_json() -> None:
     view = expression_graph("a^b", {"a": -2.0, "b": 2.0})
     assert view.gradients["a"] == -4 and math.isnan(view.gradients["b"])
-    assert "by b is not defined" in view.text()
+    assert "with respect to b is undefined" in view.text()
     assert json.loads(json.dumps(view.to_json(), allow_nan=False))["nodes"][1]["gradient"] is None
     assert view.html()
 
@@ -438,11 +438,11 @@ def test_inputs_that_tie_share_the_slope_in_words_and_numbers_as_in_torch() -> N
     view = expression_graph("max(a, b, c)", values)
     assert view.gradients == by_torch("max(a, b, c)", values)[1] == {"a": 0.5, "b": 0.5, "c": 0.0}
     formulas = [edge.formula for edge in view["L"].edges]
-    assert formulas == ["1 shared by the 2 that are the largest"] * 2 + ["1 if c is the largest, else 0"]
-    assert "L reacts most to a and b." in view.sentences()
-    assert any("equal share its slope" in sentence for sentence in view.sentences())
+    assert formulas == ["1/2: 2 inputs are the maximum"] * 2 + ["1 if c is the maximum, else 0"]
+    assert "L is most sensitive to a and b." in view.sentences()
+    assert any("share the gradient" in sentence for sentence in view.sentences())
     alike = expression_graph("max(a, b)", {"a": 1.0, "b": 1.0})
-    assert "L reacts to a and b alike." in alike.sentences()
+    assert "L is equally sensitive to a and b." in alike.sentences()
 
 
 def test_a_name_that_is_given_to_something_is_shown_whatever_it_is_given_to() -> None:
@@ -450,13 +450,13 @@ def test_a_name_that_is_given_to_something_is_shown_whatever_it_is_given_to() ->
     shown = [step.text for step in view.steps() if step.shows == "value"]
     assert shown == ["a = 3", "L = a = 3", "k = 3", "d = L*k = 3*3 = 9"]
     assert view["L"].gradient == 3 and view.gradients == {"a": 3.0}
-    assert any(step.text.startswith("k is a number that was written") for step in view.steps())
+    assert any(step.text.startswith("k is a constant") for step in view.steps())
     assert len(view.figures()[0].cards) == 4  # type: ignore[attr-defined]
 
 
 def test_an_infinite_derivative_is_said_and_no_bracket_stands_in_a_bracket() -> None:
     view = expression_graph("sqrt(a)", {"a": 0.0})
-    assert view.gradients == {"a": math.inf} and "The derivative by a is infinite" in view.text()
+    assert view.gradients == {"a": math.inf} and "The derivative with respect to a is infinite" in view.text()
     assert "exp(-1)" in expression_graph("exp(a)", {"a": -1.0}).text()
     with pytest.raises(DataError, match=re.escape(": log(-1) is not a number")):
         expression_graph("log(a)", {"a": -1.0})
@@ -472,10 +472,10 @@ def test_text_keeps_to_its_width() -> None:
 
 def test_the_command_prints_the_walk_and_writes_the_page(tmp_path: Path) -> None:
     page = tmp_path / "x.html"
-    done = CliRunner().invoke(app, ["graph", "c*(a+2*b)", "a=3", "b=1", "c=-2", "--rate", "0.1", "--out", str(page)])
+    done = CliRunner().invoke(app, ["graph", "c*(a+2*b)", "a=3", "b=1", "c=-2", "--lr", "0.1", "--out", str(page)])
     assert done.exit_code == 0, done.output
     assert "L = c*e = (-2)*5 = -10" in done.output and "∂L/∂a = -2, ∂L/∂b = -4, ∂L/∂c = 5" in done.output
-    assert "L was -10 and is -15" in done.output and page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert "L: -10 before, -15 after" in done.output and page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_the_command_prints_json_and_takes_a_leading_minus() -> None:

@@ -263,7 +263,7 @@ def test_a_loop_becomes_steps_and_a_grid_of_time() -> None:
     slopes = torch.autograd.grad(model.head(states[-1]).max(), states[1:])
     logs = torch.tensor([slope.norm().item() for slope in slopes]).log10()
     assert_close(torch.tensor(grid.values[1]), logs - logs.max(), rtol=1e-4, atol=1e-4)  # type: ignore[attr-defined]
-    assert any("Back from step 8 to step 0 the gradient becomes" in sentence for sentence in view.sentences())
+    assert any("From step 8 back to step 0, the gradient norm becomes" in sentence for sentence in view.sentences())
 
 
 @pytest.mark.parametrize(
@@ -392,21 +392,21 @@ def test_the_first_nan_the_largest_gradient_and_what_is_dead_are_named() -> None
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     net[0].bias.data -= 100
     said = " ".join(graph(net, torch.randn(2, 3)).sentences())
-    assert "Dead: zero throughout at 1 relu." in said
-    assert "No gradient comes back to the weights 0.weight, 0.bias, 2.weight." in said
+    assert "Dead: all values are zero at 1 relu." in said
+    assert "These weights get no gradient: 0.weight, 0.bias, 2.weight." in said
     view = graph(lambda x: torch.sqrt(x - 2).sum() + (5 * x).sum(), torch.tensor([1.0, 3.0]))
     said = " ".join(view.sentences())
-    assert "First NaN: 1 of 2 numbers at sqrt." in said and "First NaN on the way back: at sub." in said
+    assert "First NaN: 1 of 2 numbers at sqrt." in said and "First NaN in the backward pass: at sub." in said
     assert json.dumps(view.to_json(), allow_nan=False) and view.html()
     fine = " ".join(graph(lambda x: (5 * x).sum(), torch.ones(4)).sentences())
-    assert "Largest gradient: norm 10 at x." in fine and "No NaN, forward or back." in fine
+    assert "Largest gradient: norm 10 at x." in fine and "No NaN in the forward or backward pass." in fine
 
 
 @pytest.mark.parametrize(
     ("of", "inputs", "says"),
     [
-        (3, None, "a graph was asked of a int"),
-        (lambda x: x > 0, torch.ones(2), "without a tensor of floats"),
+        (3, None, "cannot make a graph of int"),
+        (lambda x: x > 0, torch.ones(2), "without a float tensor"),
         (lambda _: torch.ones(3), torch.ones(2), "does not depend on anything"),
         (lambda x: x.detach() * 2, torch.ones(2), "does not depend on anything"),
     ],
@@ -414,7 +414,7 @@ def test_the_first_nan_the_largest_gradient_and_what_is_dead_are_named() -> None
 def test_what_has_no_gradient_is_refused(of: Any, inputs: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         graph(of, inputs)
-    with pytest.raises(DataError, match="one number"):
+    with pytest.raises(DataError, match="a single number"):
         graph(lambda x: x, torch.ones(2), number=lambda result: result)
 
 

@@ -39,7 +39,7 @@ def test_numbers_are_those_of_what_passes_a_layer(task: Task) -> None:
     values = np.concatenate([heard(subject, one, [name])[name][0][0].double() for one in _readings(subject)])
     found = _of(subject)[name]
     assert found.elements == len(values) == 12 and found.width == values.shape[1]
-    assert (found.mean, found.spread) == pytest.approx((values.mean(), values.std()))
+    assert (found.mean, found.std) == pytest.approx((values.mean(), values.std()))
     assert found.quantiles == pytest.approx(np.quantile(values, (0.05, 0.5, 0.95)).tolist())
     assert found.zeros == (values == 0).mean()
 
@@ -55,7 +55,7 @@ def test_the_gradient_of_a_layer_is_that_of_autograd_a_mean_over_readings(task: 
         (slope,) = torch.autograd.grad(said, outputs[-1])
         norms.append(float(slope.norm()))
     handle.remove()
-    assert _of(subject)["encoder.layers.0.output"].gradient == pytest.approx(np.mean(norms), rel=1e-5)
+    assert _of(subject)["encoder.layers.0.output"].gradient_norm == pytest.approx(np.mean(norms), rel=1e-5)
 
 
 def test_dead_and_saturated_units_are_said(task: Task) -> None:
@@ -71,7 +71,7 @@ def test_dead_and_saturated_units_are_said(task: Task) -> None:
     gated = subject_of(task, "lstm")
     mixer: Any = gated.model.get_submodule("encoder.layers.0.mixer")
     mixer.input_bias.data[: mixer.width] = 50.0
-    assert _of(gated)["encoder.layers.0.mixer.gates.write"].saturated == 1
+    assert _of(gated)["encoder.layers.0.mixer.gates.input"].saturated == 1
 
 
 def test_a_layer_a_million_times_too_large_stands_out(task: Task) -> None:
@@ -80,9 +80,9 @@ def test_a_layer_a_million_times_too_large_stands_out(task: Task) -> None:
         model: Any = subject.model
         model.encoder.layers[1].feed_forward.inward.weight.mul_(1e6)
     view = health(subject, _readings(subject))
-    assert any("encoder.layers.1.feed_forward.hidden: its values are" in said for said in view.sentences())
+    assert any("encoder.layers.1.feed_forward.hidden: activations" in said for said in view.sentences())
     healthy = subject_of(task, "transformer")
-    assert health(healthy, _readings(healthy)).sentences() == ("No layer stands out over 3 readings.",)
+    assert health(healthy, _readings(healthy)).sentences() == ("No layer stands out (3 inputs).",)
 
 
 def test_every_weight_is_counted_once_and_its_gradient_is_that_of_autograd(task: Task) -> None:
@@ -94,7 +94,7 @@ def test_every_weight_is_counted_once_and_its_gradient_is_that_of_autograd(task:
     assert whole == pytest.approx(math.sqrt(sum(squares)))
     slopes = torch.autograd.grad(scores(subject, reading.inputs).amax(), list(subject.model.parameters()))
     expected = math.sqrt(sum(float(slope.double().square().sum()) for slope in slopes))
-    assert math.sqrt(sum(weight.gradient**2 for weight in view.weights)) == pytest.approx(expected, rel=1e-5)
+    assert math.sqrt(sum(weight.gradient_norm**2 for weight in view.weights)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_looking_changes_nothing(task: Task) -> None:
@@ -114,13 +114,13 @@ def test_models_without_layers_show_their_weights_and_no_reading_is_refused(task
     subject = subject_of(task, "linear")
     view = health(subject, _readings(subject))
     assert view.layers == () and view.weights and view.svg() and view.text()
-    with pytest.raises(DataError, match="none was given"):
+    with pytest.raises(DataError, match="no input was given"):
         health(subject, [])
 
 
-def test_a_deep_model_is_drawn_as_colours(task: Task) -> None:
+def test_a_deep_model_is_drawn_as_colors(task: Task) -> None:
     subject = subject_of(task, "gru")
     view = health(subject, _readings(subject))
     assert {figure.kind for figure in view.figures()} == {"matrix", "bars"}
-    deep = type(view)(title="", readings=1, layers=view.layers * 10, weights=view.weights)
+    deep = type(view)(title="", inputs=1, layers=view.layers * 10, weights=view.weights)
     assert {figure.kind for figure in deep.figures()} == {"heat_map", "bars"}

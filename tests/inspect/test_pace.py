@@ -19,7 +19,7 @@ WORK: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WORK)
 def test_long_work_tells_how_far_it_is(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     subject, told = subject_of(task_on(tmp_path, "classify"), "bag"), list[float | None]()
-    asked = {"among": ["a big dog", "a cat"]}
+    asked = {"data": ["a big dog", "a cat"]}
     inspection = Inspection(subject, "the cat sat", **asked, show=lambda progress: told.append(progress.share))
     assert told == [0, 0.5, 1], "the inputs are read"
     told.clear()
@@ -39,7 +39,7 @@ def test_long_work_tells_how_far_it_is(tmp_path: Path, name: str, capfd: pytest.
         ("translate", "attribution", {}),
         ("translate", "attribution_table", {"method": "integrated"}),
         ("classify", "swap", {"old": "cat", "new": "dog"}),
-        ("classify", "ablate", {"beside": ["attention", "attribution"]}),
+        ("classify", "ablate", {"views": ["attention", "attribution"]}),
     ],
 )
 def test_inside_one_view_it_never_goes_back(tmp_path: Path, task: str, name: str, options: dict[str, Any]) -> None:

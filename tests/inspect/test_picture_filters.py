@@ -14,8 +14,7 @@ from seqloom.inspect.picture_filters import activation_maps, field, picture_filt
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.nn.taps import recording
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec, task_of
 
 CROSS = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]], dtype=np.float32)
 PLANTED = 2
@@ -28,7 +27,7 @@ def pictures(count: int = 10, side: int = 14) -> np.ndarray:
 @pytest.fixture
 def subject(tmp_path: Path) -> Subject:
     np.savez(tmp_path / "p.npz", pictures=pictures(), y=np.arange(10) % 2)
-    return subject_of(task_of(Meaning.of(load_data(tmp_path / "p.npz"))), "conv2d")
+    return subject_of(task_of(ModelSpec.of(load_data(tmp_path / "p.npz"))), "conv2d")
 
 
 def _read(subject: Subject, found: np.ndarray) -> list[Reading]:
@@ -69,7 +68,7 @@ def _plant(subject: Subject) -> np.ndarray:
 
 def test_a_planted_pattern_is_the_patch_that_fires_its_filter_most(subject: Subject) -> None:
     readings = _read(subject, _plant(subject))
-    view = picture_filters(subject, readings, layer=0, top=3)
+    view = picture_filters(subject, readings, layer=0, top_k=3)
     best = view.patches[PLANTED]
     assert (best[0].reading, best[0].y, best[0].x) == (3, 5, 7)
     np.testing.assert_allclose(best[0].pixels, CROSS)
@@ -90,10 +89,10 @@ def test_what_has_no_2_d_filters_or_not_those_is_refused(tmp_path: Path, subject
     readings = _read(subject, pictures(2))
     with pytest.raises(ConfigError, match="no layer 5: this model has 2 layers with 2-D filters"):
         activation_maps(subject, readings[0], layer=5)
-    with pytest.raises(ConfigError, match="0 patches"):
-        picture_filters(subject, readings, top=0)
-    with pytest.raises(DataError, match="none was given"):
+    with pytest.raises(ConfigError, match="top_k is 0"):
+        picture_filters(subject, readings, top_k=0)
+    with pytest.raises(DataError, match="no image was given"):
         picture_filters(subject, [])
     other = subject_of(task_on(tmp_path, "classify"), "cnn")
-    with pytest.raises(ConfigError, match=r"no picture filters.*filters, states"):
+    with pytest.raises(ConfigError, match=r"no image filters.*filters, states"):
         activation_maps(other, read(other, "the cat"))

@@ -1,6 +1,6 @@
-"""Every view, looked at: at 10, 200 and 4,000 tokens its pictures are whole, and colours mean what the legend says.
+"""Every view, looked at: at 10, 200 and 4,000 tokens its pictures are whole, and colors mean what the legend says.
 
-The models are small and untrained: what is drawn is judged here, not what they have learnt.
+The models are small and untrained: what is drawn is judged here, not what they have learned.
 """
 
 import json
@@ -18,17 +18,16 @@ import pytest
 from inspection_common import subject_of, task_on
 from pictures_common import SVG, Drawn, Page, Picture
 from seqloom.data.check import load_data
-from seqloom.inspect.inspector import LOOKS, Inspection
+from seqloom.inspect.inspector import VIEWS, Inspection
 from seqloom.inspect.subject import Subject
 from seqloom.inspect.view import View
 from seqloom.report.figures.heatmap import HeatMap, Tiles
 from seqloom.report.figures.strip import Strip
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec, task_of
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "big", "dog", "ran", "to", "house"]
 MOST_ELEMENTS, MOST_BYTES = 5_000, 2_000_000
-CLOSE = 14  # of 255: colours of steps of a legend that stand side by side
+CLOSE = 14  # of 255: colors of steps of a legend that stand side by side
 DRAWN_SIDE = 256  # of a heat map: beyond it means of blocks are drawn
 
 
@@ -48,11 +47,11 @@ CASES = {
     "alignment": Case("translate", "seq2seq-dot"),
     "gates": Case("classify", "lstm"),
     "states": Case("classify", "lstm"),
-    "probe": Case("classify", "gru", {"tracked": "position"}),
+    "probe": Case("classify", "gru", {"feature": "position"}),
     "gradients": Case("classify", "self-attention"),
     "health": Case("classify", "transformer"),
     "filters": Case("classify", "cnn"),
-    "fired": Case("classify", "cnn"),
+    "filter_activations": Case("classify", "cnn"),
     "positions": Case("classify", "transformer"),
     "attribution": Case("classify", "bag"),
     "attributions": Case("classify", "bag"),
@@ -60,15 +59,15 @@ CASES = {
     "similarity_pairs": Case("embed", "bag", {"method": "occlusion"}),
     "ngrams": Case("classify", "linear"),
     "faithfulness": Case("classify", "self-attention", {"permutations": 10, "adversaries": 0}),
-    "neighbours": Case("classify", "cnn", {"word": 1}),
-    "next_symbols": Case("lm", "lstm"),
-    "lens": Case("lm", "gru"),
-    "beam_tree": Case("lm", "lstm", {"longest": 5}),
+    "neighbors": Case("classify", "cnn", {"word": 1}),
+    "next_tokens": Case("lm", "lstm"),
+    "logit_lens": Case("lm", "gru"),
+    "beam_tree": Case("lm", "lstm", {"max_new_tokens": 5}),
     "lattice": Case("tag", "rnn"),
-    "cutting": Case("classify", "bag"),
+    "tokenization": Case("classify", "bag"),
     "swap": Case("classify", "cnn", {"old": "cat", "new": "dog", "at": 0}),
-    "ablate": Case("classify", "self-attention", {"beside": ["attention"]}),
-    "clamp": Case("lm", "gru", {"unit": 0, "value": 1.0, "beside": ["gates"]}),
+    "ablate": Case("classify", "self-attention", {"views": ["attention"]}),
+    "clamp": Case("lm", "gru", {"unit": 0, "value": 1.0, "views": ["gates"]}),
     "patch": Case("lm", "cnn", {"at": 1}),
     "graph": Case("classify", "lstm"),
 }
@@ -100,11 +99,11 @@ def view_of(subjects: Any, name: str, count: int) -> View:
     options = dict(case.options) | ({"other": given} if name == "patch" else {})
     target = {"target": text} if case.task == "translate" else {}
     among = [given] if name == "probe" else []
-    return Inspection(subjects(case.task, case.recipe), given, among=among, **target).view(name, **options)
+    return Inspection(subjects(case.task, case.recipe), given, data=among, **target).view(name, **options)
 
 
 def test_every_view_is_looked_at() -> None:
-    assert set(LOOKS) == set(CASES) | OF_PICTURES | {"edits"}
+    assert set(VIEWS) == set(CASES) | OF_PICTURES | {"edits"}
 
 
 QUICK = ("attention", "attribution", "positions")
@@ -119,7 +118,7 @@ SIZES += [pytest.param(name, 4000, marks=pytest.mark.soak) for name in sorted(DE
 
 
 @pytest.mark.parametrize(("name", "count"), SIZES)
-def test_pictures_are_whole_and_their_colours_are_those_of_the_legend(subjects: Any, name: str, count: int) -> None:
+def test_pictures_are_whole_and_their_colors_are_those_of_the_legend(subjects: Any, name: str, count: int) -> None:
     view = view_of(subjects, name, count)
     require_whole(view)
     if count == 4000 and name not in SAME_BY_DESIGN:
@@ -132,13 +131,13 @@ def test_pictures_are_whole_and_their_colours_are_those_of_the_legend(subjects: 
 def test_the_same_of_models_that_read_pictures(tmp_path: Path, name: str) -> None:
     values = np.random.default_rng(0).random((10, 14, 14)).astype(np.float32)
     np.savez(tmp_path / "p.npz", pictures=values, y=np.arange(10) % 2)
-    subject = subject_of(task_of(Meaning.of(load_data(tmp_path / "p.npz"))), "conv2d")
+    subject = subject_of(task_of(ModelSpec.of(load_data(tmp_path / "p.npz"))), "conv2d")
     first, *others = values[:, :, :, None]
-    require_whole(Inspection(subject, first, among=others).view(name))
+    require_whole(Inspection(subject, first, data=others).view(name))
 
 
 def require_whole(view: View) -> None:
-    """Every picture has ink, keeps inside its frame, and has the colours of its legend."""
+    """Every picture has ink, keeps inside its frame, and has the colors of its legend."""
     require_bounds(view)
     for figure in view.figures():
         picture = Picture(figure.svg())
@@ -146,7 +145,7 @@ def require_whole(view: View) -> None:
         assert picture.labels_outside() == []
         assert not picture.is_cut(), f"{figure.title} crosses its frame"
         if isinstance(figure, HeatMap | Strip | Tiles):
-            require_colours(figure, picture)
+            require_colors(figure, picture)
 
 
 def require_bounds(view: View) -> None:
@@ -159,17 +158,17 @@ def require_bounds(view: View) -> None:
     json.dumps(view.to_json(), allow_nan=False)
 
 
-def require_colours(figure: HeatMap | Strip | Tiles, picture: Picture) -> None:
-    """The pixels of some cells have the colours that the legend shows for their values."""
+def require_colors(figure: HeatMap | Strip | Tiles, picture: Picture) -> None:
+    """The pixels of some cells have the colors that the legend shows for their values."""
     legend = picture.legend()
     assert legend, f"{figure.title} has no legend"
     low, high = ends_of(picture, legend)
-    for value, colour in list(cells(figure, picture)):
+    for value, color in list(cells(figure, picture)):
         place = (value - low) / max(high - low, 1e-30) * (len(legend) - 1)
         near = [legend[min(max(round(place) + step, 0), len(legend) - 1)] for step in (-1, 0, 1)]
-        known = [picture.colour_in(one) for one in near]
-        apart = min(max(abs(a - b) for a, b in zip(colour, one, strict=True)) for one in known)
-        assert apart <= CLOSE, f"{figure.title}: {value} is {colour}, and the legend has {known}"
+        known = [picture.color_in(one) for one in near]
+        apart = min(max(abs(a - b) for a, b in zip(color, one, strict=True)) for one in known)
+        assert apart <= CLOSE, f"{figure.title}: {value} is {color}, and the legend has {known}"
 
 
 def ends_of(picture: Picture, legend: list[Drawn]) -> tuple[float, float]:
@@ -184,13 +183,13 @@ def ends_of(picture: Picture, legend: list[Drawn]) -> tuple[float, float]:
 
 
 def cells(figure: HeatMap | Strip | Tiles, picture: Picture) -> Iterator[tuple[float, tuple[int, int, int]]]:
-    """Values, the largest and the smallest among them, and the colours of the pixels that stand for them."""
+    """Values, the largest and the smallest among them, and the colors of the pixels that stand for them."""
     if isinstance(figure, Strip):
         chips = {
             int(note[-1]): one for text, one in picture.noted().items() if (note := re.findall(r"token (\d+)", text))
         }
         for number in probed(list(figure.values)):
-            yield float(figure.values[number]), picture.colour_in(chips[number], down=0.94)  # type: ignore[arg-type]
+            yield float(figure.values[number]), picture.color_in(chips[number], down=0.94)  # type: ignore[arg-type]
         return
     if isinstance(figure, HeatMap):
         frame = next(one for one in picture.rectangles() if one.element.get("class") == "sl-axis")
@@ -205,7 +204,7 @@ def in_grid(values: np.ndarray, frame: Drawn, picture: Picture) -> Iterator[tupl
     for at in probed([None if np.isnan(value) else value for value in values.ravel()]):
         row, column = divmod(at, values.shape[1])
         middle = (column + 0.5) / values.shape[1], (row + 0.5) / values.shape[0]
-        yield float(values[row, column]), picture.colour_in(frame, *middle)
+        yield float(values[row, column]), picture.color_in(frame, *middle)
 
 
 def probed(values: list[Any]) -> list[int]:
@@ -237,7 +236,7 @@ HOSTILE = [
     "\u202eabc",
     "&amp;",
 ]
-TAGGED = ("attention", "cutting", "lattice", "attribution", "states", "gradients")
+TAGGED = ("attention", "tokenization", "lattice", "attribution", "states", "gradients")
 
 
 @pytest.mark.slow
@@ -249,17 +248,17 @@ def test_hostile_tokens_are_text_and_what_cannot_be_seen_is_shown(subjects: Any,
     assert page.names.count("script") <= 2  # ours, and its data
     assert "alert" in page.text and "שלום" in page.text and "👩" in page.text
     assert "<script>alert" not in view.html() + view.svg() + view._repr_html_()
-    for written in (view.html(), view.svg(), view.text(), view.text(colour=True), view.markdown()):
+    for written in (view.html(), view.svg(), view.text(), view.text(color=True), view.markdown()):
         assert not {"\u202e", "\u200b"} & set(written)
 
 
 def test_a_picture_that_is_wrong_is_seen() -> None:
     figure = Strip(title="Strip", tokens=["a", "b", "c"], values=[0.1, 0.5, 1.0])
     good = figure.svg()
-    require_colours(figure, Picture(good))
+    require_colors(figure, Picture(good))
     with pytest.raises(AssertionError, match="and the legend has"):
-        require_colours(figure, Picture(re.sub(r'(rx="3" class="sl-s\d+" fill=")#\w+', r"\1#ff0000", good)))
+        require_colors(figure, Picture(re.sub(r'(rx="3" class="sl-s\d+" fill=")#\w+', r"\1#ff0000", good)))
     with pytest.raises(AssertionError, match="has no legend"):
-        require_colours(figure, Picture(re.sub(r'(<rect x="\S+ y="2" width=")5', r"\g<1>4", good)))
+        require_colors(figure, Picture(re.sub(r'(<rect x="\S+ y="2" width=")5', r"\g<1>4", good)))
     assert Picture(re.sub(r'<text x="\d+', '<text x="-90', good, count=1)).labels_outside() == ["Strip"]
     assert Picture(good.replace("Strip</text>", "A title that is far too long" * 9 + "</text>")).is_cut()

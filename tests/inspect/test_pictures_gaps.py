@@ -1,4 +1,4 @@
-"""What has no value is a gap in every picture of it, however long the input: never the colour or the height of zero."""
+"""What has no value is a gap in every picture of it, however long the input: never the color or the height of zero."""
 
 from collections.abc import Sequence
 
@@ -30,9 +30,9 @@ def test_rows_without_a_partner_are_gaps_in_the_curve_of_a_long_change() -> None
     distance[400:900] = np.nan
     view = ChangeView(
         title="t",
-        what="“a” becomes “b c”",
+        description="“a” becomes “b c”",
         rows=("x",) * LONG,
-        said=(("yes", "no"),) * LONG,
+        predictions=(("yes", "no"),) * LONG,
         distance=distance,
         row=0,
         answers=(("yes", 0.5, 0.4),),
@@ -47,8 +47,8 @@ def test_rows_without_a_partner_are_gaps_in_the_curve_of_a_long_change() -> None
 def test_so_they_are_in_a_difference(sign: int) -> None:
     values = np.full(LONG, sign * 0.5)
     values[1000:] = np.nan
-    view = DifferenceView(title="t", of="gates", changes={"mass": values}, names={"mass": ((),)})
-    for known in series_of(view.figures(), "t: mass").values():
+    view = DifferenceView(title="t", of="gates", changes={"received": values}, names={"received": ((),)})
+    for known in series_of(view.figures(), "t: received").values():
         assert {value for value in known if value is not None} == {sign * 0.5}
         assert all(value is None for value in known[len(known) // 2 :])
 

@@ -48,7 +48,7 @@ def test_a_large_array_is_told_by_blocks_and_named_unless_the_whole_is_asked_for
     assert told["in_blocks"] == {"inner.0.values": [MOST_NUMBERS + 1]}
     assert told["values"] == [None, 1.0] and told["inner"][0]["values"]["minimum"][0] == 2.0
     assert len(json.dumps(told, allow_nan=False)) < 500_000
-    whole = view.to_json(whole=True)
+    whole = view.to_json(full=True)
     assert "in_blocks" not in whole and whole["inner"][0]["values"][:4] == [None, None, 2.0, 3.0]
     assert len(whole["inner"][0]["values"]) == MOST_NUMBERS + 1
     small = Numbers(title="x", values=np.ones(MOST_NUMBERS)).to_json()
@@ -69,6 +69,6 @@ def test_a_truth_of_numpy_is_one_of_python() -> None:
 def test_a_file_tells_every_number_where_it_is_asked_to(tmp_path: Path) -> None:
     view = Numbers(title="x", values=np.ones(MOST_NUMBERS + 1))
     assert json.loads(view.save(tmp_path / "a.json").read_text()) == view.to_json()
-    assert json.loads(view.save(tmp_path / "a.json", whole=True).read_text()) == view.to_json(whole=True)
-    with pytest.raises(ConfigError, match=r"a\.svg has no numbers"):
-        view.save(tmp_path / "a.svg", whole=True)
+    assert json.loads(view.save(tmp_path / "a.json", full=True).read_text()) == view.to_json(full=True)
+    with pytest.raises(ConfigError, match=r"full is only for JSON, and the file is a\.svg"):
+        view.save(tmp_path / "a.svg", full=True)

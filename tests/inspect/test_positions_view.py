@@ -37,19 +37,19 @@ def test_a_table_is_what_the_model_adds_to_its_inputs(task: Task) -> None:
     for how in ("sinusoidal", "learned"):
         subject = _with(task, how)
         view = positions(subject, length=8)
-        zeros = torch.zeros(1, 8, view.told.values.shape[1])
-        entry = subject.model.get_submodule(view.where)
+        zeros = torch.zeros(1, 8, view.details.values.shape[1])
+        entry = subject.model.get_submodule(view.layer)
         from_model = entry(Padded.of(zeros)).values[0].detach()
-        np.testing.assert_allclose(view.told.values, from_model, atol=1e-6)
+        np.testing.assert_allclose(view.details.values, from_model, atol=1e-6)
 
 
 def test_what_rotary_leaves_of_a_match_is_the_dot_product_of_turned_vectors(task: Task) -> None:
     subject = _with(task, "rotary")
     view = positions(subject, length=30)
-    width = 2 * view.told.values.shape[1]
+    width = 2 * view.details.values.shape[1]
     ones = torch.ones(1, 1, 30, width, dtype=torch.float64)
     turned = rotate(ones, torch.arange(30)[None])[0, 0]
-    ((_, left),) = view.told.curves
+    ((_, left),) = view.details.curves
     np.testing.assert_allclose(left, turned @ turned[0] / width, atol=1e-9)
 
 
@@ -64,7 +64,7 @@ def test_a_bias_is_the_difference_that_it_makes_to_the_scores(task: Task, how: s
     alike = request._replace(key=torch.zeros_like(request.key))
     found = weights(alike)[0, :, -1].log().detach()
     np.testing.assert_allclose(
-        view.told.values - view.told.values[:, -1:], found - found[:, -1:], atol=1e-5, err_msg=how
+        view.details.values - view.details.values[:, -1:], found - found[:, -1:], atol=1e-5, err_msg=how
     )
 
 
@@ -72,27 +72,27 @@ def test_a_bias_is_the_difference_that_it_makes_to_the_scores(task: Task, how: s
 @pytest.mark.parametrize("length", [10, 200, pytest.param(4000, marks=pytest.mark.slow)])
 def test_every_kind_is_drawn_at_every_length(task: Task, how: str, length: int) -> None:
     view = positions(_with(task, how), length=length)
-    assert view.how == how and view.figures()[0].kind == "heat_map"
+    assert view.scheme == how and view.figures()[0].kind == "heat_map"
     assert json.dumps(view.to_json(), allow_nan=False)
     if how == "learned":
         assert view.length == min(length, 40)
     if length > 10 and how not in ("shaw", "learned"):
-        assert any(series.name == "longest in training" for series in view.figures()[1].series)  # type: ignore[attr-defined]
+        assert any(series.name == "longest training input" for series in view.figures()[1].series)  # type: ignore[attr-defined]
 
 
 def test_wavelengths_are_those_of_the_table(task: Task) -> None:
     """A pair of dimensions is the same again after its wavelength."""
     view = positions(_with(task, "sinusoidal"), length=64)
-    first = view.told.wavelengths[0]
+    first = view.details.wavelengths[0]
     assert first == pytest.approx(2 * np.pi)
-    assert view.told.values[44, 0] == pytest.approx(np.sin(44 % first), abs=1e-9)
+    assert view.details.values[44, 0] == pytest.approx(np.sin(44 % first), abs=1e-9)
 
 
 def test_a_model_without_positions_is_refused(task: Task, tmp_path: Path) -> None:
     subject = subject_of(task, "lstm")
-    with pytest.raises(ConfigError, match="has no positions"):
+    with pytest.raises(ConfigError, match="has no position encoding"):
         positions(subject)
-    with pytest.raises(ConfigError, match="no positions at layer 9"):
+    with pytest.raises(ConfigError, match="no position encoding at layer 9"):
         positions(_with(task, "rotary"), layer=9)
 
 
@@ -104,18 +104,18 @@ def test_the_loss_at_a_length_is_the_mean_of_windows_of_it(task: Task) -> None:
     view = extrapolation(subject, TEXTS, lengths=(13, 26))
     reading = read(subject, TEXTS[0])
     logs = scores(subject, reading.inputs)[0, :-1].detach().log_softmax(dim=-1)
-    said = torch.tensor(reading.said)[:-1]
+    said = torch.tensor(reading.targets)[:-1]
     assert view.lengths == (13, 26) and view.windows == (8, 4)
     assert view.loss[0] == pytest.approx(float(torch.nn.functional.nll_loss(logs, said)), abs=1e-5)
-    assert view.trained == 7 and not np.isnan(view.beyond).any()
+    assert view.trained_length == 7 and not np.isnan(view.loss_beyond).any()
 
 
 def test_lengths_that_cannot_be_read_are_refused(task: Task, tmp_path: Path) -> None:
     subject = _with(task, "learned")
-    with pytest.raises(DataError, match="learned positions of the model end at 40"):
+    with pytest.raises(DataError, match="longer than the 40 learned positions"):
         extrapolation(subject, TEXTS, lengths=(10, 60))
     with pytest.raises(DataError, match="the texts have 104"):
         extrapolation(subject, TEXTS, lengths=(10, 600))
     other = subject_of(task_on(tmp_path, "classify"), "bag")
-    with pytest.raises(ConfigError, match="reads no running text"):
+    with pytest.raises(ConfigError, match="is not a language model"):
         extrapolation(other, TEXTS, lengths=(2,))

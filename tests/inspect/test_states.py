@@ -1,4 +1,4 @@
-"""States are those that pass the layers, drawn in their principal plane; probes find what is planted or learnt."""
+"""States are those that pass the layers, drawn in their principal plane; probes find what is planted or learned."""
 
 import itertools
 from pathlib import Path
@@ -38,8 +38,8 @@ def test_the_path_is_that_of_the_two_largest_principal_components(task: Task) ->
     model = PCA(n_components=2).fit(found)
     theirs = model.transform(found)
     np.testing.assert_allclose(np.abs(view.path), np.abs(theirs), atol=1e-9)
-    np.testing.assert_allclose(view.held, model.explained_variance_ratio_, atol=1e-9)
-    np.testing.assert_allclose(view.moves[1:], np.linalg.norm(np.diff(found, axis=0), axis=1))
+    np.testing.assert_allclose(view.explained_variance, model.explained_variance_ratio_, atol=1e-9)
+    np.testing.assert_allclose(view.step_sizes[1:], np.linalg.norm(np.diff(found, axis=0), axis=1))
 
 
 def test_the_last_state_is_what_the_answer_is_read_from(task: Task) -> None:
@@ -76,7 +76,7 @@ def test_labels_are_drawn_while_there_is_room_and_a_long_path_says_how_much_is_d
     subject = subject_of(task, "gru")
     short, long = (states(subject, read(subject, " ".join([TEXT] * count))) for count in (1, 100))
     assert ">mat</text>" in short.svg() and ">mat</text>" not in long.svg()
-    assert "of 600 places" in long.figures()[0].caption
+    assert "of 600 states" in long.figures()[0].caption
     assert len(long.to_json()["path"]) == 600
 
 
@@ -135,7 +135,7 @@ def test_a_planted_unit_is_found_with_its_sign(
     _plant(monkeypatch, PLANTED)
     view = probe(*counter, "depth")
     assert view.units[0].unit == PLANTED and view.units[0].correlation < -0.99
-    assert view.score > 0.99 and view.best_unit > 0.95 and view.control < 0.2
+    assert view.score > 0.99 and view.best_unit_score > 0.95 and view.control < 0.2
     assert f"unit {PLANTED}" in view.figures()[0].text(80)
 
 
@@ -160,7 +160,7 @@ def test_an_elman_network_that_counts_by_construction_is_found(tmp_path: Path) -
     layer.mixer = mixer
     view = probe(subject, readings, "depth")
     assert view.units[0].unit == PLANTED and view.units[0].correlation == pytest.approx(1, abs=1e-6)
-    assert view.best_unit > 0.999
+    assert view.best_unit_score > 0.999
 
 
 def test_the_reader_is_ridge_regression_judged_on_whole_readings(counter: tuple[Subject, list[Reading]]) -> None:
@@ -171,8 +171,8 @@ def test_the_reader_is_ridge_regression_judged_on_whole_readings(counter: tuple[
     train = np.concatenate([states for at, states in enumerate(found) if at not in held])
     test = np.concatenate([states for at, states in enumerate(found) if at in held])
     wanted = np.arange(21.0)
-    centred = train - train.mean(axis=0)
-    strength = RIDGE * np.trace(centred.T @ centred) / train.shape[1]
+    centered = train - train.mean(axis=0)
+    strength = RIDGE * np.trace(centered.T @ centered) / train.shape[1]
     reader = Ridge(alpha=strength).fit(train, np.tile(wanted, 17))
     assert view.score == pytest.approx(reader.score(test, np.tile(wanted, 7)), abs=1e-3)
 
@@ -194,8 +194,8 @@ def test_a_unit_that_only_readings_held_out_know_is_not_chosen(
 
     monkeypatch.setattr(states_module, "layer_states", noise)
     view = probe(subject, readings, "position")
-    assert view.units[0].unit != PLANTED and view.best_unit < 0.1
-    assert view.fitted == 17 * 21 and f"over {view.fitted} tokens" in view.sentences()[0]
+    assert view.units[0].unit != PLANTED and view.best_unit_score < 0.1
+    assert view.num_train == 17 * 21 and f"({view.num_train} training tokens)" in view.sentences()[0]
 
 
 def test_labels_are_tracked_and_tokens_without_one_are_left_out(counter: tuple[Subject, list[Reading]]) -> None:
@@ -205,40 +205,40 @@ def test_labels_are_tracked_and_tokens_without_one_are_left_out(counter: tuple[S
         return [None if token == "BEGIN" else "open" if token == "(" else "shut" for token in tokens]
 
     view = probe(subject, readings, kind, name="kind")
-    assert view.measure == "accuracy" and view.tokens == 24 * 20
+    assert view.metric == "accuracy" and view.tokens == 24 * 20
     assert view.score > 0.95 and view.control < 0.75
-    assert view.to_json()["tracked"] == "kind" and view.svg()
+    assert view.to_json()["feature"] == "kind" and view.svg()
 
 
 def test_values_that_do_not_fit_are_refused(counter: tuple[Subject, list[Reading]]) -> None:
     subject, readings = counter
-    with pytest.raises(ConfigError, match=r"no property 'depht'.*depth"):
+    with pytest.raises(ConfigError, match=r"no feature 'depht'.*depth"):
         probe(subject, readings, "depht")
-    with pytest.raises(DataError, match="readings to hold out, found 1"):
+    with pytest.raises(DataError, match="inputs to hold out, and there is only 1"):
         probe(subject, readings[:1], "depth")
-    with pytest.raises(DataError, match="reading 1 has 21 tokens and 2 values"):
+    with pytest.raises(DataError, match="input 1 has 21 tokens, but 2 values were given"):
         probe(subject, readings[:2], [position("x" * 21), [1.0, 2.0]])
     with pytest.raises(DataError, match="the same at every token"):
         probe(subject, readings, lambda tokens: [1.0] * len(tokens))
-    with pytest.raises(DataError, match="1 rows of values for 24 readings"):
+    with pytest.raises(DataError, match="1 rows of values for 24 inputs"):
         probe(subject, readings, [[1.0]])
 
 
 @pytest.mark.slow
-def test_a_network_that_has_learnt_brackets_tracks_their_depth_and_a_shuffled_depth_is_not_found(
+def test_a_network_that_has_learned_brackets_tracks_their_depth_and_a_shuffled_depth_is_not_found(
     tmp_path: Path,
 ) -> None:
     lines = brackets(60, 24, seed=0, deepest=3)  # at 0 and at 3 the next bracket is certain: depth is worth knowing
     subject = subject_of(task_on(tmp_path, "lm", rows=lines), "gru")
     values = torch.cat([read(subject, line).inputs.values for line in lines])
-    optimiser = torch.optim.Adam(subject.model.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(subject.model.parameters(), lr=0.02)
     for _ in range(150):
         found = scores(subject, Padded.of(values))[:, :-1]
         loss = torch.nn.functional.cross_entropy(found.flatten(0, 1), values[:, 1:].flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     readings = [read(subject, line) for line in brackets(30, 24, seed=1, deepest=3)]
     view = probe(subject, readings, "depth")
-    assert abs(view.units[0].correlation) > 0.75 and view.best_unit > 0.55
+    assert abs(view.units[0].correlation) > 0.75 and view.best_unit_score > 0.55
     assert view.score > 0.7 and view.control < 0.1

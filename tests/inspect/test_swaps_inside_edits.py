@@ -27,11 +27,11 @@ EDITS: dict[str, tuple[str, Edit]] = {
     "ablated": ("transformer", lambda subject, _one, _other: ablated(subject, layer=0)),
     "attending, last": (
         "transformer",
-        lambda subject, one, _: attending(subject, one, row=LAST, weights=[1.0] + [0.0] * LAST, layer=1),
+        lambda subject, one, _: attending(subject, one, token=LAST, weights=[1.0] + [0.0] * LAST, layer=1),
     ),
     "attending, early": (
         "linear-attention",
-        lambda subject, one, _: attending(subject, one, row=10, weights=[1.0] * 11 + [0.0] * (LAST - 10), layer=0),
+        lambda subject, one, _: attending(subject, one, token=10, weights=[1.0] * 11 + [0.0] * (LAST - 10), layer=0),
     ),
     "patched, last": ("gru", lambda subject, one, other: patched(subject, one, other, at=LAST, layer=0)),
     "patched, early": ("transformer", lambda subject, one, other: patched(subject, one, other, at=10, layer=0)),
@@ -59,7 +59,7 @@ def test_a_swap_inside_an_edit_is_that_of_the_edited_model(tmp_path: Path, name:
     other = read(subject, " ".join(["a dog ran to the big house"] * 42) + " the cat ran")
     before, after = (alone(lambda: make(subject, one, other), subject, reading) for reading in (one, two))
     with make(subject, one, other):
-        view = swap(subject, one, old="dog", new="house", beside=())
+        view = swap(subject, one, old="dog", new="house", views=())
     np.testing.assert_allclose(view.distance, np.abs(after - before).sum(axis=1) / 2, atol=1e-6)
     assert np.abs(before - alone(lambda: torch.no_grad(), subject, one)).max() > 1e-5, "the edit does something"
 
@@ -83,10 +83,13 @@ def test_a_state_is_carried_at_its_place_in_texts_of_any_length(tmp_path: Path, 
 def test_a_text_that_does_not_fit_an_edit_is_refused_in_words(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "lm"), "transformer")
     one, shorter = read(subject, "the cat sat on"), read(subject, "the cat")
-    with patched(subject, one, one, at=4, layer=0), pytest.raises(DataError, match=r"token 4 is patched.*has 3 tokens"):
+    with (
+        patched(subject, one, one, at=4, layer=0),
+        pytest.raises(DataError, match=r"no token 4 to patch in a text of 3 tokens"),
+    ):
         scores_of_both(subject, one, shorter)
-    told = attending(subject, one, row=1, weights=[1.0, 0.0, 0.0, 0.0, 0.0], layer=0)
-    with told, pytest.raises(DataError, match=r"5 weights were given.*has 3 keys"):
+    told = attending(subject, one, token=1, weights=[1.0, 0.0, 0.0, 0.0, 0.0], layer=0)
+    with told, pytest.raises(DataError, match=r"5 weights for a text with 3 keys"):
         scores_of_both(subject, one, shorter)
 
 
@@ -112,8 +115,10 @@ def test_attribution_beside_a_long_swap_is_left_out_unless_it_is_asked_for(tmp_p
     inspection = Inspection(subject_of(task_on(tmp_path, "lm"), "gru"), " ".join(["the cat sat"] * 171) + " a dog")
     view = inspection.swap(old="dog", new="house")
     assert len(inspection.reading.sides[0].tokens) == 516 and view.differences == ()
-    said = "Attribution is left out of more than 512 tokens, where it takes long: ask beside=['attribution']."
+    said = (
+        "Attribution is left out for texts of more than 512 tokens, because it is slow; views=['attribution'] adds it."
+    )
     assert said in view.sentences() and said in view.text(400) and said in view.to_json()["notes"]
-    asked = inspection.swap(old="dog", new="house", beside=["attribution"])
+    asked = inspection.swap(old="dog", new="house", views=["attribution"])
     assert [one.of for one in asked.differences] == ["attribution"]
     assert not any("left out" in sentence for sentence in asked.sentences())

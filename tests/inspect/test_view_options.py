@@ -10,10 +10,10 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError
-from seqloom.inspect.inspector import LOOKS, Inspection, fits, told_kind
+from seqloom.inspect.inspector import VIEWS, Inspection, fits, kind_name
 
 CASES = [
-    (name, option) for name, look in LOOKS.items() for option in [*inspect.signature(look.function).parameters][2:]
+    (name, option) for name, look in VIEWS.items() for option in [*inspect.signature(look.function).parameters][2:]
 ]
 
 
@@ -33,12 +33,12 @@ def inspection(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
 def test_a_strange_value_of_any_option_of_any_view_is_refused_by_its_name(inspection: Inspection) -> None:
     seen = 0
     for name, option in CASES:
-        look = LOOKS[name].function
+        look = VIEWS[name].function
         if get_type_hints(look)[option] is Any:
             continue
         needed = [one for one, kind in inspect.signature(look).parameters.items() if kind.default is kind.empty]
         others = {one: _some(get_type_hints(look)[one]) for one in needed[2:] if one != option}
-        with pytest.raises(ConfigError, match=rf"the view {name}: {option} is <strange>.*Fix: give "):
+        with pytest.raises(ConfigError, match=rf"view {name}: {option} is <strange>.*Fix: give "):
             inspection.view(name, **{**others, option: Strange()})
         seen += 1
     assert seen > 90
@@ -51,19 +51,19 @@ def _some(kind: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("alignment", {"gold": [1, 2]}, "give a text, a list of pairs of whole numbers or a Gold"),
+        ("alignment", {"gold": [1, 2]}, "give a string, a list of pairs of integers or a Gold"),
         ("alignment", {"gold": 5}, "gold is 5"),
         ("alignment", {"gold": None}, "gold is None"),
         ("alignment", {"gold": [(True, False)]}, "gold is"),
-        ("lens", {"window": (3,)}, "give two whole numbers or None"),
-        ("lens", {"window": 5}, "window is 5"),
-        ("lens", {"window": (0, 2.5)}, r"window is \(0, 2.5\)"),
-        ("attention", {"layer": [1]}, "give a whole number, a text or None"),
-        ("attention", {"head": "1"}, "head is '1'.*give a whole number or None"),
+        ("logit_lens", {"window": (3,)}, "give two integers or None"),
+        ("logit_lens", {"window": 5}, "window is 5"),
+        ("logit_lens", {"window": (0, 2.5)}, r"window is \(0, 2.5\)"),
+        ("attention", {"layer": [1]}, "give an integer, a string or None"),
+        ("attention", {"head": "1"}, "head is '1'.*give an integer or None"),
         ("attention", {"words": 1}, "give True or False"),
         ("swap", {"old": "big", "new": "small", "at": "0"}, "at is '0'"),
-        ("swap", {"old": "big", "new": "small", "beside": "attention"}, "give a list of texts or None"),
-        ("faithfulness", {"close": "x"}, "close is 'x'.*give a number"),
+        ("swap", {"old": "big", "new": "small", "views": "attention"}, "give a list of strings or None"),
+        ("faithfulness", {"tolerance": "x"}, "tolerance is 'x'.*give a number"),
         ("edits", {"edit": 3}, "give an edit"),
     ],
 )
@@ -78,8 +78,8 @@ def test_numbers_of_numpy_and_lists_do_as_well(inspection: Inspection) -> None:
     plain = inspection.alignment(head=0, gold=[(0, 0), (1, 2)])
     same = inspection.alignment(head=np.int64(0), gold=np.array([[0, 0], [1, 2]]))  # type: ignore[arg-type]
     assert plain.to_json() == same.to_json()
-    assert inspection.lens(window=[0, 2]).tokens == inspection.lens(window=(0, 2)).tokens  # type: ignore[arg-type]
-    assert inspection.attention(layer=0, row=np.int64(1)).rows == inspection.attention(layer=0, row=1).rows  # type: ignore[arg-type]
+    assert inspection.logit_lens(window=[0, 2]).tokens == inspection.logit_lens(window=(0, 2)).tokens  # type: ignore[arg-type]
+    assert inspection.attention(layer=0, token=np.int64(1)).rows == inspection.attention(layer=0, token=1).rows  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_numbers_of_numpy_and_lists_do_as_well(inspection: Inspection) -> None:
 )
 def test_a_kind_is_what_its_annotation_says(value: Any, kind: Any, found: bool) -> None:
     assert fits(value, kind) is found
-    assert told_kind(kind)
+    assert kind_name(kind)

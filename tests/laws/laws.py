@@ -33,8 +33,8 @@ class Trial:
         self.memory = self.draw(len(self.x.lengths), 5, source=True) if self.conditioned else None
 
     def values(self, *shape: int, source: bool = False) -> Tensor:
-        symbols = self.subject.source_symbols if source else self.subject.symbols
-        if symbols:
+        tokens = self.subject.source_tokens if source else self.subject.tokens
+        if tokens:
             return torch.randint(0, VOCABULARY, shape, generator=self.generator)
         return torch.randn(*shape, WIDTH, generator=self.generator, dtype=torch.float64).to(self.dtype)
 
@@ -179,7 +179,7 @@ def _soiled(x: Padded | None) -> Padded | None:
     return wider._replace(values=torch.where(valid, wider.values, torch.full_like(wider.values, 10_000)))
 
 
-def neighbours_never_matter(subject: Subject, dtype: torch.dtype, seed: int) -> None:
+def neighbors_never_matter(subject: Subject, dtype: torch.dtype, seed: int) -> None:
     """A row alone, without its batch mates and their padding, gives what it gave among them."""
     trial = Trial(subject, dtype, seed)
     together = _rows(trial.whole(trial.x, trial.memory))
@@ -311,7 +311,7 @@ def order_is_not_seen(module: nn.Module, seed: int) -> None:
 SEQUENCE_LAWS: list[Law] = [
     the_shape_is_kept,
     padding_never_matters,
-    neighbours_never_matter,
+    neighbors_never_matter,
     packing_never_matters,
     saving_and_loading_changes_nothing,
     fast_equals_plain,

@@ -30,7 +30,7 @@ from stacks_common import blocks as blocks_of
 
 WIDTH = 8
 VOCABULARY = 11
-SYMBOLS = TokensConfig(vocab_size=VOCABULARY)
+TOKENS = TokensConfig(vocab_size=VOCABULARY)
 
 
 class Subject(NamedTuple):
@@ -39,8 +39,8 @@ class Subject(NamedTuple):
     name: str
     make: Callable[[], nn.Module]
     causal: bool = False  # can be stepped
-    symbols: bool = False  # reads symbols below VOCABULARY instead of vectors of WIDTH
-    source_symbols: bool = False  # its memory is symbols, not vectors
+    tokens: bool = False  # reads tokens below VOCABULARY instead of vectors of WIDTH
+    source_tokens: bool = False  # its memory is tokens, not vectors
     keeps_width: bool = True  # vectors in, vectors of the same width out
 
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> nn.Module:
@@ -173,23 +173,23 @@ def models() -> Iterator[Subject]:
     """Every model of the recipes that maps a sequence to a sequence."""
     for name in recipes.names("language-model"):
         config = recipes.language_model(name, vocab_size=VOCABULARY, size="tiny")
-        yield Subject(f"language-model-{name}", config.build, causal=True, symbols=True, keeps_width=False)
+        yield Subject(f"language-model-{name}", config.build, causal=True, tokens=True, keeps_width=False)
     for name in recipes.names("translator"):
-        config = recipes.translator(name, source=SYMBOLS, target_vocab_size=VOCABULARY, size="tiny")
+        config = recipes.translator(name, source=TOKENS, target_vocab_size=VOCABULARY, size="tiny")
         yield Subject(
-            f"translator-{name}", config.build, causal=True, symbols=True, source_symbols=True, keeps_width=False
+            f"translator-{name}", config.build, causal=True, tokens=True, source_tokens=True, keeps_width=False
         )
-    for name, inputs in {"ngrams": NgramsConfig(vocab_size=VOCABULARY, order=3, buckets=17), "tokens": SYMBOLS}.items():
+    for name, inputs in {"ngrams": NgramsConfig(vocab_size=VOCABULARY, order=3, buckets=17), "tokens": TOKENS}.items():
         for position in ("learned", "sinusoidal"):
             config = DecoderConfig(input=inputs, width=WIDTH, position=position, position_join="concatenate")
             yield Subject(
-                f"decoder-{name}-{position}-concatenated", config.build, causal=True, symbols=True, keeps_width=False
+                f"decoder-{name}-{position}-concatenated", config.build, causal=True, tokens=True, keeps_width=False
             )
     vectors = DecoderConfig(input=VectorsConfig(size=WIDTH), width=12, position="learned", final_norm="rms")
     yield Subject("decoder-vectors", vectors.build, causal=True, keeps_width=False)
     for name in recipes.names("tagger"):
-        config = recipes.tagger(name, inputs=SYMBOLS, num_tags=3, size="tiny")
-        yield Subject(f"tagger-{name}", config.build, symbols=True, keeps_width=False)
+        config = recipes.tagger(name, inputs=TOKENS, num_tags=3, size="tiny")
+        yield Subject(f"tagger-{name}", config.build, tokens=True, keeps_width=False)
 
 
 def stacks() -> Iterator[Subject]:

@@ -58,7 +58,7 @@ class MixesDocuments(SelfAttention):
         return super().forward(x._replace(segments=None))._replace(segments=x.segments)
 
 
-class LeaksNeighbour(Mixer):
+class LeaksNeighbor(Mixer):
     """Every row sees the mean of the batch."""
 
     def __init__(self) -> None:
@@ -202,9 +202,9 @@ TWINS: list[tuple[Callable[[], nn.Module], laws.Law]] = [
     (Narrows, laws.the_shape_is_kept),
     (LooksAhead, laws.the_future_never_changes_the_past),
     (ReadsPadding, laws.padding_never_matters),
-    (ReadsPadding, laws.neighbours_never_matter),
+    (ReadsPadding, laws.neighbors_never_matter),
     (MixesDocuments, laws.packing_never_matters),
-    (LeaksNeighbour, laws.neighbours_never_matter),
+    (LeaksNeighbor, laws.neighbors_never_matter),
     (DirtyConvolution, laws.padding_never_matters),
     (LeavesPaddingDirty, laws.padding_never_matters),
     (ForgetsState, laws.any_cutting_into_blocks_gives_the_same),
@@ -223,7 +223,7 @@ CLAIMS = {
     laws.the_shape_is_kept: "shape .* instead of",
     laws.the_future_never_changes_the_past: "the past of element",
     laws.padding_never_matters: "padding",
-    laws.neighbours_never_matter: r"row \d alone",
+    laws.neighbors_never_matter: r"row \d alone",
     laws.packing_never_matters: "packing",
     laws.any_cutting_into_blocks_gives_the_same: "step in blocks",
     laws.an_empty_row_keeps_its_state: "a row that rested",

@@ -25,9 +25,9 @@ DTYPES = [
 
 
 def _named(subjects: list[Subject]) -> list[pytest.param]:
-    """Subjects by name; two of three are left to `make test`, so that the fast part stays fast."""
-    marks = [(), pytest.mark.slow, pytest.mark.slow]
-    return [pytest.param(one, id=one.name, marks=marks[number % 3]) for number, one in enumerate(subjects)]
+    """Subjects by name; five of six are left to `make test`, so that the fast part stays fast."""
+    marks = [pytest.mark.slow if number % 6 else () for number in range(len(subjects))]
+    return [pytest.param(one, id=one.name, marks=mark) for one, mark in zip(subjects, marks, strict=True)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -44,7 +44,7 @@ def test_every_causal_layer_obeys(subject: Subject, law: laws.Law, dtype: torch.
     law(subject, dtype, 5)
 
 
-@pytest.mark.parametrize("subject", _named([subject for subject in SUBJECTS if not subject.symbols]))
+@pytest.mark.parametrize("subject", _named([subject for subject in SUBJECTS if not subject.tokens]))
 def test_gradients_are_those_of_the_function(subject: Subject) -> None:
     laws.gradients_are_those_of_the_function(subject, 7)
 
@@ -70,7 +70,8 @@ def test_every_relative_position_sees_order(position: str) -> None:
 ATTENDING = [subject for subject in SUBJECTS if subject.name.startswith("attention")]
 
 
-@pytest.mark.parametrize("subject", _named(ATTENDING))
+@pytest.mark.slow  # tests/nn/test_attention_kernels.py compares the kernels in the fast part
+@pytest.mark.parametrize("subject", ATTENDING, ids=lambda subject: subject.name)
 def test_attention_obeys_every_law_in_blocks_too(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long sequences go through the blocked kernel: here, short ones do."""
     eager = attention_fast.BLOCKED._replace(suits=lambda _: True)

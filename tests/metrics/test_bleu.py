@@ -18,18 +18,18 @@ TEXTS = SENTENCES | MARKS | st.text(max_size=12)
 CORPORA = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=6)
 
 
-def ours(pairs: list[tuple[str, str]], tokeniser: str) -> float:
-    cut = {"13a": words_13a, "none": str.split}[tokeniser]
+def ours(pairs: list[tuple[str, str]], tokenizer: str) -> float:
+    cut = {"13a": words_13a, "none": str.split}[tokenizer]
     return float(bleu(np.sum([bleu_statistics(cut(said), cut(true)) for said, true in pairs], axis=0)))
 
 
-@pytest.mark.parametrize("tokeniser", ["13a", "none"])
+@pytest.mark.parametrize("tokenizer", ["13a", "none"])
 @settings(max_examples=40, deadline=None)
 @given(pairs=CORPORA)
-def test_bleu_equals_sacrebleu(pairs: list[tuple[str, str]], tokeniser: str) -> None:
+def test_bleu_equals_sacrebleu(pairs: list[tuple[str, str]], tokenizer: str) -> None:
     said, true = (list(texts) for texts in zip(*pairs, strict=True))
-    theirs = sacrebleu.corpus_bleu(said, [true], tokenize=tokeniser, force=True).score
-    assert ours(pairs, tokeniser) == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+    theirs = sacrebleu.corpus_bleu(said, [true], tokenize=tokenizer, force=True).score
+    assert ours(pairs, tokenizer) == pytest.approx(theirs, rel=1e-9, abs=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -57,10 +57,10 @@ def test_many_sets_are_scored_at_once_as_each_alone() -> None:
 
 def test_the_signature_is_the_one_that_sacrebleu_prints() -> None:
     assert sacrebleu.__version__ == SACREBLEU
-    for tokeniser, case in (("13a", "mixed"), ("none", "lc")):
-        theirs = BLEU(tokenize=tokeniser, lowercase=case == "lc")
+    for tokenizer, case in (("13a", "mixed"), ("none", "lc")):
+        theirs = BLEU(tokenize=tokenizer, lowercase=case == "lc")
         theirs.corpus_score(["a"], [["a"]])
-        assert bleu_signature(tokeniser, case=case) == str(theirs.get_signature())
+        assert bleu_signature(tokenizer, case=case) == str(theirs.get_signature())
 
 
 def test_a_thousand_sentences_are_counted_in_a_moment() -> None:

@@ -11,7 +11,7 @@ from seqloom.metrics.classification import Retrieved
 from seqloom.metrics.correlation import spearman
 from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.regress import Regress
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec
 
 
 def mean(sums: np.ndarray) -> dict[str, np.ndarray]:
@@ -90,7 +90,7 @@ def test_every_metric_of_the_tasks_is_known_as_a_share_or_is_none() -> None:
     """A share left out of the table would look certain again; what is no share must not be in it."""
     no_shares = {"loss", "mse", "rmse", "mae", "r2", "calibration_error"}
     kinds = {"label": Classify, "labels": ClassifySeveral, "numbers": Regress}
-    tasks = [make(Meaning(Schema("text", kind, ("a", "b")), None, None, numbers=1)) for kind, make in kinds.items()]  # type: ignore[arg-type]
+    tasks = [make(ModelSpec(Schema("text", kind, ("a", "b")), None, None, numbers=1)) for kind, make in kinds.items()]  # type: ignore[arg-type]
     named = {name for task in tasks for name in task.measure(task.summed(np.zeros((0, task.statistics))))}
     assert named - SHARES == no_shares
     assert {"accuracy", "f1", "macro_f1", "precision", "recall"} <= SHARES
@@ -120,7 +120,7 @@ def test_an_interval_holds_its_figure_even_where_resamples_are_all_larger() -> N
 
 
 def test_the_way_to_add_rows_up_may_be_that_of_a_task() -> None:
-    task = Classify(Meaning(Schema("text", "label", ("a", "b")), None, None))
+    task = Classify(ModelSpec(Schema("text", "label", ("a", "b")), None, None))
     draws = np.random.default_rng(1)
     numbers = draws.integers(0, 2, (60, 2))
     rows = np.concatenate([numbers, draws.uniform(0.5, 1, (60, 1)), np.ones((60, 2))], axis=1)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
 
+from seqloom.metrics.calibration import binned
 from seqloom.metrics.classification import Counts, counted, counted_sets, packed, unpacked
 
 LABELS = 5
@@ -27,7 +28,7 @@ def test_the_figures_of_one_label_are_those_of_scikit_learn(examples: list[tuple
     assert float(counts.macro_f1) == pytest.approx(f1_score(true, said, average="macro", zero_division=0))
     wanted = precision_recall_fscore_support(true, said, labels=range(LABELS), zero_division=0)
     each = counts.each
-    assert np.allclose([each.precision, each.recall, each.f1, counts.true], wanted)
+    assert np.allclose([each.precision, each.recall, each.f1, counts.expected], wanted)
     named = counts.named([str(label) for label in range(LABELS)])
     assert set(named) == {str(label) for label in {*said, *true}}
     assert all(figures["support"] == np.sum(true == int(label)) for label, figures in named.items())
@@ -69,6 +70,17 @@ def test_a_row_taken_twice_counts_twice(examples: list[tuple[int, int]], seed: i
     assert (counted(said, true, times, LABELS) == counted(*written_out, np.ones(times.sum()), LABELS)).all()
     sets = [packed(np.eye(LABELS, dtype=bool)[numbers]) for numbers in (said, true)]
     assert (counted_sets(*sets, times[None].astype(float), LABELS)[0] == counted(said, true, times, LABELS)).all()
+
+
+@given(EXAMPLES, st.integers(0, 2**32 - 1))
+def test_many_resamples_are_counted_as_one_after_another(examples: list[tuple[int, int]], seed: int) -> None:
+    said, true = np.array(examples).T
+    draw = np.random.default_rng(seed)
+    times, sure = draw.integers(0, 4, (5, len(said))).astype(float), draw.random(len(said))
+    one_by_one = np.stack([counted(said, true, one, LABELS) for one in times])
+    assert (counted(said, true, times, LABELS) == one_by_one).all()
+    bins = np.stack([binned(sure, said == true, one) for one in times])
+    assert np.allclose(binned(sure, said == true, times), bins, rtol=1e-12)
 
 
 @pytest.mark.slow

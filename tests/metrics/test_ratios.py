@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.metrics import perplexity, ratio
+from seqloom.metrics.bootstrap import perplexity, ratio
 from seqloom.metrics.classification import Retrieved
 
 COUNTS = st.integers(0, 1_000)

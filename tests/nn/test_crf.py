@@ -259,7 +259,7 @@ def test_the_best_path_is_legal_for_scores_of_any_size(
         assert VALIDATORS[scheme]([labels[tag] for tag in row[:length]])
 
 
-# Padding and neighbours.
+# Padding and neighbors.
 
 
 @pytest.mark.parametrize("garbage", [1e30, -1e30, torch.inf, torch.nan])

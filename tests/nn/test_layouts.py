@@ -41,7 +41,7 @@ class Heard(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def symbols(time: int = 5) -> Padded:
+def tokens(time: int = 5) -> Padded:
     return Padded.of(torch.randint(0, VOCABULARY, (3, time)), torch.tensor([time, time - 1, time - 2]))
 
 
@@ -73,18 +73,18 @@ def tagger(depth: int) -> nn.Module:
 
 def learning(model: nn.Module) -> Counter[str]:
     """What the loss of a ragged batch and its gradient issue."""
-    x = symbols()
-    inputs = Pair(symbols(6), x) if model.config.kind() == "encoder-decoder" else x
+    x = tokens()
+    inputs = Pair(tokens(6), x) if model.config.kind() == "encoder-decoder" else x
     with Heard() as heard:
         model.loss(Batch(inputs, torch.randint(0, 3, (3, 5)))).total.backward()
     return heard.names
 
 
 def stepping(model: nn.Module) -> Counter[str]:
-    """What one more symbol issues after rows of different lengths, one of which was left out."""
-    source = symbols(6) if model.config.kind() == "encoder-decoder" else 3
+    """What one more token issues after rows of different lengths, one of which was left out."""
+    source = tokens(6) if model.config.kind() == "encoder-decoder" else 3
     with torch.no_grad():
-        _, state = model.step(symbols(), model.initial_state(source))
+        _, state = model.step(tokens(), model.initial_state(source))
         state = select_rows(state, torch.tensor([0, 2]))
         with Heard() as heard:
             model.step(Padded.of(torch.zeros(2, 1, dtype=torch.int64)), state)
@@ -112,10 +112,10 @@ def test_a_further_layer_makes_no_mask_position_or_table_again(
 
 
 def test_what_is_asked_of_a_batch_is_made_once_for_all_that_is_made_of_it() -> None:
-    x = symbols().laid_out()
+    x = tokens().laid_out()
     y = x.with_values(x.values + 1)
     assert y.valid is x.valid and places_of(y) is places_of(x)
-    assert symbols().valid is not symbols().valid
+    assert tokens().valid is not tokens().valid
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_is_asked_of_a_batch_is_made_once_for_all_that_is_made_of_it() -> N
     ],
 )
 def test_a_batch_that_lies_otherwise_has_a_layout_of_its_own(other: Callable[[Padded], Padded]) -> None:
-    x = symbols().laid_out()
+    x = tokens().laid_out()
     assert x.valid.any() and places_of(x).positions.any()  # asked before, and kept
     changed = other(x)
     fresh = Padded(changed.values, changed.lengths, changed.segments)

@@ -17,6 +17,7 @@ from seqloom.nn.ops.losses import (
     binary_cross_entropy,
     chunked_linear_cross_entropy,
     cross_entropy,
+    cross_entropy_curvature,
     linear_cross_entropy,
     squared_error,
 )
@@ -47,6 +48,17 @@ def test_the_softmax_gradient_is_prediction_minus_target() -> None:
     z, y = leaf(5, 7, scale=3), labels(5, below=7)
     (slope,) = torch.autograd.grad(cross_entropy(z, y).total, z)
     assert_close(slope, z.softmax(-1) - F.one_hot(y, 7), **EXACT)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_curvature_of_the_cross_entropy_is_that_of_autograd(smoothing: float, weighted: bool) -> None:
+    z, y, along = leaf(5, 7, scale=3), labels(5, below=7), leaf(5, 7, seed=3).detach()
+    named: dict[str, Any] = {"smoothing": smoothing, "weights": torch.tensor([1.0, 0.0, 2.0, 0.5, 1.0])}
+    named |= {"class_weights": positive(7)} if weighted else {}
+    (slope,) = torch.autograd.grad(cross_entropy(z, y, **named).total, z, create_graph=True)
+    (expected,) = torch.autograd.grad(slope, z, along)
+    assert_close(cross_entropy_curvature(z.detach(), y, **named)(along), expected, **FLOAT64)
 
 
 def test_the_logistic_gradient_is_prediction_minus_target() -> None:

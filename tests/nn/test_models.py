@@ -15,7 +15,7 @@ from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from tolerances import assert_equal_up_to_rounding, largest
 
-SYMBOLS = TokensConfig(vocab_size=11)
+TOKENS = TokensConfig(vocab_size=11)
 POOLINGS: list[Pooling] = ["mean", "sum", "max", "last", "first", "attention"]
 
 
@@ -50,7 +50,7 @@ def _gradients(model: nn.Module, answers: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", recipes.names("classifier"))
 def test_an_answer_does_not_depend_on_batch_mates_padding_or_packing(name: str) -> None:
-    model = _drawn(recipes.classifier(name, inputs=SYMBOLS, num_classes=3, size="tiny").build())
+    model = _drawn(recipes.classifier(name, inputs=TOKENS, num_classes=3, size="tiny").build())
     documents = _documents()
     alone, batched = _each_alone(model, documents), Padded.stack(documents)
     soiled = batched._replace(values=torch.where(batched.valid, batched.values, 10_000))
@@ -64,7 +64,7 @@ def test_an_answer_does_not_depend_on_batch_mates_padding_or_packing(name: str) 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_every_pooling_gives_one_vector_per_document(pooling: Pooling) -> None:
-    encoder = EncoderConfig(input=SYMBOLS, width=8, layers=(BlockConfig(mixer=GruConfig()),))
+    encoder = EncoderConfig(input=TOKENS, width=8, layers=(BlockConfig(mixer=GruConfig()),))
     model = _drawn(EmbedderConfig(encoder=encoder, pooling=pooling, head=VectorHeadConfig(size=5)).build())
     documents = _documents()
     alone = _each_alone(model, documents)
@@ -74,7 +74,7 @@ def test_every_pooling_gives_one_vector_per_document(pooling: Pooling) -> None:
 
 def test_an_empty_document_gives_a_finite_answer() -> None:
     for pooling in POOLINGS:
-        encoder = EncoderConfig(input=SYMBOLS, width=8)
+        encoder = EncoderConfig(input=TOKENS, width=8)
         model = _drawn(EmbedderConfig(encoder=encoder, pooling=pooling).build())
         vectors = model(Padded.of(torch.zeros(2, 3).long(), torch.tensor([3, 0])))
         assert bool(torch.isfinite(vectors).all()), pooling
@@ -86,15 +86,15 @@ def _targets(shape: str, x: Padded) -> Tensor:
 
 
 def _losses(shape: str, name: str) -> tuple[nn.Module, object, Tensor]:
-    symbols = torch.arange(18).view(3, 6) ** 2 % 11
-    x = Padded.of(symbols, torch.tensor([6, 2, 4]))
+    tokens = torch.arange(18).view(3, 6) ** 2 % 11
+    x = Padded.of(tokens, torch.tensor([6, 2, 4]))
     if shape == "classifier":
-        return recipes.classifier(name, inputs=SYMBOLS, num_classes=3, size="tiny").build(), x, _targets(shape, x)
+        return recipes.classifier(name, inputs=TOKENS, num_classes=3, size="tiny").build(), x, _targets(shape, x)
     if shape == "tagger":
-        return recipes.tagger(name, inputs=SYMBOLS, num_tags=3, size="tiny").build(), x, _targets(shape, x)
+        return recipes.tagger(name, inputs=TOKENS, num_tags=3, size="tiny").build(), x, _targets(shape, x)
     if shape == "language-model":
         return recipes.language_model(name, vocab_size=11, size="tiny").build(), x, _targets(shape, x)
-    model = recipes.translator(name, source=SYMBOLS, target_vocab_size=11, size="tiny").build()
+    model = recipes.translator(name, source=TOKENS, target_vocab_size=11, size="tiny").build()
     return model, Pair(x, x), _targets(shape, x)
 
 
@@ -148,7 +148,7 @@ def test_a_tied_head_reads_with_the_matrix_that_the_input_writes_with() -> None:
     assert loose.head.table is not loose.decoder.input.table
 
 
-def test_packed_language_modelling_equals_documents_apart() -> None:
+def test_packed_language_modeling_equals_documents_apart() -> None:
     model, _, _ = _losses("language-model", "transformer")
     model, documents = _drawn(model), _documents()
     apart = sum(model.loss(Batch(Padded.of(d[None]), d[None])).total for d in documents)
@@ -159,7 +159,7 @@ def test_packed_language_modelling_equals_documents_apart() -> None:
 def test_crf_tagging_keeps_packed_documents_apart_and_its_tags_legal() -> None:
     labels = ("O", "B-X", "I-X")
     config = ElementModelConfig(
-        encoder=EncoderConfig(input=SYMBOLS, width=8, layers=(BlockConfig(mixer=GruConfig()),)),
+        encoder=EncoderConfig(input=TOKENS, width=8, layers=(BlockConfig(mixer=GruConfig()),)),
         head=CrfHeadConfig(labels=labels, scheme="bio"),
     )
     model, documents = _drawn(config.build()), _documents()
@@ -224,7 +224,7 @@ def test_a_caption_model_writes_while_looking_at_a_picture() -> None:
 
 
 def test_counted_ngrams_are_weights_times_counts() -> None:
-    config = recipes.classifier("linear", inputs=NgramsConfig(vocab_size=SYMBOLS.vocab_size), num_classes=3)
+    config = recipes.classifier("linear", inputs=NgramsConfig(vocab_size=TOKENS.vocab_size), num_classes=3)
     model = _drawn(config.build())
     assert isinstance(model, SequenceModel)
     document = torch.tensor([4, 4, 7])

@@ -28,7 +28,7 @@ def texts(*rows: list[int]) -> Padded:
 
 
 def apart(first: int) -> Padded:
-    """Rows of one symbol each, no two alike."""
+    """Rows of one token each, no two alike."""
     return texts(*([first + row] for row in range(ROWS)))
 
 
@@ -49,7 +49,7 @@ def test_contrast_is_the_cross_entropy_of_torch_where_all_texts_differ() -> None
     one, other = apart(10), apart(20)
     found = Contrast(ContrastConfig())(reading((one, first), (other, second)), Both(one, other), NO_SCORES)
     torch.testing.assert_close(found.loss.mean, expected)
-    assert found.right.tolist() == (scores.argmax(dim=1) == torch.arange(ROWS)).tolist()
+    assert found.correct.tolist() == (scores.argmax(dim=1) == torch.arange(ROWS)).tolist()
 
 
 @pytest.mark.parametrize("config", [ContrastConfig(), RankConfig(), ScoredCosineConfig()], ids=lambda one: one.kind())
@@ -94,7 +94,7 @@ def test_a_text_that_differs_is_a_negative() -> None:
         for said in (drawn(1), moved)
     )
     assert near.losses[0] > far.losses[0] + 1
-    assert not near.right[0]
+    assert not near.correct[0]
 
 
 def test_the_negative_of_a_triple_is_one_more_candidate() -> None:
@@ -108,7 +108,7 @@ def test_the_negative_of_a_triple_is_one_more_candidate() -> None:
         expected = -(math.log(others[row] / sum(others)) + math.log(back[row] / sum(back))) / 2
         assert float(found.losses[row]) == pytest.approx(expected)
         right = cosine(anchor[row], positive[row]) > cosine(anchor[row], negative[row])
-        assert bool(found.right[row]) == right
+        assert bool(found.correct[row]) == right
 
 
 @given(st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS), st.integers(0, 99))
@@ -175,7 +175,7 @@ def test_a_vector_of_zeros_has_a_cosine_of_zero_and_a_finite_gradient() -> None:
 
 @given(st.lists(st.lists(st.integers(6, 7), max_size=3), min_size=1, max_size=5), st.data())
 @settings(max_examples=20, deadline=None)
-def test_equal_texts_are_those_with_equal_symbols(rows: list[list[int]], data: st.DataObject) -> None:
+def test_equal_texts_are_those_with_equal_tokens(rows: list[list[int]], data: st.DataObject) -> None:
     others = data.draw(st.lists(st.lists(st.integers(6, 7), max_size=3), min_size=1, max_size=5))
     assert equal_texts(texts(*rows), texts(*others)).tolist() == [[one == other for other in others] for one in rows]
 
@@ -187,15 +187,15 @@ def test_what_is_related_is_the_same_seen_from_both_sides() -> None:
 
 @given(st.lists(st.integers(6, 20), max_size=8), st.integers(0, 99), st.floats(0, 0.99))
 @settings(max_examples=20, deadline=None)
-def test_symbols_are_left_out_in_order_and_one_stays(symbols: list[int], seed: int, left_out: float) -> None:
-    whole = texts(symbols, [2, 9, 3])
+def test_tokens_are_left_out_in_order_and_one_stays(tokens: list[int], seed: int, left_out: float) -> None:
+    whole = texts(tokens, [2, 9, 3])
     draws = torch.rand(whole.values.shape, generator=torch.Generator().manual_seed(seed))
     thin = thinned(whole, draws, left_out)
     kept = thin.values[0, : int(thin.lengths[0])].tolist()
-    expected = [symbol for symbol, draw in zip(symbols, draws[0].tolist(), strict=False) if draw >= left_out]
-    likeliest = [symbols[int(draws[0, : len(symbols)].argmax())]] if symbols else []
+    expected = [token for token, draw in zip(tokens, draws[0].tolist(), strict=False) if draw >= left_out]
+    likeliest = [tokens[int(draws[0, : len(tokens)].argmax())]] if tokens else []
     assert kept == (expected or likeliest)
-    assert thin.values[1].tolist()[:3] == [2, 9, 3]  # special symbols stay, and one ordinary one
+    assert thin.values[1].tolist()[:3] == [2, 9, 3]  # special tokens stay, and one ordinary one
     assert not thin.values.masked_select(~thin.valid).any()
 
 

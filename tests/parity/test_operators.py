@@ -34,13 +34,13 @@ from seqloom.nn.types import Padded
 
 @either_precision
 @pytest.mark.parametrize("dilation", [1, 2, 5])
-@pytest.mark.parametrize("left", ["causal", "centred", "ahead"])
+@pytest.mark.parametrize("left", ["causal", "centered", "ahead"])
 @pytest.mark.parametrize("taps", [1, 2, 3, 4])
 @either_kernel
 def test_a_convolution_equals_torchs(kernel: str, taps: int, left: str, dilation: int, dtype: torch.dtype) -> None:
     torch.manual_seed(11)
     x, weight, bias = (leaf(*shape, dtype=dtype) for shape in [(ROWS, TIME, WIDTH), (5, WIDTH, taps), (5,)])
-    before = {"causal": taps - 1, "centred": (taps - 1) // 2, "ahead": 0}[left]
+    before = {"causal": taps - 1, "centered": (taps - 1) // 2, "ahead": 0}[left]
     y = convolution.KERNELS[kernel](x, weight, bias, left=before, dilation=dilation)
     every = F.conv1d(x.transpose(1, 2), weight, bias, padding=(taps - 1) * dilation, dilation=dilation)
     start = (taps - 1 - before) * dilation  # where the first element meets the tap that is its own
@@ -50,7 +50,7 @@ def test_a_convolution_equals_torchs(kernel: str, taps: int, left: str, dilation
 
 @either_precision
 @full_and_ragged
-def test_a_centred_convolution_mixer_equals_torchs_layers(lengths: Tensor | None, dtype: torch.dtype) -> None:
+def test_a_centered_convolution_mixer_equals_torchs_layers(lengths: Tensor | None, dtype: torch.dtype) -> None:
     torch.manual_seed(12)
     sizes = (3, 5)
     ours = ConvolutionConfig(kernel_sizes=sizes).build(WIDTH).to(dtype)

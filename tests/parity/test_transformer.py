@@ -37,8 +37,7 @@ from seqloom.config.stacks import (
     EncoderConfig,
     FeedForwardConfig,
 )
-from seqloom.nn.blocks import Block, DecoderBlock, FeedForward, build_norm
-from seqloom.nn.stacks import ConditionedDecoder, Encoder
+from seqloom.nn.stacks import Block, ConditionedDecoder, DecoderBlock, Encoder, FeedForward, build_norm
 from seqloom.nn.types import Padded
 
 HIDDEN = 20

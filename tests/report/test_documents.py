@@ -71,10 +71,10 @@ def test_hostile_text_is_shown_and_does_nothing_in_any_form() -> None:
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])
-@pytest.mark.parametrize("colour", [False, True])
-def test_no_line_is_wider_than_asked_for(width: int, colour: bool) -> None:
+@pytest.mark.parametrize("color", [False, True])
+def test_no_line_is_wider_than_asked_for(width: int, color: bool) -> None:
     for text in ("a", "词" * 300, "many words " * 40, "שלום " * 50, "x" * 500):
-        lines = Document(text, blocks(text)).text(width, colour).split("\n")
+        lines = Document(text, blocks(text)).text(width, color).split("\n")
         assert max(columns(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in lines) <= width
 
 

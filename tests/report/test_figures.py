@@ -157,11 +157,11 @@ class TestLine:
         assert " ".join(rows[2:4]) == "-1.235e-10 to -1.235e-10, lowest -1.235e-10"
         assert all(len(row) <= 40 for row in rows)
 
-    def test_colour_changes_only_colour(self) -> None:
+    def test_color_changes_only_color(self) -> None:
         figure = line([1.0, 3.0, 2.0], [2.0, 2.0, 1.0])
-        plain = re.sub("\x1b\\[[0-9;]*m", "", figure.text(60, colour=True))
+        plain = re.sub("\x1b\\[[0-9;]*m", "", figure.text(60, color=True))
         assert [row.rstrip() for row in plain.split("\n")] == figure.text(60).split("\n")
-        assert "\x1b[38;2;" in figure.text(60, colour=True) and "\x1b" not in figure.text(60)
+        assert "\x1b[38;2;" in figure.text(60, color=True) and "\x1b" not in figure.text(60)
 
 
 def points(**changes: Any) -> Points:
@@ -256,7 +256,7 @@ class TestHeatMap:
         notes = hovers(figure, "rect")
         assert "query 5, key 20: 2" in notes and "query 6, key 10: 3" in notes
 
-    def test_the_colour_of_a_cell_is_that_of_the_legend_for_its_value(self) -> None:
+    def test_the_color_of_a_cell_is_that_of_the_legend_for_its_value(self) -> None:
         figure = HeatMap(title="t", values=[[0.0, 0.5, 1.0]])
         cells = {note: e.attrib["fill"] for e in every(figure, "rect") if (note := e.findtext(f"{SVG}title"))}
         legend = {n: fill for n, fill in cells.items() if " to " in n}
@@ -291,7 +291,7 @@ class TestHeatMap:
         )
         assert [rank for _, rank in pairs] == sorted(rank for _, rank in pairs)
 
-    def test_a_cell_without_a_value_is_hatched_and_never_coloured(self) -> None:
+    def test_a_cell_without_a_value_is_hatched_and_never_colored(self) -> None:
         figure = HeatMap(title="t", values=[[0.0, None], [nan, 1.0]])
         hatch = [path for path in every(figure, "path") if path.attrib["class"] == "sl-hatch"]
         assert sorted(path.attrib["d"].count("M") for path in hatch) == [1, 2]  # the legend's and the two cells'
@@ -349,7 +349,7 @@ class TestHeatMap:
         assert len(set(tile(40, 30))) == 1
         assert tile(4, 200) == (3.1, 30.0) and tile(200, 4) == (30.0, 2.5) and tile(11, 200) == (3.1, 14.0)
 
-    def test_large_and_small_drawings_show_the_same_colours(self) -> None:
+    def test_large_and_small_drawings_show_the_same_colors(self) -> None:
         values = [[((r * 7 + c * 3) % 11) / 10 for c in range(60)] for r in range(60)]
         small = HeatMap(title="t", values=[row[:11] for row in values[:11]])
         of_cells = {e.attrib["class"] for e in every(small, "rect") if "column" in (e.findtext(f"{SVG}title") or "")}
@@ -448,7 +448,7 @@ class TestStrip:
         figure = Strip(title="t", tokens=[" a b ", "", "  "], values=[1, 2, 3])
         assert {"␣a b␣", "∅", "␣␣"} <= set(texts(figure))
 
-    def test_sign_is_seen_in_colour_and_in_text(self) -> None:
+    def test_sign_is_seen_in_color_and_in_text(self) -> None:
         figure = Strip(title="t", tokens=["a", "b"], values=[-1.0, 1.0])
         classes = [b.attrib["class"] for b in every(figure, "rect") if "(token " in (b.findtext(f"{SVG}title") or "")]
         assert classes == ["sl-d0", "sl-d64"]

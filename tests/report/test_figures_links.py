@@ -1,4 +1,4 @@
-"""Links and tiles: lines as thick as their numbers, small maps in the colours of one legend, few elements."""
+"""Links and tiles: lines as thick as their numbers, small maps in the colors of one legend, few elements."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -26,7 +26,7 @@ def test_a_line_is_thicker_and_less_faint_the_larger_its_value() -> None:
     assert faint == sorted(faint) and faint[-1] == 1.0
 
 
-def test_a_line_ends_at_its_tokens_and_has_the_colour_of_its_group() -> None:
+def test_a_line_ends_at_its_tokens_and_has_the_color_of_its_group() -> None:
     figure = Links(title="", left=["a", "b"], right=["c"], links=[Link(1, 0, 1.0, 1)], groups=["x", "y"])
     root = ElementTree.fromstring(figure.svg())
     (line,) = _paths(figure.svg())
@@ -65,7 +65,7 @@ def test_too_many_links_are_refused() -> None:
         Links(title="", left=["a"], right=["b"], links=[Link(0, 0, 0.1)] * 4_001)
 
 
-def test_the_colour_of_a_cell_of_a_tile_is_that_of_the_shared_scale() -> None:
+def test_the_color_of_a_cell_of_a_tile_is_that_of_the_shared_scale() -> None:
     tiles = [Tile("a", [[0.25, 1.0]]), Tile("b", [[0.5, None]])]
     drawn = Tiles(title="", tiles=tiles, across=2).svg()
     scale = scale_of([0.25, 1.0, 0.5])

@@ -1,4 +1,4 @@
-"""Axes, numerals, colours and the measuring of words: the parts that every figure is made of."""
+"""Axes, numerals, colors and the measuring of words: the parts that every figure is made of."""
 
 import itertools
 import math
@@ -16,10 +16,10 @@ from seqloom.report.figures.markup import (
     SHADES,
     SIGNED_SHADES,
     THEME,
+    Color,
     ColorScale,
-    Colour,
     Shade,
-    colour,
+    color,
     every_shade,
     ink_on,
     luminance,
@@ -43,8 +43,8 @@ VISION = {
 }
 
 
-def lab(value: Colour, vision: str = "normal") -> tuple[float, float, float]:
-    """CIE L*a*b* (D65) of an sRGB colour, as seen with this kind of vision."""
+def lab(value: Color, vision: str = "normal") -> tuple[float, float, float]:
+    """CIE L*a*b* (D65) of an sRGB color, as seen with this kind of vision."""
     linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in value]
     seen = [min(1.0, max(0.0, sum(a * b for a, b in zip(row, linear, strict=True)))) for row in VISION[vision]]
     to_xyz = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
@@ -145,7 +145,7 @@ class TestAxis:
         assert [typeset(t) for t in ("12", "-1.5e-10", "1e3")] == ["12", "−1.5×10⁻¹⁰", "10³"]
 
 
-class TestColour:
+class TestColor:
     @pytest.mark.parametrize("page", ["light", "dark"])
     @pytest.mark.parametrize("scale", [ColorScale(0, 1), ColorScale(-1, 0)], ids=["positive", "negative"])
     def test_luminance_moves_away_from_the_ground_with_distance_from_zero(self, page: str, scale: ColorScale) -> None:
@@ -183,7 +183,7 @@ class TestColour:
     @pytest.mark.parametrize("vision", VISION)
     def test_lines_look_different_for_every_kind_of_vision(self, page: tuple[str, ...], vision: str) -> None:
         for one, other in itertools.combinations(page, 2):
-            assert math.dist(lab(colour(one), vision), lab(colour(other), vision)) > 18
+            assert math.dist(lab(color(one), vision), lab(color(other), vision)) > 18
 
     def test_numbers_on_any_shade_can_be_read(self) -> None:
         for shade in every_shade():
@@ -192,11 +192,11 @@ class TestColour:
 
     @pytest.mark.parametrize("page", [1, 2], ids=["light", "dark"])
     def test_text_and_lines_stand_out_from_the_ground(self, page: int) -> None:
-        ground = colour(THEME["ground"][page])
-        assert contrast(colour(THEME["ink"][page]), ground) >= 7
-        assert contrast(colour(THEME["soft"][page]), ground) >= 4.5
+        ground = color(THEME["ground"][page])
+        assert contrast(color(THEME["ink"][page]), ground) >= 7
+        assert contrast(color(THEME["soft"][page]), ground) >= 4.5
         for code in (LINES_LIGHT, LINES_DARK)[page - 1]:
-            assert contrast(colour(code), ground) >= 3
+            assert contrast(color(code), ground) >= 3
 
     def test_zero_is_the_middle_of_a_diverging_scale(self) -> None:
         scale = scale_of([-1.0, 3.0])
@@ -234,7 +234,7 @@ class TestColour:
         assert start - 0.005 <= value <= end + 0.005
 
 
-def contrast(one: Colour, other: Colour) -> float:
+def contrast(one: Color, other: Color) -> float:
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 

@@ -25,7 +25,7 @@ import usearch.index  # noqa: F401
 
 from search_common import WordTable, last, some_documents, write_documents
 from seqloom.cli.index import _change
-from seqloom.search import build, lots
+from seqloom.search import build, segments
 from seqloom.search import index as folder_index
 from seqloom.search.build import add_to_index, build_index
 from seqloom.search.documents import Collection
@@ -63,7 +63,7 @@ def live(folder: Path, name: str, place: str = "") -> int:
     number = os.fork()
     if number == 0:
         os.environ["SEQLOOM_FAIL"] = place
-        lots.DOCUMENTS, build.TOGETHER, folder_index.GRAPH_FROM = 8, 5, 20
+        segments.DOCUMENTS, build.BATCH_SIZE, folder_index.GRAPH_FROM = 8, 5, 20
         done = folder / f"{name}.done"
         todo = phases(folder, folder / name)
         for phase in todo[done.stat().st_size if done.exists() else 0 :]:

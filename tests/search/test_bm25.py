@@ -14,14 +14,14 @@ from seqloom.search.bm25 import K1, B, Keywords, Postings, words_of
 TEXTS = st.lists(st.lists(st.sampled_from(VOCABULARY[:6]), max_size=8).map(" ".join), min_size=1, max_size=8)
 
 
-def plain(question: str, texts: Sequence[str]) -> list[float]:
+def plain(query: str, texts: Sequence[str]) -> list[float]:
     """The definition, word by word and document by document."""
     documents = [words_of(text) for text in texts]
     mean = sum(map(len, documents)) / len(documents)
     scores = []
     for words in documents:
         score = 0.0
-        for word in set(words_of(question)):
+        for word in set(words_of(query)):
             having = sum(word in other for other in documents)
             idf = math.log(1 + (len(documents) - having + 0.5) / (having + 0.5))
             often = words.count(word)
@@ -32,22 +32,22 @@ def plain(question: str, texts: Sequence[str]) -> list[float]:
 
 
 @given(TEXTS, TEXTS.map(" ".join))
-def test_scores_are_those_of_the_definition(texts: list[str], question: str) -> None:
-    found = Keywords([Postings.of(texts)], np.ones(len(texts), bool)).scores(question)
-    np.testing.assert_allclose(found, plain(question, texts), rtol=1e-12)
+def test_scores_are_those_of_the_definition(texts: list[str], query: str) -> None:
+    found = Keywords([Postings.of(texts)], np.ones(len(texts), bool)).scores(query)
+    np.testing.assert_allclose(found, plain(query, texts), rtol=1e-12)
 
 
 @given(TEXTS, st.data())
-def test_lots_with_some_documents_gone_score_as_one_lot_of_the_rest(texts: list[str], data: st.DataObject) -> None:
+def test_segments_with_some_documents_gone_score_as_one_segment_of_the_rest(
+    texts: list[str], data: st.DataObject
+) -> None:
     there = np.array(data.draw(st.lists(st.booleans(), min_size=len(texts), max_size=len(texts)).filter(any)))
     cut = data.draw(st.integers(0, len(texts)))
-    lots = Keywords([Postings.of(texts[:cut]), Postings.of(texts[cut:])], there)
+    segments = Keywords([Postings.of(texts[:cut]), Postings.of(texts[cut:])], there)
     rest = [text for text, kept in zip(texts, there, strict=True) if kept]
-    question = " ".join(VOCABULARY[:4])
-    scores = lots.scores(question)
-    np.testing.assert_array_equal(
-        scores[there], Keywords([Postings.of(rest)], np.ones(len(rest), bool)).scores(question)
-    )
+    query = " ".join(VOCABULARY[:4])
+    scores = segments.scores(query)
+    np.testing.assert_array_equal(scores[there], Keywords([Postings.of(rest)], np.ones(len(rest), bool)).scores(query))
     assert not scores[~there].any()
 
 

@@ -12,12 +12,12 @@ from search_common import WordTable, built, bytes_of, last, some_documents, writ
 from seqloom.config.data import BadRows
 from seqloom.errors import ConfigError, DataError, MissingExtraError, RejectedError
 from seqloom.events import Progress
-from seqloom.search import build, lots
+from seqloom.search import build, segments
 from seqloom.search import index as folder_index
 from seqloom.search.build import add_to_index, build_index
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index, writing
-from seqloom.search.store import TextDocument, remember_exact
+from seqloom.search.index import Index, open_writable_index
+from seqloom.search.store import TextDocument, set_exact
 
 
 class Other(WordTable):
@@ -26,8 +26,8 @@ class Other(WordTable):
 
 @pytest.fixture(autouse=True)
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lots, "DOCUMENTS", 8)
-    monkeypatch.setattr(build, "TOGETHER", 5)
+    monkeypatch.setattr(segments, "DOCUMENTS", 8)
+    monkeypatch.setattr(build, "BATCH_SIZE", 5)
 
 
 @pytest.mark.slow
@@ -68,16 +68,16 @@ def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
 def test_another_file_is_added_only_when_that_is_asked_for(tmp_path: Path) -> None:
     index = built(tmp_path, some_documents(20))
     file = write_documents(tmp_path / "more.jsonl", [TextDocument("d3", "Kaba.", {}), TextDocument("new", "Lodo.", {})])
-    with pytest.raises(ConfigError, match=r"index of index.jsonl already.*--add"):
+    with pytest.raises(ConfigError, match=r"already an index of index.jsonl.*--add"):
         list(build_index(index.path, WordTable(), Collection(file)))
     assert last(add_to_index(index.path, WordTable(), Collection(file))).documents == 21
-    assert [one.document.text for one in Index(index.path).found(["d3", "new"])] == ["Kaba.", "Lodo."]
+    assert [one.document.text for one in Index(index.path).documents(["d3", "new"])] == ["Kaba.", "Lodo."]
 
 
 @pytest.mark.slow
 def test_a_document_that_was_deleted_comes_back_when_its_file_is_added_again(tmp_path: Path) -> None:
     index = built(tmp_path, some_documents(20))
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.delete(["d3"])
     assert last(add_to_index(index.path, WordTable(), Collection(tmp_path / "index.jsonl"))).documents == 20
 
@@ -88,23 +88,23 @@ def test_nothing_is_added_or_deleted_before_a_file_is_finished(tmp_path: Path) -
     work = build_index(tmp_path / "index", WordTable(), Collection(file))
     next(one for one in work if isinstance(one, Progress) and one.done >= 17)
     work.close()  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match=r"16 documents of a\.jsonl and not the rest"):
+    with pytest.raises(ConfigError, match=r"only the first 16 documents of a\.jsonl"):
         list(add_to_index(tmp_path / "index", WordTable(), Collection(more)))
-    with writing(tmp_path / "index") as there, pytest.raises(ConfigError, match="not the rest"):
+    with open_writable_index(tmp_path / "index") as there, pytest.raises(ConfigError, match="only the first"):
         there.delete(["d1"])
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
     index = built(tmp_path, some_documents(9))
-    with pytest.raises(ConfigError, match="another model"):
+    with pytest.raises(ConfigError, match="different model"):
         list(add_to_index(index.path, Other(), Collection(tmp_path / "index.jsonl")))
 
 
 @pytest.mark.parametrize("passage", [7, 13])
 def test_passages_that_the_model_cannot_read_are_refused(tmp_path: Path, passage: int) -> None:
     file = write_documents(tmp_path / "a.jsonl", some_documents(3))
-    with pytest.raises(ConfigError, match="take 8 to 12"):
-        list(build_index(tmp_path / "index", WordTable(), Collection(file), passage=passage))
+    with pytest.raises(ConfigError, match="choose from 8 to 12"):
+        list(build_index(tmp_path / "index", WordTable(), Collection(file), passage_tokens=passage))
     assert not (tmp_path / "index").exists()
 
 
@@ -120,7 +120,7 @@ def test_passages_that_the_model_cannot_read_are_refused(tmp_path: Path, passage
         ({"id": "\0", "text": "Kaba."}, "row.zero_byte"),
     ],
 )
-def test_a_bad_row_is_told_with_its_line_before_any_work_or_passed_over(
+def test_a_bad_row_is_reported_with_its_line_before_any_work_or_skipped(
     tmp_path: Path, row: dict[str, object], code: str
 ) -> None:
     file = write_documents(tmp_path / "a.jsonl", [TextDocument(f"d{n}", "Kaba.", {}) for n in range(5)])
@@ -129,7 +129,7 @@ def test_a_bad_row_is_told_with_its_line_before_any_work_or_passed_over(
     with pytest.raises(RejectedError, match=rf"a\.jsonl:6.*{code}"):
         list(build_index(tmp_path / "index", WordTable(), Collection(file)))
     assert not (tmp_path / "index").exists()
-    skipping = Collection(file, bad_rows=BadRows(skip=True, share=1.0))
+    skipping = Collection(file, bad_rows=BadRows(skip_bad_rows=True, max_bad_rows=1.0))
     assert last(build_index(tmp_path / "index", WordTable(), skipping)).documents == 5
 
 
@@ -164,12 +164,12 @@ def test_vectors_that_are_no_numbers_are_refused_and_nothing_is_kept(tmp_path: P
             return np.full((1 if texts == ["width"] else len(texts), 16), np.nan, np.float32)  # type: ignore[arg-type]
 
     file = write_documents(tmp_path / "a.jsonl", some_documents(3))
-    with pytest.raises(DataError, match="not finite"):
+    with pytest.raises(DataError, match="NaN or infinity"):
         list(build_index(tmp_path / "index", Broken(), Collection(file)))
     assert not (tmp_path / "index").exists()
 
 
-def test_a_missing_library_is_told_before_any_work_unless_all_are_compared(
+def test_a_missing_library_is_reported_before_any_work_unless_all_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
@@ -209,43 +209,43 @@ def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
     index, table = tmp_path / "index", WordTable()
     assert not last(build_index(index, table, Collection(first), exact=True)).graph
     assert not last(add_to_index(index, table, Collection(more))).graph
-    with writing(index) as there:
+    with open_writable_index(index) as there:
         there.delete(["d3"])
         there.join()
         assert not last(there.finished()).graph
-        remember_exact(there, False)
+        set_exact(there, False)
         assert last(there.finished()).graph
-        remember_exact(there, True)
+        set_exact(there, True)
         assert not last(there.finished()).graph and not list(index.glob("graph-*"))
 
 
 @pytest.mark.slow
-def test_documents_are_deleted_once_and_a_deletion_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+def test_documents_are_deleted_once_and_a_deletion_that_was_killed_is_resumed(tmp_path: Path) -> None:
     index = built(tmp_path, some_documents(9))
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.delete([])
-        assert there.standing is not None  # nothing was added
+        assert there.source is not None  # nothing was added
         there.delete(["d1", "d2"])
-        for change in (lambda: remember_exact(there, True), there.join, lambda: None):
+        for change in (lambda: set_exact(there, True), there.join, lambda: None):
             change()
             before = bytes_of(index.path)
             there.delete(["d2", "d1"])
             assert bytes_of(index.path) == before
         there.delete(["d1", "d3"])  # one that is there is among them
         there.delete(["d1", "d3"])
-        with pytest.raises(ConfigError, match="no document 'd2'"):
+        with pytest.raises(ConfigError, match="no document with the id 'd2'"):
             there.delete(["d3", "d2"])
     more = write_documents(tmp_path / "more.jsonl", [TextDocument("d1", "Kaba.", {})])
     last(add_to_index(index.path, WordTable(), Collection(more)))
     assert Index(index.path).holds(["d1", "d2", "d3", "d4"]) == {"d1", "d4"}
-    with writing(index.path) as there, pytest.raises(ConfigError, match="no document 'd3'"):
+    with open_writable_index(index.path) as there, pytest.raises(ConfigError, match="no document with the id 'd3'"):
         there.delete(["d3"])
 
 
 PLACES = [
-    *("file-new:kill:1", "after-rename:kill:1"),  # while the first lots are made
+    *("file-new:kill:1", "after-rename:kill:1"),  # while the first segments are made
     *("before-rename:kill:5", "after-manifest:kill:18"),  # a graph is made, another one grows
-    *("manifest-half:kill:11", "after-rename:kill:13"),  # lots are joined
+    *("manifest-half:kill:11", "after-rename:kill:13"),  # segments are joined
     *("retention-half:kill:9", "before-rename:kill:24", "file-75:kill:95"),  # old ones go; the second join
     *("after-rename:kill:15", "after-rename:kill:20", "retention-half:kill:50"),  # behind a deletion
 ]

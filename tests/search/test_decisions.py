@@ -12,7 +12,7 @@ import pytest
 
 from seqloom.errors import ConfigError, DamagedError, DurableError, HeldError
 from seqloom.files.jsonl import append_line, append_lines
-from seqloom.search.decisions import MODEL, PERSON, Decided, Decision, Decisions, WritableDecisions, writing
+from seqloom.search.decisions import MODEL, PERSON, Decision, Decisions, RowLabel, WritableDecisions, open_log
 
 TEXTS = {str(row): f"text {row}" for row in range(20)}
 
@@ -23,67 +23,67 @@ def choice(row: int, label: str | None, by: str = PERSON) -> Decision:
 
 def test_any_decisions_and_undos_hold_again_when_the_log_is_read_again(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
-    log, history = WritableDecisions(tmp_path / "log", TEXTS), list[dict[str, Decided]]()
+    log, history = WritableDecisions(tmp_path / "log", TEXTS), list[dict[str, RowLabel]]()
     for _ in range(60):
-        before = dict(log.standing)
+        before = dict(log.current)
         if draws.random() < 0.3:
             assert (log.undo() is None) == (not history)
-            assert log.standing == (history.pop() if history else {})
+            assert log.current == (history.pop() if history else {})
         else:
             rows = draws.choice(20, draws.integers(1, 4), replace=False)
             label = ("good", "bad", None)[draws.integers(3)]
-            log.take([choice(int(row), label) for row in rows])
+            log.add([choice(int(row), label) for row in rows])
             history.append(before)
-            assert all(log.standing[str(row)].label == label for row in rows)
-        assert Decisions(tmp_path / "log", TEXTS).standing == log.standing
+            assert all(log.current[str(row)].label == label for row in rows)
+        assert Decisions(tmp_path / "log", TEXTS).current == log.current
 
 
 def test_an_undo_takes_back_all_that_one_action_did_and_the_log_keeps_it(tmp_path: Path) -> None:
     log = WritableDecisions(tmp_path / "log", TEXTS)
-    log.take([choice(1, "good")])
-    log.take([choice(row, "bad", MODEL) for row in range(2, 9)])
+    log.add([choice(1, "good")])
+    log.add([choice(row, "bad", MODEL) for row in range(2, 9)])
     action = log.undo()
     assert action is not None and len(action.rows) == 7
-    assert log.standing == {"1": Decided("good", PERSON)}
+    assert log.current == {"1": RowLabel("good", PERSON)}
     assert len((tmp_path / "log").read_text().splitlines()) == 9  # a label, seven labels, and the undo
 
 
 def test_a_line_that_a_crash_tore_is_the_only_loss(tmp_path: Path) -> None:
     log = WritableDecisions(tmp_path / "log", TEXTS)
     for row in range(3):
-        log.take([choice(row, "good")])
+        log.add([choice(row, "good")])
     whole = (tmp_path / "log").read_bytes()
     for stop in range(0, len(whole) + 1, 11):
         (tmp_path / "torn").write_bytes(whole[:stop])
         found = WritableDecisions(tmp_path / "torn", TEXTS)
-        assert len(found.standing) == whole[:stop].count(b"\n")
-        found.take([choice(9, "bad")])
-        assert Decisions(tmp_path / "torn", TEXTS).standing == found.standing
+        assert len(found.current) == whole[:stop].count(b"\n")
+        found.add([choice(9, "bad")])
+        assert Decisions(tmp_path / "torn", TEXTS).current == found.current
 
 
 @pytest.mark.parametrize(
-    ("texts", "match"), [({"1": "another"}, "another text in this file"), ({"2": "text 2"}, "is not in this file")]
+    ("texts", "match"), [({"1": "another"}, "different text in this file"), ({"2": "text 2"}, "is not in this file")]
 )
 def test_decisions_about_other_texts_are_refused(tmp_path: Path, texts: dict[str, str], match: str) -> None:
-    WritableDecisions(tmp_path / "log", TEXTS).take([choice(1, "good")])
+    WritableDecisions(tmp_path / "log", TEXTS).add([choice(1, "good")])
     with pytest.raises(ConfigError, match=match):
         Decisions(tmp_path / "log", texts)
-    assert Decisions(tmp_path / "log", {**TEXTS, "new": "rows may come"}).labelled.keys() == {"1"}
+    assert Decisions(tmp_path / "log", {**TEXTS, "new": "rows may come"}).labeled.keys() == {"1"}
 
 
 def test_an_action_that_was_cut_short_holds_nothing_and_the_next_ones_do(tmp_path: Path) -> None:
     log = WritableDecisions(tmp_path / "log", TEXTS)
-    log.take([choice(1, "good")])
-    log.take([choice(row, "bad", MODEL) for row in range(1, 9)])
+    log.add([choice(1, "good")])
+    log.add([choice(row, "bad", MODEL) for row in range(1, 9)])
     lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
     for kept in range(1, 9):
         (tmp_path / "cut").write_bytes(b"".join(lines[:kept]))
         found = WritableDecisions(tmp_path / "cut", TEXTS)
-        assert found.standing == {"1": Decided("good", PERSON)}
-        found.take([choice(2, "good")])
-        assert Decisions(tmp_path / "cut", TEXTS).standing == found.standing
+        assert found.current == {"1": RowLabel("good", PERSON)}
+        found.add([choice(2, "good")])
+        assert Decisions(tmp_path / "cut", TEXTS).current == found.current
         assert found.undo() is not None and found.undo() is not None and found.undo() is None
-        assert Decisions(tmp_path / "cut", TEXTS).standing == {}
+        assert Decisions(tmp_path / "cut", TEXTS).current == {}
 
 
 def test_an_action_that_the_disk_refuses_half_way_holds_nothing_and_keeps_its_number(
@@ -98,24 +98,24 @@ def test_an_action_that_the_disk_refuses_half_way_holds_nothing_and_keeps_its_nu
     with monkeypatch.context() as patched:
         patched.setattr("seqloom.search.decisions.append_lines", half)
         with pytest.raises(OSError, match="full"):
-            log.take([choice(row, "bad") for row in range(4)])
-    log.take([choice(9, "good")])
-    assert log.standing.keys() == Decisions(tmp_path / "log", TEXTS).standing.keys() == {"9"}
+            log.add([choice(row, "bad") for row in range(4)])
+    log.add([choice(9, "good")])
+    assert log.current.keys() == Decisions(tmp_path / "log", TEXTS).current.keys() == {"9"}
 
 
-def test_one_process_writes_and_a_second_one_is_told_who_does(tmp_path: Path) -> None:
-    with writing(tmp_path / "log", TEXTS) as log:
-        log.take([choice(1, "good")])
-        with pytest.raises(HeldError, match=f"process {os.getpid()} on"), writing(tmp_path / "log", TEXTS):
+def test_one_process_writes_and_a_second_one_learns_which_does(tmp_path: Path) -> None:
+    with open_log(tmp_path / "log", TEXTS) as log:
+        log.add([choice(1, "good")])
+        with pytest.raises(HeldError, match=f"process {os.getpid()} on"), open_log(tmp_path / "log", TEXTS):
             pass
-        assert Decisions(tmp_path / "log", TEXTS).standing == log.standing  # anybody may read
-    with writing(tmp_path / "log", TEXTS) as log:
+        assert Decisions(tmp_path / "log", TEXTS).current == log.current  # anybody may read
+    with open_log(tmp_path / "log", TEXTS) as log:
         assert log.undo() is not None
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
 def test_who_opened_the_lock_while_another_ended_writes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, real, ended = writing(tmp_path / "log", TEXTS), fcntl.flock, list[bool]()
+    first, real, ended = open_log(tmp_path / "log", TEXTS), fcntl.flock, list[bool]()
     first.__enter__()
 
     def flock(handle: int, how: int) -> None:
@@ -125,11 +125,11 @@ def test_who_opened_the_lock_while_another_ended_writes_alone(tmp_path: Path, mo
         real(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with writing(tmp_path / "log", TEXTS) as log:
+    with open_log(tmp_path / "log", TEXTS) as log:
         assert ended
-        with pytest.raises(HeldError, match="in use by"), writing(tmp_path / "log", TEXTS):
+        with pytest.raises(HeldError, match="in use by"), open_log(tmp_path / "log", TEXTS):
             pass
-        log.take([choice(1, "good")])
+        log.add([choice(1, "good")])
         shutil.rmtree(tmp_path / ".log.held")  # a person tidies up
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / ".blocked.held").write_text("")
     for name, match in (("link", "it is a link"), ("blocked", "blocked cannot be written")):
-        with pytest.raises(DurableError, match=match), writing(tmp_path / name, TEXTS):
+        with pytest.raises(DurableError, match=match), open_log(tmp_path / name, TEXTS):
             pass
     assert sorted(path.name for path in tmp_path.iterdir()) == [".blocked.held", "link"]
 
@@ -164,8 +164,8 @@ def test_a_log_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> No
         {"action": 2, "kind": "praise"},
     ],
 )
-def test_a_line_that_is_no_decision_is_told_with_its_number(tmp_path: Path, record: dict[str, Any]) -> None:
-    WritableDecisions(tmp_path / "log", TEXTS).take([choice(1, "good")])
+def test_a_line_that_is_no_decision_is_reported_with_its_number(tmp_path: Path, record: dict[str, Any]) -> None:
+    WritableDecisions(tmp_path / "log", TEXTS).add([choice(1, "good")])
     append_line(tmp_path / "log", record)
     with pytest.raises(DamagedError, match="line 2: expected a decision"):
         Decisions(tmp_path / "log", TEXTS)
@@ -173,19 +173,19 @@ def test_a_line_that_is_no_decision_is_told_with_its_number(tmp_path: Path, reco
 
 def test_what_an_undo_costs_does_not_grow_with_the_log(tmp_path: Path) -> None:
     log = WritableDecisions(tmp_path / "log", TEXTS)
-    log.take([choice(row, "good") for row in range(20)])
-    log.take([choice(3, "bad")])
-    touched = Counted(log.standing)
-    log.standing = touched
+    log.add([choice(row, "good") for row in range(20)])
+    log.add([choice(3, "bad")])
+    touched = Counted(log.current)
+    log.current = touched
     log.undo()
     assert touched.changes == 1 and touched["3"].label == "good"
 
 
-class Counted(dict[str, Decided]):
+class Counted(dict[str, RowLabel]):
     """A dictionary that counts how many of its values are set."""
 
     changes = 0
 
-    def __setitem__(self, key: str, value: Decided) -> None:
+    def __setitem__(self, key: str, value: RowLabel) -> None:
         self.changes += 1
         super().__setitem__(key, value)

@@ -14,9 +14,9 @@ from search_common import WordTable
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
 from seqloom.events import Progress, finished
-from seqloom.search.duplicates import Duplicates, dedupe, finding
-from seqloom.search.similarity import ByMeaning, ByText, Histogram, Measure, Pairs, features, joined
-from seqloom.search.vectors import unit
+from seqloom.search.duplicates import Duplicates, dedupe, find_duplicates
+from seqloom.search.similarity import ByMeaning, ByText, Histogram, Measure, Pairs, concatenate_pairs, features
+from seqloom.search.vectors import unit_vectors
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "dedupe.py"
 
@@ -54,10 +54,10 @@ def partition(found: Duplicates) -> set[frozenset[int]]:
 def test_planted_duplicates_are_found_and_near_misses_are_not(benchmark: ModuleType) -> None:
     texts, truth = benchmark.planted(1_500, seed=3)
     found = dedupe(texts)
-    recall, precision = benchmark.judged(found.clusters, truth)
-    assert found.found and recall >= 0.98 and precision >= 0.98
+    recall, precision = benchmark.scores(found.clusters, truth)
+    assert found.valley_found and recall >= 0.98 and precision >= 0.98
     assert (
-        max(benchmark.judged(np.zeros(len(texts), int), truth)[0], benchmark.judged(np.ones(len(texts), int), truth)[1])
+        max(benchmark.scores(np.zeros(len(texts), int), truth)[0], benchmark.scores(np.ones(len(texts), int), truth)[1])
         < 0.02
     )
 
@@ -126,8 +126,8 @@ def test_too_few_texts_are_no_fault(texts: list[str]) -> None:
 
 def test_rows_are_together_by_meaning_exactly_where_a_chain_of_cosines_joins_them() -> None:
     draws = np.random.default_rng(2)
-    centres = draws.standard_normal((12, 8))
-    vectors = unit(centres[draws.integers(12, size=60)] + 0.25 * draws.standard_normal((60, 8)))
+    centers = draws.standard_normal((12, 8))
+    vectors = unit_vectors(centers[draws.integers(12, size=60)] + 0.25 * draws.standard_normal((60, 8)))
     cosines = vectors @ vectors.T
     near = cosines >= 0.9
     for _ in range(6):
@@ -140,14 +140,14 @@ def test_rows_are_together_by_meaning_exactly_where_a_chain_of_cosines_joins_the
 
 
 @pytest.mark.parametrize("graph_from", [0, 1_000])
-def test_a_cluster_of_more_texts_than_neighbours_are_kept_is_one(graph_from: int) -> None:
+def test_a_cluster_of_more_texts_than_neighbors_are_kept_is_one(graph_from: int) -> None:
     draws = np.random.default_rng(6)
     groups = np.repeat(np.eye(2, 12).repeat(3, axis=0) + 0.1 * draws.standard_normal((6, 12)), 10, axis=0)
-    vectors = unit(groups + 0.001 * draws.standard_normal((60, 12)))
+    vectors = unit_vectors(groups + 0.001 * draws.standard_normal((60, 12)))
     measure = ByMeaning([str(row) for row in range(60)], Table(vectors), graph_from)
     near = found_pairs(measure, 0.85)
     assert len(set(clusters(60, near.ones, near.others).tolist())) > 2  # the nearest of each are not enough
-    near = joined([near, finished(measure.bridges(near, 0.85))])
+    near = concatenate_pairs([near, finished(measure.bridges(near, 0.85))])
     assert (near.similarities >= 0.85 - 1e-6).all()
     wanted = clusters(60, *np.nonzero(vectors @ vectors.T >= 0.85))
     assert clusters(60, near.ones, near.others).tolist() == wanted.tolist() and len(set(wanted.tolist())) == 2
@@ -165,21 +165,21 @@ def test_duplicates_of_a_template_are_found_wherever_they_stand_in_the_file() ->
     assert partition(straight) == {frozenset(order[list(group)].tolist()) for group in partition(mixed)}
 
 
-def test_a_graph_finds_the_neighbours_that_comparing_all_finds() -> None:
+def test_a_graph_finds_the_neighbors_that_comparing_all_finds() -> None:
     draws = np.random.default_rng(4)
-    centres = draws.standard_normal((100, 16))
-    vectors = unit(np.repeat(centres, 3, axis=0) + 0.05 * draws.standard_normal((300, 16)))
+    centers = draws.standard_normal((100, 16))
+    vectors = unit_vectors(np.repeat(centers, 3, axis=0) + 0.05 * draws.standard_normal((300, 16)))
     texts = [str(row) for row in range(300)]
     found = [found_pairs(ByMeaning(texts, Table(vectors), graph_from=at), 0.9) for at in (0, 1_000)]
-    assert all((pairs.ones != pairs.others).all() for pairs in found)  # no text is its own neighbour
+    assert all((pairs.ones != pairs.others).all() for pairs in found)  # no text is its own neighbor
     walked, compared = (clusters(300, pairs.ones, pairs.others) for pairs in found)
     assert (walked == compared).all() and len(set(walked.tolist())) == 100
 
 
-def test_the_representative_is_the_longest_text_or_the_one_nearest_to_the_centre() -> None:
+def test_the_representative_is_the_longest_text_or_the_one_nearest_to_the_center() -> None:
     found = dedupe(["a small brown dog", "something else", "a small brown dog!!", "a small browm dog"], threshold=0.6)
     assert found.representatives.tolist() == [2, -1, 2, 2]
-    vectors = unit(np.array([[1, 0.3], [1, 0], [1, -0.1], [-1, 0]]))
+    vectors = unit_vectors(np.array([[1, 0.3], [1, 0], [1, -0.1], [-1, 0]]))
     found = dedupe(list("0123"), model=Table(vectors), threshold=0.9)
     assert found.representatives.tolist() == [1, 1, 1, -1]
 
@@ -208,20 +208,20 @@ def test_planted_copies_of_unrelated_rows_are_told_apart_by_the_gap_between(
 ) -> None:
     language = benchmark.Language(np.random.default_rng(copies))
     sentences = [language.some(9) for _ in range(60)]
-    rows = [" ".join(one) for one in (*sentences, *(benchmark.missed(one, language) for one in sentences[:30]))]
+    rows = [" ".join(one) for one in (*sentences, *(benchmark.near_miss(one, language) for one in sentences[:30]))]
     unrelated = max(bar for bar, count in enumerate(dedupe(rows).histogram.counts) if count)
     found = dedupe([*rows, *map(copied, rows[-copies:])])
-    assert found.found and 0.5 + 0.02 * unrelated <= found.threshold < 1
+    assert found.valley_found and 0.5 + 0.02 * unrelated <= found.threshold < 1
     assert found.duplicates == copies
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.02])
-def test_one_hill_has_no_valley_and_the_usual_threshold_is_told(scale: float) -> None:
+def test_one_hill_has_no_valley_and_the_default_threshold_is_reported(scale: float) -> None:
     draws = np.random.default_rng(1)
     hill = np.clip(draws.normal(0.7, 0.1 * scale, 2_000), 0, 0.97)
     assert Histogram.of(hill).valley() is None
     found = dedupe(["one text", "quite another"])
-    assert (found.threshold, found.found) == (ByText.usual, False)
+    assert (found.threshold, found.valley_found) == (ByText.default_threshold, False)
 
 
 def test_rows_that_are_like_no_other_are_part_of_the_lower_hill() -> None:
@@ -245,7 +245,7 @@ def test_the_picture_counts_every_row_and_marks_the_threshold() -> None:
 @pytest.mark.parametrize("threshold", [0.49, 1.01, float("nan"), -1])
 def test_a_threshold_that_means_nothing_is_refused_before_any_work(threshold: float) -> None:
     with pytest.raises(ConfigError, match=r"0\.5 to 1"):
-        next(finding(["a", "b"], model=Table(np.empty((0, 1))), threshold=threshold))
+        next(find_duplicates(["a", "b"], model=Table(np.empty((0, 1))), threshold=threshold))
 
 
 def test_one_text_instead_of_a_list_is_refused() -> None:
@@ -253,9 +253,20 @@ def test_one_text_instead_of_a_list_is_refused() -> None:
         dedupe("a text")
 
 
-def test_how_far_it_is_is_told_up_to_the_end() -> None:
+def test_how_far_it_is_is_reported_up_to_the_end() -> None:
     steps = [
-        step for step in finding([str(row) for row in range(30)], model=Table(np.eye(30))) if isinstance(step, Progress)
+        step
+        for step in find_duplicates([str(row) for row in range(30)], model=Table(np.eye(30)))
+        if isinstance(step, Progress)
     ]
     assert {step.stage for step in steps} == {"texts embedded", "texts compared"}
     assert steps[-1].done == steps[-1].total == 30
+
+
+def test_the_chart_has_no_empty_bins_at_its_ends_and_no_empty_caption() -> None:
+    counts = [0] * 25
+    counts[15] = 2
+    chart = Histogram(tuple(counts), 0).figure(0.75)
+    assert list(chart.labels) == ["0.74 threshold", "0.76", "0.78", "0.80"] and list(chart.values) == [0, 0, 0, 2]
+    assert chart.caption == ""
+    assert Histogram(tuple(counts), 1).figure(0.75).caption == "not shown: 1 row without a similar row (below 0.5)"

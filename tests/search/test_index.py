@@ -12,29 +12,29 @@ from search_common import SETTINGS, WordTable, built, bytes_of, last, some_docum
 from seqloom.errors import ConfigError, DamagedError, HeldError
 from seqloom.events import finished
 from seqloom.files.lock import hold
-from seqloom.search import bm25, lots
+from seqloom.search import bm25, segments
 from seqloom.search import index as folder_index
 from seqloom.search import index as index_module
 from seqloom.search.bm25 import words_of
-from seqloom.search.build import add_to_index, embedded
+from seqloom.search.build import add_to_index, embed_documents
 from seqloom.search.documents import Collection
-from seqloom.search.index import Index, open_index, writing
-from seqloom.search.search import RANKINGS, ByVectors, Hit, Searcher, SearchQuestion
-from seqloom.search.store import Lot, TextDocument, conditions
+from seqloom.search.index import Index, open_index, open_writable_index
+from seqloom.search.search import RANKINGS, ByVectors, Hit, Searcher, SearchQuery
+from seqloom.search.store import Segment, TextDocument, conditions
 
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(6)]
-AGAIN = "make the index again of its file: seqloom index MODEL FILE --out NEW"
+AGAIN = "build the index again: seqloom index MODEL FILE --out NEW"
 WHERES: list[list[str]] = [[], ["year>=2000"], ["lang=en", "year!=1995"], ["year>3000"]]
 
 
 def answers(index: Index) -> list[list[tuple[str, float]]]:
-    """All answers to all questions by every ranking."""
+    """All answers to all queries by every ranking."""
     found = []
     for rankings in RANKINGS.values():
         asked = Searcher(index, WordTable(), rankings)
-        for question in QUESTIONS:
+        for query in QUESTIONS:
             for where in WHERES:
-                order = asked.ranked(question, count=200, where=where)
+                order = asked.ranked(query, top_k=200, where=where)
                 found.append([(one.id, round(one.score, 5)) for one in order])
     return found
 
@@ -46,16 +46,16 @@ def same_answers(one: Index, other: Index) -> None:
         assert sorted(mine) == sorted(others)
 
 
-def lot_of(documents: list[TextDocument], removed: tuple[str, ...] = ()) -> Lot:
-    lot = finished(embedded(documents, WordTable(), SETTINGS, 0, len(documents)))
-    return lot._replace(removed=removed)
+def lot_of(documents: list[TextDocument], removed: tuple[str, ...] = ()) -> Segment:
+    segment = finished(embed_documents(documents, WordTable(), SETTINGS, 0, len(documents)))
+    return segment._replace(removed=removed)
 
 
-def long_lot(count: int, name: str) -> Lot:
+def long_lot(count: int, name: str) -> Segment:
     """Long documents of one passage and no meaning."""
     documents = tuple(TextDocument(f"{name}{row}", f"{name}{row} {QUESTIONS[0] * 100}", {}) for row in range(count))
-    passages = lots.as_passages([(row, 0, 5) for row in range(count)])
-    return Lot(SETTINGS, documents, passages, np.eye(count, 16, dtype=np.float32))
+    passages = segments.passage_array([(row, 0, 5) for row in range(count)])
+    return Segment(SETTINGS, documents, passages, np.eye(count, 16, dtype=np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +69,17 @@ def index(tmp_path: Path, made: Path) -> Index:
 
 
 def changed(folder: Path, change: Callable[[dict[str, TextDocument]], list[TextDocument]]) -> dict[str, TextDocument]:
-    """Documents after lots were added to the index of a folder, of which `change` gives each."""
+    """Documents after segments were added to the index of a folder, of which `change` gives each."""
     known = {one.id: one for one in some_documents(40)}
-    with writing(folder) as there:
+    with open_writable_index(folder) as there:
         there.add(lot_of(change(known)))
     return known
 
 
 def test_all_documents_are_found_with_their_text_and_columns(index: Index) -> None:
     wanted = some_documents(40)
-    assert [one.document for one in index.found([one.id for one in wanted])] == wanted
-    for one in index.found(["d5", "d11"]):
+    assert [one.document for one in index.documents([one.id for one in wanted])] == wanted
+    for one in index.documents(["d5", "d11"]):
         assert len(one.passages) == len(one.vectors) >= 1
 
 
@@ -88,7 +88,7 @@ def test_an_index_that_was_added_to_replaced_in_and_deleted_from_answers_as_a_fr
 ) -> None:
     known = {one.id: one for one in some_documents(40)}
     later = [one._replace(text=f"{QUESTIONS[0]} {one.text}") for one in some_documents(46)[30::3]]
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.add(lot_of(later))
         there.delete(["d1", "d33", "d45"])
         there.add(lot_of([known["d1"]]))
@@ -100,13 +100,13 @@ def test_an_index_that_was_added_to_replaced_in_and_deleted_from_answers_as_a_fr
 
 
 @pytest.mark.slow
-def test_joined_lots_answer_as_before_and_what_is_gone_leaves_the_disk(tmp_path: Path, index: Index) -> None:
+def test_joined_segments_answer_as_before_and_what_is_gone_leaves_the_disk(tmp_path: Path, index: Index) -> None:
     secret = TextDocument("secret", "Zebrafish everywhere.", {"year": 2001, "lang": "en"})
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.add(lot_of([secret]))
         there.delete(["secret", "d3"])
     before = answers(Index(index.path))
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.join()
     assert answers(Index(index.path)) == before
     assert not [path for path in index.path.rglob("*") if path.is_file() and b"Zebrafish" in path.read_bytes()]
@@ -114,24 +114,24 @@ def test_joined_lots_answer_as_before_and_what_is_gone_leaves_the_disk(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_join_makes_lots_of_bounded_size_and_takes_memory_for_one_of_them(
+def test_a_join_makes_segments_of_bounded_size_and_takes_memory_for_one_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lots, "DOCUMENTS", 32)
+    monkeypatch.setattr(segments, "DOCUMENTS", 32)
     taken = []
-    for count in (4, 16):  # lots
-        with writing(tmp_path / f"{count}") as there:
+    for count in (4, 16):  # segments
+        with open_writable_index(tmp_path / f"{count}") as there:
             for number in range(count):
                 there.add(long_lot(32, f"{number}-"))
             there.delete(["0-5"])
             assert len(there) == 32 * count - 1  # all of it is in memory
-            monkeypatch.setattr(bm25, "words_of", None)  # no text is divided into words again
+            monkeypatch.setattr(bm25, "words_of", None)  # no text is split into words again
             tracemalloc.start()
             there.join()
             taken.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
             monkeypatch.setattr(bm25, "words_of", words_of)
-            assert [len(lot.header.ids) for lot in there.state.lots] == [32] * (count - 1) + [31]
+            assert [len(segment.header.ids) for segment in there.state.segments] == [32] * (count - 1) + [31]
             before = bytes_of(there.path)
             there.join()
             assert bytes_of(there.path) == before
@@ -141,17 +141,17 @@ def test_a_join_makes_lots_of_bounded_size_and_takes_memory_for_one_of_them(
 @pytest.mark.slow
 def test_readers_of_an_index_that_is_joined_meanwhile_read_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         last(there.finished())
         there.delete(["d3"])
 
     def meanwhile(module: object, name: str) -> None:
-        """The next reading comes only after somebody has joined all lots."""
+        """The next reading comes only after somebody has joined all segments."""
         read = getattr(module, name)
 
         def late(*given: object) -> object:
             monkeypatch.setattr(module, name, read)
-            with writing(index.path) as there:
+            with open_writable_index(index.path) as there:
                 there.add(lot_of(some_documents(1)))
                 there.join()
                 last(there.finished())
@@ -161,21 +161,21 @@ def test_readers_of_an_index_that_is_joined_meanwhile_read_again(index: Index, m
 
     meanwhile(index_module, "read_header")
     assert Index(index.path).settings == SETTINGS
-    meanwhile(index_module, "read_lot")
+    meanwhile(index_module, "read_segment")
     assert len(open_index(index.path)) == 39
     asked = open_index(index.path)
     meanwhile(index_module, "read_folder")
-    assert asked.nearest is asked.state.exact  # the graph of lots that it has not read
+    assert asked.nearest is asked.state.exact  # the graph of segments that it has not read
     (index.path / "lot-000099").mkdir()
     with pytest.raises(DamagedError):  # nobody changes anything
         open_index(index.path)
 
 
 @pytest.mark.slow
-def test_a_join_that_was_killed_before_the_old_lots_went_is_finished_later(
+def test_a_join_that_was_killed_before_the_old_segments_went_is_finished_later(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.delete(["d3"])
         before = answers(there)
         monkeypatch.setattr(folder_index, "remove_folder", lambda _: None)
@@ -183,14 +183,14 @@ def test_a_join_that_was_killed_before_the_old_lots_went_is_finished_later(
     assert len(list(index.path.glob("lot-*"))) == 3
     assert answers(Index(index.path)) == before
     monkeypatch.undo()
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.tidy()
     assert answers(Index(index.path)) == before
     assert len(list(index.path.glob("lot-*"))) == 1
 
 
 @pytest.mark.slow
-def test_many_small_lots_are_joined(tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_segments_are_joined(tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_index, "MANY", 3)
     for number in range(4):
         file = write_documents(tmp_path / "one.jsonl", [TextDocument(f"n{number}", QUESTIONS[number], {})])
@@ -211,10 +211,10 @@ def test_a_condition_on_an_unknown_column_is_refused(index: Index) -> None:
 
 
 def test_documents_are_ranked_by_their_best_passage(index: Index) -> None:
-    question = WordTable().embed(["Kaba mido"])[0]
-    question /= np.linalg.norm(question)
-    best = {one.document.id: float((one.vectors @ question).max()) for one in index.found(sorted(index.state.rows))}
-    found = index.by_vector(question, (), 7)
+    query = WordTable().embed(["Kaba mido"])[0]
+    query /= np.linalg.norm(query)
+    best = {one.document.id: float((one.vectors @ query).max()) for one in index.documents(sorted(index.state.rows))}
+    found = index.by_vector(query, (), 7)
     assert [one.score for one in found] == pytest.approx(sorted(best.values(), reverse=True)[:7], abs=1e-6)
 
 
@@ -234,7 +234,7 @@ def test_a_graph_gives_the_answers_of_exact_search(
     tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         assert last(there.finished()).graph
         there.add(lot_of(some_documents(43)[40:]))
         there.delete(["d7"])
@@ -246,7 +246,7 @@ def test_a_graph_gives_the_answers_of_exact_search(
 @pytest.mark.slow
 def test_a_graph_grows_and_the_one_before_goes(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         last(there.finished())
         there.add(lot_of([one._replace(id=f"x{one.id}") for one in some_documents(40, seed=1)]))
         last(there.finished())
@@ -269,7 +269,7 @@ def test_a_byte_that_changed_or_is_missing_is_seen_before_any_answer(index: Inde
 
 def test_a_graph_that_is_damaged_is_seen(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_index, "GRAPH_FROM", 10)
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         last(there.finished())
     path = index.path / "graph-000001" / "graph.usearch"
     path.write_bytes(path.read_bytes()[:-3])
@@ -277,7 +277,7 @@ def test_a_graph_that_is_damaged_is_seen(index: Index, monkeypatch: pytest.Monke
         answers(open_index(index.path))
 
 
-def test_a_lot_that_is_missing_is_seen(tmp_path: Path, index: Index) -> None:
+def test_a_segment_that_is_missing_is_seen(tmp_path: Path, index: Index) -> None:
     changed(index.path, lambda known: [known["d3"]])
     changed(index.path, lambda known: [known["d4"]])
     (index.path / "lot-000002").rename(tmp_path / "elsewhere")
@@ -288,25 +288,25 @@ def test_a_lot_that_is_missing_is_seen(tmp_path: Path, index: Index) -> None:
 def test_a_second_writer_is_refused_and_a_reader_is_not(index: Index) -> None:
     with hold(index.path):
         assert len(open_index(index.path)) == 40
-        with pytest.raises(HeldError), writing(index.path):
+        with pytest.raises(HeldError), open_writable_index(index.path):
             pass
 
 
 def test_a_delete_of_an_unknown_id_changes_nothing(index: Index) -> None:
     before = bytes_of(index.path)
-    with writing(index.path) as there, pytest.raises(ConfigError, match="no document 'nobody'"):
+    with open_writable_index(index.path) as there, pytest.raises(ConfigError, match="no document with the id 'nobody'"):
         there.delete(["d3", "nobody"])
     assert bytes_of(index.path) == before
 
 
-def test_a_question_whose_vector_is_zero_is_near_to_nothing(index: Index) -> None:
-    width = len(index.state.lots[0].vectors[0])
-    assert ByVectors().ranked(index, SearchQuestion("zzz", np.zeros(width, np.float32)), (), 5) == []
+def test_a_query_whose_vector_is_zero_is_near_to_nothing(index: Index) -> None:
+    width = len(index.state.segments[0].vectors[0])
+    assert ByVectors().ranked(index, SearchQuery("zzz", np.zeros(width, np.float32)), (), 5) == []
 
 
 def test_a_delete_of_nothing_changes_nothing(index: Index) -> None:
     before = bytes_of(index.path)
-    with writing(index.path) as there:
+    with open_writable_index(index.path) as there:
         there.delete([])
     assert bytes_of(index.path) == before
 
@@ -318,7 +318,7 @@ def test_what_is_no_index_is_refused(tmp_path: Path, kind: str) -> None:
         folder.mkdir()
     if kind == "other":
         (folder / "thesis.tex").write_text("mine")
-        with pytest.raises(ConfigError, match="holds no index"), writing(folder):
+        with pytest.raises(ConfigError, match="not an index"), open_writable_index(folder):
             pass
-    with pytest.raises(ConfigError, match=r"no index"):
+    with pytest.raises(ConfigError, match=r"does not exist|not an index"):
         open_index(folder)

@@ -19,7 +19,7 @@ def words(texts: list[str]) -> np.ndarray:
 
 
 def framed(texts: list[str]) -> np.ndarray:
-    """Two symbols around every text."""
+    """Two tokens around every text."""
     return words(texts) + 2
 
 
@@ -28,7 +28,7 @@ def characters(texts: list[str]) -> np.ndarray:
 
 
 def data_bytes(texts: list[str]) -> np.ndarray:
-    """Bytes with one symbol before each text."""
+    """Bytes with one token before each text."""
     return np.array([len(text.encode()) + 1 for text in texts])
 
 
@@ -50,15 +50,17 @@ def test_passages_hold_every_character_and_none_is_longer_than_it_may_be(text: s
 @given(TEXTS.filter(str.strip), st.integers(8, 12))
 @example("猫" * 100, 9)
 @example("https://a.b/c?d " * 9 + "\n" * 30 + "Z", 8)
-def test_spaces_that_are_symbols_count_and_a_word_that_is_too_long_is_divided(text: str, most: int) -> None:
+def test_spaces_that_are_tokens_count_and_a_word_that_is_too_long_is_divided(text: str, most: int) -> None:
     for lengths in (characters, data_bytes):
         spans = passages_of(text, lengths, most)
         assert "".join("".join(text[start:stop].split()) for start, stop in spans) == "".join(text.split())
         assert lengths([text[start:stop] for start, stop in spans]).max() <= most
 
 
-@pytest.mark.parametrize("config", [CharactersConfig(), BytesConfig(), BpeConfig(limit=300), UnigramConfig(limit=300)])
-def test_no_passage_is_longer_than_a_tokeniser_lets_the_model_read(config: FittedTokenizer) -> None:
+@pytest.mark.parametrize(
+    "config", [CharactersConfig(), BytesConfig(), BpeConfig(vocab_size=300), UnigramConfig(vocab_size=300)]
+)
+def test_no_passage_is_longer_than_a_tokenizer_lets_the_model_read(config: FittedTokenizer) -> None:
     text = "The cat sat on a mat. It was, so to say,  a very fat one " * 3 + "x" * 90 + "猫" * 30
     tokenizer = fit(config, [text])
     spans = passages_of(text, lambda texts: tokenizer.encode(texts).lengths, 16)

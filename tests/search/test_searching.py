@@ -1,4 +1,4 @@
-"""Claims about questions and hits: what is shown is what was found, and says how near it is."""
+"""Claims about queries and hits: what is shown is what was found, and says how near it is."""
 
 from pathlib import Path
 
@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from search_common import VOCABULARY, WordTable, built, some_documents, write_documents
 from seqloom.errors import ConfigError, DamagedError
-from seqloom.search import lots
+from seqloom.search import segments
 from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
 from seqloom.search.index import Index, open_index
-from seqloom.search.search import RANKINGS, ByWords, Searcher, SearchQuestion, highest
+from seqloom.search.search import RANKINGS, ByWords, Searcher, SearchQuery, best_ranking
 from seqloom.search.store import Settings, TextDocument
-from seqloom.search.vectors import require_same, unit
+from seqloom.search.vectors import require_same_model, unit_vectors
 
 LONG = f"Kaba {'nugu ' * 10}. " + " ".join(f"Number {number} of {'mifi ' * 5}." for number in range(20))
 ORDERS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True), min_size=1, max_size=3)
 
 
 class Deaf(WordTable):
-    """A model to which what says "nugu" is the nearest, whatever is asked with a question mark."""
+    """A model to which what says "nugu" is the nearest, whatever has a question mark."""
 
     def embed(self, texts: object) -> np.ndarray:
         """[N,16] one vector for these, and another for the rest."""
@@ -37,7 +37,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of one document, of which the first passage has the vector of every question."""
+    """An index of one document, of which the first passage has the vector of every query."""
     return deaf(tmp_path_factory.mktemp("long"), LONG)
 
 
@@ -66,17 +66,17 @@ def test_what_vectors_ranked_higher_is_shown_where_it_is_nearest(tmp_path: Path)
 
 
 def test_a_word_more_outweighs_any_cosine_and_of_equal_ones_the_nearest_is_best() -> None:
-    question, texts = SearchQuestion("kaba lodo mifi", None), ["kaba", "lodo kaba kaba", "lodo mifi", "nugu"]
+    query, texts = SearchQuery("kaba lodo mifi", None), ["kaba", "lodo kaba kaba", "lodo mifi", "nugu"]
     for cosines, best in (([1.0, -1.0, -0.9, 1.0], 2), ([1.0, 0.2, 0.1, 1.0], 1)):
-        assert int(np.argmax(ByWords().fits(question, texts, np.array(cosines)))) == best
+        assert int(np.argmax(ByWords().fits(query, texts, np.array(cosines)))) == best
 
 
 @pytest.mark.parametrize("name", list(RANKINGS))
 def test_the_cosine_of_a_hit_is_that_of_the_passage_that_is_shown(index: Index, long: Path, name: str) -> None:
-    for there, model, question in ((index, WordTable(), VOCABULARY[3]), (open_index(long), Deaf(), "number 13?")):
-        asked = unit(model.embed([question]))[0]
-        hits = Searcher(there, model, RANKINGS[name]).search(question)
-        for hit, found in zip(hits, there.found([hit.id for hit in hits]), strict=True):
+    for there, model, query in ((index, WordTable(), VOCABULARY[3]), (open_index(long), Deaf(), "number 13?")):
+        asked = unit_vectors(model.embed([query]))[0]
+        hits = Searcher(there, model, RANKINGS[name]).search(query)
+        for hit, found in zip(hits, there.documents([hit.id for hit in hits]), strict=True):
             shown = found.vectors[found.passages.index(hit.passage)]
             assert hit.cosine == pytest.approx(float(shown @ asked), abs=1e-6)
             assert hit.to_json()["cosine"] == round(hit.cosine or 0, 6)
@@ -91,7 +91,7 @@ def test_nothing_is_said_of_cosines_where_no_model_was_asked_and_of_nothing_foun
 @settings(max_examples=30)
 @given(ORDERS)
 def test_the_highest_order_of_a_name_is_the_first_in_which_no_other_has_it_higher(orders: list[list[str]]) -> None:
-    found = highest(orders)
+    found = best_ranking(orders)
     assert found.keys() == {name for order in orders for name in order}
     for name, number in found.items():
         places = [order.index(name) if name in order else 99 for order in orders]
@@ -101,11 +101,25 @@ def test_the_highest_order_of_a_name_is_the_first_in_which_no_other_has_it_highe
 def test_an_index_of_another_version_is_refused_in_words_for_people(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lots, "FORMAT", lots.FORMAT + 1)
-    with pytest.raises(DamagedError, match=r"of version 2, and this Seqloom reads version 3.*make the index again"):
+    monkeypatch.setattr(segments, "FORMAT", segments.FORMAT + 1)
+    with pytest.raises(
+        DamagedError, match=r"has format 2, and this version of Seqloom reads format 3.*build the index again"
+    ):
         open_index(index.path)
 
 
-def test_each_model_is_told_with_its_own_sum() -> None:
-    with pytest.raises(ConfigError, match=r"made with mine \(sum 1{12}\), and table \(sum 0{12}\) is another"):
-        require_same(Settings("mine", "1" * 64, 16, 12), WordTable())
+def test_each_model_is_reported_with_its_own_sum() -> None:
+    with pytest.raises(
+        ConfigError, match=r"built with mine \(checksum 1{12}\), and table \(checksum 0{12}\) is a different"
+    ):
+        require_same_model(Settings("mine", "1" * 64, 16, 12), WordTable())
+
+
+def test_a_query_without_a_word_of_any_document_is_ranked_by_meaning_and_says_so(tmp_path: Path) -> None:
+    index = built(tmp_path, [TextDocument("a", "Kaba lodo.", {}), TextDocument("b", "Mifi.", {})])
+    both = Searcher(index, WordTable(), RANKINGS["both"])
+    assert both.warning("kaba") == ""
+    assert both.warning("pegu") == "no document contains a word of the query; the results are ranked by meaning only"
+    assert "neither the documents nor the model" in both.warning("zebra")
+    assert "the model knows no word" in Searcher(index, WordTable(), RANKINGS["vectors"]).warning("zebra")
+    assert Searcher(index, None, RANKINGS["words"]).warning("zebra") == ""

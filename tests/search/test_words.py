@@ -64,7 +64,7 @@ def test_each_letter_of_a_script_without_spaces_is_a_word_with_its_marks(text: s
     assert words_of(text) == words
 
 
-def test_scripts_without_spaces_are_told_by_their_letters_alone() -> None:
+def test_scripts_without_spaces_are_recognized_by_their_letters() -> None:
     found = re.findall(f"[{UNSPACED}]", "".join(map(chr, range(0x40000))))
     kinds = {unicodedata.category(one) for one in found}
     assert kinds <= {"Lo", "Lm", "Nl", "Cn"}  # what is not assigned is no letter, so no text keeps it

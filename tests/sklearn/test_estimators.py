@@ -23,7 +23,7 @@ from seqloom.sklearn import Inputs, SeqloomClassifier, SeqloomRegressor, Seqloom
 WORDS = ["good", "fine", "nice", "bad", "poor", "awful"]
 TEXTS = [f"{WORDS[number % 6]} film {number}" for number in range(36)]
 LABELS = ["yes" if number % 6 < 3 else "no" for number in range(36)]
-QUICK: dict[str, Any] = {"size": "tiny", "steps": 8, "validation": 0.0}
+QUICK: dict[str, Any] = {"size": "tiny", "steps": 8, "dev_size": 0.0}
 
 
 class Watched(pickle.Unpickler):
@@ -67,9 +67,9 @@ def test_a_pickle_holds_the_files_of_the_model_and_answers_the_same(fitted: Seql
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(TEXTS), fitted.predict(TEXTS))  # noqa: S301
 
 
-def test_a_clone_has_the_parameters_and_nothing_learnt(fitted: SeqloomClassifier) -> None:
+def test_a_clone_has_the_parameters_and_nothing_learned(fitted: SeqloomClassifier) -> None:
     other = clone(fitted)
-    assert other.get_params() == fitted.get_params() and other.set_params(rate=0.1).rate == 0.1
+    assert other.get_params() == fitted.get_params() and other.set_params(lr=0.1).lr == 0.1
     with pytest.raises(NotFittedError):
         other.predict(TEXTS)
 
@@ -133,7 +133,7 @@ def test_what_x_is_can_be_seen(given: Any, kind: str, shape: tuple[int, ...] | N
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [("a text", "X is a list"), ([], "no example"), ([{"a": 1}], "X holds dict"), ([None], "X holds NoneType")],
+    [("a text", "X must be a list"), ([], "X is empty"), ([{"a": 1}], "X has dict"), ([None], "X has NoneType")],
 )
 def test_what_no_model_reads_is_a_value_error(given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said) as caught:
@@ -144,8 +144,8 @@ def test_what_no_model_reads_is_a_value_error(given: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["good", "", "bad"], "X[1]: the text is empty. Fix: leave it out of X and y."),
-        (["", "bad", " "], "X[0]: the text is empty, and 1 other value cannot be read either."),
+        (["good", "", "bad"], "X[1]: the text is empty. Fix: remove it from X and y."),
+        (["", "bad", " "], "X[0]: the text is empty, and 1 other value cannot be used either."),
         (["good", 3.5, "bad"], "X[1]: "),
         ([("a", "b"), ("c", ""), ("d", "e")], "X[1]: "),
     ],
@@ -161,8 +161,8 @@ def test_a_value_that_cannot_be_read_is_a_value_error_with_its_place_in_x(
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'smoothing'"):
-        SeqloomClassifier("bag", settings={"smothing": 0.1}, **QUICK).fit(TEXTS, LABELS)
+    with pytest.raises(ConfigError, match="did you mean 'label_smoothing'"):
+        SeqloomClassifier("bag", settings={"label_smothing": 0.1}, **QUICK).fit(TEXTS, LABELS)
 
 
 @pytest.mark.slow
@@ -175,20 +175,20 @@ def test_several_labels_are_a_matrix() -> None:
 
 @pytest.mark.slow
 def test_a_grid_a_cross_validation_and_a_pipeline() -> None:
-    grid = GridSearchCV(SeqloomClassifier("bag", **QUICK), {"rate": [0.0, 0.05]}, cv=2).fit(TEXTS, LABELS)
-    assert grid.best_params_ == {"rate": 0.05}
-    assert (cross_val_score(SeqloomClassifier("bag", rate=0.05, **QUICK), TEXTS, LABELS, cv=2) > 0.8).all()
+    grid = GridSearchCV(SeqloomClassifier("bag", **QUICK), {"lr": [0.0, 0.05]}, cv=2).fit(TEXTS, LABELS)
+    assert grid.best_params_ == {"lr": 0.05}
+    assert (cross_val_score(SeqloomClassifier("bag", lr=0.05, **QUICK), TEXTS, LABELS, cv=2) > 0.8).all()
     data = load_iris()
-    lined = make_pipeline(StandardScaler(), SeqloomClassifier("mlp", rate=0.02, **QUICK | {"steps": 60}))
+    lined = make_pipeline(StandardScaler(), SeqloomClassifier("mlp", lr=0.02, **QUICK | {"steps": 60}))
     assert lined.fit(data.data, data.target).score(data.data, data.target) > 0.85
 
 
 @pytest.mark.slow
-def test_pictures_vectors_and_pairs_are_learnt() -> None:
+def test_pictures_vectors_and_pairs_are_learned() -> None:
     digits = load_digits(n_class=3)
     images = digits.images / 16
     pictures = SeqloomClassifier(kind="picture", **QUICK | {"steps": 150}).fit(images, digits.target)
-    assert pictures.model_.meaning.schema.input.name == "picture" and pictures.score(images, digits.target) > 0.9
+    assert pictures.model_.spec.schema.input.name == "picture" and pictures.score(images, digits.target) > 0.9
     numbers = SeqloomRegressor("mlp", **QUICK | {"steps": 150}).fit(digits.data / 16, digits.target)
     assert numbers.predict(digits.data / 16).shape == (len(digits.data),)
     assert numbers.score(digits.data / 16, digits.target) > 0.5
@@ -200,7 +200,7 @@ def test_pictures_vectors_and_pairs_are_learnt() -> None:
 def test_a_tagger_answers_for_each_word_and_its_score_is_the_metric_of_the_task() -> None:
     sentences = [["flights", "to", city] for city in ("Bonn", "Rome", "Oslo")] * 8
     tags = [["O", "O", "B-city"]] * 24
-    fitted = SeqloomTagger(rate=0.02, **QUICK | {"steps": 60}).fit(sentences, tags)
+    fitted = SeqloomTagger(lr=0.02, **QUICK | {"steps": 60}).fit(sentences, tags)
     assert fitted.predict(sentences[:2]) == tags[:2] and fitted.score(sentences, tags) == 1.0
     assert {"B-city", "O"} <= set(fitted.classes_)
     assert fitted.model_.config.encoder.input.kind() == "spelled"  # as every tagger of words
@@ -212,7 +212,7 @@ def test_a_tagger_answers_for_each_word_and_its_score_is_the_metric_of_the_task(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("made", [SeqloomClassifier, SeqloomRegressor])
 def test_every_check_of_scikit_learn_is_passed(made: Any) -> None:
-    done = check_estimator(made("mlp", size="tiny", steps=150, validation=0.0), on_fail=None, on_skip=None)
+    done = check_estimator(made("mlp", size="tiny", steps=150, dev_size=0.0), on_fail=None, on_skip=None)
     assert [(one["check_name"], one["exception"]) for one in done if one["status"] == "failed"] == []
 
 

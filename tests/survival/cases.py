@@ -18,18 +18,18 @@ from seqloom.config.training import (
     StepsConfig,
     StreamsConfig,
 )
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import Resolved, resolve
-from seqloom.training.wishes import Wishes
 
 SAVE_EVERY = 7
 WORDS = ("red", "green", "blue", "old", "new", "tall", "flat", "warm")
 BASE: dict[str, Any] = {
-    "length": EpochsConfig(count=2),
+    "duration": EpochsConfig(epochs=2),
     "schedule": ConstantConfig(),
     "validate_every": 20,
     "save_every": SAVE_EVERY,
-    "report_every": 3,
-    "rate": 0.01,
+    "log_every": 3,
+    "lr": 0.01,
     "patience": 0,
 }
 
@@ -45,27 +45,27 @@ class Case(NamedTuple):
 
 CASES = {
     "gru": Case(
-        {"train": ("labels.csv",), "split": ColumnSplit(column="split")},
+        {"train": ("labels.csv",), "split": ColumnSplit(split_column="split")},
         "gru",
-        {"feed": ByLengthConfig(budget=18), "average": 0.9, "pieces": 2},
+        {"batching": ByLengthConfig(batch_tokens=18), "ema": 0.9, "accumulate": 2},
     ),
     "transformer": Case(
-        {"train": ("pairs.csv",), "split": ColumnSplit(column="split"), "task": "translate"}
+        {"train": ("pairs.csv",), "split": ColumnSplit(split_column="split"), "task": "translate"}
         | {"input": ("text",), "target": ("said",)},
         "transformer",
-        {"feed": ByLengthConfig(budget=44), "schedule": CosineConfig(warm_up=10), "validate_every": 0},
+        {"batching": ByLengthConfig(batch_tokens=44), "schedule": CosineConfig(warmup=10), "validate_every": 0},
         CharactersConfig(),
     ),
     "lstm": Case(
         {"train": ("train.txt",), "dev": ("dev.txt",), "task": "lm", "reading": ReadingConfig(unit="line")},
         "lstm",
-        {"feed": StreamsConfig(rows=4, length=12), "schedule": PlateauConfig(factor=0.5, patience=1)}
-        | {"optimiser": SgdConfig(momentum=0.9), "rate": 0.5},
+        {"batching": StreamsConfig(batch_rows=4, row_length=12), "schedule": PlateauConfig(factor=0.5, patience=1)}
+        | {"optimizer": SgdConfig(momentum=0.9), "lr": 0.5},
     ),
     "linear": Case(
-        {"train": ("labels.csv",), "split": ColumnSplit(column="split")},
+        {"train": ("labels.csv",), "split": ColumnSplit(split_column="split")},
         "linear",
-        {"length": StepsConfig(count=120), "optimiser": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0), "rate": 1.0},
+        {"duration": StepsConfig(steps=120), "optimizer": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0), "lr": 1.0},
     ),
 }
 
@@ -75,12 +75,12 @@ def write_data(folder: Path) -> None:
     draw = random.Random(0)
     texts = [[draw.choice(WORDS) for _ in range(draw.randint(1, 6))] for _ in range(300)]
     parts = ["dev" if row % 10 == 0 else "train" for row in range(300)]
-    labelled = [
+    labeled = [
         f"{' '.join(text)},{'yes' if 'red' in text else 'no'},{part}" for text, part in zip(texts, parts, strict=True)
     ]
     pairs = [f"{text[0]},{text[0][::-1]},{part}" for text, part in zip(texts, parts, strict=True)]
     lines = [" ".join(text) for text in texts]
-    _write(folder / "labels.csv", ["text,label,split", *labelled])
+    _write(folder / "labels.csv", ["text,label,split", *labeled])
     _write(folder / "pairs.csv", ["text,said,split", *pairs])
     _write(folder / "train.txt", lines * 2)
     _write(folder / "dev.txt", lines[:30])
@@ -96,8 +96,8 @@ def resolved(name: str, folder: Path, cache: Path, **settings: Any) -> Resolved:
     files = {part: tuple(str(folder / file) for file in case.data.get(part, ())) for part in ("train", "dev")}
     encoding = EncodingConfig(tokenizer=case.tokenizer) if case.tokenizer is not None else None
     training = BASE | case.settings | settings
-    wishes = Wishes(model=case.model, size="tiny", dropout=0.2, training=training, encoding=encoding)
-    return resolve(DataConfig(**(case.data | files)), wishes, cache=cache)
+    request = RunRequest(model=case.model, size="tiny", dropout=0.2, training=training, encoding=encoding)
+    return resolve(DataConfig(**(case.data | files)), request, cache=cache)
 
 
 def sums(out: Path) -> dict[str, str]:

@@ -14,12 +14,12 @@ from seqloom.files import disk, folders
 from seqloom.training import events as log
 from seqloom.training import loop, verification
 from seqloom.training.devices import choose_device
-from seqloom.training.events import Begun, Ended, Report
+from seqloom.training.events import Ended, Report, Started
 from seqloom.training.run import train_run
 from survival.cases import resolved
 from survival.twins import TWINS
 
-SIGNALLED = 30  # the step behind which signals come
+SIGNALED = 30  # the step behind which signals come
 
 
 def train(
@@ -52,17 +52,17 @@ def train(
     _recorded(Path(f"{out}.order"), signals, while_saving)
     reports: list[Report] = []
     if steps:
-        settings["length"] = StepsConfig(count=steps)
+        settings["duration"] = StepsConfig(steps=steps)
     if budget:
-        settings["feed"] = ByLengthConfig(budget=budget)
+        settings["batching"] = ByLengthConfig(batch_tokens=budget)
     found = resolved(case, Path(data), Path(cache or f"{data}/cache"), **settings)
     for report in train_run(Path(out), found, device=choose_device("cpu"), workers=workers):
         reports.append(report)
         if draws:
             random.random(), np.random.rand(), torch.rand(())
     begun, ended = reports[0], reports[-1]
-    assert isinstance(begun, Begun) and isinstance(ended, Ended)
-    return {"begun": begun.step, "step": ended.step, "why": ended.why, "code": ended.exit_code}
+    assert isinstance(begun, Started) and isinstance(ended, Ended)
+    return {"begun": begun.step, "step": ended.step, "why": ended.reason, "code": ended.exit_code}
 
 
 def short(config: str, out: str, fail: str = "", twin: str = "") -> int:
@@ -86,8 +86,8 @@ def _recorded(path: Path, signals: tuple[int, ...], while_saving: bool) -> None:
     def recorded(self: Any, step: Any) -> None:
         take(self, step)
         ids = step.batch.ids if step.batch is not None else ()
-        os.write(handle, f"{self.standing.step} {' '.join(ids)}\n".encode())
-        if signals and self.standing.step == SIGNALLED:
+        os.write(handle, f"{self.run_state.step} {' '.join(ids)}\n".encode())
+        if signals and self.run_state.step == SIGNALED:
             _send(signals, while_saving)
 
     loop._Loop._take = recorded  # type: ignore[method-assign]

@@ -18,7 +18,7 @@ from seqloom.nn.types import Loss
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoint, loop
 from seqloom.training import step as update
-from seqloom.training.events import Noticed, Report, Saved, Stepped, Validated
+from seqloom.training.events import Notice, Report, Saved, Stepped, Validated
 from seqloom.training.run import train_run
 from survival.cases import resolved
 from training_common import ended, only
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.slow
 STEPS = 16
 BAD = {"nan": math.nan, "inf": math.inf, "minus inf": -math.inf}
 HOW: dict[str, Any] = {
-    "length": StepsConfig(count=STEPS),
-    "feed": ByLengthConfig(budget=60),
+    "duration": StepsConfig(steps=STEPS),
+    "batching": ByLengthConfig(batch_tokens=60),
     "save_every": 4,
     "validate_every": 8,
-    "report_every": 1,
-    "pieces": 1,
-    "keep": 9,
+    "log_every": 1,
+    "accumulate": 1,
+    "keep_checkpoints": 9,
 }
 
 
@@ -44,7 +44,7 @@ class Now:
         self.step, step = 0, loop.Update.step
 
         def stepped(update: Any, *given: Any, **named: Any) -> None:
-            self.step = named["standing"].step + 1
+            self.step = named["run_state"].step + 1
             step(update, *given, **named)
 
         patch.setattr(loop.Update, "step", stepped)
@@ -129,7 +129,7 @@ def watched(patch: pytest.MonkeyPatch) -> dict[int, list[Tensor]]:
 
     def stepped(self: Any, *given: Any, **named: Any) -> None:
         step(self, *given, **named)
-        seen[named["standing"].step + 1] = [
+        seen[named["run_state"].step + 1] = [
             tensor.clone() for group in self.tensors().values() for tensor in group.values()
         ]
 
@@ -158,8 +158,8 @@ def test_a_step_that_is_not_finite_changes_not_one_bit(
     seen = watched(monkeypatch)
     with SOURCES[source](BAD[bad], range(6, 8)):
         reports = run(tmp_path / "run", data)
-    assert ended(reports).why == "done"
-    assert [one.step for one in only(reports, Noticed) if one.code == "step.skipped"] == [6, 7]
+    assert ended(reports).reason == "done"
+    assert [one.step for one in only(reports, Notice) if one.code == "step.skipped"] == [6, 7]
     assert all(map(torch.equal, seen[5], seen[6])) and all(map(torch.equal, seen[5], seen[7]))
     assert not all(map(torch.equal, seen[7], seen[8]))
     assert not_finite_in(tmp_path / "run") == []
@@ -172,7 +172,7 @@ def test_three_in_a_row_end_the_run_with_code_5_and_name_the_examples(
 ) -> None:
     with SOURCES[source](BAD[bad], range(10, 1_000)):
         reports = run(tmp_path / "run", data)
-    assert (ended(reports).why, ended(reports).step, ended(reports).exit_code) == ("not-finite", 12, 5)
+    assert (ended(reports).reason, ended(reports).step, ended(reports).exit_code) == ("not-finite", 12, 5)
     examples = files.read_lines(tmp_path / "run" / "bad_batch.jsonl").records
     assert {one["step"] for one in examples} >= {10, 11, 12}
     assert only(reports, Saved)[-1].step == 8 and not_finite_in(tmp_path / "run") == []
@@ -187,9 +187,9 @@ def test_a_validation_that_is_not_finite_is_told_and_never_the_best(
         Classify, "measure", lambda self, sums: {name: value + BAD[bad] for name, value in measure(self, sums).items()}
     )
     reports = run(tmp_path / "run", data)
-    assert ended(reports).why == "done" and ended(reports).best_step == 0
+    assert ended(reports).reason == "done" and ended(reports).best_step == 0
     assert not any(one.best for one in only(reports, Validated))
-    assert "validation.not-finite" in {one.code for one in only(reports, Noticed)}
+    assert "validation.not-finite" in {one.code for one in only(reports, Notice)}
     assert not_finite_in(tmp_path / "run") == []
 
 
@@ -199,33 +199,33 @@ def poisoned(patch: pytest.MonkeyPatch, group: str, where: int, value: float) ->
 
     def stepped(self: Any, *given: Any, **named: Any) -> None:
         step(self, *given, **named)
-        if named["standing"].step == 5:
+        if named["run_state"].step == 5:
             tensors = [one for one in self.tensors()[group].values() if one.is_floating_point() and one.ndim > 1]
             tensors[where].view(-1)[0] = value
 
     patch.setattr(loop.Update, "step", stepped)
 
 
-@pytest.mark.parametrize(("group", "where"), [("optimiser", 0), ("optimiser", -1), ("average", 0), ("model", -1)])
+@pytest.mark.parametrize(("group", "where"), [("optimizer", 0), ("optimizer", -1), ("ema", 0), ("model", -1)])
 def test_a_number_of_the_run_that_is_not_finite_ends_it_and_is_in_no_file(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, where: int
 ) -> None:
     poisoned(monkeypatch, group, where, math.nan)
     reports = run(tmp_path / "run", data)
-    assert (ended(reports).why, ended(reports).exit_code) == ("not-finite", 5)
+    assert (ended(reports).reason, ended(reports).exit_code) == ("not-finite", 5)
     assert only(reports, Saved)[-1].step == 4 and not_finite_in(tmp_path / "run") == []
     monkeypatch.undo()
-    assert ended(run(tmp_path / "run", data)).why == "done"
+    assert ended(run(tmp_path / "run", data)).reason == "done"
 
 
-@pytest.mark.parametrize("group", ["model", "average"])
+@pytest.mark.parametrize("group", ["model", "ema"])
 def test_weights_that_are_not_finite_are_not_shipped_either(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str
 ) -> None:
-    """A validation comes before the next checkpoint, and the number is in a row that the dev part does not read."""
+    """A validation comes before the next checkpoint, and the number is in a row that the dev set does not read."""
     poisoned(monkeypatch, group, 0, math.inf)
     reports = run(tmp_path / "run", data, save_every=STEPS)
-    assert (ended(reports).why, ended(reports).exit_code) == ("not-finite", 5)
+    assert (ended(reports).reason, ended(reports).exit_code) == ("not-finite", 5)
     assert not only(reports, Saved) and not_finite_in(tmp_path / "run") == []
 
 
@@ -237,15 +237,15 @@ def test_without_the_hold_the_numbers_reach_the_weights(
     with bad_loss(math.nan, range(6, 7)):
         reports = run(tmp_path / "run", data)
     assert not all(one.isfinite().all() for one in seen[6])
-    assert ended(reports).why == "not-finite" and not_finite_in(tmp_path / "run") == []  # the next guard
+    assert ended(reports).reason == "not-finite" and not_finite_in(tmp_path / "run") == []  # the next guard
 
 
 def test_two_guards_stand_before_a_checkpoint_and_without_both_the_numbers_are_in_it(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    poisoned(monkeypatch, "optimiser", 0, math.nan)
+    poisoned(monkeypatch, "optimizer", 0, math.nan)
     monkeypatch.setattr(loop.Update, "finite", lambda _: [])
-    monkeypatch.setattr(loop, "ship", lambda *_: None)  # it has a guard of its own
+    monkeypatch.setattr(loop, "save_model", lambda *_: None)  # it has a guard of its own
     reports = run(tmp_path / "run", data)
     assert only(reports, Saved)[1].problem and not_finite_in(tmp_path / "run") == []
     monkeypatch.setattr(checkpoint, "not_finite", lambda _: [])
@@ -255,5 +255,5 @@ def test_two_guards_stand_before_a_checkpoint_and_without_both_the_numbers_are_i
 
 def test_a_loss_in_the_log_is_never_that_of_a_skipped_step(data: Path, tmp_path: Path) -> None:
     with bad_loss(math.nan, range(6, 8)):
-        reports = run(tmp_path / "run", data, report_every=2)
+        reports = run(tmp_path / "run", data, log_every=2)
     assert all(math.isfinite(one.loss) or one.skipped == 2 for one in only(reports, Stepped))

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from seqloom.files.disk import NAMES
-from seqloom.training.home import has_kept
+from seqloom.training.run_location import has_results
 from survival.cases import sums
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs
 
 pytestmark = pytest.mark.slow
-HOW: dict[str, Any] = {"case": "gru", "steps": 36, "budget": 40, "validate_every": 8, "keep": 1}
+HOW: dict[str, Any] = {"case": "gru", "steps": 36, "budget": 40, "validate_every": 8, "keep_checkpoints": 1}
 # At which time that the run comes there: in its middle, where there is something to lose, or the only time.
 TIMES = {"first-batch": 2, "last-batch": 1, "epoch-boundary": 1, "vocabulary-half": 1, "index-half": 1, "signal": 1}
 TIMES |= {"validation": 2, "before-model": 2, "after-model": 1, "retention-half": 2, "between-update-and-count": 19}
@@ -52,7 +52,7 @@ def test_a_run_that_is_killed_before_its_first_checkpoint_leaves_its_folder_to_a
     asked = {"data": str(data), "out": str(tmp_path / "run"), **HOW}
     name, time = place.split(":")
     assert runs.run(JOB, 1, {**asked, "fail": f"{name}:kill:{time}", "eager": True})[0].code == -9
-    assert not has_kept(tmp_path / "run")
+    assert not has_results(tmp_path / "run")
     other = {"case": "lstm", "steps": 20}
     runs.answers(JOB, 1, {"data": str(data), "out": str(tmp_path / "run"), **other})
     assert sums(tmp_path / "run") == whole(runs, data, tmp_path / "whole", **other).sums

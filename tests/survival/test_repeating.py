@@ -14,7 +14,7 @@ from survival.following import Whole, differences, whole
 from survival.forking import Runs
 
 pytestmark = pytest.mark.slow
-HOW: dict[str, Any] = {"case": "gru", "steps": 24, "report_every": 1, "save_every": 12}
+HOW: dict[str, Any] = {"case": "gru", "steps": 24, "log_every": 1, "save_every": 12}
 COMBINATIONS: list[dict[str, Any]] = [
     {"workers": 2, "prefetch": 4},
     {"workers": 0},
@@ -59,7 +59,7 @@ def test_without_seeds_for_each_step_somebody_elses_draws_change_the_bytes(
 def test_kernels_that_depend_on_timing_are_refused_while_a_run_that_asks_for_it_goes_on(
     data: Path, tmp_path: Path, asked: bool
 ) -> None:
-    found = resolved("gru", data, data / "cache", length=StepsConfig(count=4), deterministic=asked)
+    found = resolved("gru", data, data / "cache", duration=StepsConfig(steps=4), deterministic=asked)
     refused = [
         torch.are_deterministic_algorithms_enabled()
         for report in train_run(tmp_path / "run", found, workers=0)

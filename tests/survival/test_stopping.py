@@ -15,10 +15,10 @@ from seqloom.training.checkpoint import steps
 from seqloom.training.session import SIGNALS
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs
-from survival.jobs import SIGNALLED
+from survival.jobs import SIGNALED
 
 pytestmark = pytest.mark.slow
-STOPPED = SIGNALLED + 1  # the step in which all ranks hear of it
+STOPPED = SIGNALED + 1  # the step in which all ranks hear of it
 HOW: dict[str, Any] = {"case": "gru", "steps": 50}
 
 
@@ -60,7 +60,7 @@ def test_stopping_changes_the_mean_of_checkpoints_only_if_those_in_between_count
     runs: Runs, data: Path, tmp_path: Path, steps: int, twin: str
 ) -> None:
     """The one in between lies behind the last one that is due, or before it."""
-    how = {**HOW, "steps": steps, "average": 0.0, "average_last": 3, "twin": twin}
+    how = {**HOW, "steps": steps, "ema": 0.0, "average_checkpoints": 3, "twin": twin}
     unstopped = whole(runs, data, tmp_path / "whole", **how)
     asked = {"data": str(data), "out": str(tmp_path / "run"), **how}
     assert runs.run(JOB, 1, {**asked, "signals": [signal.SIGTERM]})[0].answer["why"] == "stopped"
@@ -84,7 +84,18 @@ def test_a_handler_that_only_remembers_does_not_end_at_the_second_signal(
 
 def test_the_command_ends_with_the_code_of_the_signal_and_goes_on(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    options = ["--split-column", "split", "--model", "gru", "--size", "tiny", "--steps", "100000", "--batch", "17"]
+    options = [
+        "--split-column",
+        "split",
+        "--model",
+        "gru",
+        "--size",
+        "tiny",
+        "--steps",
+        "100000",
+        "--batch-tokens",
+        "17",
+    ]
     command = [sys.executable, "-m", "seqloom", "train", str(data / "labels.csv"), "--out", str(out), *options]
     command += ["--save-every", "5", "--validate-every", "50", "--device", "cpu"]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "SEQLOOM_CACHE": str(tmp_path / "cache")}
@@ -96,6 +107,6 @@ def test_the_command_ends_with_the_code_of_the_signal_and_goes_on(data: Path, tm
     process.send_signal(signal.SIGTERM)
     said, errors = process.communicate(timeout=20)
     assert process.returncode == 143 and time.monotonic() - sent < 10, errors
-    assert "stopped; the same command goes on from here" in said and unverified(out) == []
+    assert "run the same command again to resume" in said and unverified(out) == []
     last = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][-1]
-    assert last["why"] == "stopped" and steps(out / "checkpoints")[-1].name.endswith(str(last["step"]))
+    assert last["reason"] == "stopped" and steps(out / "checkpoints")[-1].name.endswith(str(last["step"]))

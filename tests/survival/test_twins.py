@@ -16,8 +16,8 @@ TWINS = [
     ("gru", "counted early"),
     ("gru", "unshortened"),
     ("gru", "off by one"),
-    ("gru", "without optimiser"),
-    ("gru", "without average"),
+    ("gru", "without optimizer"),
+    ("gru", "without ema"),
     ("gru", "without sums"),
     ("lstm", "without carried"),
     ("lstm", "without factor"),
@@ -26,8 +26,8 @@ TWINS = [
 
 def killed_and_resumed(runs: Runs, data: Path, folder: Path, case: str, twin: str) -> list[str]:
     """How a run that was killed differs from one that was not, both without the guard."""
-    how: dict[str, Any] = {"twin": twin, "steps": STEPS, "report_every": 2, "validate_every": 4}
-    how |= {"rate": RATES[case], "eager": True}
+    how: dict[str, Any] = {"twin": twin, "steps": STEPS, "log_every": 2, "validate_every": 4}
+    how |= {"lr": RATES[case], "eager": True}
     unkilled = whole(runs, data, folder / "whole", case, **how)
     asked = {"data": str(data), "out": str(folder / "run"), "case": case, **how}
     (outcome,) = runs.run(JOB, 1, {**asked, "fail": KILLED})

@@ -22,7 +22,7 @@ from survival.forking import Runs
 def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few steps."""
     out = tmp_path_factory.mktemp("verified") / "run"
-    list(train_run(out, resolved("gru", data, data / "cache", length=StepsConfig(count=4)), workers=0))
+    list(train_run(out, resolved("gru", data, data / "cache", duration=StepsConfig(steps=4)), workers=0))
     return out
 
 
@@ -40,20 +40,20 @@ def test_the_kill_comes_between_two_saves_and_behind_work_that_is_lost(steps: in
 
 
 def test_a_run_is_shortened_and_nothing_else_about_it_changes(data: Path) -> None:
-    config = resolved("gru", data, data / "cache", schedule=CosineConfig(warm_up=3), patience=4).config
+    config = resolved("gru", data, data / "cache", schedule=CosineConfig(warmup=3), patience=4).config
     short = shortened(config, Schedule.of(12))
     changed = {
         name
         for name in config.training.__struct_fields__
         if getattr(config.training, name) != getattr(short.training, name)
     }
-    assert changed == {"length", "save_every", "validate_every", "report_every", "patience"}
+    assert changed == {"duration", "save_every", "validate_every", "log_every", "patience"}
     assert msgspec.structs.replace(short, training=config.training) == config
     assert msgspec.toml.decode(short.to_toml(), type=RunConfig) == short
 
 
 def test_too_few_steps_and_a_folder_that_is_no_run_are_refused_before_any_work(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="3 steps are too few to stop in between"):
+    with pytest.raises(ConfigError, match="--steps 3 is too few"):
         verify_resume(tmp_path, steps=3)
     with pytest.raises(ConfigError, match=r"it has no config\.toml"):
         verify_resume(tmp_path)
@@ -108,8 +108,8 @@ def forked(runs: Runs, twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("", set()),
         ("unseeded", {"weights"}),
         ("off by one", {"weights", "order of examples"}),
-        ("without optimiser", {"optimiser"}),
-        ("without average", {"average"}),
+        ("without optimizer", {"optimizer"}),
+        ("without ema", {"ema"}),
     ],
 )
 def test_the_proof_sees_what_is_missing(
@@ -139,7 +139,7 @@ def test_the_command_proves_a_run_with_a_real_kill_and_leaves_it_alone(run: Path
     record = json.loads(result.stdout)
     assert record["equal"] and record["resumed_from"] == 4 and record["environment"]["ranks"] == 1
     names = [part["part"] for part in record["parts"]]
-    assert {"weights", "optimiser", "average", "order of examples", "metrics", "shipped model"} <= set(names)
+    assert {"weights", "optimizer", "ema", "order of examples", "metrics", "model"} <= set(names)
     assert state_of(run) == before
 
 
@@ -147,5 +147,5 @@ def test_the_command_proves_a_run_with_a_real_kill_and_leaves_it_alone(run: Path
 def test_a_run_whose_data_is_gone_says_so(run: Path, tmp_path: Path) -> None:
     text = (run / "config.toml").read_text()
     (tmp_path / "config.toml").write_text(text.replace("labels.csv", "gone.csv"))
-    with pytest.raises(ConfigError, match=r"ended with code 1: .*gone\.csv"):
+    with pytest.raises(ConfigError, match=r"ended with exit code 1: .*gone\.csv"):
         verify_resume(tmp_path, device="cpu")

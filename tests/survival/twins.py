@@ -61,21 +61,21 @@ def without(part: str) -> Any:
 
     def broken() -> None:
         update.copy_all = lambda name, *given: None if name == part else copy_all(name, *given)
-        update.Update.load = lambda self, tensors, standing: load(  # type: ignore[method-assign]
-            self, {name: group for name, group in tensors.items() if name != part or name != "carried"}, standing
+        update.Update.load = lambda self, tensors, run_state: load(  # type: ignore[method-assign]
+            self, {name: group for name, group in tensors.items() if name != part or name != "carried"}, run_state
         )
 
     return broken
 
 
 def forgetting(field: str, value: Any) -> Any:
-    """What the standing says of one thing is not taken up again."""
+    """What the run state says of one thing is not taken up again."""
     newest = checkpoints.newest
 
     def forgetful(*given: Any) -> Any:
         found, skipped = newest(*given)
         if found is not None:
-            setattr(found.standing, field, value)
+            setattr(found.run_state, field, value)
         return found, skipped
 
     def broken() -> None:
@@ -104,7 +104,7 @@ def deaf() -> None:
 
 def patient() -> None:
     """The second signal is remembered like the first."""
-    session.Stopping._heard = lambda self, number, _: setattr(self, "signal", number)  # type: ignore[method-assign]
+    session.StopSignals._handle = lambda self, number, _: setattr(self, "signal", number)  # type: ignore[method-assign]
 
 
 TWINS = {
@@ -113,10 +113,10 @@ TWINS = {
     "counted early": counted_early,
     "unshortened": unshortened,
     "off by one": off_by_one,
-    "without optimiser": without("optimiser"),
-    "without average": without("average"),
+    "without optimizer": without("optimizer"),
+    "without ema": without("ema"),
     "without carried": without("carried"),
-    "without factor": forgetting("factor", 1.0),
+    "without factor": forgetting("plateau_factor", 1.0),
     "without sums": forgetting("sums", LossSums()),
     "in place": in_place,
     "in between counts": in_between_counts,

@@ -11,16 +11,15 @@ from torch import nn
 
 from data_settings import BY_NAME, Setting, objects, one
 from objectives_common import ROWS, TABLES
-from seqloom.config.data import EncodingConfig, Part, RandomSplit
-from seqloom.config.training import AnyFeed, ByLengthConfig
+from seqloom.config.data import EncodingConfig, RandomSplit, SplitName
+from seqloom.config.training import AnyBatching, ByLengthConfig
 from seqloom.data.check import load_data
 from seqloom.data.dataset import open_data
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger
 from seqloom.nn.models import EncoderDecoder, LanguageModel
 from seqloom.nn.types import Batch
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning, Task
+from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_of
 from seqloom.text.special_tokens import END
 
 WORDS = Setting(
@@ -34,13 +33,15 @@ WORDS = Setting(
     {"task": "classify"},
 )
 
+BY_LENGTH = ByLengthConfig(batch_tokens=64)
+
 
 class Small:
     """A small set with its task."""
 
     def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
-        self.task: Task = task_of(Meaning.of(prepared))
+        self.task: Task = task_of(ModelSpec.of(prepared))
 
     def model(self, recipe: str | None = None, head: HeadSettings = HeadSettings()) -> nn.Module:  # noqa: B008
         """A tiny model, the same one every time."""
@@ -49,12 +50,12 @@ class Small:
             model = self.task.model(recipe or self.task.recipes()[0], "tiny", head).build()
         if isinstance(model, EncoderDecoder | LanguageModel):
             with torch.no_grad():
-                model.head.bias[END] += 1.0  # or it would write for ever before it has learnt to stop
+                model.head.bias[END] += 1.0  # or it would write for ever before it has learned to stop
         return model
 
-    def batches(self, part: Part = "dev", feed: AnyFeed = ByLengthConfig(budget=64)) -> list[Batch[Any, Any]]:  # noqa: B008
+    def batches(self, split: SplitName = "dev", batching: AnyBatching = BY_LENGTH) -> list[Batch[Any, Any]]:
         """The batches of one epoch."""
-        steps = self.task.loader(self.prepared, part, feed, seed=0, workers=0).steps(until=1)
+        steps = self.task.loader(self.prepared, split, batching, seed=0, workers=0).steps(until=1)
         return [step.batch for step in steps if step.batch is not None]
 
 
@@ -68,7 +69,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Small]:
             setting = WORDS if name == WORDS.name else BY_NAME[name]
             folder, ledger = tmp_path_factory.mktemp("set"), Ledger()
             config = setting.config(folder)
-            split = RandomSplit(dev=0.25, test=0.0)
+            split = RandomSplit(dev_size=0.25, test_size=0.0)
             fields = {field: getattr(config, field) for field in config.__struct_fields__}
             dataset = open_data(type(config)(**(fields | {"split": split})), ledger)
             kept[name] = Small(prepare(dataset, EncodingConfig(), ledger))
@@ -79,7 +80,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Small]:
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Small]:
-    """A set of lines that a test writes: a training part and a dev part, where any share of labels may be new."""
+    """A set of lines that a test writes: a training set and a dev set, where any share of labels may be new."""
     monkeypatch.setattr("seqloom.data.checks.labels.UNSEEN_SHARE", 1.0)
     numbers: Iterator[int] = itertools.count()
 

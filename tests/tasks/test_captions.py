@@ -11,29 +11,29 @@ from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig, ConstantConfig, StepsConfig
 from seqloom.inference.model import load
 from seqloom.training.devices import choose_device
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
-from seqloom.training.wishes import Wishes
 
 ROWS = 160
-COLOURS, SIDES = ("red", "green", "blue"), ("left", "right")
+COLORS, SIDES = ("red", "green", "blue"), ("left", "right")
 
 
-def told(colour: int, side: int) -> str:
-    return f"A {COLOURS[colour]} light, {SIDES[side]}." if side else f"{COLOURS[colour].title()} light!"
+def told(color: int, side: int) -> str:
+    return f"A {COLORS[color]} light, {SIDES[side]}." if side else f"{COLORS[color].title()} light!"
 
 
-def vector(colour: int, side: int) -> np.ndarray:
-    return np.eye(5, dtype=np.float32)[[colour, 3 + side]].sum(axis=0, keepdims=True)  # [1,5]
+def vector(color: int, side: int) -> np.ndarray:
+    return np.eye(5, dtype=np.float32)[[color, 3 + side]].sum(axis=0, keepdims=True)  # [1,5]
 
 
-def vectors(colour: int, side: int) -> np.ndarray:
-    return np.eye(5, dtype=np.float32)[[3 + side, colour, 3 + side]]  # [3,5]
+def vectors(color: int, side: int) -> np.ndarray:
+    return np.eye(5, dtype=np.float32)[[3 + side, color, 3 + side]]  # [3,5]
 
 
-def picture(colour: int, side: int) -> np.ndarray:
+def picture(color: int, side: int) -> np.ndarray:
     pixels = np.zeros((8, 8, 3), np.uint8)
-    pixels[2:6, 4 * side : 4 * side + 4, colour] = 255
+    pixels[2:6, 4 * side : 4 * side + 4, color] = 255
     return pixels
 
 
@@ -51,11 +51,15 @@ def test_row_12_one_input_becomes_many_words(
     given = np.stack([make(*pair) for pair in drawn])
     given = given if given.dtype == np.uint8 else (given + noise).astype(np.float32)
     np.savez(tmp_path / "a.npz", **{name: given, "captions": [told(*pair) for pair in drawn]})
-    training: dict[str, Any] = {"length": StepsConfig(count=250), "feed": ByLengthConfig(budget=200), "rate": 0.01}
+    training: dict[str, Any] = {
+        "duration": StepsConfig(steps=250),
+        "batching": ByLengthConfig(batch_tokens=200),
+        "lr": 0.01,
+    }
     training |= {"schedule": ConstantConfig(), "patience": 0, "validate_every": 250}
-    config = DataConfig(train=(str(tmp_path / "a.npz"),), split=RandomSplit(dev=0.25, test=0.0))
-    wishes = Wishes(model="transformer", size="tiny", dropout=0.0, encoding=EncodingConfig(), training=training)
-    resolved = resolve(config, wishes)
+    config = DataConfig(train=(str(tmp_path / "a.npz"),), split=RandomSplit(dev_size=0.25, test_size=0.0))
+    request = RunRequest(model="transformer", size="tiny", dropout=0.0, encoding=EncodingConfig(), training=training)
+    resolved = resolve(config, request)
     assert (resolved.prepared.schema.input.name, resolved.prepared.schema.target.name) == (kind, "text")
     for _ in train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0):
         pass
@@ -63,4 +67,4 @@ def test_row_12_one_input_becomes_many_words(
     found = [model.predict([given[drawn.index(pair)]])[0].text for pair in [(0, 0), (1, 1), (2, 1)]]  # type: ignore[attr-defined]
     assert found == [told(0, 0), told(1, 1), told(2, 1)]
     assert model.evaluate().metrics["bleu"] > 90
-    assert model.translate(given[:1], best=2)[0].others
+    assert model.translate(given[:1], n_best=2)[0].alternatives

@@ -42,7 +42,7 @@ def vectors(lengths: list[int], seed: int) -> Padded:
 
 
 def require_lawful(tags: list[str], scheme: Scheme) -> None:
-    """No neighbours are at fault, and the checker of files finds nothing to refuse."""
+    """No neighbors are at fault, and the checker of files finds nothing to refuse."""
     assert [fault(pair, scheme) for pair in itertools.pairwise((None, *tags, None))] == [None] * (len(tags) + 1)
     checker = TagChecker()
     checker.feed(tags, Place("a.conll", 1))

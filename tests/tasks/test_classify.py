@@ -40,7 +40,7 @@ def test_accuracy_and_confusion_are_plain_counts_and_an_unseen_label_is_an_error
     small = written("a.csv", table("abcabc" * 4), table("abcz" * 5))
     model = small.model("bag").eval()
     evaluation = evaluate(small.task, model, small.batches())
-    labels, wrong_or_right = small.task.meaning.schema.labels, []
+    labels, wrong_or_right = small.task.spec.schema.labels, []
     losses = []
     for batch in small.batches():
         with torch.no_grad():
@@ -55,9 +55,9 @@ def test_accuracy_and_confusion_are_plain_counts_and_an_unseen_label_is_an_error
         pair: named.count(pair) for pair in named
     }
     assert [count for *_, count in evaluation.confusion] == sorted((c for *_, c in evaluation.confusion), reverse=True)
-    unseen = [one for one in evaluation.judged if one.true == UNSEEN]
+    unseen = [one for one in evaluation.examples if one.expected == UNSEEN]
     assert unseen
-    assert not any(one.right for one in unseen)
+    assert not any(one.correct for one in unseen)
 
 
 def test_without_the_care_for_unseen_labels_the_loss_refuses_them(written: Write) -> None:
@@ -81,8 +81,8 @@ def test_micro_f1_is_counted_over_all_labels_and_unseen_ones_are_missed(written:
     assert evaluation.metrics["recall"] == pytest.approx(right / true)
     assert evaluation.metrics["f1"] == pytest.approx(2 * right / (said + true))
     assert evaluation.metrics["accuracy"] == 1 / 5  # x was missed where a and c were found
-    (one,) = [one for one in evaluation.judged if one.true.startswith(f"a, c, {UNSEEN}")]
-    assert small.task.truth(one, ("x", "a", "c")) == "a, c, x"
+    (one,) = [one for one in evaluation.examples if one.expected.startswith(f"a, c, {UNSEEN}")]
+    assert small.task.expected_text(one, ("x", "a", "c")) == "a, c, x"
 
 
 def test_where_no_label_is_true_and_none_was_said_there_is_no_f1(written: Write) -> None:
@@ -92,8 +92,8 @@ def test_where_no_label_is_true_and_none_was_said_there_is_no_f1(written: Write)
         model.head.linear.weight.zero_()
         model.head.linear.bias.fill_(-9.0)  # says nothing, whatever it reads
     whole = evaluate(small.task, model, small.batches())
-    labelled = {one.id for one in whole.judged if one.true}
-    empty = whole.only(small.task, np.array([row for row, one in enumerate(whole.ids) if one not in labelled]))
+    labeled = {one.id for one in whole.examples if one.expected}
+    empty = whole.subset(small.task, np.array([row for row, one in enumerate(whole.ids) if one not in labeled]))
     assert small.task.undefined(whole.statistics) == {} and empty.rows == 2
     assert small.task.undefined(empty.statistics) == dict.fromkeys(
         ("f1", "precision", "recall", "macro_f1"), "no labels"
@@ -114,8 +114,8 @@ def test_what_the_loader_does_not_count_is_not_missed(written: Write, monkeypatc
 
 def test_an_example_of_several_labels_is_right_only_if_all_are(small: Write) -> None:
     found = small("labels")
-    for one in found.task.judge(found.model(), found.batches()[0], None)[0]:
-        assert one.right == (one.said == one.true) == bool(one.statistics[1])
+    for one in found.task.evaluate_batch(found.model(), found.batches()[0], None)[0]:
+        assert one.correct == (one.predicted == one.expected) == bool(one.statistics[1])
 
 
 def test_scores_are_probabilities_and_the_label_is_the_likeliest(small: Write) -> None:
@@ -137,7 +137,7 @@ def test_smoothing_and_class_weights_reach_the_head(small: Write, recipe: str) -
     found = small("csv")
     model = found.task.model(recipe, "tiny", HeadSettings(0.1, (1.0, 3.0)))
     assert isinstance(model.head, ScoresHeadConfig if recipe == "linear" else ClassHeadConfig)
-    assert (model.head.smoothing, model.head.class_weights) == (0.1, (1.0, 3.0))
+    assert (model.head.label_smoothing, model.head.class_weights) == (0.1, (1.0, 3.0))
 
 
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 2.0, 3.0), (0.0, 0.0), (1.0, -1.0), (1.0, float("nan"))])
@@ -155,15 +155,15 @@ def test_class_weights_are_refused_where_there_is_no_choice_of_one_class(small: 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
 def test_smoothing_is_refused_where_there_are_no_classes(small: Write, kind: str) -> None:
-    with pytest.raises(ConfigError, match="smoothing is for one label"):
-        small(kind).task.model("cnn", "tiny", HeadSettings(smoothing=0.1))
+    with pytest.raises(ConfigError, match="smoothing is for single labels"):
+        small(kind).task.model("cnn", "tiny", HeadSettings(label_smoothing=0.1))
 
 
 @pytest.mark.parametrize("kind", ["csv", "labels", "numbers"])
-def test_linear_answers_every_question_about_a_text_with_a_weight_for_each_symbol_and_answer(
+def test_linear_answers_every_question_about_a_text_with_a_weight_for_each_token_and_answer(
     small: Write, kind: str
 ) -> None:
-    """One weight of a symbol moves the answer alone: nothing stands between the counts and the scores but a bias."""
+    """One weight of a token moves the answer alone: nothing stands between the counts and the scores but a bias."""
     found = small(kind)
     assert "linear" in found.task.recipes()
     model = found.task.model("linear", "tiny", HeadSettings())
@@ -175,9 +175,9 @@ def test_linear_answers_every_question_about_a_text_with_a_weight_for_each_symbo
 
 
 def test_one_label_alone_is_no_choice(small: Write) -> None:
-    meaning = small("csv").task.meaning
-    with pytest.raises(ConfigError, match="1 label in the training part"):
-        Classify(meaning._replace(schema=meaning.schema._replace(labels=("only",))))
+    spec = small("csv").task.spec
+    with pytest.raises(ConfigError, match="the training set has 1 label"):
+        Classify(spec._replace(schema=spec.schema._replace(labels=("only",))))
 
 
 def test_the_targets_of_an_evaluation_do_not_reach_a_loss_by_mistake(written: Write) -> None:
@@ -192,8 +192,8 @@ def test_the_targets_of_an_evaluation_do_not_reach_a_loss_by_mistake(written: Wr
 
 
 def answers(small: Any, model: Any) -> tuple[list[str], list[str], np.ndarray]:
-    """What is true, what is said, and the probabilities [N,K], of the dev part."""
-    labels, true, said, likely = small.task.meaning.schema.labels, [], [], []
+    """What is true, what is said, and the probabilities [N,K], of the dev set."""
+    labels, true, said, likely = small.task.spec.schema.labels, [], [], []
     for batch in small.batches():
         true += [labels[number] if number >= 0 else UNSEEN for number in batch.targets.tolist()]
         for one in small.task.predict(model, batch.inputs):
@@ -212,7 +212,7 @@ def test_every_figure_is_that_of_scikit_learn(written: Write, temperature: float
     known = [number for number, label in enumerate(true) if label != UNSEEN]
     assert evaluation.metrics["accuracy"] == accuracy_score(true, said)
     assert evaluation.metrics["macro_f1"] == pytest.approx(f1_score(true, said, average="macro", zero_division=0))
-    wanted_loss = log_loss(np.array(true)[known], likely[known], labels=small.task.meaning.schema.labels)
+    wanted_loss = log_loss(np.array(true)[known], likely[known], labels=small.task.spec.schema.labels)
     assert evaluation.metrics["loss"] == pytest.approx(wanted_loss, rel=1e-5)
     report = classification_report(true, said, output_dict=True, zero_division=0)
     for label, figures in small.task.by_label(evaluation.statistics).items():
@@ -232,7 +232,7 @@ def plain_calibration_error(true: list[str], said: list[str], likely: np.ndarray
 def test_the_macro_f1_of_several_labels_is_that_of_scikit_learn(written: Write) -> None:
     some = [["a"], ["b", "c"], ["a", "c"], [], ["c"]]
     small = written("a.jsonl", lines(*(some * 6)), lines(*(some * 3)))
-    model, labels = small.model("bag").eval(), small.task.meaning.schema.labels
+    model, labels = small.model("bag").eval(), small.task.spec.schema.labels
     with torch.no_grad():
         model.head.linear.weight.mul_(20)  # so that it says this and that
     said, true = [], []
@@ -282,7 +282,7 @@ def test_thresholds_are_found_that_raise_the_f1_that_decides(written: Write, nam
     draws = np.random.default_rng(0)
     some = [["a"] if draws.random() < 0.3 else ["b", "a"] if draws.random() < 0.3 else ["c"] for _ in range(60)]
     small = written("a.jsonl", lines(*some), lines(*some))
-    task, model = small.task.deciding_by(name), small.model("bag").eval()
+    task, model = small.task.with_metric(name), small.model("bag").eval()
     with torch.no_grad():
         model.head.linear.bias.fill_(-1.0)  # says nothing by itself
         calibration = task.fitted(model, small.batches()).shipped
@@ -328,7 +328,7 @@ def test_rows_that_found_thresholds_are_not_judged_by_them(written: Write) -> No
     with torch.no_grad():
         model.head.linear.bias.fill_(-1.5)  # as often as labels are there
         fitted = small.task.fitted(model, small.batches())
-        looked = small.task.looking(model, small.batches())
+        looked = small.task.for_validation(model, small.batches())
     tasks = small.task.calibrated(fitted.shipped), small.task.calibrated(fitted.shipped, fitted.rows), looked
     flattered, told, look = (evaluate(task, model, small.batches()).metrics for task in tasks)
     assert told["f1"] < flattered["f1"]
@@ -338,5 +338,5 @@ def test_rows_that_found_thresholds_are_not_judged_by_them(written: Write) -> No
 
 @pytest.mark.parametrize("kind", ["csv", "labels"])
 def test_the_macro_f1_may_decide(small: Write, kind: str) -> None:
-    task = small(kind).task.deciding_by("macro_f1")
+    task = small(kind).task.with_metric("macro_f1")
     assert task.metric.name == "macro_f1" and task.metric.higher_is_better

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig, StreamsConfig
+from seqloom.config.training import AnyBatching, ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Batch
 from seqloom.tasks.task import HeadSettings
 from seqloom.training.resolve import class_weights
 
 Find = Callable[[str], Any]
-SHORT = ByLengthConfig(budget=16)
+SHORT = ByLengthConfig(batch_tokens=16)
 SLOW = ("labels", "numbers", "pairs", "vectors", "pictures", "vectors with tags", "parallel")
-STREAMS, PACKS = StreamsConfig(rows=2, length=8), PacksConfig(rows=2, length=16)
+STREAMS, PACKS = StreamsConfig(batch_rows=2, row_length=8), PacksConfig(batch_rows=2, row_length=16)
 
 
 def shapes(batches: list[Batch[Any, Any]]) -> set[tuple[torch.Size, ...]]:
@@ -40,7 +40,7 @@ def _shapes(value: Any) -> list[torch.Size]:
         pytest.param("pictures to text", SHORT, False, marks=pytest.mark.slow),
     ],
 )
-def test_batches_have_one_shape_where_the_task_says_so(small: Find, kind: str, feed: AnyFeed, one: bool) -> None:
+def test_batches_have_one_shape_where_the_task_says_so(small: Find, kind: str, feed: AnyBatching, one: bool) -> None:
     found = small(kind)
     assert found.task.has_one_shape(feed) == one
     full = found.batches("train", feed)[:-1]  # the last one is what is left

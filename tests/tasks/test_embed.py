@@ -28,8 +28,7 @@ from seqloom.errors import ConfigError
 from seqloom.nn.objectives import related
 from seqloom.tasks.embed import EmbedScored
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings
+from seqloom.tasks.task import HeadSettings, task_of
 
 Write = Callable[..., Any]
 NAMED = pytest.mark.parametrize(
@@ -71,14 +70,14 @@ def test_an_objective_that_cannot_read_the_data_is_refused_with_those_that_can(
     table: Any, kind: str, name: str
 ) -> None:
     task = table(kind).task
-    with pytest.raises(ConfigError, match=f"objective '{name}' reads .*choose from .*{OBJECTIVES[kind][0].kind()}"):
+    with pytest.raises(ConfigError, match=f"objective '{name}' needs .*choose from .*{OBJECTIVES[kind][0].kind()}"):
         task.model("bag", "tiny", HeadSettings(objective=name))
 
 
 def test_correlations_are_those_of_scipy(table: Any) -> None:
     small = table("scored")
     model = built(small).eval()
-    (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
+    (batch,) = small.batches(batching=ByLengthConfig(batch_tokens=10_000))
     cosines = (model(batch.inputs.first) * model(batch.inputs.second)).sum(dim=1).tolist()
     metrics = evaluate(small.task, model, small.batches()).metrics
     assert metrics["pearson"] == pytest.approx(pearsonr(cosines, batch.targets.tolist()).statistic, abs=1e-5)
@@ -88,7 +87,7 @@ def test_correlations_are_those_of_scipy(table: Any) -> None:
 def test_accuracy_is_how_often_the_own_text_is_the_nearest_of_the_batch(table: Any) -> None:
     small = table("pair")
     model = built(small).eval()
-    (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
+    (batch,) = small.batches(batching=ByLengthConfig(batch_tokens=10_000))
     first, second = batch.inputs
     near, no_negative = model(first) @ model(second).T, related(first, second, second)
     right = [
@@ -101,15 +100,15 @@ def test_accuracy_is_how_often_the_own_text_is_the_nearest_of_the_batch(table: A
 
 def test_rows_of_one_batch_have_losses_of_their_own_so_that_an_interval_can_be_told(table: Any) -> None:
     small = table("scored")
-    (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
-    losses = [one.statistics[-2] for one in small.task.judge(built(small).eval(), batch, None)[0]]
+    (batch,) = small.batches(batching=ByLengthConfig(batch_tokens=10_000))
+    losses = [one.statistics[-2] for one in small.task.evaluate_batch(built(small).eval(), batch, None)[0]]
     assert max(losses) > 1.1 * min(losses) > 0
 
 
 def test_how_scored_pairs_are_cut_into_batches_changes_no_figure(table: Any) -> None:
     small = table("scored")
     model, prepared = built(small, ScoredCosineConfig()), small.prepared
-    one_by_one = [collate(prepared.schema, prepared.columns, prepared.parts["dev"][at : at + 1]) for at in range(ROWS)]
+    one_by_one = [collate(prepared.schema, prepared.columns, prepared.splits["dev"][at : at + 1]) for at in range(ROWS)]
     first, second = (evaluate(small.task, model, batches).metrics for batches in (one_by_one, small.batches()))
     assert first == pytest.approx(second, rel=1e-5)
 
@@ -144,7 +143,7 @@ def test_scores_are_scaled_by_the_range_of_the_training_part(table: Any) -> None
 def test_a_batch_equals_its_rows_one_by_one(table: Any, recipe: str) -> None:
     small = table("text")
     model = small.model(recipe).eval()
-    batch = small.batches(feed=ByLengthConfig(budget=10_000))[0].inputs
+    batch = small.batches(batching=ByLengthConfig(batch_tokens=10_000))[0].inputs
     with torch.no_grad():
         whole = model(batch)
         rows = [model(batch.select(torch.tensor([row])).cut(0, int(batch.lengths[row]))) for row in range(8)]
@@ -162,22 +161,22 @@ def test_any_pooling_may_be_asked_for(table: Any, pooling: Pooling) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, ROWS])
 @pytest.mark.parametrize("kind", ["pair", "triple", "scored"])
-def test_rows_at_once_give_the_same_loss_and_gradients(table: Any, kind: str, rows: int) -> None:
+def test_micro_batches_give_the_same_loss_and_gradients(table: Any, kind: str, rows: int) -> None:
     small = table(kind)
-    (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
+    (batch,) = small.batches(batching=ByLengthConfig(batch_tokens=10_000))
     found = []
-    for model in (built(small).double(), built(small, rows_at_once=rows).double()):
+    for model in (built(small).double(), built(small, micro_batch=rows).double()):
         loss, _ = small.task.loss(model, batch, None)
         loss.total.backward()
         found.append([loss.total.detach(), *(weight.grad for weight in model.parameters())])
     torch.testing.assert_close(*found, atol=1e-10, rtol=1e-8)
 
 
-def test_rows_at_once_draw_the_same_dropout_again(table: Any) -> None:
+def test_micro_batches_draw_the_same_dropout_again(table: Any) -> None:
     """Were the second computation to draw anew, the gradient would not be that of the loss: finite differences tell."""
     small = table("pair")
     batch = small.batches()[0]
-    model = replace(small.task.model("bag", "tiny", HeadSettings(rows_at_once=2)), dropout=0.5).build().double()
+    model = replace(small.task.model("bag", "tiny", HeadSettings(micro_batch=2)), dropout=0.5).build().double()
 
     def loss() -> torch.Tensor:
         with torch.random.fork_rng(devices=[]):
@@ -198,8 +197,8 @@ def test_rows_at_once_draw_the_same_dropout_again(table: Any) -> None:
 
 def test_no_more_rows_than_asked_for_are_computed_at_once(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     small = table("pair")
-    (batch,) = small.batches(feed=ByLengthConfig(budget=10_000))
-    model = built(small, rows_at_once=5)
+    (batch,) = small.batches(batching=ByLengthConfig(batch_tokens=10_000))
+    model = built(small, micro_batch=5)
     seen: list[int] = []
     model.encoder.register_forward_pre_hook(lambda _, given: seen.append(len(given[0].lengths)))
     small.task.loss(model, batch, None)[0].total.backward()
@@ -209,7 +208,7 @@ def test_no_more_rows_than_asked_for_are_computed_at_once(table: Any, monkeypatc
 
 def test_the_encoder_of_any_model_may_be_the_start(table: Any) -> None:
     task = table("pair").task
-    inputs = TokensConfig(vocab_size=task.meaning.tokenizer.vocab_size)
+    inputs = TokensConfig(vocab_size=task.spec.tokenizer.vocab_size)
     classifier = recipes.classifier("gru", inputs=inputs, num_classes=3, size="tiny")
     masked = recipes.masked_model("transformer", inputs=inputs, size="tiny")
     views = recipes.embedder("cnn", inputs=inputs, objective=ViewsConfig(), size="tiny")
@@ -223,7 +222,7 @@ def test_the_encoder_of_any_model_may_be_the_start(table: Any) -> None:
 
 def test_a_classifier_may_start_from_an_embedder(written: Write) -> None:
     small = written("a.csv", "text,label\na,x\nb,y\n", "text,label\na,x\nb,y\n")
-    inputs = TokensConfig(vocab_size=small.task.meaning.tokenizer.vocab_size)
+    inputs = TokensConfig(vocab_size=small.task.spec.tokenizer.vocab_size)
     embedder = recipes.embedder("bilstm", inputs=inputs, size="tiny")
     found = small.task.adapted(embedder)
     assert (found.encoder, found.pooling) == (embedder.encoder, embedder.pooling)
@@ -232,11 +231,11 @@ def test_a_classifier_may_start_from_an_embedder(written: Write) -> None:
 def test_a_model_of_any_texts_is_judged_by_scored_pairs(table: Any) -> None:
     """The same vectors have the same correlations, whatever the model was trained on."""
     scored = table("scored")
-    meaning = scored.task.meaning._replace(schema=Schema("text", "related"), units=(), numbers=0)
+    spec = scored.task.spec._replace(schema=Schema("text", "related"), units=(), numbers=0)
     config = EmbedderConfig(encoder=built(scored).config.encoder)
-    task = task_of(meaning)
+    task = task_of(spec)
     task.require(config)
-    judge = task.judging(scored.prepared.schema)
+    judge = task.for_schema(scored.prepared.schema)
     assert isinstance(judge, EmbedScored)
     torch.manual_seed(0)
     model = config.build()
@@ -245,9 +244,9 @@ def test_a_model_of_any_texts_is_judged_by_scored_pairs(table: Any) -> None:
         {name: theirs[name] for name in ("pearson", "spearman")}
     )
     with pytest.raises(ConfigError, match="the model goes from text to related, and the data from text to label"):
-        task.judging(Schema("text", "label"))
+        task.for_schema(Schema("text", "label"))
 
 
 def test_settings_of_labels_are_refused(table: Any) -> None:
-    with pytest.raises(ConfigError, match="for one label of several, and embed has none"):
-        table("pair").task.model("bag", "tiny", HeadSettings(smoothing=0.1))
+    with pytest.raises(ConfigError, match="for single labels and text, and embed has neither"):
+        table("pair").task.model("bag", "tiny", HeadSettings(label_smoothing=0.1))

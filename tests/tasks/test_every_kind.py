@@ -18,8 +18,7 @@ from seqloom.data.loader import collate
 from seqloom.data.schema import TARGET_KINDS
 from seqloom.errors import ConfigError
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.registry import BY_TARGET, task_of
-from seqloom.tasks.task import HeadSettings, Meaning
+from seqloom.tasks.task import TASKS, HeadSettings, ModelSpec, task_class, task_of
 
 FIRST = ["csv", "conll", "text"]
 FURTHER = [
@@ -51,7 +50,7 @@ def test_a_tiny_model_of_the_default_recipe_learns_from_a_batch_and_is_judged(sm
     assert all(bool(torch.isfinite(weight.grad).all()) for weight in model.parameters() if weight.grad is not None)
     assert any(weight.grad is not None and bool(weight.grad.any()) for weight in model.parameters())
     evaluation = evaluate(task, model, found.batches("dev"))
-    assert evaluation.statistics.shape == (len(found.prepared.parts["dev"]), task.statistics)
+    assert evaluation.statistics.shape == (len(found.prepared.splits["dev"]), task.statistics)
     assert {"loss", task.metric.name} <= set(evaluation.metrics)
     assert all(np.isfinite(value) for value in evaluation.metrics.values())
 
@@ -60,13 +59,13 @@ def test_a_tiny_model_of_the_default_recipe_learns_from_a_batch_and_is_judged(sm
 def test_how_a_set_is_cut_into_batches_changes_no_figure_and_no_sample(small: Find, kind: str) -> None:
     found = small(kind)
     model, prepared = found.model(), found.prepared
-    rows = prepared.parts["dev"]
+    rows = prepared.splits["dev"]
     one_by_one = [collate(prepared.schema, prepared.columns, rows[at : at + 1]) for at in range(len(rows))]
-    ways = [one_by_one, found.batches(feed=ByLengthConfig(budget=10_000))]
+    ways = [one_by_one, found.batches(batching=ByLengthConfig(batch_tokens=10_000))]
     first, second = (evaluate(found.task, model, batches, keep=5) for batches in ways)
     assert first.metrics == pytest.approx(second.metrics, rel=1e-5)
-    assert [one.id for one in first.judged] == [one.id for one in second.judged]
-    assert [one.true for one in first.judged] == [one.true for one in second.judged]
+    assert [one.id for one in first.examples] == [one.id for one in second.examples]
+    assert [one.expected for one in first.examples] == [one.expected for one in second.examples]
     assert first.rows == second.rows == len(rows)
 
 
@@ -85,15 +84,15 @@ def test_the_loss_of_an_evaluation_is_that_of_training_without_dropout_and_smoot
 def test_an_answer_is_what_was_judged_and_every_row_has_one(small: Find, kind: str) -> None:
     found = small(kind)
     model, prepared = found.model().eval(), found.prepared
-    rows = prepared.parts["dev"]
+    rows = prepared.splits["dev"]
     chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
     with torch.no_grad():
         answers = found.task.predict(model, prepared.schema.input.collate(chosen))
-        judged = found.task.judge(model, collate(prepared.schema, prepared.columns, rows), None)[0]
+        judged = found.task.evaluate_batch(model, collate(prepared.schema, prepared.columns, rows), None)[0]
     assert len(answers) == len(rows)
     if not prepared.schema.target.is_running:
         # texts are cut to a line for people
-        assert [one.shown()[:150] for one in answers] == [one.said[:150] for one in judged]
+        assert [one.to_text()[:150] for one in answers] == [one.predicted[:150] for one in judged]
     assert all(isinstance(one.to_json(), dict) for one in answers)
 
 
@@ -110,9 +109,9 @@ def test_every_recipe_makes_a_model_that_the_task_takes(small: Find, kind: str) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_of_another_shape_is_refused_with_the_shape_that_is_needed(small: Find, kind: str) -> None:
     task = small(kind).task
-    symbols = TokensConfig(vocab_size=10)
-    embedder = EmbedderConfig(encoder=EncoderConfig(input=symbols, width=4))  # its encoder would do for some
-    translator = recipes.translator("seq2seq", source=symbols, target_vocab_size=10, size="tiny")
+    tokens = TokensConfig(vocab_size=10)
+    embedder = EmbedderConfig(encoder=EncoderConfig(input=tokens, width=4))  # its encoder would do for some
+    translator = recipes.translator("seq2seq", source=tokens, target_vocab_size=10, size="tiny")
     for refuse, other in (
         (task.require, embedder),
         (task.adapted, embedder if task.name == "translate" else translator),
@@ -128,8 +127,8 @@ def test_a_model_that_reads_something_else_is_refused(small: Find, kind: str) ->
     found = small(kind)
     task = found.task
     model = task.model(task.recipes()[0], "tiny", HeadSettings())
-    sizes = tuple(size + 1 for size in task.meaning.sizes)
-    other = task_of(task.meaning._replace(sizes=sizes, tokenizer=_larger(task.meaning.tokenizer)))
+    sizes = tuple(size + 1 for size in task.spec.sizes)
+    other = task_of(task.spec._replace(sizes=sizes, tokenizer=_larger(task.spec.tokenizer)))
     with pytest.raises(ConfigError, match=r"the data holds .*, and the model reads"):
         other.require(model)
 
@@ -146,7 +145,7 @@ def _larger(tokenizer: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_input_is_shown_in_one_short_line(small: Find, kind: str) -> None:
     found = small(kind)
-    line = found.prepared.shown(int(found.prepared.parts["dev"][0]))
+    line = found.prepared.shown(int(found.prepared.splits["dev"][0]))
     assert 0 < len(line) <= 200
     assert "\n" not in line
 
@@ -154,22 +153,20 @@ def test_an_input_is_shown_in_one_short_line(small: Find, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["csv", "labels", "numbers", "conll", "parallel"])
 def test_running_text_is_for_language_models_alone(small: Find, kind: str) -> None:
     found = small(kind)
-    with pytest.raises(ConfigError, match="feeds running text"):
+    with pytest.raises(ConfigError, match="batches are for running text"):
         found.task.loader(found.prepared, "train", StreamsConfig(), seed=0)
-    with pytest.raises(ConfigError, match="feeds running text"):
-        found.task.require_feed(found.model(), StreamsConfig())
+    with pytest.raises(ConfigError, match="batches are for running text"):
+        found.task.require_batching(found.model(), StreamsConfig())
 
 
 def test_every_target_has_a_task_and_every_task_a_name() -> None:
-    assert {name: task.name for name, task in BY_TARGET.items()} == {
-        name: kind.task for name, kind in TARGET_KINDS.items()
-    }
+    assert {name: task_class(name).name for name in TASKS} == {name: kind.task for name, kind in TARGET_KINDS.items()}
 
 
 def test_a_model_starts_anew_with_a_head_for_other_labels(small: Find) -> None:
     found = small("csv")
     model = found.task.model("cnn", "tiny", HeadSettings())
-    three = task_of(found.task.meaning._replace(schema=found.task.meaning.schema._replace(labels=("a", "b", "c"))))
+    three = task_of(found.task.spec._replace(schema=found.task.spec.schema._replace(labels=("a", "b", "c"))))
     with pytest.raises(ConfigError, match="3 labels"):
         three.require(model)
     adapted = three.adapted(model)
@@ -180,7 +177,7 @@ def test_a_model_starts_anew_with_a_head_for_other_labels(small: Find) -> None:
 @pytest.mark.parametrize(("whole", "each"), [("words with a label", "conll"), ("vectors", "vectors with tags")])
 def test_a_tagger_and_a_classifier_take_over_the_encoder_of_each_other(small: Find, whole: str, each: str) -> None:
     classify, tag = small(whole).task, small(each).task
-    tag = task_of(tag.meaning._replace(tokenizer=classify.meaning.tokenizer, sizes=classify.meaning.sizes))
+    tag = task_of(tag.spec._replace(tokenizer=classify.spec.tokenizer, sizes=classify.spec.sizes))
     model = classify.model("gru", "tiny", HeadSettings())
     tagger = tag.adapted(model)
     tag.require(tagger)
@@ -191,14 +188,14 @@ def test_a_tagger_and_a_classifier_take_over_the_encoder_of_each_other(small: Fi
 
 def test_a_tagger_cannot_read_what_linear_scores(small: Find) -> None:
     classify, tag = small("words with a label").task, small("conll").task
-    with pytest.raises(ConfigError, match="no other head can read them"):
+    with pytest.raises(ConfigError, match="no other head can use it"):
         tag.adapted(classify.model("linear", "tiny", HeadSettings()))
 
 
 def test_numbers_take_over_the_body_of_a_classifier(small: Find) -> None:
     model = small("csv").task.model("cnn", "tiny", HeadSettings())
-    meaning: Meaning = small("csv").task.meaning
-    numbers = task_of(meaning._replace(schema=meaning.schema._replace(target=NumbersTarget()), numbers=3))
+    spec: ModelSpec = small("csv").task.spec
+    numbers = task_of(spec._replace(schema=spec.schema._replace(target=NumbersTarget()), numbers=3))
     numbers.require(numbers.adapted(model))
     with pytest.raises(ConfigError, match="3 numbers"):
         numbers.require(model)

@@ -74,7 +74,7 @@ def test_a_class_that_training_never_saw_counts_nothing(config: Any) -> None:
 
 def test_smoothing_and_class_weights_are_for_training_alone() -> None:
     plain = ClassHeadConfig(num_classes=3).build(3)
-    settings = ClassHeadConfig(num_classes=3, smoothing=0.3, class_weights=(1.0, 5.0, 0.5)).build(3)
+    settings = ClassHeadConfig(num_classes=3, label_smoothing=0.3, class_weights=(1.0, 5.0, 0.5)).build(3)
     settings.load_state_dict(plain.state_dict())  # the same weights: those of classes are not stored
     x = vectors()
     torch.testing.assert_close(settings.losses(x, classes()).values, plain.losses(x, classes()).values)
@@ -92,7 +92,7 @@ def test_long_vocabularies_are_judged_in_chunks(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_class_weights_give_the_weighted_mean_of_torch(config: Any, smoothing: float) -> None:
     weights = (0.5, 2.0, 3.0)
-    head, x = config(num_classes=3, smoothing=smoothing, class_weights=weights).build(3), vectors()
+    head, x = config(num_classes=3, label_smoothing=smoothing, class_weights=weights).build(3), vectors()
     scores = head(x).values[x.valid]
     expected = F.cross_entropy(scores, classes()[x.valid], weight=torch.tensor(weights), label_smoothing=smoothing)
     torch.testing.assert_close(head.loss(x, classes()).mean, expected)

@@ -1,4 +1,4 @@
-"""Masked prediction: which symbols are hidden, that figures do not depend on batches, and what fine-tuning gains."""
+"""Masked prediction: which tokens are hidden, that figures do not depend on batches, and what fine-tuning gains."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.masked import FilledPrediction, GapTokenizer, Guess, drawn, drawn_by_content, hide
+from seqloom.tasks.masked import FilledPrediction, GapTokenizer, MaskCandidate, drawn, drawn_by_content, hide
 from seqloom.tasks.task import HeadSettings
 from seqloom.text.special_tokens import COUNT, END, MASK, PAD, SEPARATOR, UNKNOWN
 
@@ -26,10 +26,10 @@ VOCABULARY = 500
 Write = Callable[..., Any]
 
 
-def symbols(rows: int = 40, time: int = 60) -> Padded:
-    drawn_symbols = torch.randint(COUNT, VOCABULARY, (rows, time), generator=torch.Generator().manual_seed(1))
+def tokens(rows: int = 40, time: int = 60) -> Padded:
+    drawn_tokens = torch.randint(COUNT, VOCABULARY, (rows, time), generator=torch.Generator().manual_seed(1))
     lengths = torch.randint(1, time + 1, (rows,), generator=torch.Generator().manual_seed(2))
-    return Padded.of(drawn_symbols, lengths)
+    return Padded.of(drawn_tokens, lengths)
 
 
 def hidden_here(x: Padded, seed: int = 0) -> Any:
@@ -37,16 +37,16 @@ def hidden_here(x: Padded, seed: int = 0) -> Any:
     return hide(x, drawn(x), VOCABULARY)
 
 
-def test_fifteen_of_a_hundred_symbols_of_each_row_are_hidden_and_one_at_least() -> None:
-    x = symbols()
+def test_fifteen_of_a_hundred_tokens_of_each_row_are_hidden_and_one_at_least() -> None:
+    x = tokens()
     found = hidden_here(x)
     for length, count in zip(x.lengths.tolist(), found.places.lengths.tolist(), strict=True):
         assert count == max(1, math.floor(0.15 * length + 0.5))
 
 
 @pytest.mark.parametrize("time", range(1, 80, 7))
-def test_what_is_hidden_are_different_places_of_the_row_with_their_symbols(time: int) -> None:
-    x = symbols(9, time)
+def test_what_is_hidden_are_different_places_of_the_row_with_their_tokens(time: int) -> None:
+    x = tokens(9, time)
     found = hidden_here(x)
     for row, count in enumerate(found.places.lengths.tolist()):
         places = found.places.values[row, :count].tolist()
@@ -56,32 +56,32 @@ def test_what_is_hidden_are_different_places_of_the_row_with_their_symbols(time:
         assert torch.equal(found.inputs.values[row, others], x.values[row, others])
 
 
-def test_eight_of_ten_are_masked_one_is_another_symbol_and_one_stays() -> None:
-    x = symbols(2_000, 60)
+def test_eight_of_ten_are_masked_one_is_another_token_and_one_stays() -> None:
+    x = tokens(2_000, 60)
     found = hidden_here(x)
     real = found.places.valid
     shown, true = found.inputs.values.gather(1, found.places.values)[real], found.targets[real]
     masked, stayed = (shown == MASK).float().mean().item(), (shown == true).float().mean().item()
     assert masked == pytest.approx(0.8, abs=0.02) and stayed == pytest.approx(0.1, abs=0.02)  # 9,000 of each
     assert bool(((shown == MASK) | (shown >= COUNT)).all())
-    assert len(shown[(shown != MASK) & (shown != true)].unique()) > 300  # of 494 symbols
+    assert len(shown[(shown != MASK) & (shown != true)].unique()) > 300  # of 494 tokens
 
 
-def test_special_symbols_are_never_hidden() -> None:
+def test_special_tokens_are_never_hidden() -> None:
     values = torch.tensor([[PAD, UNKNOWN, SEPARATOR, END, MASK], [UNKNOWN, 7, END, SEPARATOR, PAD]])
     found = hidden_here(Padded.of(values))
     assert found.places.lengths.tolist() == [0, 1] and found.targets[1, 0] == 7
     assert torch.equal(found.inputs.values[0], values[0])
 
 
-def test_other_symbols_are_hidden_at_another_step() -> None:
-    x = symbols()
+def test_other_tokens_are_hidden_at_another_step() -> None:
+    x = tokens()
     assert not torch.equal(hidden_here(x, 1).inputs.values, hidden_here(x, 2).inputs.values)
     assert torch.equal(hidden_here(x, 1).inputs.values, hidden_here(x, 1).inputs.values)
 
 
 def test_in_evaluation_an_example_decides_by_itself_whatever_stands_beside_it() -> None:
-    x = symbols(5, 30)
+    x = tokens(5, 30)
     together = hide(x, drawn_by_content(x), VOCABULARY)
     for row in range(5):
         one = x.select(torch.tensor([row])).cut(0, int(x.lengths[row]))
@@ -106,7 +106,7 @@ def packed(*documents: torch.Tensor) -> Padded:
 
 
 @pytest.mark.parametrize("length", [1, 3, 20])
-def test_in_evaluation_what_is_hidden_does_not_depend_on_the_neighbours_in_a_packed_row(length: int) -> None:
+def test_in_evaluation_what_is_hidden_does_not_depend_on_the_neighbors_in_a_packed_row(length: int) -> None:
     draw = torch.Generator().manual_seed(5)
     mine, *others = (torch.randint(COUNT, VOCABULARY, (n,), generator=draw) for n in (length, 40, 1, 7))
     alone = Padded.of(mine[None])
@@ -122,19 +122,23 @@ def test_in_evaluation_what_is_hidden_does_not_depend_on_the_neighbours_in_a_pac
         assert mine_of.tolist() == expected.places.values[0, : expected.places.lengths[0]].tolist()
 
 
-def test_every_document_is_judged_by_the_same_hidden_symbols_packed_or_not(written: Write) -> None:
+def test_every_document_is_judged_by_the_same_hidden_tokens_packed_or_not(written: Write) -> None:
     found = masked(written)
     model = found.model("cnn")
     apart, *packs = (
         evaluate(found.task, model, found.batches("dev", feed), keep=1_000)
-        for feed in (ByLengthConfig(budget=64), PacksConfig(rows=2, length=40), PacksConfig(rows=1, length=90))
+        for feed in (
+            ByLengthConfig(batch_tokens=64),
+            PacksConfig(batch_rows=2, row_length=40),
+            PacksConfig(batch_rows=1, row_length=90),
+        )
     )
     for one in packs:  # some are cut in two by the end of a row
-        truths = {judged.id: judged.true for judged in one.judged}
-        whole = [name for name, count in Counter(judged.id for judged in one.judged).items() if count == 1]
-        same = [truths[judged.id] == judged.true for judged in apart.judged if judged.id in whole]
-        assert {*truths} == {judged.id for judged in apart.judged}
-        assert all(same) and len(same) >= 0.7 * len(apart.judged)
+        truths = {judged.id: judged.expected for judged in one.examples}
+        whole = [name for name, count in Counter(judged.id for judged in one.examples).items() if count == 1]
+        same = [truths[judged.id] == judged.expected for judged in apart.examples if judged.id in whole]
+        assert {*truths} == {judged.id for judged in apart.examples}
+        assert all(same) and len(same) >= 0.7 * len(apart.examples)
 
 
 def masked(written: Write, **settings: Any) -> Any:
@@ -146,14 +150,15 @@ def test_figures_do_not_depend_on_batches_and_are_the_same_every_time(written: W
     found = masked(written)
     model = found.model("bilstm")
     first, *others = (
-        evaluate(found.task, model, found.batches("dev", ByLengthConfig(budget=budget))) for budget in (8, 8, 64, 500)
+        evaluate(found.task, model, found.batches("dev", ByLengthConfig(batch_tokens=batch_tokens)))
+        for batch_tokens in (8, 8, 64, 500)
     )
-    assert first.rows == len(found.prepared.parts["dev"])
+    assert first.rows == len(found.prepared.splits["dev"])
     for other in others:
         assert other.metrics == pytest.approx(first.metrics, rel=1e-5)
 
 
-def test_the_loss_is_that_of_the_hidden_symbols_alone(written: Write) -> None:
+def test_the_loss_is_that_of_the_hidden_tokens_alone(written: Write) -> None:
     found = masked(written)
     model = found.model("cnn").eval()
     for batch in found.batches("dev"):
@@ -173,10 +178,10 @@ def test_the_loss_is_that_of_the_hidden_symbols_alone(written: Write) -> None:
         assert loss.total.item() == pytest.approx(sum(picked), rel=1e-4)
 
 
-def test_packs_hold_all_symbols_and_every_document_is_judged_under_its_id(written: Write) -> None:
+def test_packs_hold_all_tokens_and_every_document_is_judged_under_its_id(written: Write) -> None:
     found = masked(written)
-    batches = found.batches("dev", PacksConfig(rows=2, length=40))
-    rows, column = found.prepared.parts["dev"], found.prepared.columns["input"]
+    batches = found.batches("dev", PacksConfig(batch_rows=2, row_length=40))
+    rows, column = found.prepared.splits["dev"], found.prepared.columns["input"]
     read = [batch.inputs.values[batch.inputs.valid] for batch in batches]
     expected = [*column.select(rows).values.tolist(), *[END] * len(rows)]
     assert sorted(torch.cat(read).tolist()) == sorted(expected)
@@ -188,8 +193,8 @@ def test_packs_hold_all_symbols_and_every_document_is_judged_under_its_id(writte
 def test_streams_are_refused(written: Write) -> None:
     found = masked(written)
     with pytest.raises(ConfigError, match="streams"):
-        found.task.require_feed(found.model("cnn"), StreamsConfig())
-    found.task.require_feed(found.model("cnn"), PacksConfig())
+        found.task.require_batching(found.model("cnn"), StreamsConfig())
+    found.task.require_batching(found.model("cnn"), PacksConfig())
 
 
 def test_families_that_see_one_side_only_are_refused(written: Write) -> None:
@@ -216,11 +221,11 @@ def test_every_recipe_makes_a_model_that_sees_what_stands_behind(written: Write)
     [
         (WordsConfig(), "the [MASK] cat sees [MASK] dog"),
         (CharactersConfig(), "the o[MASK]d cat"),
-        (BpeConfig(limit=300), "the [MASK] cat"),
+        (BpeConfig(vocab_size=300), "the [MASK] cat"),
     ],
     ids=lambda given: given if isinstance(given, str) else given.kind(),
 )
-def test_gaps_are_symbols_in_questions_and_text_in_data(tokenizer: Any, text: str) -> None:
+def test_gaps_are_tokens_in_questions_and_text_in_data(tokenizer: Any, text: str) -> None:
     plain = tokenizer.fit([LINES])
     asked = GapTokenizer(plain).encode([text, LINES]).row(0).tolist()
     assert asked.count(MASK) == text.count("[MASK]")
@@ -229,7 +234,7 @@ def test_gaps_are_symbols_in_questions_and_text_in_data(tokenizer: Any, text: st
 
 
 def test_a_gap_stands_where_the_missing_word_stood() -> None:
-    for tokenizer in (WordsConfig(), BpeConfig(limit=400)):
+    for tokenizer in (WordsConfig(), BpeConfig(vocab_size=400)):
         plain = tokenizer.fit([LINES])
         whole, asked = (
             one.encode([text]).row(0) for one, text in ((plain, "a dog"), (GapTokenizer(plain), "a [MASK]"))
@@ -237,31 +242,31 @@ def test_a_gap_stands_where_the_missing_word_stood() -> None:
         assert asked.tolist() == [*whole[: len(plain.encode(["a"]).row(0))].tolist(), MASK]
 
 
-def test_gaps_are_filled_with_the_likeliest_symbols_in_the_text_that_was_asked_about(written: Write) -> None:
+def test_gaps_are_filled_with_the_likeliest_tokens_in_the_text_that_was_asked_about(written: Write) -> None:
     found = masked(written)
     model = found.model("bilstm").eval()
     text = "The [MASK] cat,\tsees a [MASK]"
-    encoded = found.task.asked.tokenizer.encode([text]).row(0)
+    encoded = found.task.input_spec.tokenizer.encode([text]).row(0)
     (said,) = found.task.predict(model, Padded.of(torch.from_numpy(encoded.astype(np.int64))[None]))
-    answer = said.located(text)
-    assert [len(guesses) for guesses in answer.gaps] == [5, 5]
-    for guesses in answer.gaps:
+    answer = said.with_input(text)
+    assert [len(guesses) for guesses in answer.masks] == [5, 5]
+    for guesses in answer.masks:
         assert [guess.probability for guess in guesses] == sorted((one.probability for one in guesses), reverse=True)
-    first, second = (guesses[0].text for guesses in answer.gaps)
+    first, second = (guesses[0].text for guesses in answer.masks)
     assert answer.to_json()["text"] == f"The {first} cat,\tsees a {second}"
 
 
 def test_gaps_that_were_not_read_stay_gaps_and_the_text_behind_them_is_kept() -> None:
-    said = FilledPrediction(gaps=((Guess("cat", 0.9), Guess("dog", 0.1)),))
+    said = FilledPrediction(masks=((MaskCandidate("cat", 0.9), MaskCandidate("dog", 0.1)),))
     text = "the [MASK] sat on the [MASK] of the [MASK], here"
-    assert said.located(text).text == "the cat sat on the [MASK] of the [MASK], here"
-    assert FilledPrediction(gaps=()).located(text).text == text
+    assert said.with_input(text).text == "the cat sat on the [MASK] of the [MASK], here"
+    assert FilledPrediction(masks=()).with_input(text).text == text
 
 
 def test_a_text_without_gaps_comes_back_as_it_is(written: Write) -> None:
     found = masked(written)
     (said,) = found.task.predict(found.model("cnn").eval(), Padded.of(torch.tensor([[7, 8]])))
-    assert said.located("a  dog").to_json() == {"text": "a  dog", "gaps": []}
+    assert said.with_input("a  dog").to_json() == {"text": "a  dog", "masks": []}
 
 
 # Fine-tuning: nouns of two kinds, which only what they do tells apart; labels are known of a few nouns
@@ -280,7 +285,7 @@ def nouns(start: int, stop: int) -> list[tuple[str, str]]:
     return [(noun, kind) for kind in KINDS for noun in NOUNS[kind][start:stop]]
 
 
-def labelled(folder: Path, task: str) -> tuple[Path, Path]:
+def labeled(folder: Path, task: str) -> tuple[Path, Path]:
     """Nouns of which the kind is told, and others to be judged by."""
     paths = folder / f"{task}-train.jsonl", folder / f"{task}-dev.jsonl"
     for path, pairs in zip(paths, (nouns(0, 5) * 4, nouns(5, 16)), strict=True):
@@ -297,17 +302,17 @@ def labelled(folder: Path, task: str) -> tuple[Path, Path]:
 @pytest.mark.slow
 def test_a_model_that_was_trained_on_text_alone_is_a_better_start_for_classify_and_tag(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(sentences(600)) + "\n")
-    how: dict[str, Any] = {"patience": 0, "device": "cpu", "rate": 0.01, "seed": 1}
+    how: dict[str, Any] = {"patience": 0, "device": "cpu", "lr": 0.01, "seed": 1}
     start = tmp_path / "start"
     seqloom.train(tmp_path / "text.txt", out=start, task="masked", model="cnn", size="tiny", steps=150, **how)
     for task in ("classify", "tag"):
-        train, dev = labelled(tmp_path, task)
-        fresh = {"model": "cnn", "size": "tiny", "letters": "none"}  # nouns of a kind begin with the same letter
+        train, dev = labeled(tmp_path, task)
+        fresh = {"model": "cnn", "size": "tiny", "char_encoder": "none"}  # nouns of a kind begin with the same letter
         runs: dict[str, dict[str, Any]] = {"fresh": fresh, "tuned": {"init": str(start)}}
         scores = {}
         for name, model in runs.items():
             out = tmp_path / f"{task}-{name}"
             seqloom.train(train, dev=(str(dev),), out=out, task=task, steps=60, **how, **model)
-            scores[name] = seqloom.load(out).evaluate(part="dev").metrics["accuracy"]
+            scores[name] = seqloom.load(out).evaluate(split="dev").metrics["accuracy"]
         assert scores["tuned"] > scores["fresh"] + 0.15, (task, scores)
         assert scores["tuned"] > 0.85, (task, scores)

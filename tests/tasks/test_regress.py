@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import mean_squared_error, r2_score
 
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import task_of
 
 Find = Callable[..., Any]
 
@@ -52,8 +52,8 @@ def test_numbers_that_are_all_the_same_have_no_r2(small: Find, same: int) -> Non
     found = small("numbers")
     evaluation = evaluate(found.task, found.model("bag"), found.batches())
     assert found.task.undefined(evaluation.statistics) == {}
-    alike = evaluation.only(found.task, np.zeros(same, np.int64))
-    assert found.task.undefined(alike.statistics) == {"r2": "the true numbers are all the same"}
+    alike = evaluation.subset(found.task, np.zeros(same, np.int64))
+    assert found.task.undefined(alike.statistics) == {"r2": "the expected numbers are all the same"}
     assert "r2" not in alike.intervals(found.task) and np.isfinite(alike.metrics["r2"])
 
 
@@ -84,7 +84,7 @@ def test_numbers_of_any_size_are_learned_alike(written: Find) -> None:
 
 def test_the_units_are_those_of_the_training_part_alone(written: Find) -> None:
     small = written("a.csv", "text,score\na,1\nb,3\n", "text,score\na,100\nb,200\n")
-    assert small.task.meaning.units == ((2.0, 1.0),)
+    assert small.task.spec.units == ((2.0, 1.0),)
 
 
 def test_a_number_that_never_changes_is_no_division_by_nothing(written: Find) -> None:
@@ -97,7 +97,7 @@ def test_a_number_that_never_changes_is_no_division_by_nothing(written: Find) ->
 def test_a_model_without_units_answers_in_those_of_the_data(small: Find) -> None:
     found = small("numbers")
     model, batch = found.model("bag").eval(), found.batches()[0]
-    task = task_of(found.task.meaning._replace(units=()))
+    task = task_of(found.task.spec._replace(units=()))
     with torch.no_grad():
         raw = model(batch.inputs)
     assert [list(one.numbers) for one in task.predict(model, batch.inputs)] == raw.tolist()
@@ -106,7 +106,7 @@ def test_a_model_without_units_answers_in_those_of_the_data(small: Find) -> None
 def test_no_number_is_called_right_or_wrong(small: Find) -> None:
     found = small("numbers")
     evaluation = evaluate(found.task, found.model("bag"), found.batches(), worst=5)
-    assert {one.right for one in (*evaluation.judged, *evaluation.worst)} == {None}
+    assert {one.correct for one in (*evaluation.examples, *evaluation.worst)} == {None}
 
 
 def test_the_order_has_an_interval(small: Find) -> None:

@@ -60,7 +60,7 @@ def test_each_step_has_its_own_numbers_in_the_batch(small: Find) -> None:
 
 def test_rows_of_a_table_have_the_numbers_of_their_steps(small: Find) -> None:
     found = small("steps with numbers")
-    assert found.task.meaning.numbers == 2
+    assert found.task.spec.numbers == 2
     batch = found.batches("train")[0]
     assert torch.equal(batch.targets[:, :, 0], batch.inputs.values[:, :, 1])  # the column b is both
 
@@ -73,39 +73,41 @@ def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
 
 def test_a_step_without_a_number_is_a_bad_row(tmp_path: Path) -> None:
     rows = [{"vectors": [[1.0], [2.0]], "series": [1.0, 2.0]}] * 3
-    with pytest.raises(RejectedError, match=r"a\.jsonl:4.* series\.length: 2 tokens, 1 answers"):
-        load_data(write(tmp_path, [*rows, {"vectors": [[1.0], [2.0]], "series": [1.0]}]), split=GivenSplit())
+    with pytest.raises(RejectedError, match=r"a\.jsonl:4.* series\.length: 2 tokens, but 1 answers"):
+        load_data(write(tmp_path, [*rows, {"vectors": [[1.0], [2.0]], "series": [1.0]}]), dev_size=0.0, test_size=0.0)
 
 
 def test_steps_with_other_counts_of_numbers_are_bad_rows(tmp_path: Path) -> None:
     rows = [{"vectors": [[1.0]], "series": [[1.0, 2.0]]}, {"vectors": [[1.0]], "series": [[1.0]]}]
-    with pytest.raises(RejectedError, match="1 numbers for each step; the first row has 2"):
-        load_data(write(tmp_path, rows), split=GivenSplit())
+    with pytest.raises(RejectedError, match="1 numbers per step; the first row has 2"):
+        load_data(write(tmp_path, rows), dev_size=0.0, test_size=0.0)
 
 
 def test_a_flat_list_for_each_sequence_stays_numbers_of_the_sequence(tmp_path: Path) -> None:
     rows = [{"vectors": [[1.0], [2.0 + n]], "score": [1.0, n]} for n in range(4)]
-    assert load_data(write(tmp_path, rows), task="regress", split=GivenSplit()).schema.target.name == "numbers"
+    assert load_data(write(tmp_path, rows), task="regress", dev_size=0.0, test_size=0.0).schema.target.name == "numbers"
     nested = [{"vectors": one["vectors"], "score": [[number] for number in one["score"]]} for one in rows]
-    assert load_data(write(tmp_path, nested), task="regress", split=GivenSplit()).schema.target.name == "series"
+    assert (
+        load_data(write(tmp_path, nested), task="regress", dev_size=0.0, test_size=0.0).schema.target.name == "series"
+    )
 
 
 def test_texts_have_no_steps_that_could_have_numbers(tmp_path: Path) -> None:
     with pytest.raises(RejectedError):
-        load_data(write(tmp_path, [{"text": "a b", "score": [[1.0], [2.0]]}] * 3), split=GivenSplit())
+        load_data(write(tmp_path, [{"text": "a b", "score": [[1.0], [2.0]]}] * 3), dev_size=0.0, test_size=0.0)
 
 
 def test_what_is_cut_loses_the_numbers_of_its_steps(tmp_path: Path) -> None:
     rows = [{"vectors": [[float(n)] for n in range(6)], "series": [float(n) for n in range(6)]}] * 3
     config = DataConfig(train=(str(write(tmp_path, rows)),), split=GivenSplit())
-    prepared = prepare(open_data(config, Ledger()), EncodingConfig(longest=4), Ledger())
+    prepared = prepare(open_data(config, Ledger()), EncodingConfig(max_length=4), Ledger())
     assert prepared.columns["target"].lengths.tolist() == [4, 4, 4]
 
 
 def test_settings_of_classes_and_other_shapes_of_models_are_refused(small: Find) -> None:
     task = small("series").task
-    with pytest.raises(ConfigError, match="one label of several"):
-        task.model("bilstm", "tiny", HeadSettings(smoothing=0.1))
+    with pytest.raises(ConfigError, match="single labels"):
+        task.model("bilstm", "tiny", HeadSettings(label_smoothing=0.1))
     with pytest.raises(ConfigError, match="needs a"):
         task.require(small("vectors").task.model("gru", "tiny", HeadSettings()))
     with pytest.raises(ConfigError, match="numbers for each step"):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from seqloom.tasks.evaluation import (
     LEAST_ROWS,
+    MISSING,
     MOST_VALUES,
-    NOTHING,
     OTHERS,
     QUANTILES,
     badness,
@@ -31,7 +31,7 @@ def test_every_value_has_one_name_and_there_are_few(values: list[Any]) -> None:
     names = names_of(values)
     assert len(names) == len(values) and len(set(names)) <= MOST_VALUES + 2
     assert all(
-        (name == NOTHING) == (value is None or not str(value).strip())
+        (name == MISSING) == (value is None or not str(value).strip())
         for name, value in zip(names, values, strict=True)
     )
 
@@ -80,9 +80,9 @@ def test_the_worst_come_first_whatever_the_batches_and_wrong_ones_before_right_o
     some, other = (evaluate(found.task, model, order, worst=6).worst for order in (batches, batches[::-1]))
     everything = evaluate(found.task, model, batches, worst=1_000).worst
     assert [one.id for one in some] == [one.id for one in other] == [one.id for one in everything[:6]]
-    ranks = [(one.right is True, -badness(one)) for one in everything]
-    assert ranks == sorted(ranks) and len(everything) == len(found.prepared.parts["dev"])
-    assert {one.right for one in everything} == {True, False}
+    ranks = [(one.correct is True, -badness(one)) for one in everything]
+    assert ranks == sorted(ranks) and len(everything) == len(found.prepared.splits["dev"])
+    assert {one.correct for one in everything} == {True, False}
 
 
 def test_none_is_kept_unless_it_is_asked_for(small: Find) -> None:

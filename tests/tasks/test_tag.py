@@ -26,7 +26,7 @@ TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
 
 def chunks(tags: list[str]) -> set[tuple[int, int, str]]:
-    """The spans of BIO tags, told by whether one starts and ends between two neighbours, as conlleval.pl does."""
+    """The spans of BIO tags, told by whether one starts and ends between two neighbors, as conlleval.pl does."""
     found, start = set(), 0
     for place, (before, after) in enumerate(zip(["O", *tags], [*tags, "O"], strict=True)):
         old, new = before.split("-")[-1], after.split("-")[-1]
@@ -50,7 +50,7 @@ def test_spans_are_counted_as_conlleval_counts_them_lawful_or_not(pairs: list[tu
 
 def test_f1_and_accuracy_are_those_of_plain_counts(small: Find) -> None:
     found = small("conll")
-    model, labels = found.model("cnn").eval(), found.task.meaning.schema.labels
+    model, labels = found.model("cnn").eval(), found.task.spec.schema.labels
     metrics = evaluate(found.task, model, found.batches()).metrics
     right = words = 0
     spans = np.zeros(3)
@@ -79,15 +79,15 @@ def test_a_tag_that_training_never_saw_is_a_word_wrong_and_a_span_missed(written
     small = written("a.conll", train, "Ada B-PER\nsaw O\nNew B-LOC\nYork I-LOC\n\n")
     model = small.model("cnn")
     evaluation = evaluate(small.task, model, small.batches())
-    (one,) = evaluation.judged
+    (one,) = evaluation.examples
     words, right, *_, weight = one.statistics
-    assert one.true.split()[2:] == ["I-?", "I-?"]
-    assert small.task.truth(one, ("B-PER", "O", "B-LOC", "I-LOC")) == "B-PER O B-LOC I-LOC"
+    assert one.expected.split()[2:] == ["I-?", "I-?"]
+    assert small.task.expected_text(one, ("B-PER", "O", "B-LOC", "I-LOC")) == "B-PER O B-LOC I-LOC"
     assert (words, weight) == (4, 2)
     supports = {kind: row["support"] for kind, row in small.task.by_label(evaluation.statistics).items()}
     assert supports == {"?": 1, "PER": 1}
     assert right <= 2
-    assert not one.right
+    assert not one.correct
 
 
 def test_where_no_span_is_true_and_none_was_said_there_is_no_f1(small: Find) -> None:
@@ -103,38 +103,38 @@ def test_spans_of_a_known_text_are_places_in_it_and_quote_it() -> None:
     said = TagsPrediction.of(("B-PER", "I-PER", "O", "B-LOC"), in_scheme=True)
     assert said.to_json()["spans"] == [{"start": 0, "end": 2, "label": "PER"}, {"start": 3, "end": 4, "label": "LOC"}]
     text = Words.join(["Ada", "King", "met", "Rome"], [False, True, True, False])
-    first, second = said.located(text).to_json()["spans"]
+    first, second = said.with_input(text).to_json()["spans"]
     assert first == {"start": 0, "end": 7, "label": "PER", "text": "AdaKing"}
     assert text.text[second["start"] : second["end"]] == second["text"] == "Rome"
-    assert said.located(np.ones((4, 2))).to_json() == said.to_json()
+    assert said.with_input(np.ones((4, 2))).to_json() == said.to_json()
     assert TagsPrediction.of(("NOUN", "VERB"), in_scheme=False).to_json()["spans"] == []
 
 
 def test_tags_are_shown_with_their_words_in_one_line() -> None:
     said = TagsPrediction.of(("B-PER", "O", "O"), in_scheme=True)
-    assert said.located(Words.join(["Anna", "sings\nloud", "!"])).shown() == "Anna/B-PER sings loud/O !/O"
-    assert said.shown() == "B-PER O O"
+    assert said.with_input(Words.join(["Anna", "sings\nloud", "!"])).to_text() == "Anna/B-PER sings loud/O !/O"
+    assert said.to_text() == "B-PER O O"
 
 
 def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: Find) -> None:
     found = small("conll")
-    labels = found.task.meaning.schema.labels
+    labels = found.task.spec.schema.labels
     config = found.task.model("bilstm", "tiny", HeadSettings(kind="crf"))
     assert config.head == CrfHeadConfig(labels=labels, scheme="bio")
     found.task.require(config)
     with torch.random.fork_rng():
         model = config.build().eval()
     loss = found.task.loss(model, batch := found.batches()[0], None)[0]
-    statistics = np.sum([one.statistics for one in found.task.judge(model, batch, None)[0]], axis=0)
+    statistics = np.sum([one.statistics for one in found.task.evaluate_batch(model, batch, None)[0]], axis=0)
     assert statistics[-2:] == pytest.approx([loss.total.item(), loss.weight.item()], rel=1e-5)
-    with pytest.raises(ConfigError, match="another head: crf"):
+    with pytest.raises(ConfigError, match="does not fit them: crf"):
         found.task.require(replace(config, head=CrfHeadConfig(labels=labels[::-1])))
     assert found.task.adapted(replace(config, head=CrfHeadConfig(labels=labels[::-1]))) == config
 
 
 def test_class_weights_reach_the_head_of_a_tagger(small: Find) -> None:
     task = small("conll").task
-    weights = tuple(float(number + 1) for number in range(len(task.meaning.schema.labels)))
+    weights = tuple(float(number + 1) for number in range(len(task.spec.schema.labels)))
     assert task.model("bilstm", "tiny", HeadSettings(0.1, weights)).head.class_weights == weights
     with pytest.raises(ConfigError, match="2 class weights for"):
         task.model("bilstm", "tiny", HeadSettings(class_weights=(1.0, 2.0)))
@@ -142,15 +142,15 @@ def test_class_weights_reach_the_head_of_a_tagger(small: Find) -> None:
 
 def test_a_chain_of_tags_has_no_single_tags_to_weigh_or_to_smooth(small: Find) -> None:
     task = small("conll").task
-    for settings_ in (HeadSettings(smoothing=0.1, kind="crf"), HeadSettings(0.0, (1.0,) * 9, "crf")):
-        with pytest.raises(ConfigError, match="weigh single tags"):
+    for settings_ in (HeadSettings(label_smoothing=0.1, kind="crf"), HeadSettings(0.0, (1.0,) * 9, "crf")):
+        with pytest.raises(ConfigError, match="are for single tags"):
             task.model("bilstm", "tiny", settings_)
 
 
 def test_only_tags_are_chained(small: Find) -> None:
     assert small("conll").task.heads == ("class", "crf")
     small("conll").task.check(head="crf")
-    with pytest.raises(ConfigError, match="classify has no head of kind 'crf': it chains one tag to the next"):
+    with pytest.raises(ConfigError, match="classify has no 'crf' head: a crf scores sequences of tags"):
         small("words with a label").task.check(head="crf")
 
 
@@ -159,7 +159,7 @@ def test_the_figures_of_an_evaluation_are_those_of_seqeval(small: Find, kind: An
     found = small("conll")
     model, task = found.model("cnn", HeadSettings(kind=kind)), found.task
     evaluation = evaluate(task, model, found.batches(), keep=10**6)
-    said, true = ([getattr(one, side).split() for one in evaluation.judged] for side in ("said", "true"))
+    said, true = ([getattr(one, side).split() for one in evaluation.examples] for side in ("predicted", "expected"))
     report = classification_report(true, said, output_dict=True, zero_division=0, mode="strict", scheme=IOB2)
     assert evaluation.metrics["f1"] == pytest.approx(report["micro avg"]["f1-score"])
     assert evaluation.metrics["macro_f1"] == pytest.approx(report["macro avg"]["f1-score"])
@@ -184,13 +184,13 @@ def test_a_type_called_as_the_unseen_one_is_not_found_where_something_unseen_sta
 ) -> None:
     train = "Ada B-?\nKing I-?\nmet O\nBo B-PER\n\n" * 6
     small = written("a.conll", train, "Ada B-LOC\nKing I-LOC\nmet O\n\n")
-    labels = small.task.meaning.schema.labels
+    labels = small.task.spec.schema.labels
     said = [labels.index(tag) for tag in ("I-?", "I-?", "O")]  # read as a span of the known type
-    one = small.task._judged("0", said, [-1, -1, labels.index("O")], 1.0, 1.0)
+    one = small.task._evaluated("0", said, [-1, -1, labels.index("O")], 1.0, 1.0)
     assert small.task.measure(one.statistics)["f1"] == 0
     assert set(small.task.by_label(one.statistics[None])) == {"?", "??"}
 
 
 def test_the_loss_may_decide_with_and_without_spans(small: Find) -> None:
     for task in (small("conll").task, small("conllu").task):
-        assert not task.deciding_by("loss").metric.higher_is_better
+        assert not task.with_metric("loss").metric.higher_is_better

@@ -8,14 +8,13 @@ import pytest
 from seqeval.metrics import f1_score
 
 import seqloom
-from seqloom.config.data import EncodingConfig
 from seqloom.config.tokenizers import BpeConfig, CharactersConfig
 from seqloom.data.tags import convert, spans
 from seqloom.errors import ConfigError
 from seqloom.inference.model import LoadedModel
 
 LEAST = 0.95  # F1 of the set `movies`, as docs/data-sets.md requires it
-PLAN: dict[str, Any] = {"size": "tiny", "steps": 300, "rate": 0.01, "seed": 0, "device": "cpu", "letters": "none"}
+PLAN: dict[str, Any] = {"size": "tiny", "steps": 300, "lr": 0.01, "seed": 0, "device": "cpu", "char_encoder": "none"}
 PAIRS = [("cnn", "class"), ("transformer", "crf")]
 MORE = [
     ("bilstm", "class"),
@@ -48,7 +47,7 @@ def test_titles_and_people_are_found_by_the_others_too(model: str, head: str, tm
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """A tagger of `movies` with a chain of tags; it reads letters, as is usual, and they take more steps."""
     folder = tmp_path_factory.mktemp("tagger") / "run"
-    return trained(folder, "movies", model="bilstm", head="crf", letters=None, steps=600)
+    return trained(folder, "movies", model="bilstm", head="crf", char_encoder=None, steps=600)
 
 
 @pytest.mark.slow
@@ -57,7 +56,7 @@ def test_titles_and_people_are_found_by_the_usual_tagger_with_a_chain_of_tags(ta
 
 
 def document(sentences: int) -> tuple[list[str], list[str]]:
-    """The words and tags of that many sentences of the dev part in one."""
+    """The words and tags of that many sentences of the dev set in one."""
     from seqloom.data.synthetic.phrases import MOVIES
 
     examples = list(MOVIES.examples("dev", count=sentences))
@@ -68,7 +67,7 @@ def document(sentences: int) -> tuple[list[str], list[str]]:
 @pytest.mark.slow
 def test_a_long_document_has_one_lawful_answer(tagger: LoadedModel) -> None:
     words, true = document(150)
-    assert len(words) > 20 * tagger.meaning.longest
+    assert len(words) > 20 * tagger.spec.max_length
     (said,) = tagger.predict([words])
     tags = said.to_json()["tags"]
     assert list(convert(tags, "bio")) == tags
@@ -87,9 +86,9 @@ def test_a_long_document_is_judged_whole_even_if_training_cut(tagger: LoadedMode
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tokenizer", [BpeConfig(limit=300), CharactersConfig()])
+@pytest.mark.parametrize("tokenizer", [BpeConfig(vocab_size=300), CharactersConfig()])
 def test_spans_of_words_in_pieces_are_places_in_the_text(tokenizer: Any, tmp_path: Path) -> None:
-    settings = {"encoding": EncodingConfig(tokenizer=tokenizer, longest=40), "head": "crf", "steps": 80}
+    settings = {"tokenizer": tokenizer, "max_length": 40, "head": "crf", "steps": 80}
     model = trained(tmp_path / "run", "movies", model="cnn", **settings)
     text = "who  directed the silent river with anna kovac ? " * 3
     (said,) = model.predict([text])
@@ -102,7 +101,7 @@ def test_spans_of_words_in_pieces_are_places_in_the_text(tokenizer: Any, tmp_pat
 
 
 @pytest.mark.slow
-def test_one_tag_for_each_step_of_a_sequence_of_vectors_is_learnt(tmp_path: Path) -> None:
+def test_one_tag_for_each_step_of_a_sequence_of_vectors_is_learned(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     rows = [draws.normal(size=(length, 2)).round(3) for length in draws.integers(4, 12, 300)]
     lines = [
@@ -118,6 +117,6 @@ def test_one_tag_for_each_step_of_a_sequence_of_vectors_is_learnt(tmp_path: Path
 
 
 def test_a_head_that_the_task_has_not_is_refused_before_the_run_begins(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="classify has no head of kind 'crf'"):
+    with pytest.raises(ConfigError, match="classify has no 'crf' head"):
         seqloom.train("questions", out=tmp_path / "run", head="crf")
     assert not (tmp_path / "run").exists()

@@ -10,16 +10,14 @@ from torch import nn
 
 import seqloom
 from seqloom import recipes
-from seqloom.config.data import RandomSplit
 from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.models import AnyModel, SequenceModelConfig
 from seqloom.errors import ConfigError
-from seqloom.metrics import ratio
+from seqloom.metrics.bootstrap import ratio
 from seqloom.nn.types import Batch
-from seqloom.tasks import registry
 from seqloom.tasks.classify import LabelPrediction
 from seqloom.tasks.encoders import require_shape, stepped_input_of
-from seqloom.tasks.task import LOSS, HeadSettings, Judged, Metric, Task
+from seqloom.tasks.task import LOSS, TASKS, EvaluatedExample, HeadSettings, Metric, Task
 
 WORDS = {"1": "awful dreadful", "2": "middling plain", "3": "fine lovely"}
 
@@ -28,25 +26,27 @@ class Grade(Task):
     """A label on a scale: an answer is the better, the fewer grades lie between it and the truth."""
 
     name: Any = "grade"
-    made_by = "classifier", "bag"
+    default_recipe = "classifier", "bag"
     metrics = (Metric("off_by", higher_is_better=False), LOSS)
     statistics = 3  # grades off, loss, weight
 
     def model(self, recipe: str, size: Any, head: HeadSettings) -> SequenceModelConfig:
         self.require_settings(head)
-        answer = ClassHeadConfig(num_classes=len(self.meaning.schema.labels))
-        return recipes.sequence_model(recipe, inputs=stepped_input_of(self.meaning), head=answer, size=size)
+        answer = ClassHeadConfig(num_classes=len(self.spec.schema.labels))
+        return recipes.sequence_model(recipe, inputs=stepped_input_of(self.spec), head=answer, size=size)
 
     def require(self, model: AnyModel) -> None:
         require_shape(self, SequenceModelConfig, model)
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[list[Judged], Any]:
-        scores, labels, judged = model(batch.inputs).double(), self.meaning.schema.labels, []
+    def evaluate_batch(
+        self, model: nn.Module, batch: Batch[Any, Any], state: Any
+    ) -> tuple[list[EvaluatedExample], Any]:
+        scores, labels, judged = model(batch.inputs).double(), self.spec.schema.labels, []
         losses = nn.functional.cross_entropy(scores, batch.targets, reduction="none").tolist()
         rows = zip(batch.ids, scores.argmax(dim=-1).tolist(), batch.targets.tolist(), losses, strict=True)
         for id_, said, true, loss in rows:
             statistics = np.array([abs(said - true), loss, 1.0])
-            judged.append(Judged(id_, labels[said], labels[true], said == true, statistics))
+            judged.append(EvaluatedExample(id_, labels[said], labels[true], said == true, statistics))
         return judged, None
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
@@ -54,7 +54,7 @@ class Grade(Task):
         return {"off_by": ratio(off, weight), "loss": ratio(loss, weight)}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[LabelPrediction]:
-        labels = self.meaning.schema.labels
+        labels = self.spec.schema.labels
         likely = model(inputs).softmax(dim=-1).tolist()
         return [LabelPrediction(labels[int(np.argmax(row))], dict(zip(labels, row, strict=True))) for row in likely]
 
@@ -62,7 +62,7 @@ class Grade(Task):
 @pytest.fixture
 def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table of texts with grades; data with one label per row is for the new task."""
-    monkeypatch.setitem(registry.BY_TARGET, "label", Grade)
+    monkeypatch.setitem(TASKS, "label", f"{__name__}:Grade")
     words = [(word, grade) for grade, some in WORDS.items() for word in some.split()]
     rows = [f"the {word} film {number},{grade}" for number in range(20) for word, grade in words]
     path = tmp_path / "reviews.csv"
@@ -71,14 +71,12 @@ def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_task_in_one_file_trains_evaluates_and_predicts(reviews: Path, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"task": "classify", "split": RandomSplit(dev=0.2, test=0.2), "device": "cpu"}
-    trained = seqloom.train(
-        reviews, out=tmp_path / "run", size="tiny", steps=20, rate=0.1, validate_every=20, **settings
-    )
-    assert trained.ended.metrics["off_by"] == 0
+    settings: dict[str, Any] = {"task": "classify", "dev_size": 0.2, "test_size": 0.2, "device": "cpu"}
+    trained = seqloom.train(reviews, out=tmp_path / "run", size="tiny", steps=20, lr=0.1, validate_every=20, **settings)
+    assert trained.end.metrics["off_by"] == 0
     model = seqloom.load(tmp_path / "run")
     assert isinstance(model.task, Grade)
-    evaluation = model.evaluate(part="test", errors=tmp_path / "errors.csv")
+    evaluation = model.evaluate(split="test", errors=tmp_path / "errors.csv")
     assert (evaluation.task, evaluation.metrics["off_by"], evaluation.rows) == ("grade", 0, 24)
     low, high = evaluation.intervals(model.task)["loss"]
     assert low < evaluation.metrics["loss"] < high
@@ -87,12 +85,15 @@ def test_a_task_in_one_file_trains_evaluates_and_predicts(reviews: Path, tmp_pat
 
 def test_what_it_cannot_do_is_refused_as_for_any_other(reviews: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"task": "classify", "size": "tiny", "steps": 1, "device": "cpu"}
-    refused = [({"metric": "accuracy"}, "grade has no metric 'accuracy'"), ({"smoothing": 0.1}, "grade has none here")]
+    refused = [
+        ({"metric": "accuracy"}, "grade has no metric 'accuracy'"),
+        ({"label_smoothing": 0.1}, "grade has neither here"),
+    ]
     for wish, said in refused:
         with pytest.raises(ConfigError, match=said):
             seqloom.train(reviews, out=tmp_path / "run", **settings, **wish)
     seqloom.train(reviews, out=tmp_path / "run", **settings)
     model = seqloom.load(tmp_path / "run")
     for ask in (model.translate, model.generate, model.embed):
-        with pytest.raises(ConfigError, match=r"the task of this (model|one) is grade"):
+        with pytest.raises(ConfigError, match=r"(its task|the task of this model) is grade"):
             ask(["a text"])

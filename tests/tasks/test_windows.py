@@ -11,7 +11,7 @@ from seqloom.config.models import ElementModelConfig
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Padded, Subwords
 from seqloom.recipes.families import tagger
-from seqloom.tasks.tag import LEAST, USUAL, features, window_size, windows
+from seqloom.tasks.tag import DEFAULT_WINDOW, SHORTEST_WINDOW, features, window_size, windows
 
 VOCABULARY = 30
 
@@ -52,7 +52,7 @@ def test_every_step_is_answered_with_a_quarter_of_a_window_on_both_sides_or_all_
         assert one.stop - one.last >= size // 4 - 1 or one.stop == length
 
 
-def test_a_model_that_sees_a_few_neighbours_answers_as_if_there_were_no_windows() -> None:
+def test_a_model_that_sees_a_few_neighbors_answers_as_if_there_were_no_windows() -> None:
     model, inputs = model_of("cnn"), text(90, 7, 41)
     with torch.no_grad():
         whole, parts = model.features(inputs), features(model, inputs, 32)
@@ -94,4 +94,4 @@ def test_learned_positions_have_no_end_for_a_tagger() -> None:
 
 def test_a_window_is_as_long_as_the_longest_input_of_training() -> None:
     model = model_of("bilstm")
-    assert [window_size(model, longest) for longest in (0, 5, 700)] == [USUAL, LEAST, 700]
+    assert [window_size(model, longest) for longest in (0, 5, 700)] == [DEFAULT_WINDOW, SHORTEST_WINDOW, 700]

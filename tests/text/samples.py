@@ -1,4 +1,4 @@
-"""What the tests of text share: one small fitted tokeniser of every kind, with and without normalising."""
+"""What the tests of text share: one small fitted tokenizer of every kind, with and without normalizing."""
 
 from functools import cache
 from typing import Any
@@ -30,7 +30,7 @@ def sentences(count: int = 300, words: int = 400, seed: int = 0) -> tuple[str, .
 
 
 @cache
-def fitted(kind: str, form: str = "as-is", lower: bool = False) -> Tokenizer:
-    """A tokeniser of this kind, fitted on a few hundred sentences."""
-    limit = {} if kind == "bytes" else {"limit": 600}
-    return fit(KINDS[kind](unicode=form, lower=lower, **limit), sentences())
+def fitted(kind: str, form: str = "as-is", lowercase: bool = False) -> Tokenizer:
+    """A tokenizer of this kind, fitted on a few hundred sentences."""
+    limit = {} if kind == "bytes" else {"vocab_size": 600}
+    return fit(KINDS[kind](normalize=form, lowercase=lowercase, **limit), sentences())

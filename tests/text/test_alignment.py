@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.errors import DataError
-from seqloom.text.cutter import BLOCK
 from seqloom.text.ragged import Ragged
+from seqloom.text.segmenter import BLOCK
 from seqloom.text.special_tokens import UNKNOWN
 from seqloom.text.tokenizer import Tokenizer, align, split_words
 from text.samples import KINDS, fitted
@@ -22,54 +22,54 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40)
 @given(sentences=st.lists(WORDS, max_size=4))
 def test_a_batch_of_sentences_gives_what_each_text_gives(kind: str, form: str, sentences: list[list[str]]) -> None:
-    tokenizer = fitted(kind, form, lower=form == "nfkc")
-    symbols, firsts = tokenizer.encode_words(sentences)
-    assert symbols.rows == firsts.rows == len(sentences)
-    assert symbols.values.dtype == firsts.values.dtype == np.int32
+    tokenizer = fitted(kind, form, lowercase=form == "nfkc")
+    tokens, firsts = tokenizer.encode_words(sentences)
+    assert tokens.rows == firsts.rows == len(sentences)
+    assert tokens.values.dtype == firsts.values.dtype == np.int32
     for number, words in enumerate(sentences):
         stops = np.cumsum([len(word) + 1 for word in words]) - 1
         spans = [(int(stop) - len(word), int(stop)) for word, stop in zip(words, stops, strict=True)]
         aligned = align(tokenizer, " ".join(words), spans)
-        np.testing.assert_array_equal(symbols.row(number), aligned.symbols)
+        np.testing.assert_array_equal(tokens.row(number), aligned.tokens)
         np.testing.assert_array_equal(firsts.row(number), aligned.firsts)
 
 
 @every_kind
 @given(text=st.text(max_size=40))
-def test_every_word_has_a_first_symbol_and_its_symbols_lie_in_it(kind: str, text: str) -> None:
+def test_every_word_has_a_first_token_and_its_tokens_lie_in_it(kind: str, text: str) -> None:
     words = split_words(text)
     aligned = align(fitted(kind), text, words)
     assert len(aligned.firsts) == len(words)
-    bounds = [*aligned.firsts.tolist(), len(aligned.symbols)]
+    bounds = [*aligned.firsts.tolist(), len(aligned.tokens)]
     for (start, stop), first, after in zip(words, bounds, bounds[1:], strict=False):
         assert first < after
         assert (aligned.spans[first:after] >= start).all() and (aligned.spans[first:after] <= stop).all()
 
 
 @every_kind
-def test_the_symbols_of_a_word_are_those_of_its_text(kind: str) -> None:
+def test_the_tokens_of_a_word_are_those_of_its_text(kind: str) -> None:
     tokenizer = fitted(kind)
-    symbols, firsts = tokenizer.encode_words([["bake", "lost!", "enmi"]])
+    tokens, firsts = tokenizer.encode_words([["bake", "lost!", "enmi"]])
     rows = tokenizer.encode(["bake", "lost!", "enmi"])
-    np.testing.assert_array_equal(symbols.values, rows.values)
+    np.testing.assert_array_equal(tokens.values, rows.values)
     np.testing.assert_array_equal(firsts.values, rows.starts[:-1])
 
 
 @every_kind
 def test_a_word_that_gives_no_piece_is_unknown_once(kind: str) -> None:
-    symbols, firsts = fitted(kind).encode_words([["", "ba", ""], [], [""]])
-    assert [symbols.row(row).tolist()[:1] for row in range(3)] == [[UNKNOWN], [], [UNKNOWN]]
-    assert symbols.row(0)[-1] == UNKNOWN and firsts.lengths.tolist() == [3, 0, 1]
+    tokens, firsts = fitted(kind).encode_words([["", "ba", ""], [], [""]])
+    assert [tokens.row(row).tolist()[:1] for row in range(3)] == [[UNKNOWN], [], [UNKNOWN]]
+    assert tokens.row(0)[-1] == UNKNOWN and firsts.lengths.tolist() == [3, 0, 1]
     assert align(fitted(kind), "a", [(0, 0), (0, 1)]).spans[0].tolist() == [0, 0]
 
 
-def test_blocks_of_sentences_do_not_change_symbols() -> None:
+def test_blocks_of_sentences_do_not_change_tokens() -> None:
     sentences = [["bake", str(number)] for number in range(2 * BLOCK + 3)]
-    symbols, firsts = fitted("bpe").encode_words(sentences)
-    assert symbols.rows == firsts.rows == len(sentences)
+    tokens, firsts = fitted("bpe").encode_words(sentences)
+    assert tokens.rows == firsts.rows == len(sentences)
     for number in (0, BLOCK - 1, BLOCK, 2 * BLOCK + 2):
         alone, places = fitted("bpe").encode_words([sentences[number]])
-        np.testing.assert_array_equal(symbols.row(number), alone.values)
+        np.testing.assert_array_equal(tokens.row(number), alone.values)
         np.testing.assert_array_equal(firsts.row(number), places.values)
 
 

@@ -16,10 +16,10 @@ from seqloom.text.tokenizer import fit
 from text.samples import KINDS, sentences
 texts = list(sentences(int(sys.argv[1]), 3_000))
 for kind in KINDS:
-    limit = {} if kind == "bytes" else {"limit": 700}
+    limit = {} if kind == "bytes" else {"vocab_size": 700}
     tokenizer = fit(KINDS[kind](**limit), texts)
-    symbols = tokenizer.encode(texts)
-    found = tokenizer.to_json().encode() + symbols.values.tobytes() + symbols.starts.tobytes()
+    tokens = tokenizer.encode(texts)
+    found = tokenizer.to_json().encode() + tokens.values.tobytes() + tokens.starts.tobytes()
     print(kind, hashlib.sha256(found).hexdigest())
 """
 SURROUNDINGS = [

@@ -95,8 +95,8 @@ def test_patterns_that_invite_going_back_take_linear_time(kind: str, unit: str) 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("unit", ["\u0315\u0300", "e\u0301", "İ", "ﷺ"])
-def test_normalising_takes_linear_time(form: str, unit: str) -> None:
-    tokenizer = fitted("bytes", form, lower=True)
+def test_normalizing_takes_linear_time(form: str, unit: str) -> None:
+    tokenizer = fitted("bytes", form, lowercase=True)
     for call in (lambda text: tokenizer.encode([text]), tokenizer.encode_with_offsets):
         assert is_linear(call, unit, 30_000)
 
@@ -108,8 +108,8 @@ def test_a_thousand_marks_on_one_letter_are_quick() -> None:
 
 
 def test_a_long_run_is_cut_for_fitting() -> None:
-    tokenizer = fit(BpeConfig(limit=8_000), ["a" * 100_000])
-    assert max(len(tokenizer.piece(symbol)) for symbol in range(tokenizer.vocab_size)) <= 65
+    tokenizer = fit(BpeConfig(vocab_size=8_000), ["a" * 100_000])
+    assert max(len(tokenizer.piece(token)) for token in range(tokenizer.vocab_size)) <= 65
 
 
 PROGRAM = """
@@ -118,7 +118,7 @@ from seqloom.config.tokenizers import WordsConfig
 from seqloom.text.tokenizer import fit
 start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 texts = (" ".join(f"word{number}" for number in range(at, at + 10)) for at in range(0, 1_000_000, 10))
-tokenizer = fit(WordsConfig(limit=50_000), texts)
+tokenizer = fit(WordsConfig(vocab_size=50_000), texts)
 print(tokenizer.vocab_size, tokenizer.dropped, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) // 1024)
 """
 

@@ -1,4 +1,4 @@
-"""Tokenisers as JSON: read back they are the same, and a document that is not right is refused."""
+"""Tokenizers as JSON: read back they are the same, and a document that is not right is refused."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def test_the_same_texts_give_the_same_bytes(kind: str) -> None:
 
 
 def changed(kind: str, **changes: Any) -> str:
-    """The document of a tokeniser with some parts replaced."""
+    """The document of a tokenizer with some parts replaced."""
     return json.dumps(json.loads(fitted(kind).to_json()) | changes)
 
 
@@ -62,9 +62,9 @@ LETTERS = json.loads(fitted("unigram").to_json())["data"]["pieces"]
         changed("words", more=1),
         changed("words", dropped=-1),
         changed("words", dropped=1.5),
-        changed("words", config={"kind": "words", "limit": 2**60}),
+        changed("words", config={"kind": "words", "vocab_size": 2**60}),
         changed("words", config={"kind": "word"}),
-        changed("words", config={"kind": "words", "limit": 16}),  # the vocabulary is larger
+        changed("words", config={"kind": "words", "vocab_size": 16}),  # the vocabulary is larger
         changed("words", config={"kind": "bpe"}),  # other data
         changed("words", data={}),
         changed("words", data={"words": ["a", "a"]}),
@@ -79,19 +79,19 @@ LETTERS = json.loads(fitted("unigram").to_json())["data"]["pieces"]
         changed("bpe", data={"merges": [[0, 1.5]]}),
         changed("bpe", data={"merges": [[0, 0], *([256 + n, 256 + n] for n in range(40))]}),  # 2**41 bytes
         changed("bpe", data={"merges": [[n // 256, n % 256] for n in range(600)]}),
-        changed("unigram", data={"pieces": LETTERS[1:]}),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["a", -1.0]]}),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["", -1.0]]}),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["a b", -1.0]]}),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["ab", 1.0]]}),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["ab", -1e300]]}),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["ab", "x"]]}),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["ab", -1.0]]}).replace("-1.0]", "NaN]"),
-        changed("unigram", data={"pieces": [*LETTERS[:256], ["a" * 2_000, -1.0]]}),
+        changed("unigram", data={"accumulate": LETTERS[1:]}),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["a", -1.0]]}),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["", -1.0]]}),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["a b", -1.0]]}),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["ab", 1.0]]}),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["ab", -1e300]]}),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["ab", "x"]]}),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["ab", -1.0]]}).replace("-1.0]", "NaN]"),
+        changed("unigram", data={"accumulate": [*LETTERS[:256], ["a" * 2_000, -1.0]]}),
     ],
 )
 def test_a_document_that_is_not_right_is_refused(text: str) -> None:
-    with pytest.raises(DataError, match="this is no tokeniser: ") as caught:
+    with pytest.raises(DataError, match="this is no tokenizer: ") as caught:
         Tokenizer.from_json(text)
     assert len(str(caught.value)) < 600
 

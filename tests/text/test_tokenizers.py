@@ -1,4 +1,4 @@
-"""Tokenisers of every kind: what goes in comes out, no text is special, and nothing crashes."""
+"""Tokenizers of every kind: what goes in comes out, no text is special, and nothing crashes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from seqloom.config.tokenizers import BpeConfig, CharactersConfig, UnigramConfig, WordsConfig
 from seqloom.errors import DataError
-from seqloom.text import cutter
+from seqloom.text import segmenter
 from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
 from seqloom.text.tokenizer import TokenizerFit, fit
 from seqloom.text.words import LONGEST
@@ -41,16 +41,16 @@ def test_every_text_is_encoded_by_itself(kind: str, texts: list[str]) -> None:
     rows = fitted(kind).encode(texts)
     assert rows.values.dtype == np.int32 and rows.rows == len(texts)
     for number, text in enumerate(texts):
-        np.testing.assert_array_equal(rows.row(number), fitted(kind).encode_with_offsets(text).symbols)
+        np.testing.assert_array_equal(rows.row(number), fitted(kind).encode_with_offsets(text).tokens)
 
 
 @every_kind
-def test_blocks_do_not_change_symbols(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*sentences(40), "", "x" * 50]
     whole = fitted(kind).encode(texts)
-    monkeypatch.setattr(cutter, "BLOCK", 7)
-    monkeypatch.setattr(cutter, "BLOCK_CHARACTERS", 100)
-    for block in cutter.blocks(texts):
+    monkeypatch.setattr(segmenter, "BLOCK", 7)
+    monkeypatch.setattr(segmenter, "BLOCK_CHARACTERS", 100)
+    for block in segmenter.blocks(texts):
         assert len(block) <= 7 and (len(block) == 1 or sum(map(len, block)) <= 100)
     parts = fitted(kind).encode(texts)
     np.testing.assert_array_equal(whole.values, parts.values)
@@ -58,7 +58,7 @@ def test_blocks_do_not_change_symbols(kind: str, monkeypatch: pytest.MonkeyPatch
 
 
 @every_kind
-def test_no_text_gives_no_symbols(kind: str) -> None:
+def test_no_text_gives_no_tokens(kind: str) -> None:
     assert fitted(kind).encode([""]).lengths.tolist() == [0]
     assert fitted(kind).encode([]).rows == 0
     assert fitted(kind).encode_with_offsets("").spans.shape == (0, 2)
@@ -68,7 +68,7 @@ def test_no_text_gives_no_symbols(kind: str) -> None:
 @pytest.mark.slow
 @every_kind
 @pytest.mark.parametrize("form", FORMS)
-def test_no_text_gives_a_special_symbol(kind: str, form: str) -> None:
+def test_no_text_gives_a_special_token(kind: str, form: str) -> None:
     tokenizer = fitted(kind, form)
     for text in [*LIKE_SPECIAL, " ".join(LIKE_SPECIAL), "".join(LIKE_SPECIAL)]:
         found = {*tokenizer.encode([text]).values.tolist(), *tokenizer.encode_words([[text]])[0].values.tolist()}
@@ -79,8 +79,8 @@ def test_no_text_gives_a_special_symbol(kind: str, form: str) -> None:
 @every_kind
 def test_special_names_are_learned_as_text_like_any_other(kind: str) -> None:
     tokenizer = fit(KINDS[kind](), [" ".join(LIKE_SPECIAL)] * 5)
-    symbols = tokenizer.encode(LIKE_SPECIAL).values
-    assert symbols.min() >= COUNT
+    tokens = tokenizer.encode(LIKE_SPECIAL).values
+    assert tokens.min() >= COUNT
     assert tokenizer.decode(tokenizer.encode(["<pad>"]).values).replace(" ", "") == "<pad>"
 
 
@@ -119,51 +119,51 @@ def test_what_is_no_list_of_texts_is_refused(kind: str) -> None:
 
 
 @every_kind
-def test_every_symbol_has_a_piece_and_no_other_number_has_one(kind: str) -> None:
+def test_every_token_has_a_piece_and_no_other_number_has_one(kind: str) -> None:
     tokenizer = fitted(kind)
-    pieces = [tokenizer.piece(symbol) for symbol in range(tokenizer.vocab_size)]
+    pieces = [tokenizer.piece(token) for token in range(tokenizer.vocab_size)]
     assert tuple(pieces[:COUNT]) == NAMES
     assert all(isinstance(piece, str) and piece for piece in pieces)
     assert tokenizer.decode(range(COUNT)) == ""
     for wrong in (-1, tokenizer.vocab_size):
-        with pytest.raises(DataError, match="is no symbol"):
+        with pytest.raises(DataError, match="is no token"):
             tokenizer.piece(wrong)
-        with pytest.raises(DataError, match="is no symbol"):
+        with pytest.raises(DataError, match="is no token"):
             tokenizer.decode([wrong])
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
-@given(symbols=st.lists(st.integers(0, COUNT + 255), max_size=20))
-def test_any_symbols_decode(kind: str, symbols: list[int]) -> None:
-    assert isinstance(fitted(kind).decode(symbols), str)
+@given(tokens=st.lists(st.integers(0, COUNT + 255), max_size=20))
+def test_any_tokens_decode(kind: str, tokens: list[int]) -> None:
+    assert isinstance(fitted(kind).decode(tokens), str)
 
 
 @pytest.mark.parametrize(
     ("config", "limit"), [(WordsConfig, 16), (CharactersConfig, 16), (BpeConfig, 300), (UnigramConfig, 300)]
 )
 @pytest.mark.parametrize("more", [0, 1, 50])
-def test_the_limit_counts_the_special_symbols(config: type, limit: int, more: int) -> None:
-    tokenizer = fit(config(limit=limit + more), sentences())
+def test_the_limit_counts_the_special_tokens(config: type, limit: int, more: int) -> None:
+    tokenizer = fit(config(vocab_size=limit + more), sentences())
     assert tokenizer.vocab_size <= limit + more
     assert tokenizer.vocab_size == limit + more or config is CharactersConfig
 
 
 @given(texts=st.lists(st.text("ab !", max_size=12), max_size=8), least=st.integers(1, 4))
 def test_words_are_the_most_frequent_ones_in_code_point_order(texts: list[str], least: int) -> None:
-    tokenizer = fit(WordsConfig(limit=16, least=least, split="space"), texts)
+    tokenizer = fit(WordsConfig(vocab_size=16, min_count=least, word_split="space"), texts)
     counts = Counter(word for text in texts for word in text.split())
     expected = sorted((word for word in counts if counts[word] >= least), key=lambda word: (-counts[word], word))
-    kept = [tokenizer.piece(symbol) for symbol in range(COUNT, tokenizer.vocab_size)]
+    kept = [tokenizer.piece(token) for token in range(COUNT, tokenizer.vocab_size)]
     assert kept == expected[:10]
     assert tokenizer.dropped == len(counts) - len(kept)
 
 
 @given(texts=st.lists(st.text(max_size=12), max_size=8), least=st.integers(1, 3))
 def test_characters_are_the_most_frequent_ones_in_code_point_order(texts: list[str], least: int) -> None:
-    tokenizer = fit(CharactersConfig(limit=16, least=least), texts)
+    tokenizer = fit(CharactersConfig(vocab_size=16, min_count=least), texts)
     counts = Counter("".join(texts))
     expected = sorted((one for one in counts if counts[one] >= least), key=lambda one: (-counts[one], one))
-    assert [tokenizer.piece(symbol) for symbol in range(COUNT, tokenizer.vocab_size)] == expected[:10]
+    assert [tokenizer.piece(token) for token in range(COUNT, tokenizer.vocab_size)] == expected[:10]
     assert tokenizer.dropped == len(counts) - len(expected[:10])
 
 
@@ -204,10 +204,10 @@ def test_a_word_has_the_same_pieces_first_in_a_text_inside_it_and_alone(kind: st
 
 @every_kind
 def test_what_is_fitted_block_by_block_is_what_is_fitted_at_once(kind: str) -> None:
-    config, texts = KINDS[kind](**({} if kind == "bytes" else {"limit": 600})), sentences(40)
+    config, texts = KINDS[kind](**({} if kind == "bytes" else {"vocab_size": 600})), sentences(40)
     with TokenizerFit(config) as fitting:
         for start in range(0, len(texts), 7):
-            fitting.see(texts[start : start + 7])
+            fitting.add(texts[start : start + 7])
         assert fitting.tokenizer().to_json() == fit(config, texts).to_json()
 
 

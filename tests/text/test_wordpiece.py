@@ -1,4 +1,4 @@
-"""Claims about wordpiece: symbols are those of the original's library, framed, and no text gives a special one."""
+"""Claims about wordpiece: tokens are those of the original's library, framed, and no text gives a special one."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.importing.bert import Vocabulary, read_vocabulary
 from seqloom.tasks.masked import GapTokenizer
 from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, SEPARATOR, UNKNOWN
-from seqloom.text.subwords import NO_PIECE, WordpieceCutter, WordpieceData
+from seqloom.text.subwords import NO_PIECE, WordpieceData, WordpieceSegmenter
 from seqloom.text.tokenizer import Tokenizer, align, split_words
 
 WORDS = st.sampled_from(
@@ -30,24 +30,24 @@ WORDS = st.sampled_from(
 TEXTS = st.lists(st.one_of(WORDS, st.text(max_size=4), st.just(" ")), max_size=12).map("".join)
 
 
-def known(folder: Path, *, lower: bool) -> Vocabulary:
-    library(lower=lower).save(str(folder / "tokenizer.json"))
+def known(folder: Path, *, lowercase: bool) -> Vocabulary:
+    library(lower=lowercase).save(str(folder / "tokenizer.json"))
     return read_vocabulary(folder)
 
 
 @pytest.fixture(scope="module")
 def uncased(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
-    return known(tmp_path_factory.mktemp("uncased"), lower=True)
+    return known(tmp_path_factory.mktemp("uncased"), lowercase=True)
 
 
 @pytest.fixture(scope="module")
 def cased(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
-    return known(tmp_path_factory.mktemp("cased"), lower=False)
+    return known(tmp_path_factory.mktemp("cased"), lowercase=False)
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 @given(texts=st.lists(TEXTS, min_size=1, max_size=3))
-def test_the_symbols_are_those_of_the_library(
+def test_the_tokens_are_those_of_the_library(
     case: str, texts: list[str], uncased: Vocabulary, cased: Vocabulary
 ) -> None:
     vocabulary, theirs = {"uncased": (uncased, library()), "cased": (cased, library(lower=False))}[case]
@@ -57,7 +57,7 @@ def test_the_symbols_are_those_of_the_library(
 
 
 @pytest.mark.slow
-def test_lower_case_before_the_normaliser_is_lower_case_inside_it_for_every_character() -> None:
+def test_lower_case_before_the_normalizer_is_lower_case_inside_it_for_every_character() -> None:
     inside, after = (normalizers.BertNormalizer(strip_accents=True, lowercase=lower) for lower in (True, False))
     first = normalizers.Lowercase()
     codes = [code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
@@ -67,37 +67,37 @@ def test_lower_case_before_the_normaliser_is_lower_case_inside_it_for_every_char
 
 
 @given(text=TEXTS)
-def test_a_text_stands_between_begin_and_end_and_gives_no_other_special_symbol(text: str, uncased: Vocabulary) -> None:
+def test_a_text_stands_between_begin_and_end_and_gives_no_other_special_token(text: str, uncased: Vocabulary) -> None:
     first, *inner, last = uncased.tokenizer.encode([text, "[CLS] [MASK] [PAD] [SEP]" + text]).values.tolist()
     assert (first, last) == (BEGIN, END)
     inside = inner[: inner.index(END)] + inner[inner.index(END) + 2 :]
-    assert all(symbol == UNKNOWN or symbol >= COUNT for symbol in inside)
+    assert all(token == UNKNOWN or token >= COUNT for token in inside)
 
 
 @given(text=TEXTS)
-def test_every_symbol_stands_for_the_text_that_gives_it(text: str, uncased: Vocabulary) -> None:
+def test_every_token_stands_for_the_text_that_gives_it(text: str, uncased: Vocabulary) -> None:
     tokenizer = uncased.tokenizer
     pieces = tokenizer.encode_with_offsets(text)
-    assert pieces.symbols.tolist() == tokenizer.encode([text]).values.tolist()
+    assert pieces.tokens.tolist() == tokenizer.encode([text]).values.tolist()
     assert pieces.spans[[0, -1]].tolist() == [[0, 0], [len(text), len(text)]]
     assert (np.diff(pieces.spans, axis=0) >= 0).all()
-    for symbol, (start, stop) in zip(pieces.symbols[1:-1].tolist(), pieces.spans[1:-1].tolist(), strict=True):
+    for token, (start, stop) in zip(pieces.tokens[1:-1].tolist(), pieces.spans[1:-1].tolist(), strict=True):
         alone = tokenizer.encode_inner([text[start:stop]]).values.tolist()
-        piece = tokenizer.piece(symbol)
-        assert symbol == UNKNOWN or piece.startswith("##") or symbol in alone
+        piece = tokenizer.piece(token)
+        assert token == UNKNOWN or piece.startswith("##") or token in alone
 
 
 def test_words_are_cut_by_themselves_inside_one_frame(uncased: Vocabulary) -> None:
     tokenizer, text = uncased.tokenizer, "unaffable the cats"
-    symbols, firsts = tokenizer.encode_words([["unaffable", "the", "cats"], ["\x07"], []])
-    assert [tokenizer.piece(symbol) for symbol in symbols.row(0)] == [
+    tokens, firsts = tokenizer.encode_words([["unaffable", "the", "cats"], ["\x07"], []])
+    assert [tokenizer.piece(token) for token in tokens.row(0)] == [
         *("<begin>", "un", "##aff", "##able", "the", "cat", "##s", "<end>")
     ]
     assert firsts.row(0).tolist() == [1, 4, 5]
-    assert symbols.row(1).tolist() == [BEGIN, UNKNOWN, END]
-    assert symbols.row(2).tolist() == [BEGIN, END]
+    assert tokens.row(1).tolist() == [BEGIN, UNKNOWN, END]
+    assert tokens.row(2).tolist() == [BEGIN, END]
     aligned = align(tokenizer, text, split_words(text))
-    assert aligned.symbols.tolist() == symbols.row(0).tolist()
+    assert aligned.tokens.tolist() == tokens.row(0).tolist()
     assert [text[start:stop] for start, stop in aligned.spans.tolist()] == [
         *("", "un", "aff", "able", "the", "cat", "s", "")
     ]
@@ -116,7 +116,7 @@ def test_what_is_decoded_reads_well(uncased: Vocabulary) -> None:
     )
 
 
-def test_the_same_tokeniser_comes_back_from_its_document(uncased: Vocabulary) -> None:
+def test_the_same_tokenizer_comes_back_from_its_document(uncased: Vocabulary) -> None:
     again = Tokenizer.from_json(uncased.tokenizer.to_json())
     assert again.to_json() == uncased.tokenizer.to_json()
     assert again.encode(["unaffable"]).values.tolist() == uncased.tokenizer.encode(["unaffable"]).values.tolist()
@@ -125,12 +125,12 @@ def test_the_same_tokeniser_comes_back_from_its_document(uncased: Vocabulary) ->
 @pytest.mark.parametrize("pieces", [("a", "a"), ("a", ""), (NO_PIECE,)])
 def test_a_vocabulary_that_is_none_is_refused(pieces: tuple[str, ...]) -> None:
     with pytest.raises(DataError):
-        WordpieceCutter(WordpieceConfig(), WordpieceData(pieces))
+        WordpieceSegmenter(WordpieceConfig(), WordpieceData(pieces))
 
 
 def encoded(schema: Schema, given: object, longest: int, tokenizer: Tokenizer) -> dict[str, list[int]]:
     """The columns of one example."""
-    encoder = ExampleEncoder(schema, EncodingConfig(longest=longest), tokenizer, None, Ledger())
+    encoder = ExampleEncoder(schema, EncodingConfig(max_length=longest), tokenizer, None, Ledger())
     columns = encoder.columns([Example(given, "x", "", Place("memory", 1))])  # type: ignore[arg-type]
     return {name: column.values.tolist() for name, column in columns.items()}
 
@@ -138,9 +138,9 @@ def encoded(schema: Schema, given: object, longest: int, tokenizer: Tokenizer) -
 def test_a_text_that_is_cut_keeps_its_end(uncased: Vocabulary) -> None:
     tokenizer = uncased.tokenizer
     schema, text = Schema("text", "label", ("x",)), "the cat sat the cat"
-    symbols = tokenizer.encode([text]).values.tolist()
-    assert encoded(schema, text, 7, tokenizer)["input"] == symbols
-    assert encoded(schema, text, 4, tokenizer)["input"] == [*symbols[:3], END]
+    tokens = tokenizer.encode([text]).values.tolist()
+    assert encoded(schema, text, 7, tokenizer)["input"] == tokens
+    assert encoded(schema, text, 4, tokenizer)["input"] == [*tokens[:3], END]
 
 
 def test_both_texts_of_a_pair_that_is_cut_keep_their_ends(uncased: Vocabulary) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.text.tokenizer import fit, split_words
+from seqloom.text.words import pattern_for, word_pattern
 
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"
 
@@ -48,6 +49,11 @@ def test_words_are_in_order_and_only_white_space_lies_between(text: str) -> None
 def test_counting_an_endless_stream_of_new_words_keeps_the_frequent_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.text.words.MOST_COUNTED", 100)
     texts = (f"often sometimes n{number}" if number % 2 else f"often n{number}" for number in range(100_000))
-    tokenizer = fit(WordsConfig(limit=16), texts)
-    assert {tokenizer.piece(symbol) for symbol in range(6, 8)} == {"often", "sometimes"}
+    tokenizer = fit(WordsConfig(vocab_size=16), texts)
+    assert {tokenizer.piece(token) for token in range(6, 8)} == {"often", "sometimes"}
     assert tokenizer.vocab_size <= 16 and tokenizer.dropped > 99_000
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_words_of_ascii_are_found_by_less_and_are_the_same(text: str) -> None:
+    assert pattern_for(text).findall(text) == word_pattern().findall(text)

@@ -8,32 +8,32 @@ from seqloom.training.checkpoint import mean_of
 from seqloom.training.state import TrainingState
 from update_common import CASES, PLAIN, assert_same, batch_of, copied, drawn, take, updating
 
-AVERAGED = replace(PLAIN, average=0.6)
+AVERAGED = replace(PLAIN, ema=0.6)
 CASE = CASES["classify, cnn"]
 
 
 def test_the_average_follows_its_recurrence() -> None:
     model = drawn(CASE)
-    update, standing = updating(model, AVERAGED), TrainingState()
+    update, run_state = updating(model, AVERAGED), TrainingState()
     expected = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     for step in range(12):
-        take(update, batch_of(CASE, 5, seed=step), standing)
+        take(update, batch_of(CASE, 5, seed=step), run_state)
         decay = min(0.6, (1 + step) / (10 + step))
         for name, weight in model.named_parameters():
             expected[name] = decay * expected[name] + (1 - decay) * weight.detach()
-    for name, value in update.tensors()["average"].items():
+    for name, value in update.tensors()["ema"].items():
         torch.testing.assert_close(value, expected[name])
 
 
 def test_the_average_is_shipped_and_the_weights_come_back_bit_for_bit() -> None:
     model = drawn(CASE)
-    update, standing = updating(model, AVERAGED), TrainingState()
+    update, run_state = updating(model, AVERAGED), TrainingState()
     for step in range(3):
-        take(update, batch_of(CASE, 5, seed=step), standing)
+        take(update, batch_of(CASE, 5, seed=step), run_state)
     before = copied(update)
     with update.shipped():
         for name, weight in model.named_parameters():
-            assert torch.equal(weight, before["average"][name]) and not torch.equal(weight, before["model"][name])
+            assert torch.equal(weight, before["ema"][name]) and not torch.equal(weight, before["model"][name])
     assert_same(copied(update), before)
     with pytest.raises(ValueError, match="inside"), update.shipped():
         raise ValueError("inside")
@@ -45,7 +45,7 @@ def test_without_an_average_the_weights_themselves_are_shipped() -> None:
     before = copied(update)
     with update.shipped():
         assert_same(copied(update), before)
-    assert "average" not in before
+    assert "ema" not in before
 
 
 def test_other_weights_take_their_place_for_a_while() -> None:

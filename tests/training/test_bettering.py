@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seqloom.tasks.task import Metric
 from seqloom.training.state import TrainingState
-from seqloom.training.validation import is_better, judge
+from seqloom.training.validation import is_better, record_validation
 
 ACCURACY, ERROR = Metric("accuracy"), Metric("mse", higher_is_better=False)
 VALUES = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
@@ -15,16 +15,16 @@ VALUES = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
 
 def seen(metric: Metric, *looks: tuple[float, float], patience: int = 100) -> tuple[TrainingState, list[bool]]:
     """Where a run stands after looks with these values and losses, and which of them were the best so far."""
-    standing, better = TrainingState(), []
+    run_state, better = TrainingState(), []
     for step, (value, loss) in enumerate(looks, 1):
-        standing.step = step
-        better.append(judge(metric, {metric.name: value, "loss": loss}, standing, 0.1)[0])
-    return standing, better
+        run_state.step = step
+        better.append(record_validation(metric, {metric.name: value, "loss": loss}, run_state, 0.1)[0])
+    return run_state, better
 
 
 def test_the_loss_decides_between_equal_scores() -> None:
-    standing, better = seen(ACCURACY, (0.0, 5.0), (0.0, 4.0), (0.0, 4.5), (1.0, 0.2), (1.0, 0.1))
-    assert better == [True, True, False, True, True] and standing.best is not None and standing.best.step == 5
+    run_state, better = seen(ACCURACY, (0.0, 5.0), (0.0, 4.0), (0.0, 4.5), (1.0, 0.2), (1.0, 0.1))
+    assert better == [True, True, False, True, True] and run_state.best is not None and run_state.best.step == 5
 
 
 def test_a_lower_loss_does_not_outweigh_a_worse_score() -> None:
@@ -33,28 +33,32 @@ def test_a_lower_loss_does_not_outweigh_a_worse_score() -> None:
 
 
 def test_patience_waits_while_the_loss_still_falls() -> None:
-    standing, _ = seen(ACCURACY, (0.4, 5.0), (0.0, 4.0), (0.0, 3.0), (0.0, 2.0))
-    assert standing.waited == 0 and standing.best is not None and standing.best.step == 1
-    standing, _ = seen(ACCURACY, (0.4, 5.0), (0.0, 4.0), (0.0, 4.0), (0.4, 6.0))
-    assert standing.waited == 2
+    run_state, _ = seen(ACCURACY, (0.4, 5.0), (0.0, 4.0), (0.0, 3.0), (0.0, 2.0))
+    assert run_state.patience_count == 0 and run_state.best is not None and run_state.best.step == 1
+    run_state, _ = seen(ACCURACY, (0.4, 5.0), (0.0, 4.0), (0.0, 4.0), (0.4, 6.0))
+    assert run_state.patience_count == 2
 
 
 def test_what_is_not_finite_is_never_better() -> None:
-    standing, better = seen(ACCURACY, (math.nan, math.nan), (0.5, math.inf), (0.5, 1.0))
-    assert better == [False, True, True] and standing.lowest == 1.0
+    run_state, better = seen(ACCURACY, (math.nan, math.nan), (0.5, math.inf), (0.5, 1.0))
+    assert better == [False, True, True] and run_state.lowest_loss == 1.0
 
 
 @given(st.lists(st.tuples(VALUES, st.floats(0.001, 10)), min_size=1, max_size=20))
 def test_the_best_is_the_first_of_the_best_by_score_and_then_by_loss(looks: list[tuple[float, float]]) -> None:
-    standing, _ = seen(ACCURACY, *looks)
+    run_state, _ = seen(ACCURACY, *looks)
     best = min(range(len(looks)), key=lambda at: (-looks[at][0], looks[at][1], at))
-    assert standing.best is not None and standing.best.step == best + 1
-    assert standing.lowest == min(loss for _, loss in looks)
+    assert run_state.best is not None and run_state.best.step == best + 1
+    assert run_state.lowest_loss == min(loss for _, loss in looks)
 
 
 def test_without_a_dev_part_the_last_weights_are_the_best() -> None:
-    standing = TrainingState(step=3)
-    assert judge(ACCURACY, {}, standing, 0.1) == (True, True) and standing.best is not None and standing.best.step == 3
+    run_state = TrainingState(step=3)
+    assert (
+        record_validation(ACCURACY, {}, run_state, 0.1) == (True, True)
+        and run_state.best is not None
+        and run_state.best.step == 3
+    )
 
 
 def test_anything_finite_is_better_than_nothing() -> None:

@@ -45,9 +45,9 @@ def test_a_checkpoint_comes_back_bit_for_bit_whatever_its_tensors_are(tmp_path: 
 
 
 def test_the_files_are_plain_safetensors_and_json(run: Path) -> None:
-    plain = plain_load((run / "step-00000020/optimiser.safetensors").read_bytes())
-    assert torch.equal(plain["0/exp_avg"], checkpoint(20).tensors["optimiser"]["0/exp_avg"])
-    assert json.loads((run / "step-00000020/standing.json").read_text())["step"] == 20
+    plain = plain_load((run / "step-00000020/optimizer.safetensors").read_bytes())
+    assert torch.equal(plain["0/exp_avg"], checkpoint(20).tensors["optimizer"]["0/exp_avg"])
+    assert json.loads((run / "step-00000020/state.json").read_text())["step"] == 20
 
 
 def test_equal_checkpoints_have_equal_bytes_but_for_the_machine(tmp_path: Path) -> None:
@@ -70,15 +70,15 @@ def test_the_estimate_is_at_least_the_size_on_disk_and_not_far_above(tmp_path: P
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("group", ["model", "optimiser", "carried", "standing"])
+@pytest.mark.parametrize("group", ["model", "optimizer", "carried", "standing"])
 def test_what_is_not_finite_is_never_saved(run: Path, group: str, bad: float) -> None:
     before, spoiled = read_tree(run), checkpoint(30)
     if group == "standing":
-        spoiled.standing.sums.loss = bad
+        spoiled.run_state.sums.loss = bad
     else:
         next(reversed(spoiled.tensors[group].values())).float().fill_(bad)
         spoiled.tensors[group]["spoiled"] = torch.tensor([1.0, bad])
-    with pytest.raises(DurableError, match="not finite"):
+    with pytest.raises(DurableError, match="NaN or infinity"):
         save(run, spoiled, ALONE, files=QUICK)
     assert read_tree(run) == before
 
@@ -111,8 +111,8 @@ def bad_states(folder: Path, forgets: Callable[[str, Path], bool], *, returned_o
         write_tree(state, tree)
         try:
             found, _ = newest(state, ALONE)
-            good = found is not None and same(found, known[found.standing.step])
-            yield not good or (returned and found.standing.step != 20)
+            good = found is not None and same(found, known[found.run_state.step])
+            yield not good or (returned and found.run_state.step != 20)
         except Exception:
             yield True
         shutil.rmtree(state)
@@ -137,8 +137,8 @@ def newest_after(run: Path, damage: Callable[[], object]) -> tuple[int, str]:
     """The step that is found after a damage, and what is said about those that were passed over."""
     damage()
     found, skipped = newest(run, ALONE)
-    assert found is not None and same(found, checkpoint(found.standing.step))
-    return found.standing.step, " ".join(skipped)
+    assert found is not None and same(found, checkpoint(found.run_state.step))
+    return found.run_state.step, " ".join(skipped)
 
 
 def undetected(run: Path, seed: int, flips: int, cuts: int, pages: int) -> int:
@@ -177,23 +177,21 @@ def test_a_thousand_flips_and_two_hundred_cuts_and_pages_are_detected(run: Path)
 def test_twin_without_the_sums_a_flipped_bit_is_loaded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = run / "step-00000020/model.safetensors"
     path.write_bytes(flipped(path.read_bytes(), 8 * path.stat().st_size - 3))
-    assert newest(run, ALONE)[0].standing.step == 10
+    assert newest(run, ALONE)[0].run_state.step == 10
     monkeypatch.setattr(folders, "_compare", lambda *_: None)
     found, _ = newest(run, ALONE)
-    assert found.standing.step == 20 and not same(found, checkpoint(20))
+    assert found.run_state.step == 20 and not same(found, checkpoint(20))
 
 
 DAMAGE: dict[str, Callable[[Path, Path], object]] = {
-    "a missing file": lambda _, new: (new / "optimiser.safetensors").unlink(),
+    "a missing file": lambda _, new: (new / "optimizer.safetensors").unlink(),
     "a file too many": lambda _, new: (new / "extra").write_bytes(b""),
     "mixed steps": lambda old, new: shutil.copy(old / "model.safetensors", new / "model.safetensors"),
-    "exchanged files": lambda _, new: shutil.copy(new / "model.safetensors", new / "optimiser.safetensors"),
+    "exchanged files": lambda _, new: shutil.copy(new / "model.safetensors", new / "optimizer.safetensors"),
     "an older one renamed": lambda old, new: (shutil.rmtree(new), shutil.copytree(old, new)),
     "an edited manifest": lambda _, new: (new / "manifest.json").write_text("{}"),
     "no manifest": lambda _, new: (new / "manifest.json").unlink(),
-    "a link": lambda old, new: (
-        (new / "standing.json").unlink() or (new / "standing.json").symlink_to(old / "standing.json")
-    ),
+    "a link": lambda old, new: (new / "state.json").unlink() or (new / "state.json").symlink_to(old / "state.json"),
     "an empty folder": lambda _, new: (shutil.rmtree(new), new.mkdir()),
 }
 
@@ -203,17 +201,17 @@ def test_a_checkpoint_of_other_files_is_passed_over(run: Path, name: str) -> Non
     old, new = run / "step-00000010", run / "step-00000020"
     step, said = newest_after(run, lambda: DAMAGE[name](old, new))
     assert step == 10
-    assert "step-00000020 was passed over" in said
+    assert "step-00000020 was skipped" in said
 
 
 def test_when_none_is_left_a_run_does_not_begin_anew_over_them(run: Path) -> None:
     for path in run.glob("step-*/model.safetensors"):
         path.write_bytes(b"rot")
     with pytest.raises(
-        DamagedError, match=r"no checkpoint can be used: step-00000020 .*sha256.*step-00000010 "
+        DamagedError, match=r"no checkpoint is usable: step-00000020 .*sha256.*step-00000010 "
     ) as raised:
         newest(run, ALONE)
-    assert "restore one from a copy" in raised.value.fix
+    assert "restore one from a backup" in raised.value.fix
 
 
 def test_a_run_without_checkpoints_begins_at_the_beginning(tmp_path: Path) -> None:
@@ -231,25 +229,25 @@ def test_a_checkpoint_of_a_step_that_is_damaged_is_saved_anew(run: Path) -> None
 
 
 def rewritten(run: Path, change: Callable[[dict], None]) -> None:
-    """Step 20 again with another standing.json, whole and with the right sums: as another version would write it."""
+    """Step 20 again with another state.json, whole and with the right sums: as another version would write it."""
     path = run / "step-00000020"
     contents = dict(durable.read_folder(path))
-    plain = json.loads(contents["standing.json"])
+    plain = json.loads(contents["state.json"])
     change(plain)
-    durable.replace_folder(path, contents | {"standing.json": json.dumps(plain)}, files=QUICK)
+    durable.replace_folder(path, contents | {"state.json": json.dumps(plain)}, files=QUICK)
 
 
-@pytest.mark.parametrize("lost", ["seed", "index", "order", "scale", "best"])
+@pytest.mark.parametrize("lost", ["seed", "index", "order_hash", "loss_scale", "best"])
 def test_a_checkpoint_that_lacks_a_part_is_refused_and_not_passed_over(run: Path, lost: str) -> None:
     rewritten(run, lambda plain: plain.pop(lost))
-    with pytest.raises(ConfigError, match=rf"standing.json lacks {lost}.*another folder"):
+    with pytest.raises(ConfigError, match=rf"state.json: missing {lost};.*new folder"):
         newest(run, ALONE)
 
 
-@pytest.mark.parametrize("change", [{"format": 1}, {"format": 3}, {"surprise": 1}, {"step": "x"}])
+@pytest.mark.parametrize("change", [{"format": 1}, {"format": 4}, {"surprise": 1}, {"step": "x"}])
 def test_a_checkpoint_of_another_version_is_refused_with_the_cure(run: Path, change: dict) -> None:
     rewritten(run, lambda plain: plain.update(change))
-    with pytest.raises(ConfigError, match=r"standing.json.*go on with the Seqloom that wrote it"):
+    with pytest.raises(ConfigError, match=r"state.json.*resume with the version of Seqloom that wrote it"):
         newest(run, ALONE)
 
 
@@ -272,9 +270,9 @@ def test_a_failed_save_leaves_the_previous_checkpoint(run: Path, code: int, last
             break
         points += 1
         found, _ = newest(run, ALONE)
-        assert same(found, checkpoint(found.standing.step)) and found.standing.step >= 20
+        assert same(found, checkpoint(found.run_state.step)) and found.run_state.step >= 20
         durable.recover(run, files=QUICK)
-        if found.standing.step == 30:
+        if found.run_state.step == 30:
             shutil.rmtree(run / "step-00000030")
         assert listing(run) == ["step-00000010", "step-00000020"]
     assert points >= 20  # with four codes, once and lasting: at least 160
@@ -307,7 +305,7 @@ def test_damaged_and_renamed_checkpoints_take_no_ones_place(run: Path) -> None:
     (run / "step-00000098").mkdir()
     retain(run, 2, 10, files=QUICK)
     assert steps_of(run) == [10, 20, 30, 40, 98, 99]
-    assert newest(run, ALONE)[0].standing.step == 30
+    assert newest(run, ALONE)[0].run_state.step == 30
     retain(run, 1, None, files=QUICK)
     assert steps_of(run) == [30, 40, 98, 99]
 
@@ -316,7 +314,7 @@ def test_the_last_whole_one_is_never_deleted_also_when_all_newer_ones_are_damage
     (run / "step-00000020/model.safetensors").write_bytes(b"rot")
     for keep in (1, 2, 3):
         retain(run, keep, None, files=QUICK)
-        assert newest(run, ALONE)[0].standing.step == 10
+        assert newest(run, ALONE)[0].run_state.step == 10
 
 
 def test_twin_without_protection_the_best_one_goes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,8 +403,8 @@ def test_a_lost_exchanged_or_older_shard_is_detected(tmp_path: Path, sharded: Ca
     else:
         shutil.copy(tmp_path / "step-00000010" / other.name, other)
     found, skipped = newest(tmp_path, ALONE)
-    assert found.standing.step == 10
-    assert "step-00000020 was passed over" in skipped[0] and "model-0000" in skipped[0]
+    assert found.run_state.step == 10
+    assert "step-00000020 was skipped" in skipped[0] and "model-0000" in skipped[0]
 
 
 @pytest.mark.parametrize("culprit", [0, 1])

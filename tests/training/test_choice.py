@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from seqloom.config.training import LinearConfig, PlateauConfig
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.tasks.task import Metric
-from seqloom.training.checkpoint import read_standing, steps
+from seqloom.training.checkpoint import read_state, steps
 from seqloom.training.devices import Alone, choose_device
 from seqloom.training.events import Report, Saved, Validated
 from seqloom.training.run import train_run
 from seqloom.training.run_summary import read_scores
 from seqloom.training.state import TrainingState
-from seqloom.training.validation import CheckpointChoice, ValidationResult, is_as_good, judge
+from seqloom.training.validation import CheckpointChoice, ValidationResult, is_as_good, record_validation
 from training_common import ScriptedLooks, ended, only, resolved, run, write_data
 
 
@@ -90,15 +90,15 @@ def test_where_examples_tell_them_apart_the_loss_has_no_say() -> None:
 def chosen(looks: list[list[int]], rates: list[float], of: Any = ACCURACY) -> list[int]:
     """The step that is to be shipped after each look, numbered from 1."""
     session: Any = SimpleNamespace(task=of, ranks=Alone())
-    choice, standing, shipped = CheckpointChoice(session, None), TrainingState(), []
+    choice, run_state, shipped = CheckpointChoice(session, None), TrainingState(), []
     for step, (right, rate) in enumerate(zip(looks, rates, strict=True), 1):
-        standing.step = step
+        run_state.step = step
         rows = table(right)
         metrics = {name: float(value) for name, value in measure(rows.sum(axis=0)).items()}
         evaluation = Evaluation("classify", metrics, len(rows), rows, (), ids=tuple(map(str, range(len(rows)))))
-        better, _ = judge(of.metric, metrics, standing, rate)
-        choice.take(ValidationResult(metrics, (), evaluation), standing, better, rate)
-        shipped.append(standing.chosen.step if standing.chosen else 0)
+        better, _ = record_validation(of.metric, metrics, run_state, rate)
+        choice.take(ValidationResult(metrics, (), evaluation), run_state, better, rate)
+        shipped.append(run_state.chosen.step if run_state.chosen else 0)
     return shipped
 
 
@@ -128,27 +128,27 @@ def test_of_a_handful_of_examples_the_best_is_chosen() -> None:
 
 def test_rows_that_are_not_finite_leave_the_choice_to_the_best() -> None:
     session: Any = SimpleNamespace(task=ACCURACY, ranks=Alone())
-    choice, standing = CheckpointChoice(session, None), TrainingState(step=1)
+    choice, run_state = CheckpointChoice(session, None), TrainingState(step=1)
     rows = table(right(30), math.inf)
     look = ValidationResult(
         {"accuracy": 0.75}, (), Evaluation("classify", {}, 40, rows, (), ids=tuple(map(str, range(40))))
     )
-    judge(ACCURACY.metric, look.metrics, standing, 2.0)
-    assert choice.take(look, standing, True, 2.0) and not choice.tensors()  # a checkpoint would refuse them
-    standing.step = 2
-    assert not choice.take(look, standing, False, 1.0) and standing.chosen is not None and standing.chosen.step == 1
+    record_validation(ACCURACY.metric, look.metrics, run_state, 2.0)
+    assert choice.take(look, run_state, True, 2.0) and not choice.tensors()  # a checkpoint would refuse them
+    run_state.step = 2
+    assert not choice.take(look, run_state, False, 1.0) and run_state.chosen is not None and run_state.chosen.step == 1
 
 
 def test_of_the_weights_of_a_step_and_a_mean_the_better_one_is_chosen() -> None:
     session: Any = SimpleNamespace(task=ACCURACY, ranks=Alone())
-    choice, standing = CheckpointChoice(session, None), TrainingState()
+    choice, run_state = CheckpointChoice(session, None), TrainingState()
 
     def taken(step: int, count: int, rate: float) -> bool:
-        standing.step, rows = step, table(right(count))
+        run_state.step, rows = step, table(right(count))
         metrics = {"accuracy": count / 40, "loss": 1.0}
         evaluation = Evaluation("classify", metrics, 40, rows, (), ids=tuple(map(str, range(40))))
-        better, _ = judge(ACCURACY.metric, metrics, standing, rate)
-        return choice.take(ValidationResult(metrics, (), evaluation), standing, better, rate)
+        better, _ = record_validation(ACCURACY.metric, metrics, run_state, rate)
+        return choice.take(ValidationResult(metrics, (), evaluation), run_state, better, rate)
 
     assert taken(10, 31, 2.0) and taken(20, 30, 1.0)
     assert not taken(20, 30, 1.0) and taken(20, 31, 1.0)  # equal, then better
@@ -156,7 +156,7 @@ def test_of_the_weights_of_a_step_and_a_mean_the_better_one_is_chosen() -> None:
 
 # --- whole runs -----------------------------------------------------------------------------------------------------
 
-DECAY: dict[str, Any] = {"schedule": LinearConfig(warm_up=0), "keep": 9}
+DECAY: dict[str, Any] = {"schedule": LinearConfig(warmup=0), "keep_checkpoints": 9}
 WRONG = (2, 3, 12)  # of 18 examples, at steps 10, 20 and 30: the best, one that is as good, one that is worse
 
 
@@ -172,7 +172,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> ScriptedLooks:
 
 def files_of(out: Path) -> dict[str, bytes]:
     """What equal runs have alike."""
-    found = [out / "metrics.jsonl", *(path for path in out.rglob("*.safetensors")), *out.rglob("standing.json")]
+    found = [out / "metrics.jsonl", *(path for path in out.rglob("*.safetensors")), *out.rglob("state.json")]
     return {str(path.relative_to(out)): path.read_bytes() for path in found}
 
 
@@ -187,10 +187,13 @@ def test_a_run_tells_which_weights_it_ships_and_why(tmp_path: Path, data: Path, 
     ]
     last = ended(reports)
     assert (last.best_step, last.chosen_step, last.metrics["accuracy"]) == (10, 20, 15 / 18)
-    why = "Step 10 scored best, with accuracy 0.8889 against 0.8333: no more than one standard error"
+    why = "Step 10 scored best, with accuracy 0.8889 against 0.8333. The difference is within one standard error"
     for page in ("card.md", "model/card.md", "report.html"):
         assert why in (tmp_path / "run" / page).read_text(encoding="utf-8"), page
-    assert "the best is at step 10, and step 20 is shipped" in (tmp_path / "run" / "report.html").read_text()
+    assert (
+        "the best value is at step 10, the saved model is that of step 20"
+        in (tmp_path / "run" / "report.html").read_text()
+    )
 
 
 @pytest.mark.slow
@@ -199,11 +202,11 @@ def test_the_checkpoint_of_the_shipped_weights_is_kept_and_mends_the_model(
 ) -> None:
     looks.says(*WRONG)
     out = tmp_path / "run"
-    run(out, data, **DECAY | {"keep": 1})
-    assert [read_standing(path).step for path in steps(out / "checkpoints")] == [20, 30]
+    run(out, data, **DECAY | {"keep_checkpoints": 1})
+    assert [read_state(path).step for path in steps(out / "checkpoints")] == [20, 30]
     weights = (out / "model" / "model.safetensors").read_bytes()
     (out / "model" / "model.safetensors").write_bytes(b"")
-    run(out, data, **DECAY | {"keep": 1})
+    run(out, data, **DECAY | {"keep_checkpoints": 1})
     scores = read_scores(out / "model")
     assert scores is not None and scores.step == 20
     assert (out / "model" / "model.safetensors").read_bytes() == weights
@@ -220,7 +223,7 @@ def stopped(out: Path, data: Path, step: int, **settings: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schedule", [LinearConfig(warm_up=0), PlateauConfig(factor=0.5, patience=1)], ids=str)
+@pytest.mark.parametrize("schedule", [LinearConfig(warmup=0), PlateauConfig(factor=0.5, patience=1)], ids=str)
 @pytest.mark.parametrize("step", [10, 20])
 def test_a_run_that_was_stopped_behind_its_best_chooses_as_one_that_was_not(
     tmp_path: Path, data: Path, looks: ScriptedLooks, step: int, schedule: Any

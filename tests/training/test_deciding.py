@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig
-from seqloom.data.check import looking
+from seqloom.data.check import checking
 from seqloom.data.order import Order
 from seqloom.data.problems import Ledger
 from seqloom.events import finished
 from seqloom.inference.model import load
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
-from seqloom.training.wishes import Wishes
 from training_common import run, write_data
 
 
@@ -49,9 +49,9 @@ def test_slices_tell_the_figure_that_decided(chosen: Path) -> None:
 
 def test_the_report_and_the_card_tell_the_figure_that_decided(chosen: Path) -> None:
     page = (chosen / "run" / "report.html").read_text(encoding="utf-8")
-    assert "macro_f1 on dev at step" in page and "accuracy on dev at step" not in page
+    assert "macro_f1 on the dev set at step" in page and "accuracy on the dev set at step" not in page
     for card in ("card.md", "model/card.md"):
-        assert "which `macro_f1` chose" in (chosen / "run" / card).read_text(encoding="utf-8")
+        assert "chosen by `macro_f1`" in (chosen / "run" / card).read_text(encoding="utf-8")
 
 
 # --- other things that are told alike before, in and after training -------------------------------------------------
@@ -61,21 +61,21 @@ def test_the_report_and_the_card_tell_the_figure_that_decided(chosen: Path) -> N
 @pytest.mark.parametrize("rows", [90, 1_500])
 def test_the_data_check_speaks_of_the_batches_of_training(rows: int, tmp_path: Path) -> None:
     data = DataConfig(train=(str(write_data(tmp_path, rows)),), split=RandomSplit())
-    resolved = resolve(data, Wishes(), cache=tmp_path / "cache")
-    feed, prepared = resolved.config.training.feed, resolved.prepared
+    resolved = resolve(data, RunRequest(), cache=tmp_path / "cache")
+    feed, prepared = resolved.config.training.batching, resolved.prepared
     assert isinstance(feed, ByLengthConfig)
-    order = Order(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]], feed.budget, seed=0)
-    report = finished(looking(data, EncodingConfig(), Ledger()))
+    order = Order(prepared.schema.target.sizes(prepared.columns)[prepared.splits["train"]], feed.batch_tokens, seed=0)
+    report = finished(checking(data, EncodingConfig(), Ledger()))
     assert report.batching is not None and report.batching.batches == order.summary(0).batches > 1
 
 
 @pytest.mark.parametrize(("words", "told"), [("purple {} {} {}", True), ("red green {} up", False)])
-def test_words_that_the_tokeniser_of_init_lacks_are_told(chosen: Path, tmp_path: Path, words: str, told: bool) -> None:
+def test_words_that_the_tokenizer_of_init_lacks_are_told(chosen: Path, tmp_path: Path, words: str, told: bool) -> None:
     known = ["old", "new", "tall", "flat"]
     rows = [f"{words.format(*(f'{word}x' if told else word for _ in range(3)))},{word}" for word in known * 10]
     (tmp_path / "other.csv").write_text("\n".join(["text,label", *rows, ""]))
-    wishes = Wishes(training={"init": str(chosen / "run")})
-    resolved: Any = resolve(DataConfig(train=(str(tmp_path / "other.csv"),)), wishes, cache=tmp_path / "cache")
-    said = [line for line in resolved.said if "unknown to the tokeniser" in line]
+    request = RunRequest(training={"init": str(chosen / "run")})
+    resolved: Any = resolve(DataConfig(train=(str(tmp_path / "other.csv"),)), request, cache=tmp_path / "cache")
+    said = [line for line in resolved.messages if "unknown to the tokenizer" in line]
     assert [line.partition(" of ")[0] for line in said] == (["100 %"] if told else [])
     assert all("--tokenizer bpe" in line for line in said)

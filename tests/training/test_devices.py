@@ -36,15 +36,17 @@ def test_auto_takes_the_fastest_device_and_a_precision_that_gains(
     pretend(monkeypatch, **there)
     device = choose_device("auto", "auto")
     assert (device.torch.type, device.precision) == (kind, precision)
-    (said,) = device.said
-    assert said.startswith(f"computing on {describe(device.torch)} (") and f") in {precision} (" in said
-    assert choose_device("cpu", "float32").said == ("computing on cpu in float32",)  # as asked: nothing to explain
+    (said,) = device.messages
+    assert said.startswith(f"device: {describe(device.torch)} (") and f"), precision: {precision} (" in said
+    assert choose_device("cpu", "float32").messages == (
+        "device: cpu, precision: float32",
+    )  # as asked: nothing to explain
 
 
 @pytest.mark.parametrize("name", ["cuda", "mps"])
 def test_a_device_that_is_not_there_is_refused_with_the_reason(name: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    with pytest.raises(ConfigError, match=rf"the device {name} was asked for, but .*\. Fix: take --device cpu or auto"):
+    with pytest.raises(ConfigError, match=rf"--device {name}, but .*\. Fix: use --device cpu or auto"):
         choose_device(name, "auto")
 
 
@@ -55,10 +57,10 @@ def test_what_is_asked_for_is_taken_and_slowness_is_said(monkeypatch: pytest.Mon
         assert choose_device("cpu", "float32")[:2] == (torch.device("cpu"), "float32")
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
     slow = choose_device("cpu", "bf16")
-    assert slow.precision == "bf16" and "slower than float32" in slow.said[0]
+    assert slow.precision == "bf16" and "slower than float32" in slow.messages[0]
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
-    assert "slower" not in choose_device("cpu", "bf16").said[0]
-    assert len(choose_device("cpu", "auto", deterministic=True).said) == 2
+    assert "slower" not in choose_device("cpu", "bf16").messages[0]
+    assert len(choose_device("cpu", "auto", deterministic=True).messages) == 2
 
 
 @pytest.mark.parametrize(

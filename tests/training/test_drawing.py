@@ -43,11 +43,11 @@ def test_the_callers_generators_are_put_back_even_after_an_error() -> None:
 
 def two_steps(case: Case, disturbed: bool) -> dict[str, dict[str, torch.Tensor]]:
     batch = batch_of(case, 6)
-    update, standing = updating(drawn(case, dropout=0.5)), TrainingState(pieces=2)
+    update, run_state = updating(drawn(case, dropout=0.5)), TrainingState(micro_batches=2)
     for number in range(2):
         if disturbed:
             torch.rand(number + 5)
-        take(update, batch, standing)
+        take(update, batch, run_state)
     return copied(update)
 
 

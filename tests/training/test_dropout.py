@@ -15,24 +15,25 @@ from seqloom.config.models import AnyModel
 from seqloom.config.stacks import DecoderBlockConfig
 from seqloom.config.training import RunConfig
 from seqloom.nn.types import Padded
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
-from seqloom.training.wishes import Wishes
 from training_common import resolved, write_data
 
 VOCABULARY, HEIGHT = 9, 8
-SYMBOLS = TokensConfig(vocab_size=VOCABULARY)
+TOKENS = TokensConfig(vocab_size=VOCABULARY)
 SIDES = {"height": HEIGHT, "width": HEIGHT}
 MAKE: dict[str, Callable[[str, Any], AnyModel]] = {
-    "classifier": lambda name, size: recipes.classifier(name, inputs=SYMBOLS, num_classes=2, size=size),
-    "tagger": lambda name, size: recipes.tagger(name, inputs=SYMBOLS, num_tags=3, size=size),
+    "classifier": lambda name, size: recipes.classifier(name, inputs=TOKENS, num_classes=2, size=size),
+    "tagger": lambda name, size: recipes.tagger(name, inputs=TOKENS, num_tags=3, size=size),
     "language-model": lambda name, size: recipes.language_model(name, vocab_size=VOCABULARY, size=size),
-    "masked-model": lambda name, size: recipes.masked_model(name, inputs=SYMBOLS, size=size),
-    "embedder": lambda name, size: recipes.embedder(name, inputs=SYMBOLS, size=size),
-    "translator": lambda name, size: recipes.translator(name, source=SYMBOLS, target_vocab_size=VOCABULARY, size=size),
+    "masked-model": lambda name, size: recipes.masked_model(name, inputs=TOKENS, size=size),
+    "embedder": lambda name, size: recipes.embedder(name, inputs=TOKENS, size=size),
+    "translator": lambda name, size: recipes.translator(name, source=TOKENS, target_vocab_size=VOCABULARY, size=size),
     "picture-classifier": lambda name, size: recipes.picture_classifier(name, **SIDES, num_classes=2, size=size),
 }
 MADE = [(shape, name) for shape in get_args(recipes.Shape) for name in recipes.names(shape)]
 DROPPING = [(shape, name) for shape, name in MADE if name != "linear"]  # which has no vectors between layers
+SIZES = [pytest.param(size, marks=pytest.mark.slow if size != "tiny" else ()) for size in recipes.SIZES]
 
 
 def made(shape: str, name: str, size: str = "tiny") -> AnyModel:
@@ -64,7 +65,7 @@ def answers(config: AnyModel, *, training: bool) -> torch.Tensor:
     return said.values if isinstance(said, Padded) else said
 
 
-@pytest.mark.parametrize("size", recipes.SIZES)
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("shape", "name"), MADE)
 def test_a_rate_changes_the_places_that_have_dropout_and_no_others(shape: str, name: str, size: str) -> None:
     before, after = places(config := made(shape, name, size)), places(with_dropout(config, 0.45))
@@ -73,7 +74,7 @@ def test_a_rate_changes_the_places_that_have_dropout_and_no_others(shape: str, n
     assert sorted(dropouts(config)) == sorted(rate for rate in before.values() if rate)
 
 
-@pytest.mark.parametrize("size", recipes.SIZES)
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("shape", "name"), MADE)
 def test_the_rate_that_a_recipe_has_is_the_recipe(shape: str, name: str, size: str) -> None:
     config = made(shape, name, size)
@@ -120,8 +121,8 @@ def translating(folder: Path, dropout: float | None) -> RunConfig:
     data = DataConfig(
         train=(str(folder / "pairs.tsv"),), task="translate", input=("source",), target=("target",), split=RandomSplit()
     )
-    wishes = Wishes(model="transformer", size="tiny", dropout=dropout)
-    return resolve(data, wishes, cache=folder / "cache").config
+    request = RunRequest(model="transformer", size="tiny", dropout=dropout)
+    return resolve(data, request, cache=folder / "cache").config
 
 
 @pytest.mark.parametrize("model", ["transformer", "encoder", "window", "bag", "self-attention"])
@@ -140,12 +141,14 @@ def test_a_model_without_dropout_says_that_a_rate_changes_nothing(tmp_path: Path
     data = write_data(tmp_path)
     told, plain = resolved(data, model="linear", dropout=0.3), resolved(data, model="linear")
     assert told.config == plain.config
-    assert "dropout: linear has none, so a rate of 0.3 changes nothing" in told.said
-    assert not any("dropout" in line for line in (*plain.said, *resolved(data, model="linear", dropout=0.0).said))
+    assert "dropout: linear has no dropout layers, so --dropout 0.3 has no effect" in told.messages
+    assert not any(
+        "dropout" in line for line in (*plain.messages, *resolved(data, model="linear", dropout=0.0).messages)
+    )
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_a_run_that_goes_on_is_asked_for_its_own_rate(tmp_path: Path, rate: float) -> None:
     before = resolved(write_data(tmp_path), model="transformer", dropout=rate).config
-    assert Wishes(dropout=rate).filled(before).model == before.model
-    assert Wishes(dropout=0.2).filled(before).model != before.model  # and the folder refuses another one
+    assert RunRequest(dropout=rate).filled(before).model == before.model
+    assert RunRequest(dropout=0.2).filled(before).model != before.model  # and the folder refuses another one

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
+from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, TokenCountConfig
 from seqloom.errors import ConfigError
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoint, loop
@@ -21,7 +21,7 @@ from seqloom.training.state import LossSums, TrainingState
 from seqloom.training.step import Seen, Tallies
 from training_common import ended, run, write_data
 
-LENGTHS = [StepsConfig(count=4), EpochsConfig(count=1), SymbolsConfig(count=100), SecondsConfig(count=4)]
+LENGTHS = [StepsConfig(steps=4), EpochsConfig(epochs=1), TokenCountConfig(tokens=100), SecondsConfig(seconds=4)]
 LOOKING = 3.0  # seconds that a validation takes
 
 
@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
 def hours(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """A clock that only steps (one second) and validations move."""
     passed = {"now": 0.0}
-    take, look = loop.Update.step, loop.look
+    take, look = loop.Update.step, loop.validate
 
     def stepped(self: Any, *given: Any, **named: Any) -> None:
         passed["now"] += 1.0
@@ -45,7 +45,7 @@ def hours(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         return look(session)
 
     monkeypatch.setattr(loop.Update, "step", stepped)
-    monkeypatch.setattr(loop, "look", looked)
+    monkeypatch.setattr(loop, "validate", looked)
     monkeypatch.setattr(Clock, "seconds", property(lambda _: passed["now"]))
     return passed
 
@@ -57,17 +57,17 @@ def validated(out: Path) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS, ids=lambda length: length.kind())
 def test_no_step_is_validated_twice(tmp_path: Path, data: Path, hours: dict[str, float], length: Any) -> None:
-    last = ended(run(tmp_path / "run", data, length=length, validate_every=1))
+    last = ended(run(tmp_path / "run", data, duration=length, validate_every=1))
     steps = validated(tmp_path / "run")
-    assert last.why == "done" and steps == list(range(1, last.step + 1))
+    assert last.reason == "done" and steps == list(range(1, last.step + 1))
 
 
 @pytest.mark.slow
 def test_a_finished_run_that_gets_a_little_more_time_than_it_took_is_not_validated_again(
     tmp_path: Path, data: Path, hours: dict[str, float]
 ) -> None:
-    first = ended(run(tmp_path / "run", data, length=SecondsConfig(count=4), validate_every=100))
-    again = ended(run(tmp_path / "run", data, length=SecondsConfig(count=5), validate_every=100))
+    first = ended(run(tmp_path / "run", data, duration=SecondsConfig(seconds=4), validate_every=100))
+    again = ended(run(tmp_path / "run", data, duration=SecondsConfig(seconds=5), validate_every=100))
     assert first.step == again.step == 4 and again.exit_code == 0
     assert validated(tmp_path / "run") == [4]
 
@@ -80,12 +80,12 @@ def test_when_the_end_is_asked_for_twice_a_step_is_validated_twice(
     over = loop._Loop._is_over
 
     def anew(self: Any) -> bool:
-        self.standing.validated = -1
+        self.run_state.last_validation = -1
         self.clock.agree(self.ranks)
         return over(self)
 
     monkeypatch.setattr(loop._Loop, "_is_over", anew)
-    run(tmp_path / "run", data, length=SecondsConfig(count=5), validate_every=2)
+    run(tmp_path / "run", data, duration=SecondsConfig(seconds=5), validate_every=2)
     steps = validated(tmp_path / "run")
     assert len(steps) > len(set(steps))
 
@@ -103,13 +103,13 @@ class Rare:
         monkeypatch.setattr(loop._Loop, "__init__", rarely)
 
 
-def signalled(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+def signaled(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """A signal comes in the midst of a step."""
     take = loop._Loop._take
 
     def heard(self: Any, taken: Any) -> None:
         take(self, taken)
-        if self.standing.step == step:
+        if self.run_state.step == step:
             self.session.stopping.signal = signal.SIGTERM
 
     monkeypatch.setattr(loop._Loop, "_take", heard)
@@ -118,11 +118,11 @@ def signalled(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 def left(out: Path) -> dict[str, bytes]:
     """What equal runs have in common."""
     newest = checkpoint.steps(out / "checkpoints")[-1]
-    paths = [out / "metrics.jsonl", out / "model" / "model.safetensors", newest / "standing.json"]
+    paths = [out / "metrics.jsonl", out / "model" / "model.safetensors", newest / "state.json"]
     return {path.name: path.read_bytes() for path in [*paths, *newest.glob("*.safetensors")]}
 
 
-SYMBOLS: dict[str, Any] = {"length": SymbolsConfig(count=300), "report_every": 4, "validate_every": 100}
+TOKENS: dict[str, Any] = {"duration": TokenCountConfig(tokens=300), "log_every": 4, "validate_every": 100}
 
 
 @pytest.mark.slow
@@ -130,22 +130,22 @@ def test_a_signal_is_heard_in_the_next_step_and_changes_not_one_bit(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Rare(monkeypatch, 4)
-    run(tmp_path / "whole", data, **SYMBOLS)
+    run(tmp_path / "whole", data, **TOKENS)
     with monkeypatch.context() as patch:
-        signalled(patch, 1)
-        stopped = ended(run(tmp_path / "run", data, **SYMBOLS))
-    assert (stopped.why, stopped.step, stopped.exit_code) == ("stopped", 2, 128 + signal.SIGTERM)
-    assert ended(run(tmp_path / "run", data, **SYMBOLS)).why == "done"
+        signaled(patch, 1)
+        stopped = ended(run(tmp_path / "run", data, **TOKENS))
+    assert (stopped.reason, stopped.step, stopped.exit_code) == ("stopped", 2, 128 + signal.SIGTERM)
+    assert ended(run(tmp_path / "run", data, **TOKENS)).reason == "done"
     assert left(tmp_path / "run") == left(tmp_path / "whole")
 
 
 @pytest.mark.slow
-def test_a_run_that_asks_the_device_rarely_ends_at_the_step_that_reaches_its_symbols(
+def test_a_run_that_asks_the_device_rarely_ends_at_the_step_that_reaches_its_tokens(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    often = ended(run(tmp_path / "often", data, **SYMBOLS))
+    often = ended(run(tmp_path / "often", data, **TOKENS))
     Rare(monkeypatch, 4)
-    assert ended(run(tmp_path / "rarely", data, **SYMBOLS)).step == often.step
+    assert ended(run(tmp_path / "rarely", data, **TOKENS)).step == often.step
     assert often.step % 4
 
 
@@ -154,9 +154,9 @@ def test_a_run_that_waits_for_the_device_to_hear_stops_late_and_overshoots(
 ) -> None:
     """The twin: what is known at once is not asked, as if other ranks had to be."""
     Rare(monkeypatch, 4)
-    monkeypatch.setattr(loop._Loop, "_meets", lambda self: self.standing.step % self.read_every == 0)
-    signalled(monkeypatch, 1)
-    assert ended(run(tmp_path / "run", data, **SYMBOLS)).step == 4
+    monkeypatch.setattr(loop._Loop, "_meets", lambda self: self.run_state.step % self.read_every == 0)
+    signaled(monkeypatch, 1)
+    assert ended(run(tmp_path / "run", data, **TOKENS)).step == 4
 
 
 def another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,26 +170,26 @@ def another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def order(out: Path) -> str:
     found, _ = checkpoint.newest(out / "checkpoints", Alone())
     assert found is not None
-    return found.standing.order
+    return found.run_state.order_hash
 
 
 @pytest.mark.slow
 def test_a_run_does_not_go_on_in_another_plan(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(tmp_path / "run", data, length=StepsConfig(count=2))
+    run(tmp_path / "run", data, duration=StepsConfig(steps=2))
     another_plan(monkeypatch)
-    with pytest.raises(ConfigError, match=r"plan of batches .*another folder"):
-        run(tmp_path / "run", data, length=StepsConfig(count=4))
+    with pytest.raises(ConfigError, match=r"the order of batches has changed .*a new folder"):
+        run(tmp_path / "run", data, duration=StepsConfig(steps=4))
 
 
 @pytest.mark.slow
 def test_without_the_comparison_a_run_goes_on_in_another_plan_and_reads_something_else(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tmp_path / "whole", data, length=StepsConfig(count=4))
-    run(tmp_path / "run", data, length=StepsConfig(count=2))
+    run(tmp_path / "whole", data, duration=StepsConfig(steps=4))
+    run(tmp_path / "run", data, duration=StepsConfig(steps=2))
     another_plan(monkeypatch)
     monkeypatch.setattr(loop, "require_plan", lambda *_: None)
-    assert ended(run(tmp_path / "run", data, length=StepsConfig(count=4))).why == "done"
+    assert ended(run(tmp_path / "run", data, duration=StepsConfig(steps=4))).reason == "done"
     assert order(tmp_path / "run") != order(tmp_path / "whole")
 
 
@@ -207,10 +207,10 @@ def test_what_steps_come_to_does_not_depend_on_when_somebody_looked(
 
 def summed(norms: list[float], weights: list[float], looks: set[int]) -> LossSums:
     """The sums of a run whose steps have these norms, when somebody looks behind some of them."""
-    tallies, standing = Tallies(1.0, Alone(), torch.device("cpu")), TrainingState()
+    tallies, run_state = Tallies(1.0, Alone(), torch.device("cpu")), TrainingState()
     for number, (norm, weight) in enumerate(zip(norms, weights, strict=False), 1):
         seen = Seen(torch.tensor(norm), torch.tensor(weight), torch.tensor(norm * 3), torch.zeros(()))
         tallies.add(seen, torch.zeros(()), (7, 5), stop=False)
         if number in looks:
-            telling.add(standing, tallies.read())
-    return standing.sums
+            telling.add(run_state, tallies.read())
+    return run_state.sums

@@ -18,13 +18,13 @@ from seqloom.config.tokenizers import CharactersConfig
 from seqloom.config.training import ConstantConfig, EpochsConfig, RunConfig, StepsConfig, TrainingConfig
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DurableError
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training import home as run_changes
 from seqloom.training import run_folder
+from seqloom.training import run_location as run_changes
 from seqloom.training.devices import Device
-from seqloom.training.home import changed_environment, require_place
 from seqloom.training.run_folder import DataFacts, RunFolder
+from seqloom.training.run_location import changed_environment, require_run_folder
 from seqloom.training.state import Environment
 
 CPU = Device(torch.device("cpu"))
@@ -32,7 +32,7 @@ FACTS = DataFacts(
     fingerprints={"train.csv": {"size": 120, "sha256": "ab" * 32}},
     split={"rule": {"kind": "random", "dev": 0.1}, "counts": {"train": 90, "dev": 10}},
 )
-MEANING = Meaning(Schema("text", "label", ("bad", "good")), CharactersConfig().fit(["abc"]), None)
+MEANING = ModelSpec(Schema("text", "label", ("bad", "good")), CharactersConfig().fit(["abc"]), None)
 CONFIG = RunConfig(
     task="classify",
     data=DataConfig(train=("train.csv",)),
@@ -50,8 +50,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def start(run: RunFolder, config: RunConfig = CONFIG, facts: DataFacts = FACTS, meaning: Meaning = MEANING) -> tuple:
-    return run.start(config, facts, meaning, CPU, ALONE)
+def start(run: RunFolder, config: RunConfig = CONFIG, facts: DataFacts = FACTS, spec: ModelSpec = MEANING) -> tuple:
+    return run.start(config, facts, spec, CPU, ALONE)
 
 
 @pytest.fixture
@@ -77,10 +77,16 @@ def test_a_run_that_begins_says_everything_and_reads_back_as_it_was(run: RunFold
     assert listing(run.path) == ["checkpoints", "config.toml", "data.json", "vocabulary"]
     assert run.config() == CONFIG
     assert run.data() == FACTS
-    found = run.meaning()
+    found = run.spec()
     assert (found.schema, found.sizes, found.numbers) == (MEANING.schema, (), 0)
     assert found.tokenizer.to_json() == MEANING.tokenizer.to_json() and found.target_tokenizer is None
-    assert (run.metrics(), run.events(), run.looks(), run.standing(), run.machine()) == ([], [], [], None, None)
+    assert (run.metrics(), run.events(), run.test_evaluations(), run.run_state(), run.machine()) == (
+        [],
+        [],
+        [],
+        None,
+        None,
+    )
 
 
 def test_the_same_run_goes_on_without_a_word(run: RunFolder) -> None:
@@ -96,38 +102,41 @@ def other_facts(**changes: Any) -> DataFacts:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a changed data file": (
         {"facts": other_facts(fingerprints={"train.csv": {"size": 121, "sha256": "cd" * 32}})},
-        r"the file train.csv was .*120.*and is now .*121",
+        r"file train.csv was .*120.*and is now .*121",
     ),
     "a data file too many": (
         {"facts": other_facts(fingerprints={**FACTS.fingerprints, "more.csv": {"size": 1}})},
-        r"the file more.csv was not there and is now size 1",
+        r"file more.csv was missing and is now size 1",
     ),
     "other rows in the parts": (
         {"facts": other_facts(split={**FACTS.split, "counts": {"train": 89, "dev": 11}})},
-        r"of the split, the counts was train 90, dev 10 and is now train 89, dev 11",
+        r"split: counts was train 90, dev 10 and is now train 89, dev 11",
     ),
-    "another rate": ({"config": trained(rate=0.5)}, r"training.rate was 0.001 and is now 0.5"),
+    "another rate": ({"config": trained(lr=0.5)}, r"training.lr was 0.001 and is now 0.5"),
     "another seed": ({"config": trained(seed=9)}, r"training.seed was 0 and is now 9"),
     "another schedule": (
         {"config": trained(schedule=ConstantConfig())},
         r"training.schedule.kind was linear .* constant",
     ),
-    "fewer epochs": ({"config": trained(length=EpochsConfig(count=9))}, r"training.length.count was 10 and is now 9"),
+    "fewer epochs": (
+        {"config": trained(duration=EpochsConfig(epochs=9))},
+        r"training.duration.epochs was 10 and is now 9",
+    ),
     "another kind of length": (
-        {"config": trained(length=StepsConfig(count=1000))},
-        r"training.length.kind was epochs and is now steps",
+        {"config": trained(duration=StepsConfig(steps=1000))},
+        r"training.duration.kind was epochs and is now steps",
     ),
     "another architecture": (
         {"config": msgspec.structs.replace(CONFIG, model=OTHER_MODEL)},
         r"model\.[a-z0-9.]+ was .* and is now ",
     ),
     "another vocabulary": (
-        {"meaning": MEANING._replace(tokenizer=CharactersConfig().fit(["abcdef"]))},
-        r"of the vocabulary, tokenizer.json was [0-9,]+ bytes, sha256 [0-9a-f]{12} and is now",
+        {"spec": MEANING._replace(tokenizer=CharactersConfig().fit(["abcdef"]))},
+        r"vocabulary: tokenizer.json was [0-9,]+ bytes, sha256 [0-9a-f]{12} and is now",
     ),
     "other labels": (
-        {"meaning": MEANING._replace(schema=Schema("text", "label", ("bad", "fine")))},
-        r"of the vocabulary, labels.json was",
+        {"spec": MEANING._replace(schema=Schema("text", "label", ("bad", "fine")))},
+        r"vocabulary: labels.json was",
     ),
 }
 
@@ -138,7 +147,7 @@ def test_another_run_is_refused_with_both_values_and_a_free_folder(kept: RunFold
     run.path.with_name("run-2").mkdir()
     before = (run.path / "config.toml").read_bytes()
     changes, message = REFUSED[name]
-    with pytest.raises(ConfigError, match=rf"run holds another run: .*{message}.*new folder: .*run-3") as raised:
+    with pytest.raises(ConfigError, match=rf"run contains a different run: .*{message}.*new folder: .*run-3") as raised:
         start(run, **changes)
     assert "more" in str(raised.value) or str(raised.value).count(" is now ") <= run_folder.SHOWN
     assert (run.path / "config.toml").read_bytes() == before
@@ -154,15 +163,15 @@ def test_a_run_that_kept_nothing_leaves_its_folder_to_another_one_which_says_wha
         path.write_text("of the run before\n")
     (said,) = start(run, **changes)
     assert not any(path.exists() for path in left)
-    assert re.search(rf"had kept nothing, and this one begins in its place: .*{message}", said)
+    assert re.search(rf"had saved nothing, so this one replaces it: .*{message}", said)
     assert start(run, **changes) == ()
     assert (run.config(), run.data()) == (changes.get("config", CONFIG), changes.get("facts", FACTS))
-    assert run.meaning().schema == changes.get("meaning", MEANING).schema
+    assert run.spec().schema == changes.get("spec", MEANING).schema
 
 
 def test_all_that_changed_is_told_at_once(kept: RunFolder) -> None:
     changes = REFUSED["a changed data file"][0] | REFUSED["another rate"][0] | REFUSED["other labels"][0]
-    with pytest.raises(ConfigError, match=r"train.csv was .*training.rate was .*labels.json was "):
+    with pytest.raises(ConfigError, match=r"train.csv was .*training.lr was .*labels.json was "):
         start(kept, **changes)
 
 
@@ -170,13 +179,13 @@ def test_twin_without_the_comparison_another_rate_goes_on_silently(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_folder, "changed", lambda *_: ())
-    assert start(run, trained(rate=0.5)) == ()
+    assert start(run, trained(lr=0.5)) == ()
 
 
 def test_a_longer_run_goes_on_and_a_later_start_finds_the_new_length(run: RunFolder) -> None:
-    longer = trained(length=EpochsConfig(count=25))
+    longer = trained(duration=EpochsConfig(epochs=25))
     (said,) = start(run, longer)
-    assert said.startswith("the run goes on to 25 epochs; it was begun for 10, and its rate follows the longer course")
+    assert said.startswith("the run continues to 25 epochs (before: 10); the learning rate schedule is stretched")
     assert run.config() == longer
     assert start(run, longer) == ()
 
@@ -184,23 +193,23 @@ def test_a_longer_run_goes_on_and_a_later_start_finds_the_new_length(run: RunFol
 def test_a_longer_run_of_a_constant_rate_has_nothing_to_say_about_it(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     start(run, trained(schedule=ConstantConfig()))
-    (said,) = start(run, trained(schedule=ConstantConfig(), length=EpochsConfig(count=11)))
-    assert said == "the run goes on to 11 epochs; it was begun for 10"
+    (said,) = start(run, trained(schedule=ConstantConfig(), duration=EpochsConfig(epochs=11)))
+    assert said == "the run continues to 11 epochs (before: 10)"
 
 
 def test_a_step_may_be_cut_finer_with_a_word_but_not_coarser(kept: RunFolder) -> None:
     run = kept
-    (said,) = start(run, trained(pieces=4))
-    assert said.startswith("each step is computed in 4 pieces, before in 1: less memory, the same gradient")
-    assert run.config().training.pieces == 4
-    with pytest.raises(ConfigError, match=r"training\.pieces was 4 and is now 2"):
-        start(run, trained(pieces=2))
+    (said,) = start(run, trained(accumulate=4))
+    assert said.startswith("each step now accumulates 4 micro-batches (before: 1): less memory, the same gradient")
+    assert run.config().training.accumulate == 4
+    with pytest.raises(ConfigError, match=r"training\.accumulate was 4 and is now 2"):
+        start(run, trained(accumulate=2))
 
 
 @pytest.mark.parametrize(
     ("patience", "said"),
     [
-        (9, "the run ends early after 9 validations without a better one; its patience was without end"),
+        (9, "this run now has patience 9; before it had no early stopping"),
         (0, ""),
     ],
 )
@@ -208,24 +217,24 @@ def test_patience_may_change_with_a_word(run: RunFolder, patience: int, said: st
     assert "".join(start(run, trained(patience=patience))) == said
     assert run.config().training.patience == patience
     (back,) = start(run, trained(patience=2))
-    assert back.startswith("the run ends early after 2 validations")
+    assert back.startswith("this run now has patience 2")
 
 
 def test_twin_a_patience_that_counts_as_a_change_is_refused(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_changes, "FREE", {"training.keep"})
+    monkeypatch.setattr(run_changes, "CHANGEABLE", {"training.keep_checkpoints"})
     with pytest.raises(ConfigError, match=r"training\.patience was 0 and is now 9"):
         start(kept, trained(patience=9))
 
 
 def test_the_rule_for_bad_rows_may_change_for_it_decides_nothing_about_rows_that_are_read(kept: RunFolder) -> None:
-    data = msgspec.structs.replace(CONFIG.data, bad_rows=BadRows(skip=True, share=0.5))
+    data = msgspec.structs.replace(CONFIG.data, bad_rows=BadRows(skip_bad_rows=True, max_bad_rows=0.5))
     lenient = msgspec.structs.replace(CONFIG, data=data)
     assert start(kept, lenient) == () and kept.config() == lenient
 
 
 def test_how_many_checkpoints_are_kept_may_change(run: RunFolder) -> None:
-    assert start(run, trained(keep=7)) == ()
-    assert run.config().training.keep == 7
+    assert start(run, trained(keep_checkpoints=7)) == ()
+    assert run.config().training.keep_checkpoints == 7
 
 
 # What warns: the environment
@@ -247,7 +256,7 @@ def test_how_many_checkpoints_are_kept_may_change(run: RunFolder) -> None:
 def test_another_machine_or_library_is_said_aloud(field: str, value: Any) -> None:
     (said,) = changed_environment(HERE, msgspec.structs.replace(HERE, **{field: value}))
     assert said.startswith(
-        f"{field}: {getattr(HERE, field)} when the checkpoint was saved, {value} now; the run goes on"
+        f"{field}: {getattr(HERE, field)} when the checkpoint was saved, {value} now; the run continues"
     )
     assert changed_environment(HERE, HERE) == ()
 
@@ -260,11 +269,11 @@ def test_every_field_of_the_environment_is_compared() -> None:
 def test_a_start_compares_with_the_newest_checkpoint_that_can_be_read(run: RunFolder) -> None:
     for step in (10, 20):
         checkpoints.save(run.checkpoints, checkpoint(step), ALONE, files=QUICK)
-    assert run.standing().step == 20
+    assert run.run_state().step == 20
     assert any(said.startswith("torch: 2.13 when") for said in start(run))
-    for name in ("standing.json", "machine.json"):
+    for name in ("state.json", "machine.json"):
         (run.checkpoints / "step-00000020" / name).write_text("{}")
-    assert run.standing().step == 10 and run.machine().seconds == 10
+    assert run.run_state().step == 10 and run.machine().seconds == 10
 
 
 # Where a run may be
@@ -275,9 +284,9 @@ def test_a_file_instead_of_a_folder_a_missing_parent_and_a_folder_of_somebody_el
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter.tex").write_text("mine")
     for name, message in {
-        "file": "file is a file, and a run needs a folder",
-        "theses/run": "there is no folder .*theses.*did you mean thesis",
-        "thesis": "thesis holds chapter.tex and no config.toml.*thesis-2",
+        "file": "file is a file; a run needs a folder",
+        "theses/run": "the folder .*theses does not exist.*did you mean thesis",
+        "thesis": "thesis contains chapter.tex but no config.toml.*thesis-2",
     }.items():
         for act in (start, lambda run: run.held().__enter__()):
             with pytest.raises(ConfigError, match=message):
@@ -287,14 +296,14 @@ def test_a_file_instead_of_a_folder_a_missing_parent_and_a_folder_of_somebody_el
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
-    with pytest.raises(ConfigError, match=r"cannot be written.*choose another folder"):
-        require_place(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"is not writable.*choose another folder"):
+        require_run_folder(tmp_path / "run")
 
 
 def test_a_run_that_lost_its_configuration_is_not_begun_anew(run: RunFolder) -> None:
     checkpoints.save(run.checkpoints, checkpoint(10), ALONE, files=QUICK)
     (run.path / "config.toml").unlink()
-    with pytest.raises(ConfigError, match=r"holds checkpoints and no config.toml"):
+    with pytest.raises(ConfigError, match=r"contains checkpoints but no config.toml"):
         start(run)
     assert checkpoints.newest(run.checkpoints, ALONE)[0] is not None
 
@@ -302,7 +311,7 @@ def test_a_run_that_lost_its_configuration_is_not_begun_anew(run: RunFolder) -> 
 def test_a_damaged_vocabulary_or_data_file_is_told(run: RunFolder) -> None:
     whole = (run.path / "data.json").read_bytes()
     (run.path / "data.json").write_bytes(whole[:-9])
-    with pytest.raises(DamagedError, match=r"data.json: expected the facts about the data"):
+    with pytest.raises(DamagedError, match=r"data.json: the facts about the data are not readable"):
         start(run)
     (run.path / "data.json").write_bytes(whole)
     (run.path / "vocabulary/labels.json").write_text('["bad","nice"]')
@@ -351,8 +360,8 @@ def test_a_start_that_was_interrupted_is_taken_up_again_also_with_other_settings
             start(run)
     assert not (run.path / "config.toml").exists()
     other = MEANING._replace(schema=Schema("text", "label", ("one", "two")))
-    assert start(run, trained(rate=0.5), meaning=other) == ()
-    assert run.config().training.rate == 0.5 and run.meaning().schema.labels == ("one", "two")
+    assert start(run, trained(lr=0.5), spec=other) == ()
+    assert run.config().training.lr == 0.5 and run.spec().schema.labels == ("one", "two")
 
 
 def test_twin_a_configuration_written_first_makes_half_a_run_look_whole(

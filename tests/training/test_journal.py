@@ -11,7 +11,7 @@ from seqloom import files
 from seqloom.errors import DamagedError, DurableError
 from seqloom.files.layouts import RunFile
 from seqloom.training import events as journal_module
-from seqloom.training.events import Begun, Ended, Journal, Noticed, Pace, Report, Sample, Saved, Stepped, Validated
+from seqloom.training.events import Ended, Notice, Report, RunLog, Sample, Saved, Speed, Started, Stepped, Validated
 from seqloom.training.state import Environment
 
 ENVIRONMENT = Environment(
@@ -19,8 +19,8 @@ ENVIRONMENT = Environment(
 )
 
 
-def pace(seconds: float) -> Pace:
-    return Pace(seconds, 100.0 / seconds, 0.1, 1_000, None)
+def pace(seconds: float) -> Speed:
+    return Speed(seconds, 100.0 / seconds, 0.1, 1_000, None)
 
 
 def stepped(step: int, loss: float = 0.5, seconds: float = 1.0) -> Stepped:
@@ -29,7 +29,7 @@ def stepped(step: int, loss: float = 0.5, seconds: float = 1.0) -> Stepped:
 
 def run(first: int, last: int, seconds: float) -> Iterator[Report]:
     """The reports of the steps first..last, with a validation after each tenth; `seconds` is the pace."""
-    yield Begun(Path("run"), first - 1, 10, 10, last, 100, ENVIRONMENT, ("device cpu",))
+    yield Started(Path("run"), first - 1, 10, 10, last, 100, ENVIRONMENT, ("device cpu",))
     for step in range(first, last + 1):
         yield stepped(step, seconds=seconds)
         if step % 10 == 0:
@@ -39,8 +39,8 @@ def run(first: int, last: int, seconds: float) -> Iterator[Report]:
     yield Ended(last, "done", last, last, {"accuracy": 0.9}, pace(seconds), 0)
 
 
-def kept(folder: Path, reports: Iterator[Report], lines: int = 0) -> Journal:
-    journal = Journal(folder, lines)
+def kept(folder: Path, reports: Iterator[Report], lines: int = 0) -> RunLog:
+    journal = RunLog(folder, lines)
     for report in reports:
         journal.take(report)
     journal.flush()
@@ -97,16 +97,16 @@ def test_a_line_that_a_crash_tore_is_dropped(tmp_path: Path) -> None:
 
 
 def test_each_kind_of_report_goes_to_its_file(tmp_path: Path) -> None:
-    notice = Noticed(10, "memory.halved", "half the rows", "--pieces 2")
+    notice = Notice(10, "memory.halved", "half the rows", "--accumulate 2")
     kept(tmp_path, iter([*run(10, 10, 1.0), notice]))
     assert kinds(tmp_path / RunFile.METRICS) == ["step", "validation", "end"]
-    assert kinds(tmp_path / RunFile.EVENTS) == ["begun", "pace", "pace", "saved", "ended", "notice"]
+    assert kinds(tmp_path / RunFile.EVENTS) == ["start", "speed", "speed", "checkpoint", "end", "notice"]
     begun, *_, last = files.read_lines(tmp_path / RunFile.EVENTS).records
     assert begun["environment"]["device"] == "cpu" and begun["when"].startswith("20")
-    assert (last["code"], last["fix"]) == ("memory.halved", "--pieces 2")
+    assert (last["code"], last["fix"]) == ("memory.halved", "--accumulate 2")
     step = files.read_lines(tmp_path / RunFile.METRICS).records[0]
-    assert list(step)[:5] == ["kind", "step", "epoch", "share", "loss"]
-    assert not {"pace", "when", "seconds"} & set(step)
+    assert list(step)[:5] == ["kind", "step", "epoch", "progress", "loss"]
+    assert not {"speed", "when", "seconds"} & set(step)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -120,13 +120,13 @@ def test_a_sample_of_a_million_characters_or_of_half_a_character_is_still_a_line
     samples = (Sample("x" * 1_000_000, "\ud800", "y", False),)
     kept(tmp_path, iter([Validated(1, 0, {}, False, False, samples, pace(1.0))]))
     (sample,) = files.read_lines(tmp_path / RunFile.METRICS).records[0]["samples"]
-    assert len(sample["input"]) == 500 and sample["said"] == "?"
+    assert len(sample["input"]) == 500 and sample["predicted"] == "?"
 
 
 @pytest.mark.slow
 def test_a_thousand_steps_in_a_second_are_synced_together_and_before_a_checkpoint(tmp_path: Path) -> None:
     hour = [100.0]
-    journal = Journal(tmp_path, 0, clock=lambda: hour[0])
+    journal = RunLog(tmp_path, 0, clock=lambda: hour[0])
     journal.take(stepped(1))
     for step in range(2, 1_000):
         hour[0] += 0.001
@@ -146,7 +146,7 @@ def test_a_full_disk_stops_no_step_is_told_at_the_checkpoint_and_loses_no_line(
     def full(*_: object) -> None:
         raise DurableError("the disk is full")
 
-    journal = Journal(tmp_path, 0)
+    journal = RunLog(tmp_path, 0)
     with monkeypatch.context() as broken:
         broken.setattr(journal_module, "append_lines", full)
         journal.take(stepped(1))
@@ -159,6 +159,6 @@ def test_a_full_disk_stops_no_step_is_told_at_the_checkpoint_and_loses_no_line(
 
 def test_a_log_shorter_than_its_checkpoint_knew_is_refused(tmp_path: Path) -> None:
     kept(tmp_path, run(1, 3, 1.0))
-    with pytest.raises(DamagedError, match="has 4 lines, the checkpoint knew 9") as caught:
-        Journal(tmp_path, 9)
+    with pytest.raises(DamagedError, match="has 4 lines; the checkpoint expects 9") as caught:
+        RunLog(tmp_path, 9)
     assert "new folder" in caught.value.fix

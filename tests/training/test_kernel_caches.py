@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.training.launcher import CAPACITIES, few_kernels
+from seqloom.nn.ops.kernels import CAPACITIES, few_kernels
 
 STEPS, WARM = 200, 25
 MOST = 14  # MB
@@ -34,10 +34,10 @@ Update.step = step
 way, data, out = sys.argv[1:]
 training = {"model": "cnn", "size": "tiny", "device": "cpu", "steps": 200, "validate_every": 1000}
 if way == "program":
-    seqloom.train(data, out=out, feed=ByLengthConfig(budget=4096), **training)
+    seqloom.train(data, out=out, batching=ByLengthConfig(batch_tokens=4096), **training)
 else:
     options = [text for name, value in training.items() for text in (f"--{name.replace('_', '-')}", str(value))]
-    sys.argv = ["seqloom", "train", data, "--out", out, "--batch", "4096", *options]
+    sys.argv = ["seqloom", "train", data, "--out", out, "--batch-tokens", "4096", *options]
     try:
         seqloom.cli.main()
     except SystemExit as end:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, SymbolsConfig
+from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, TokenCountConfig
 from seqloom.training import learning_rate as lengths
-from seqloom.training.learning_rate import expected_steps, is_over, share_done
+from seqloom.training.learning_rate import expected_steps, is_over, progress_of
 from seqloom.training.state import TrainingState
 
-LENGTHS = [EpochsConfig(count=4), StepsConfig(count=40), SymbolsConfig(count=400), SecondsConfig(count=4.0)]
+LENGTHS = [EpochsConfig(epochs=4), StepsConfig(steps=40), TokenCountConfig(tokens=400), SecondsConfig(seconds=4.0)]
 
 
 class TenSteps:
@@ -17,26 +17,26 @@ class TenSteps:
         return 10
 
 
-def standing(done: float) -> tuple[TrainingState, float]:
-    """Where a run of four epochs of ten steps of ten symbols, one a second, is after so many epochs."""
+def run_state(done: float) -> tuple[TrainingState, float]:
+    """Where a run of four epochs of ten steps of ten tokens, one a second, is after so many epochs."""
     steps = round(done * 10)
-    return TrainingState(epoch=steps // 10, index=steps % 10, step=steps, symbols=10 * steps), done
+    return TrainingState(epoch=steps // 10, index=steps % 10, step=steps, tokens=10 * steps), done
 
 
 @pytest.mark.parametrize("length", LENGTHS, ids=lambda length: length.kind())
 @pytest.mark.parametrize("done", [0.0, 0.5, 1.0, 2.7, 3.9])
 def test_every_length_counts_the_same_share(length, done) -> None:
-    where, seconds = standing(done)
-    assert share_done(length, where, TenSteps(), seconds) == pytest.approx(done / 4)
+    where, seconds = run_state(done)
+    assert progress_of(length, where, TenSteps(), seconds) == pytest.approx(done / 4)
     assert not is_over(length, where, seconds)
 
 
 @pytest.mark.parametrize("length", LENGTHS, ids=lambda length: length.kind())
 def test_a_run_is_over_at_its_length_and_never_more_than_whole(length) -> None:
     for done in (4.0, 5.0):
-        where, seconds = standing(done)
+        where, seconds = run_state(done)
         assert is_over(length, where, seconds)
-        assert share_done(length, where, TenSteps(), seconds) == 1.0
+        assert progress_of(length, where, TenSteps(), seconds) == 1.0
 
 
 class UnevenSteps:
@@ -52,14 +52,14 @@ class UnevenSteps:
 @pytest.mark.parametrize("epochs", [1, 2, 5, 30])
 def test_the_steps_of_a_run_that_is_not_long_are_announced_exactly(epochs: int) -> None:
     plan = UnevenSteps()
-    assert expected_steps(EpochsConfig(count=epochs), plan, 0) == sum(10 + epoch % 2 for epoch in range(epochs))
+    assert expected_steps(EpochsConfig(epochs=epochs), plan, 0) == sum(10 + epoch % 2 for epoch in range(epochs))
 
 
 def test_the_steps_of_a_long_run_are_estimated_without_drawing_all_of_its_epochs() -> None:
     plan = UnevenSteps()
-    assert expected_steps(EpochsConfig(count=10_000), plan, 0) == pytest.approx(105_000, rel=0.01)
+    assert expected_steps(EpochsConfig(epochs=10_000), plan, 0) == pytest.approx(105_000, rel=0.01)
     assert plan.asked < lengths.COUNTED / 10 + 1
 
 
 def test_all_lengths_but_a_clock_expect_the_same_number_of_steps() -> None:
-    assert [expected_steps(length, TenSteps(), symbols=100) for length in LENGTHS] == [40, 40, 40, None]
+    assert [expected_steps(length, TenSteps(), tokens=100) for length in LENGTHS] == [40, 40, 40, None]

@@ -17,14 +17,14 @@ from seqloom.config.training import (
     PlateauConfig,
     SecondsConfig,
     StepsConfig,
-    SymbolsConfig,
+    TokenCountConfig,
 )
 from seqloom.errors import DurableError
 from seqloom.nn.types import Loss
 from seqloom.tasks.classify import Classify
 from seqloom.training import checkpoint, loop
 from seqloom.training.devices import Alone, choose_device
-from seqloom.training.events import Begun, Ended, Noticed, Saved, Stepped, Validated
+from seqloom.training.events import Ended, Notice, Saved, Started, Stepped, Validated
 from seqloom.training.run import train_run
 from training_common import ScriptedLooks, ended, only, resolved, run, write_data
 
@@ -44,8 +44,8 @@ def newest(out: Path) -> checkpoint.Checkpoint:
 def test_a_run_reports_in_order_and_leaves_a_model_a_report_and_a_card(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data)
     kinds = "".join(type(report).__name__[0] for report in reports)
-    assert kinds == "B" + "SSVS" * 3 + "E", kinds  # the third S of each is Saved
-    assert isinstance(reports[0], Begun) and isinstance(reports[-1], Ended)
+    assert kinds == "S" + "SSVS" * 3 + "E", kinds  # the first S is Started, the third of each four Saved
+    assert isinstance(reports[0], Started) and isinstance(reports[-1], Ended)
     assert [one.step for one in only(reports, Stepped)] == [5, 10, 15, 20, 25, 30]
     assert [one.step for one in only(reports, Validated)] == [10, 20, 30]
     assert all(one.samples for one in only(reports, Validated))
@@ -55,7 +55,7 @@ def test_a_run_reports_in_order_and_leaves_a_model_a_report_and_a_card(tmp_path:
 
 @pytest.mark.slow
 def test_the_shipped_model_is_the_best_one(tmp_path: Path, data: Path) -> None:
-    reports = run(tmp_path / "run", data, keep=9)
+    reports = run(tmp_path / "run", data, keep_checkpoints=9)
     looked = {one.step: one.metrics["accuracy"] for one in only(reports, Validated)}
     best = ended(reports).best_step
     assert looked[best] == max(looked.values())
@@ -72,12 +72,12 @@ def test_of_two_validations_that_noise_cannot_tell_apart_the_later_one_is_shippe
 ) -> None:
     looks = ScriptedLooks(monkeypatch)
     for name, wrong, schedule, step in (
-        ("later", (2, 3, 12), LinearConfig(warm_up=0), 20),  # of 18 examples, at steps 10, 20 and 30
-        ("overfitted", (2, 8, 12), LinearConfig(warm_up=0), 10),
+        ("later", (2, 3, 12), LinearConfig(warmup=0), 20),  # of 18 examples, at steps 10, 20 and 30
+        ("overfitted", (2, 8, 12), LinearConfig(warmup=0), 10),
         ("constant", (2, 3, 12), ConstantConfig(), 10),
     ):
         looks.says(*wrong)
-        run(tmp_path / name, data, keep=9, schedule=schedule)
+        run(tmp_path / name, data, keep_checkpoints=9, schedule=schedule)
         there = checkpoint.read(tmp_path / name / "checkpoints" / f"step-{step:08}", Alone()).tensors["model"]
         shipped = read_bundle(tmp_path / name / "model").weights
         assert all(torch.equal(there[key], tensor) for key, tensor in shipped.items()), name
@@ -85,36 +85,37 @@ def test_of_two_validations_that_noise_cannot_tell_apart_the_later_one_is_shippe
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("length", "steps"), [(StepsConfig(count=7), 7), (EpochsConfig(count=1), None), (SymbolsConfig(count=100), None)]
+    ("length", "steps"),
+    [(StepsConfig(steps=7), 7), (EpochsConfig(epochs=1), None), (TokenCountConfig(tokens=100), None)],
 )
 def test_every_length_ends_where_it_says(tmp_path: Path, data: Path, length: Any, steps: int | None) -> None:
-    last = ended(run(tmp_path / "run", data, length=length))
-    standing = newest(tmp_path / "run").standing
-    assert last.why == standing.ended == "done"
+    last = ended(run(tmp_path / "run", data, duration=length))
+    run_state = newest(tmp_path / "run").run_state
+    assert last.reason == run_state.end_reason == "done"
     assert steps is None or last.step == steps
     if isinstance(length, EpochsConfig):
-        assert (standing.epoch, standing.index) == (1, 0)
-    if isinstance(length, SymbolsConfig):
-        assert 100 <= standing.symbols <= 160  # the step that reaches it is the last
+        assert (run_state.epoch, run_state.index) == (1, 0)
+    if isinstance(length, TokenCountConfig):
+        assert 100 <= run_state.tokens <= 160  # the step that reaches it is the last
 
 
 @pytest.mark.slow
 def test_a_clock_ends_a_run(tmp_path: Path, data: Path) -> None:
-    last = ended(run(tmp_path / "run", data, length=SecondsConfig(count=0.2), validate_every=1_000))
-    assert last.why == "done" and last.step > 0 and last.pace.seconds < 5
+    last = ended(run(tmp_path / "run", data, duration=SecondsConfig(seconds=0.2), validate_every=1_000))
+    assert last.reason == "done" and last.step > 0 and last.speed.seconds < 5
 
 
 @pytest.mark.slow
 def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path, data: Path) -> None:
-    reports = run(tmp_path / "run", data, rate=0.0, patience=2, validate_every=2, length=StepsConfig(count=100))
-    assert ended(reports).why == "patience" and ended(reports).step == 6 and ended(reports).best_step == 2
+    reports = run(tmp_path / "run", data, lr=0.0, patience=2, validate_every=2, duration=StepsConfig(steps=100))
+    assert ended(reports).reason == "patience" and ended(reports).step == 6 and ended(reports).best_step == 2
 
 
 @pytest.mark.slow
 def test_a_plateau_lowers_the_rate(tmp_path: Path, data: Path) -> None:
-    settings: dict[str, Any] = {"schedule": PlateauConfig(factor=0.5, patience=1), "optimiser": {"kind": "sgd"}}
-    reports = run(tmp_path / "run", data, validate_every=2, report_every=1, rate=1e-30, **settings)
-    rates = [one.rate for one in only(reports, Stepped)]
+    settings: dict[str, Any] = {"schedule": PlateauConfig(factor=0.5, patience=1), "optimizer": {"kind": "sgd"}}
+    reports = run(tmp_path / "run", data, validate_every=2, log_every=1, lr=1e-30, **settings)
+    rates = [one.lr for one in only(reports, Stepped)]
     assert rates[0] == 1e-30 and rates[4] == pytest.approx(5e-31) and rates[6] == pytest.approx(2.5e-31)
 
 
@@ -123,10 +124,10 @@ def test_a_finished_run_says_so_and_more_epochs_go_on(tmp_path: Path, data: Path
     first = run(tmp_path / "run", data)
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     again = run(tmp_path / "run", data)
-    assert [type(one) for one in again] == [Begun, Ended] and ended(again).step == 30 and ended(again).exit_code == 0
+    assert [type(one) for one in again] == [Started, Ended] and ended(again).step == 30 and ended(again).exit_code == 0
     assert ended(again).metrics == ended(first).metrics
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
-    longer = run(tmp_path / "run", data, length=StepsConfig(count=40))
+    longer = run(tmp_path / "run", data, duration=StepsConfig(steps=40))
     assert longer[0].step == 30 and ended(longer).step == 40
 
 
@@ -172,8 +173,8 @@ def test_a_step_that_is_not_finite_is_skipped_and_told(
 ) -> None:
     Spoiled(monkeypatch, 4, 5)
     reports = run(tmp_path / "run", data)
-    assert ended(reports).why == "done"
-    assert [one.step for one in only(reports, Noticed) if one.code == "step.skipped"] == [4, 5]
+    assert ended(reports).reason == "done"
+    assert [one.step for one in only(reports, Notice) if one.code == "step.skipped"] == [4, 5]
     assert only(reports, Stepped)[0].skipped == 2 and math.isfinite(only(reports, Stepped)[0].loss)
 
 
@@ -183,11 +184,11 @@ def test_three_steps_in_a_row_that_are_not_finite_end_the_run_and_name_the_examp
 ) -> None:
     Spoiled(monkeypatch, 12, 1_000)
     reports = run(tmp_path / "run", data)
-    assert (ended(reports).why, ended(reports).step, ended(reports).exit_code) == ("not-finite", 14, 5)
+    assert (ended(reports).reason, ended(reports).step, ended(reports).exit_code) == ("not-finite", 14, 5)
     examples = files.read_lines(tmp_path / "run" / "bad_batch.jsonl").records
     assert {one["step"] for one in examples} >= {12, 13, 14}
     assert all(one["file"].endswith("data.csv") and one["line"] > 1 and one["input"] for one in examples)
-    assert newest(tmp_path / "run").standing.step == 10
+    assert newest(tmp_path / "run").run_state.step == 10
 
 
 @pytest.mark.slow
@@ -198,12 +199,12 @@ def test_weights_that_are_not_finite_are_never_saved(
 
     def poisoned(update: Any, *given: Any, **named: Any) -> None:
         take(update, *given, **named)
-        if named["standing"].step == 9:  # the tenth step, after which a checkpoint is due
-            next(iter(update.tensors()["optimiser"].values())).fill_(math.inf)
+        if named["run_state"].step == 9:  # the tenth step, after which a checkpoint is due
+            next(iter(update.tensors()["optimizer"].values())).fill_(math.inf)
 
     monkeypatch.setattr(loop.Update, "step", poisoned)
     reports = run(tmp_path / "run", data)
-    assert (ended(reports).why, ended(reports).exit_code) == ("not-finite", 5)
+    assert (ended(reports).reason, ended(reports).exit_code) == ("not-finite", 5)
     assert not only(reports, Saved)
 
 
@@ -220,10 +221,10 @@ def test_a_full_disk_is_told_and_the_third_time_ends_the_run(
         return save(*given, **named)
 
     monkeypatch.setattr(checkpoint, "save", full)
-    reports = run(tmp_path / "run", data, length=StepsConfig(count=100))
-    assert (ended(reports).why, ended(reports).exit_code, ended(reports).step) == ("disk", 4, 40)
+    reports = run(tmp_path / "run", data, duration=StepsConfig(steps=100))
+    assert (ended(reports).reason, ended(reports).exit_code, ended(reports).step) == ("disk", 4, 40)
     assert [bool(one.problem) for one in only(reports, Saved)] == [False, True, True, True]
-    assert newest(tmp_path / "run").standing.step == 10
+    assert newest(tmp_path / "run").run_state.step == 10
 
 
 @pytest.mark.slow
@@ -238,13 +239,13 @@ def test_one_failed_save_does_not_end_a_run(tmp_path: Path, data: Path, monkeypa
 
     monkeypatch.setattr(checkpoint, "save", once)
     reports = run(tmp_path / "run", data)
-    assert ended(reports).why == "done"
-    assert [one.code for one in only(reports, Noticed)] == ["disk.save"]
+    assert ended(reports).reason == "done"
+    assert [one.code for one in only(reports, Notice)] == ["disk.save"]
 
 
 @pytest.mark.slow
 def test_the_mean_of_checkpoints_is_shipped_when_the_dev_part_likes_it_better(tmp_path: Path, data: Path) -> None:
-    reports = run(tmp_path / "run", data, average_last=3, keep=9)
+    reports = run(tmp_path / "run", data, average_checkpoints=3, keep_checkpoints=9)
     looked = only(reports, Validated)
     assert [one.step for one in looked] == [10, 20, 30, 30]  # the last one looks at the mean
     shipped = read_bundle(tmp_path / "run" / "model").weights
@@ -256,7 +257,7 @@ def test_the_mean_of_checkpoints_is_shipped_when_the_dev_part_likes_it_better(tm
 @pytest.mark.slow
 def test_without_a_dev_part_the_last_weights_are_shipped(tmp_path: Path, data: Path) -> None:
     found = resolved(data)
-    empty = found.prepared._replace(parts={**found.prepared.parts, "dev": found.prepared.parts["test"]})
+    empty = found.prepared._replace(splits={**found.prepared.splits, "dev": found.prepared.splits["test"]})
     reports = list(train_run(tmp_path / "run", found._replace(prepared=empty), workers=0))
     assert ended(reports).best_step == 30
     shipped, last = read_bundle(tmp_path / "run" / "model").weights, newest(tmp_path / "run").tensors["model"]
@@ -265,7 +266,7 @@ def test_without_a_dev_part_the_last_weights_are_shipped(tmp_path: Path, data: P
 
 def test_the_test_part_is_not_there_while_training(data: Path) -> None:
     found = resolved(data)
-    assert len(found.prepared.parts["test"]) == 0 and len(found.prepared.parts["dev"]) > 0
+    assert len(found.prepared.splits["test"]) == 0 and len(found.prepared.splits["dev"]) > 0
     assert found.facts.split["counts"].keys() == {"train", "dev"}  # not even its rows are counted
 
 

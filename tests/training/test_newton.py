@@ -27,10 +27,10 @@ from seqloom.training.devices import Alone, choose_device
 from seqloom.training.events import Ended, Saved, Stepped, Validated
 from seqloom.training.learning_rate import default_training
 from seqloom.training.newton import NewtonPoint, NewtonProblem, ScoredTexts, Texts, newton_step
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run
 from seqloom.training.run_folder import RunFolder
-from seqloom.training.wishes import Wishes
 
 VOCABULARY, TEXTS, CLASSES = 30, 60, 3
 TOLERANCE = 1e-6
@@ -47,8 +47,8 @@ def padded(texts: list[list[int]]) -> Padded:
 
 
 def sklearn_features(texts: list[list[int]]) -> Any:
-    """What TfidfVectorizer makes of the same symbols, a column for each symbol."""
-    known = [str(symbol) for symbol in range(VOCABULARY)]
+    """What TfidfVectorizer makes of the same tokens, a column for each token."""
+    known = [str(token) for token in range(VOCABULARY)]
     weigh = TfidfVectorizer(sublinear_tf=True, analyzer=lambda text: list(map(str, text)), vocabulary=known)
     return weigh.fit_transform(texts)
 
@@ -96,7 +96,7 @@ class Answered:
 def solved(
     head: MappedHead, targets: torch.Tensor, strength: float, texts: list[list[int]]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The weights of each symbol [V,K], the bias, and the largest slope where Newton steps end."""
+    """The weights of each token [V,K], the bias, and the largest slope where Newton steps end."""
     source = fitted_input(texts, width=head.unmapped().answers)
     batch = Batch(padded(texts), targets, tuple(map(str, range(len(texts)))))
     found = Texts.of(source, [batch])
@@ -137,7 +137,7 @@ def test_classes_are_solved_as_scikit_learn_solves_them(strength: float, balance
 @pytest.mark.slow
 def test_several_labels_are_solved_one_by_one() -> None:
     texts = drawn_texts()
-    targets = torch.tensor([[float(symbol in text) for symbol in (7, 9)] for text in texts])
+    targets = torch.tensor([[float(token in text) for token in (7, 9)] for text in texts])
     weights, bias, slope = solved(LabelsHeadConfig(num_labels=2), targets, 0.5, texts)
     assert slope < TOLERANCE
     for label in range(2):
@@ -188,8 +188,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataConfig:
 
 
 def resolved(data: DataConfig, model: str = "linear", **training: Any) -> Resolved:
-    wishes = Wishes(model=model, size="tiny", training=training)
-    return resolve(data, wishes, cache=Path(data.train[0]).parent / "cache")
+    request = RunRequest(model=model, size="tiny", training=training)
+    return resolve(data, request, cache=Path(data.train[0]).parent / "cache")
 
 
 def reports_of(out: Path, found: Resolved) -> list[Any]:
@@ -217,20 +217,20 @@ def test_linear_is_as_good_as_scikit_learn_on_long_texts(data: DataConfig, tmp_p
 def test_its_idf_and_its_strengths_are_kept_with_the_model(data: DataConfig, tmp_path: Path) -> None:
     reports_of(tmp_path / "run", resolved(data))
     assert float(read_bundle(tmp_path / "run" / "model").weights["encoder.input.idf"].max()) > 2
-    assert isinstance(RunFolder(tmp_path / "run").config().training.optimiser, NewtonConfig)
+    assert isinstance(RunFolder(tmp_path / "run").config().training.optimizer, NewtonConfig)
 
 
 @pytest.mark.slow
 def test_every_seed_gives_the_same_weights(data: DataConfig, tmp_path: Path) -> None:
     for seed in (0, 1):
-        reports_of(tmp_path / str(seed), resolved(data, seed=seed, length=EpochsConfig(count=2)))
+        reports_of(tmp_path / str(seed), resolved(data, seed=seed, duration=EpochsConfig(epochs=2)))
     one, other = (read_bundle(tmp_path / str(seed) / "model").weights for seed in (0, 1))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.slow
 def test_a_run_that_was_stopped_between_two_steps_ends_with_the_same_bytes(data: DataConfig, tmp_path: Path) -> None:
-    found = resolved(data, save_every=1, length=EpochsConfig(count=3))
+    found = resolved(data, save_every=1, duration=EpochsConfig(epochs=3))
     reports_of(tmp_path / "whole", found)
     for last in (2, 4, 5):  # inside a strength, and behind one
         for report in train_run(tmp_path / "cut", found, device=choose_device("cpu", "float32"), workers=0):
@@ -243,38 +243,38 @@ def test_a_run_that_was_stopped_between_two_steps_ends_with_the_same_bytes(data:
 
 @pytest.mark.slow
 def test_a_strength_ends_where_the_objective_is_flat(data: DataConfig, tmp_path: Path) -> None:
-    found = resolved(data, optimiser=NewtonConfig(strengths=(1.0,), tolerance=1e-4))
+    found = resolved(data, optimizer=NewtonConfig(strengths=(1.0,), tolerance=1e-4))
     reports = reports_of(tmp_path / "run", found)
-    norms = [report.norm for report in reports if isinstance(report, Stepped)]
+    norms = [report.grad_norm for report in reports if isinstance(report, Stepped)]
     assert 2 <= len(norms) < 20 and norms[-1] < norms[0] / 10
 
 
 @pytest.mark.slow
 def test_settings_of_steps_take_steps(data: DataConfig, tmp_path: Path) -> None:
-    for named in ({"rate": 0.05}, {"optimiser": AdamWConfig()}):
-        assert isinstance(resolved(data, **named).config.training.optimiser, AdamWConfig)
-    found = resolved(data, rate=0.05, length=EpochsConfig(count=2))
+    for named in ({"lr": 0.05}, {"optimizer": AdamWConfig()}):
+        assert isinstance(resolved(data, **named).config.training.optimizer, AdamWConfig)
+    found = resolved(data, lr=0.05, duration=EpochsConfig(epochs=2))
     assert isinstance(reports_of(tmp_path / "run", found)[-1], Ended)
     assert float(read_bundle(tmp_path / "run" / "model").weights["encoder.input.idf"].max()) > 2
 
 
 def test_what_is_solved_starts_from_a_model_that_learned_at_any_rate(data: DataConfig, tmp_path: Path) -> None:
-    by_steps = resolved(data, optimiser=AdamWConfig(), length=EpochsConfig(count=1))
+    by_steps = resolved(data, optimizer=AdamWConfig(), duration=EpochsConfig(epochs=1))
     reports_of(tmp_path / "by-steps", by_steps)
-    assert by_steps.config.training.rate < 1
+    assert by_steps.config.training.lr < 1
     found = resolved(data, init=str(tmp_path / "by-steps"), seed=1)
-    assert found.init is not None and found.config.training.strengths and found.config.training.rate == 1
+    assert found.init is not None and found.config.training.strengths and found.config.training.lr == 1
     assert isinstance(reports_of(tmp_path / "solved", found)[-1], Ended)
 
 
 def test_without_a_dev_part_the_usual_strength_is_solved(data: DataConfig) -> None:
     prepared = resolved(data).prepared
-    bare = prepared._replace(parts=prepared.parts | {"dev": prepared.parts["dev"][:0]})
-    assert default_training(bare, "linear", "tiny", {})["optimiser"].strengths == (1.0,)
-    one = default_training(bare, "linear", "tiny", {"optimiser": NewtonConfig(strengths=(0.1,))})
-    assert one["optimiser"].strengths == (0.1,) and one["length"].count == 1
-    with pytest.raises(ConfigError, match="no dev part to choose among 7 strengths"):
-        default_training(bare, "linear", "tiny", {"optimiser": NewtonConfig()})
+    bare = prepared._replace(splits=prepared.splits | {"dev": prepared.splits["dev"][:0]})
+    assert default_training(bare, "linear", "tiny", {})["optimizer"].strengths == (1.0,)
+    one = default_training(bare, "linear", "tiny", {"optimizer": NewtonConfig(strengths=(0.1,))})
+    assert one["optimizer"].strengths == (0.1,) and one["duration"].epochs == 1
+    with pytest.raises(ConfigError, match="newton has 7 strengths to choose from"):
+        default_training(bare, "linear", "tiny", {"optimizer": NewtonConfig()})
 
 
 def test_pairs_of_words_are_for_short_texts(data: DataConfig, tmp_path: Path) -> None:
@@ -287,12 +287,12 @@ def test_pairs_of_words_are_for_short_texts(data: DataConfig, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
-        (lambda data: resolved(data, "cnn", optimiser=NewtonConfig()), "newton solves linear models"),
-        (lambda data: resolved(data, average=0.9), "average: newton solves for all"),
+        (lambda data: resolved(data, "cnn", optimizer=NewtonConfig()), "newton solves linear models"),
+        (lambda data: resolved(data, ema=0.9), "ema: newton solves for all"),
         (lambda data: resolved(data, freeze=("*.bias",)), "freeze: newton solves"),
-        (lambda data: resolved(data, average_last=3), "average_last: newton solves"),
-        (lambda data: resolved(data, optimiser=NewtonConfig(), rate=0.1), "rate: newton solves"),
-        (lambda data: resolved(data, optimiser=NewtonConfig(), schedule=CosineConfig()), "schedule: newton solves"),
+        (lambda data: resolved(data, average_checkpoints=3), "average_checkpoints: newton solves"),
+        (lambda data: resolved(data, optimizer=NewtonConfig(), lr=0.1), "lr: newton solves"),
+        (lambda data: resolved(data, optimizer=NewtonConfig(), schedule=CosineConfig()), "schedule: newton solves"),
     ],
 )
 def test_what_newton_cannot_do_is_refused(refused: Callable[[DataConfig], Any], said: str, data: DataConfig) -> None:
@@ -316,9 +316,9 @@ def test_nobody_is_told_to_change_the_rate_of_what_is_solved(data: DataConfig, t
     found = resolved(data)
     reports_of(tmp_path / "run", found)
     told = diagnose(tmp_path / "run")
-    assert told.judged and not any("80 steps" in line for line in told.said)
+    assert told.long_enough and not any("80 steps" in line for line in told.messages)
     assert not [advice for finding in told.findings for advice in finding.advice if advice.flag in OF_STEPS]
-    with pytest.raises(ConfigError, match="newton takes no rate"):
+    with pytest.raises(ConfigError, match="newton has no learning rate to find"):
         range_test(found.task, torch.nn.Linear(1, 1), found.config.training, [], choose_device("cpu", "float32"))
 
 

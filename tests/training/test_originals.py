@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.data import BadRows, DataConfig, EncodingConfig
 from seqloom.config.tokenizers import WordsConfig
-from seqloom.config.training import StepsConfig
 from seqloom.training.events import Report, Validated
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train
-from seqloom.training.wishes import Wishes
 
 TRAIN = "text,label\na good film,good\na bad film,bad\n"
 PAIRS = "premise,hypothesis,label\na cat,a pet,yes\na cat,a dog,no\n"
@@ -33,8 +32,8 @@ def shown(folder: Path, name: str, train_text: str, dev_text: str) -> list[str]:
         out=folder / "run",
         device="cpu",
         size="tiny",
-        encoding=EncodingConfig(tokenizer=WordsConfig()),
-        length=StepsConfig(count=1),
+        tokenizer="words",
+        steps=1,
         show=reports.append,
     )
     return sorted(sample.input for one in reports if isinstance(one, Validated) for sample in one.samples)
@@ -66,15 +65,15 @@ def test_what_was_written_is_kept_of_few_rows_and_where_a_row_is_left_out(tmp_pa
     long = "a " * 30 + "film,bad\n"
     rows = [f"a fine{number} film,good\n" for number in range(100)]
     (tmp_path / "dev.csv").write_text("".join(["text,label\na fine film,good\n", long, *rows]))
-    encoding = EncodingConfig(tokenizer=WordsConfig(), longest=20, too_long="refuse")
+    encoding = EncodingConfig(tokenizer=WordsConfig(), max_length=20, overlong="error")
     data = DataConfig(
         train=(str(tmp_path / "train.csv"),),
         dev=(str(tmp_path / "dev.csv"),),
-        bad_rows=BadRows(skip=True, share=1.0),
+        bad_rows=BadRows(skip_bad_rows=True, max_bad_rows=1.0),
     )
-    prepared = resolve(data, Wishes(size="tiny", encoding=encoding), cache=tmp_path / "cache").prepared
-    assert len(prepared.written) == 64
-    for row, text in prepared.written.items():
+    prepared = resolve(data, RunRequest(size="tiny", encoding=encoding), cache=tmp_path / "cache").prepared
+    assert len(prepared.dev_texts) == 64
+    for row, text in prepared.dev_texts.items():
         number = (prepared.place_of(row).line or 0) - 4
         assert text == ("a fine film" if number < 0 else f"a fine{number} film")
 
@@ -103,7 +102,7 @@ OPENED = Opened()
 
 
 def from_python(path: Path, out: Path | None) -> None:
-    train(path, out=out, device="cpu", size="tiny", model="bag", length=StepsConfig(count=2))
+    train(path, out=out, device="cpu", size="tiny", model="bag", steps=2)
 
 
 def from_the_shell(path: Path, out: Path | None) -> None:

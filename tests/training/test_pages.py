@@ -23,12 +23,11 @@ from seqloom.errors import DamagedError, DataError
 from seqloom.files.folders import commit_folder
 from seqloom.files.jsonl import append_line, write_lines
 from seqloom.report.figures import markup
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning
+from seqloom.tasks.task import HeadSettings, ModelSpec, task_of
 from seqloom.text.tokenizer import fit
 from seqloom.training.run_folder import vocabulary_of
-from seqloom.training.run_report import followed
-from seqloom.training.run_summary import RunSummary, model_named, paces_of_steps, summary_of, write_pages
+from seqloom.training.run_report import prediction_history
+from seqloom.training.run_summary import RunSummary, model_named, speeds_of_steps, summary_of, write_pages
 
 LABELS = ["glad", "angry", "שלום"]
 ENVIRONMENT = {
@@ -46,33 +45,40 @@ HOSTILE = ["</style><script>alert(1)</script>", "\u202etxt.exe", "\x1b[31mred\x0
 
 
 def step_line(step: int, **changes: Any) -> dict[str, Any]:
-    plain = {"kind": "step", "step": step, "epoch": 0, "share": step / 100, "loss": 2 / step, "rate": 0.001}
-    plain |= {"norm": 0.5, "largest": 2.0, "clipped": 0.25, "skipped": 0, "symbols": 50 * step, "padding": 0.1}
+    plain = {"kind": "step", "step": step, "epoch": 0, "progress": step / 100, "loss": 2 / step, "lr": 0.001}
+    plain |= {
+        "grad_norm": 0.5,
+        "max_grad_norm": 2.0,
+        "clipped": 0.25,
+        "skipped": 0,
+        "tokens": 50 * step,
+        "padding": 0.1,
+    }
     return plain | changes
 
 
 def validation_line(step: int, accuracy: float, *, best: bool = True, text: str = "a film") -> dict[str, Any]:
-    sample = {"input": text, "said": LABELS[step % 3], "true": "glad", "right": step % 3 == 0}
+    sample = {"input": text, "predicted": LABELS[step % 3], "expected": "glad", "correct": step % 3 == 0}
     metrics = {"accuracy": accuracy, "loss": 1 / step}
     return {"kind": "validation", "step": step, "epoch": 1, "metrics": metrics, "best": best, "samples": [sample]}
 
 
 def pace_line(step: int, speed: float = 1000.0) -> dict[str, Any]:
-    pace = {"seconds": step * 0.1, "symbols_per_second": speed, "waited": 0.05, "memory": 10**8, "remaining": None}
-    return {"kind": "pace", "when": "2031-02-03T04:05:06", "step": step, **pace}
+    pace = {"seconds": step * 0.1, "tokens_per_second": speed, "data_wait": 0.05, "memory": 10**8, "remaining": None}
+    return {"kind": "speed", "when": "2031-02-03T04:05:06", "step": step, **pace}
 
 
 METRICS = [
     *(step_line(step) for step in range(10, 101, 10)),
     validation_line(50, 0.5),
     validation_line(100, 0.75),
-    {"kind": "end", "step": 100, "why": "done", "best_step": 100, "metrics": {"accuracy": 0.75}},
+    {"kind": "end", "step": 100, "reason": "done", "best_step": 100, "metrics": {"accuracy": 0.75}},
 ]
 EVENTS = [
-    {"kind": "begun", "folder": "x", "step": 0, "parameters": 4321, "trained": 4000, "steps": 100}
-    | {"checkpoint_bytes": 99, "environment": ENVIRONMENT, "said": ["cpu was chosen"]},
+    {"kind": "start", "folder": "x", "step": 0, "parameters": 4321, "trainable": 4000, "steps": 100}
+    | {"checkpoint_bytes": 99, "environment": ENVIRONMENT, "predicted": ["cpu was chosen"]},
     *(pace_line(step) for step in range(10, 101, 10)),
-    {"kind": "notice", "step": 30, "code": "step.skipped", "text": "not finite", "fix": "lower --rate"},
+    {"kind": "notice", "step": 30, "code": "step.skipped", "text": "not finite", "fix": "lower --lr"},
 ]
 NOTES = {
     "step": 100,
@@ -106,12 +112,12 @@ def run_folder(
     )
     findings = [["warn", "labels.rare", 12, [[f"{file}:7", "a label has 3 rows", "add rows"]]]]
     split = {"rule": {"kind": "random"}, "counts": {"train": 400, "dev": 40, "test": 41}}
-    facts = {"fingerprints": {file: "a1"}, "split": split, "findings": findings, "said": ["input: text"]}
+    facts = {"fingerprints": {file: "a1"}, "split": split, "findings": findings, "predicted": ["input: text"]}
     (path / "model").mkdir(parents=True)
     (path / "config.toml").write_text(config.to_toml())
     (path / "data.json").write_text(json.dumps(facts))
-    meaning = Meaning(Schema("text", "label", tuple(labels)), TOKENIZER, None)
-    commit_folder(path / "vocabulary", vocabulary_of(meaning))
+    spec = ModelSpec(Schema("text", "label", tuple(labels)), TOKENIZER, None)
+    commit_folder(path / "vocabulary", vocabulary_of(spec))
     if notes is not None:
         (path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     write_lines(path / "metrics.jsonl", metrics)
@@ -136,11 +142,11 @@ def card_md(summary: RunSummary) -> str:
 
 def test_the_report_shows_curves_scores_confusion_answers_data_configuration_and_environment(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run")))
-    for title in ("Loss", "Dev accuracy", "Learning rate", "Norm of the gradient", "Symbols per second"):
+    for title in ("Loss", "Dev accuracy", "Learning rate", "Gradient norm", "Tokens per second"):
         assert title in page
     for words in ("Clipped in 25 % of the steps", "0.61 to 0.87", "angry", "a film", "labels.rare", "reviews.csv"):
         assert words in page
-    for words in ("4,321", "kind = &quot;run&quot;", "AVX512", "lower --rate", "Finished after 100 steps", "400"):
+    for words in ("4,321", "kind = &quot;run&quot;", "AVX512", "lower --lr", "Finished after 100 steps", "400"):
         assert words in page
 
 
@@ -178,22 +184,26 @@ def test_without_escaping_hostile_text_would_act(tmp_path: Path, monkeypatch: py
 
 def test_a_second_look_at_the_test_set_is_reported_plainly(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    assert "has not been looked at" in card_md(summary_of(run))
-    append_line(run / "looks.jsonl", look(0.7))
+    assert "has not been evaluated on the test set" in card_md(summary_of(run))
+    append_line(run / "test_evaluations.jsonl", look(0.7))
     once = card_md(summary_of(run))
-    assert "looked at once" in once and "0.7 (0.6 to 0.8)" in once and "Only the first look" not in once
-    append_line(run / "looks.jsonl", look(0.5))
+    assert (
+        "Evaluated on the test set once" in once
+        and "0.7 (0.6 to 0.8)" in once
+        and "Only the first evaluation" not in once
+    )
+    append_line(run / "test_evaluations.jsonl", look(0.5))
     twice = card_md(summary_of(run))
-    assert "looked at 2 times" in twice and "Only the first look is a test" in twice
+    assert "Evaluated on the test set 2 times" in twice and "Only the first evaluation is unbiased" in twice
     assert "0.7 (0.6 to 0.8)" in twice and "0.5 (0.4 to 0.6)" in twice
-    assert "only the first look is one" in report_html(summary_of(run))
+    assert "Only the first evaluation is unbiased" in report_html(summary_of(run))
 
 
 def test_equal_runs_have_equal_cards_wherever_and_whenever_they_ran(tmp_path: Path) -> None:
-    slow = [line | ({"seconds": 9e9, "when": "2099"} if line["kind"] == "pace" else {}) for line in EVENTS]
+    slow = [line | ({"seconds": 9e9, "when": "2099"} if line["kind"] == "speed" else {}) for line in EVENTS]
     here, there = run_folder(tmp_path / "here"), run_folder(tmp_path / "there", events=slow)
     for run in (here, there):
-        append_line(run / "looks.jsonl", look(0.7))
+        append_line(run / "test_evaluations.jsonl", look(0.7))
     assert card_md(summary_of(here)) == card_md(summary_of(there))
     assert "2031" not in card_md(summary_of(here))
     assert report_html(summary_of(here)) == report_html(summary_of(here))
@@ -208,8 +218,8 @@ def test_scores_of_other_weights_than_the_best_are_not_shown_as_theirs(tmp_path:
 def test_a_run_that_took_steps_again_has_one_point_for_each(tmp_path: Path) -> None:
     again = [*(pace_line(step, 1.0) for step in (10, 20, 30)), *(pace_line(step, 2.0) for step in (20, 30, 40))]
     summary = summary_of(run_folder(tmp_path / "run", events=[EVENTS[0], *again]))
-    assert [(one.step, one.symbols_per_second) for one in summary.paces] == [(10, 1.0), (20, 2.0), (30, 2.0), (40, 2.0)]
-    assert "Symbols per second" in report_html(summary)
+    assert [(one.step, one.tokens_per_second) for one in summary.speeds] == [(10, 1.0), (20, 2.0), (30, 2.0), (40, 2.0)]
+    assert "Tokens per second" in report_html(summary)
 
 
 @pytest.mark.parametrize(
@@ -217,9 +227,12 @@ def test_a_run_that_took_steps_again_has_one_point_for_each(tmp_path: Path) -> N
     [
         ([], "Not finished: at step 0"),
         ([step_line(10)], "Not finished: at step 10"),
-        ([step_line(10, loss=None, norm=None, largest=None)], "Not finished"),
+        ([step_line(10, loss=None, grad_norm=None, max_grad_norm=None)], "Not finished"),
         ([*METRICS, step_line(110)], "Not finished: at step 110"),
-        ([{"kind": "end", "step": 7, "why": "not-finite", "best_step": 0, "metrics": {}}], "not finite three times"),
+        (
+            [{"kind": "end", "step": 7, "reason": "not-finite", "best_step": 0, "metrics": {}}],
+            "NaN or infinite three times",
+        ),
     ],
 )
 def test_runs_that_are_not_finished_have_pages_too(tmp_path: Path, metrics: list[dict[str, Any]], words: str) -> None:
@@ -236,10 +249,10 @@ def test_the_same_examples_are_followed_and_wrong_ones_come_first() -> None:
         samples = tuple(SampleLine(name, f"{name}{step}", name, name == "a") for name in "abc")
         return ValidationLine(step, 0, {}, True, samples)
 
-    shown = followed([at(step) for step in range(1, 101)])
+    shown = prediction_history([at(step) for step in range(1, 101)])
     assert [one.input for one in shown] == ["b", "c", "a"]
     assert [step for step, _ in shown[0].answers] == [1, 34, 67, 100]
-    assert [sample.said for _, sample in shown[0].answers] == ["b1", "b34", "b67", "b100"]
+    assert [sample.predicted for _, sample in shown[0].answers] == ["b1", "b34", "b67", "b100"]
 
 
 def test_a_summary_is_whole_as_json_and_draws_itself_in_a_notebook(tmp_path: Path) -> None:
@@ -260,11 +273,11 @@ def test_what_is_no_run_is_refused_with_a_cure(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match=r"data\.json is not JSON"):
         summary_of(run)
     (run / "data.json").write_text('{"findings": [7]}')
-    with pytest.raises(DamagedError, match=r"data\.json is not what training wrote"):
+    with pytest.raises(DamagedError, match=r"data\.json is not readable"):
         summary_of(run)
     (run / "data.json").write_text(facts)
     write_lines(run / "metrics.jsonl", [{"kind": "step", "step": "ten"}])
-    with pytest.raises(DamagedError, match=r"metrics\.jsonl: a line is not what training writes"):
+    with pytest.raises(DamagedError, match=r"metrics\.jsonl: a line is not readable"):
         summary_of(run)
 
 
@@ -273,27 +286,27 @@ EARLY = [
     validation_line(56, 0.5),
     *(step_line(step) for step in range(60, 101, 10)),
     validation_line(104, 0.4, best=False),
-    {"kind": "end", "step": 104, "why": "patience", "best_step": 56, "metrics": {"accuracy": 0.5}},
+    {"kind": "end", "step": 104, "reason": "patience", "best_step": 56, "metrics": {"accuracy": 0.5}},
 ]
 
 
 def test_the_card_names_the_step_of_the_weights_and_the_step_that_the_run_came_to(tmp_path: Path) -> None:
     card = card_md(summary_of(run_folder(tmp_path / "run", metrics=EARLY, notes=NOTES | {"step": 56})))
     assert "| weights | of step 56 |" in card
-    assert "| the run | came to step 104; 5,000 symbols read by step 100 |" in card
+    assert "| last step | 104; 5,000 tokens read by step 100 |" in card
 
 
 def test_the_card_of_a_model_names_its_step_when_it_is_shipped_between_two_reports(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", metrics=EARLY[:6], notes=None)
     card = card_md(summary_of(run, NOTES | {"step": 56}))
     assert "| weights | of step 56 |" in card
-    assert "| the run | had come to step 56 when this was written; 2,500 symbols read by step 50 |" in card
+    assert "| last step | 56 when this was written; 2,500 tokens read by step 50 |" in card
 
 
 @pytest.mark.slow
 def test_the_report_counts_the_steps_after_the_last_report_of_steps(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run", metrics=EARLY)))
-    assert "<b>104</b><span>steps; 5,000 symbols read by step 100</span>" in page
+    assert "<b>104</b><span>steps; 5,000 tokens read by step 100</span>" in page
     cut_off = report_html(summary_of(run_folder(tmp_path / "cut", metrics=EARLY[:6])))
     assert "Not finished: at step 56" in cut_off and "<b>56</b><span>steps" in cut_off
 
@@ -304,17 +317,17 @@ def test_a_perfect_score_is_shown_with_the_rule_of_three_and_others_without(tmp_
     summary = summary_of(run_folder(tmp_path / "perfect", notes=NOTES | perfect))
     plain = summary_of(run_folder(tmp_path / "plain"))
     for draw in (card_md, report_html):
-        assert "Not one row differs in accuracy" in draw(summary) and "rule of three" in draw(summary)
+        assert "All rows have the same accuracy" in draw(summary) and "rule of three" in draw(summary)
         assert "rule of three" not in draw(plain)
-    append_line(tmp_path / "plain" / "looks.jsonl", look(1.0))
+    append_line(tmp_path / "plain" / "test_evaluations.jsonl", look(1.0))
     for draw in (card_md, report_html):
         assert "rule of three" in draw(summary_of(tmp_path / "plain"))
 
 
 def paces(*lines: dict[str, Any]) -> list[tuple[int, float | None]]:
     """What is drawn of them, if the steps 10, 20, ... are reported."""
-    found = paces_of_steps(lines, range(10, 101, 10), Path("events.jsonl"))
-    return [(one.step, one.symbols_per_second) for one in found]
+    found = speeds_of_steps(lines, range(10, 101, 10), Path("events.jsonl"))
+    return [(one.step, one.tokens_per_second) for one in found]
 
 
 BEGUN, VALIDATED = EVENTS[0], 0.0  # a validation tells of a pace over almost no time
@@ -343,17 +356,21 @@ def test_the_time_of_a_run_goes_to_its_last_validation(tmp_path: Path) -> None:
 
 def test_scores_confusions_and_answers_come_before_curves_and_speed_comes_last(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run")))
-    order = ["Scores on dev", "What was taken for what", "Answers over time", ">Loss<", "Configuration"]
-    places = [page.index(words) for words in (*order, ">Symbols per second<")]
+    order = ["Scores on the dev set", "Confusion matrix", "Predictions over time", ">Loss<", "Configuration"]
+    places = [page.index(words) for words in (*order, ">Tokens per second<")]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize("why", ["done", "patience"])
-def test_an_end_as_asked_for_is_told_in_plain_words_and_a_neutral_colour(tmp_path: Path, why: str) -> None:
-    end = METRICS[-1] | {"why": why, "metrics": {"accuracy": 0.0}}
+def test_an_end_as_asked_for_is_told_in_plain_words_and_a_neutral_color(tmp_path: Path, why: str) -> None:
+    end = METRICS[-1] | {"reason": why, "metrics": {"accuracy": 0.0}}
     page = report_html(summary_of(run_folder(tmp_path / "run", metrics=[*METRICS[:-1], end])))
     banner = page.split('class="verdict ')[1].split("</div>")[0]
-    assert banner.startswith('plain">Finished') and "`" not in banner and "after 100 steps" in banner
+    assert (
+        banner.startswith('plain">Finished' if why == "done" else 'plain">Stopped early')
+        and "`" not in banner
+        and "after 100 steps" in banner
+    )
 
 
 def test_pages_call_a_model_by_its_recipe_and_size(tmp_path: Path) -> None:
@@ -363,12 +380,12 @@ def test_pages_call_a_model_by_its_recipe_and_size(tmp_path: Path) -> None:
 
 
 MEANINGS = {
-    "classify": Meaning(Schema("text", "label", ("a", "b")), TOKENIZER, None),
-    "tag": Meaning(Schema("text", "tags", ("O", "B-X")), TOKENIZER, None),
-    "lm": Meaning(Schema("text", "nothing", ()), TOKENIZER, None),
-    "translate": Meaning(Schema("text", "text", ()), TOKENIZER, TOKENIZER),
-    "vectors": Meaning(Schema("vectors", "numbers", ()), None, None, (3,), 2),
-    "picture": Meaning(Schema("picture", "label", ("a", "b")), None, None, (28, 28, 1)),
+    "classify": ModelSpec(Schema("text", "label", ("a", "b")), TOKENIZER, None),
+    "tag": ModelSpec(Schema("text", "tags", ("O", "B-X")), TOKENIZER, None),
+    "lm": ModelSpec(Schema("text", "nothing", ()), TOKENIZER, None),
+    "translate": ModelSpec(Schema("text", "text", ()), TOKENIZER, TOKENIZER),
+    "vectors": ModelSpec(Schema("vectors", "numbers", ()), None, None, (3,), 2),
+    "picture": ModelSpec(Schema("picture", "label", ("a", "b")), None, None, (28, 28, 1)),
 }
 
 
@@ -376,7 +393,7 @@ MEANINGS = {
 @pytest.mark.parametrize("kind", MEANINGS)
 def test_every_recipe_and_size_is_found_again_whatever_dropout_and_head(kind: str) -> None:
     task = task_of(MEANINGS[kind])
-    head = HeadSettings(smoothing=0.0 if MEANINGS[kind].numbers else 0.1)  # numbers have nothing to smooth
+    head = HeadSettings(label_smoothing=0.0 if MEANINGS[kind].numbers else 0.1)  # numbers have nothing to smooth
     for recipe, size in zip(task.recipes(), cycle(recipes.SIZES), strict=False):
         model = with_setting(task.model(recipe, size, head), "dropout", 0.45)
         assert model_named(model, task) in (f"{recipe}, {size}", recipe)
@@ -405,6 +422,6 @@ def test_pages_tell_the_metric_that_chose_the_weights(tmp_path: Path) -> None:
         line["metrics"]["macro_f1"] = 0.5
     summary = summary_of(run_folder(tmp_path / "run", metric="macro_f1", notes=notes, metrics=scored))
     page = Elements(report_html(summary)).texts
-    assert "macro_f1 on dev at step 100" in page and "Dev macro_f1" in page
-    assert not any("accuracy on dev" in text or "Dev accuracy" in text for text in page)
-    assert "which `macro_f1` chose" in card_md(summary)
+    assert "macro_f1 on the dev set at step 100" in page and "Dev macro_f1" in page
+    assert not any("accuracy on the dev set" in text or "Dev accuracy" in text for text in page)
+    assert "chosen by `macro_f1`" in card_md(summary)

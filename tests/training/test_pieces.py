@@ -19,7 +19,7 @@ MOST = 1e-5  # relative to the largest entry, float32
 def gradients(name: str, pieces: int, rows: int = 64) -> dict[str, Tensor]:
     case = CASES[name]
     model = drawn(case)
-    take(updating(model), batch_of(case, rows), TrainingState(pieces=pieces))
+    take(updating(model), batch_of(case, rows), TrainingState(micro_batches=pieces))
     return {name: weight.grad.clone() for name, weight in model.named_parameters()}
 
 
@@ -68,9 +68,9 @@ def test_pieces_are_all_rows_in_order_of_nearly_one_size_and_never_empty(rows: i
 
 
 def test_packed_rows_are_cut_with_their_segments() -> None:
-    symbols = Ragged.of([[5, 6], [7], [8, 9, 10], [11]], "int32")
-    packs = Packs(symbols.lengths + 1, 5, 4, seed=0)
-    batch = packed_batch(symbols, packs.share(0, 0, 0, 1))
+    tokens = Ragged.of([[5, 6], [7], [8, 9, 10], [11]], "int32")
+    packs = Packs(tokens.lengths + 1, 5, 4, seed=0)
+    batch = packed_batch(tokens, packs.share(0, 0, 0, 1))
     parts = cut(batch, 2)
     assert torch.equal(torch.cat([part.inputs.segments for part in parts]), batch.inputs.segments)
     assert all(part.ids == () for part in parts)  # rows hold several documents each
@@ -85,7 +85,7 @@ def test_states_cut_and_joined_are_the_same() -> None:
     assert join_states([None, None]) is None and cut_state(None, spans(4, 2)) == [None, None]
 
 
-def test_elements_count_padding_and_symbols_do_not() -> None:
+def test_elements_count_padding_and_tokens_do_not() -> None:
     lengths = torch.tensor([3, 1])
     text = Padded.of(torch.ones(2, 3, dtype=torch.int64), lengths)
     assert elements_of(Batch(text, None)) == (6, 4)
@@ -110,8 +110,8 @@ def test_a_batch_without_any_weight_changes_nothing_but_the_moments() -> None:
             return Loss(loss.total * 0, loss.weight * 0), None
 
     case = CASES["classify, lstm"]
-    update, standing = updating(drawn(case), task=Weightless()), TrainingState()
-    take(update, batch_of(case, 4), standing)
+    update, run_state = updating(drawn(case), task=Weightless()), TrainingState()
+    take(update, batch_of(case, 4), run_state)
     tally = update.read()
     assert (tally.loss, tally.weight, tally.norm, tally.skipped) == (0.0, 0.0, 0.0, 0)
     assert update.finite() == []
@@ -121,4 +121,4 @@ def test_without_the_floor_a_batch_without_weight_would_be_held_back(monkeypatch
     monkeypatch.setattr(update_module, "TINY", 0.0)
     with pytest.raises(AssertionError):
         test_a_batch_without_any_weight_changes_nothing_but_the_moments()
-    assert PLAIN.clip == 0.0
+    assert PLAIN.clip_norm == 0.0

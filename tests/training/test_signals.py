@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from seqloom.training.session import SIGNALS, Stopping
+from seqloom.training.session import SIGNALS, StopSignals
 
 # A process that goes on after the first signal, as a run does that saves; it tells when it is ready and what it heard.
 SCRIPT = """if True:
     import time
-    from seqloom.training.session import Stopping
-    with Stopping() as stopping:
+    from seqloom.training.session import StopSignals
+    with StopSignals() as stopping:
         print("ready", flush=True)
         while stopping.signal is None:
             time.sleep(0.005)
@@ -27,7 +27,7 @@ SCRIPT = """if True:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_is_remembered_and_the_handlers_are_restored(number: signal.Signals) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
-    with Stopping() as stopping:
+    with StopSignals() as stopping:
         assert stopping.signal is None
         os.kill(os.getpid(), number)
         assert stopping.signal == number
@@ -36,7 +36,7 @@ def test_a_signal_is_remembered_and_the_handlers_are_restored(number: signal.Sig
 
 def test_handlers_are_restored_when_the_block_raises() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(ZeroDivisionError), Stopping():
+    with pytest.raises(ZeroDivisionError), StopSignals():
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -44,7 +44,7 @@ def test_handlers_are_restored_when_the_block_raises() -> None:
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Stopping() as stopping:
+        with StopSignals() as stopping:
             os.kill(os.getpid(), signal.SIGHUP)
             assert stopping.signal is None
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -56,7 +56,7 @@ def test_outside_the_main_thread_nothing_changes() -> None:
     found = []
 
     def work() -> None:
-        with Stopping() as stopping:
+        with StopSignals() as stopping:
             found.append((stopping.signal, signal.getsignal(signal.SIGTERM)))
 
     before = signal.getsignal(signal.SIGTERM)

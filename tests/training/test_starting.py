@@ -15,7 +15,7 @@ CASE = CASES["classify, lstm"]
 
 
 def bundle_of(model: nn.Module) -> Bundle:
-    return Bundle(config=model.config, meaning=None, weights=dict(model.state_dict()), notes={})
+    return Bundle(config=model.config, spec=None, weights=dict(model.state_dict()), notes={})
 
 
 def classifier(num_classes: int, recipe: str = "lstm") -> nn.Module:
@@ -27,7 +27,7 @@ def test_weights_that_fit_are_copied_and_those_that_do_not_are_named() -> None:
     given, model = classifier(3), classifier(4)
     fresh = model.head.linear.weight.detach().clone()
     said = " ".join(start_from(model, bundle_of(given)))
-    assert "start from the given model" in said and "fresh: head.linear.weight ([3," in said
+    assert "from the model of --init" in said and "random: head.linear.weight (shape [3," in said
     for name, weight in model.encoder.named_parameters():
         assert torch.equal(weight, given.encoder.get_parameter(name)), name
     assert torch.equal(model.head.linear.weight, fresh)
@@ -36,8 +36,8 @@ def test_weights_that_fit_are_copied_and_those_that_do_not_are_named() -> None:
 def test_a_model_of_which_nothing_fits_is_refused_and_nothing_is_changed() -> None:
     model = CASES["regress, gru"].build().to(HERE)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    other = Bundle(config=None, meaning=None, weights={"elsewhere": torch.zeros(3)}, notes={})
-    with pytest.raises(ConfigError, match=r"none of the .* weights .* Fix: start from a model of the same recipe"):
+    other = Bundle(config=None, spec=None, weights={"elsewhere": torch.zeros(3)}, notes={})
+    with pytest.raises(ConfigError, match=r"none of the .* weights .* Fix: start from a model with the same recipe"):
         start_from(model, other)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
@@ -50,7 +50,10 @@ def test_tied_weights_are_copied_once_and_stay_tied() -> None:
     assert torch.equal(model.head.table, given.head.table) and model.head.table is model.decoder.input.table
     weights = list(model.parameters())
     count, numbers = len(weights), sum(weight.numel() for weight in weights)
-    assert said == f"{count} of {count} weights ({numbers:,} of {numbers:,} numbers) start from the given model"
+    assert (
+        said
+        == f"initialized {count} of {count} tensors ({numbers:,} of {numbers:,} parameters) from the model of --init"
+    )
 
 
 def test_a_model_that_is_almost_all_fresh_is_said_to_be() -> None:
@@ -60,20 +63,20 @@ def test_a_model_that_is_almost_all_fresh_is_said_to_be() -> None:
     same = [name for name in mine if name in theirs and mine[name].shape == theirs[name].shape]
     taken, of = sum(mine[name].numel() for name in same), sum(weight.numel() for weight in mine.values())
     assert 2 * taken < of, "else the models are alike"
-    assert said.startswith(f"{len(same)} of {len(mine)} weights ({taken:,} of {of:,} numbers) start")
-    assert "; most are fresh: it is of another kind or size" in said
+    assert said.startswith(f"initialized {len(same)} of {len(mine)} tensors ({taken:,} of {of:,} parameters) from")
+    assert "; most parameters are random, because that model has another architecture" in said
 
 
 def test_frozen_weights_are_bit_for_bit_the_same_after_training() -> None:
     model = drawn(CASE)
     (said,) = freeze(model, ["encoder.*"])
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    update, standing = updating(model), TrainingState()
+    update, run_state = updating(model), TrainingState()
     for seed in range(3):
-        take(update, batch_of(CASE, 5, seed=seed), standing)
+        take(update, batch_of(CASE, 5, seed=seed), run_state)
     changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     assert changed == {name for name in before if not name.startswith("encoder.")} and changed
-    assert "weights are frozen: encoder." in said
+    assert "tensors (encoder." in said
 
 
 def test_without_freezing_they_change() -> None:
@@ -86,10 +89,10 @@ def test_without_freezing_they_change() -> None:
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
-        (["encodr.*"], r"no weight has a name like 'encodr\.\*'.*encoder\."),
-        (["zzz"], "no weight has a name like 'zzz'"),
-        (["*"], "freeze all"),
-        (["encoder.*", "head.*", "pooler.*"], "no weight has a name like 'pooler|freeze all"),
+        (["encodr.*"], r"--freeze 'encodr\.\*'.*encoder\."),
+        (["zzz"], "--freeze 'zzz'"),
+        (["*"], "freezes all"),
+        (["encoder.*", "head.*", "pooler.*"], "--freeze 'pooler|freezes all"),
     ],
 )
 def test_patterns_that_fit_nothing_or_everything_are_refused(patterns: list[str], message: str) -> None:

@@ -10,15 +10,15 @@ import pytest
 
 from seqloom.errors import DurableError, MissingExtraError
 from seqloom.training import events as log
-from seqloom.training.events import Begun, Ended, Pace, Report, Stepped, Validated, drawn, require_tensorboard
+from seqloom.training.events import Ended, Report, Speed, Started, Stepped, Validated, drawn, require_tensorboard
 from seqloom.training.state import Environment
 
-PACE = Pace(1.0, 100.0, 0.0, 1, None)
+PACE = Speed(1.0, 100.0, 0.0, 1, None)
 
 
-def begun(step: int) -> Begun:
+def begun(step: int) -> Started:
     here = Environment(seqloom="", torch="", python="", device="cpu", capability="", threads=1, ranks=1, sharded=False)
-    return Begun(Path("run"), step, 1, 1, None, 0, here, ())
+    return Started(Path("run"), step, 1, 1, None, 0, here, ())
 
 
 def stepped(step: int, loss: float) -> Stepped:
@@ -57,7 +57,7 @@ def test_tensorboard_reads_back_every_point_and_the_reports_go_on(tmp_path: Path
     assert losses == {step: as_float(1 / step) for step in range(1, 301)}
     assert [point.step for point in found.Scalars("dev/accuracy")] == [100, 200, 300]
     assert "dev/loss" not in found.Tags()["scalars"]
-    assert len(found.Scalars("pace/symbols per second")) == 301
+    assert len(found.Scalars("speed/tokens per second")) == 301
 
 
 def test_a_run_that_goes_on_replaces_the_points_after_its_checkpoint(tmp_path: Path) -> None:

@@ -12,21 +12,21 @@ from seqloom.nn.types import Batch, Loss, Padded, map_state
 from seqloom.training import step as update_module
 from seqloom.training.state import TrainingState
 from seqloom.training.step import moved
-from update_common import CASES, HERE, PLAIN, SYMBOLS, Asked, Case, copied, drawn, take, updating
+from update_common import CASES, HERE, PLAIN, VOCABULARY, Asked, Case, copied, drawn, take, updating
 
 FAMILIES = ["rnn", "gru", "lstm", "linear-attention"]
 LENGTHS = [[5, 5, 5, 5], [5, 3, 5, 0], [4, 0, 5, 0]]  # of the rows at each step: some end earlier
 
 
 def case_of(family: str) -> Case:
-    return CASES["lm, lstm"]._replace(build=recipes.language_model(family, vocab_size=SYMBOLS, size="tiny").build)
+    return CASES["lm, lstm"]._replace(build=recipes.language_model(family, vocab_size=VOCABULARY, size="tiny").build)
 
 
 def steps() -> list[Batch]:
     """Three steps of four rows that go on, as streams give them."""
     torch.manual_seed(3)
     return [
-        Batch(Padded.of(torch.randint(SYMBOLS, (4, 5)), torch.tensor(lengths)), torch.randint(SYMBOLS, (4, 5)))
+        Batch(Padded.of(torch.randint(VOCABULARY, (4, 5)), torch.tensor(lengths)), torch.randint(VOCABULARY, (4, 5)))
         for lengths in LENGTHS
     ]
 
@@ -59,9 +59,9 @@ def by_hand(model: nn.Module, *, cut: bool) -> dict[str, Tensor]:
 def carried(family: str, pieces: int, *, carry: bool = True) -> dict[str, Tensor]:
     """The same by three steps that change nothing: their rate is 0."""
     model = drawn(case_of(family))
-    update, standing = updating(model, PLAIN, task=Attached()), TrainingState(pieces=pieces)
+    update, run_state = updating(model, PLAIN, task=Attached()), TrainingState(micro_batches=pieces)
     for number, batch in enumerate(steps()):
-        take(update, batch, standing, rate=0.0, carried=carry and number > 0)
+        take(update, batch, run_state, lr=0.0, carried=carry and number > 0)
     return gradients(model)
 
 
@@ -94,16 +94,16 @@ def test_memory_that_grows_is_kept_and_put_back_as_it_was() -> None:
     """Attention in a window remembers more from step to step, up to its width: no choice between shapes on a device."""
     case = case_of("window")
     model = drawn(case)
-    update, standing = updating(model, PLAIN, task=Attached()), TrainingState()
+    update, run_state = updating(model, PLAIN, task=Attached()), TrainingState()
     batch = steps()[0]
     for number in range(2):
-        take(update, batch, standing, carried=number > 0)
+        take(update, batch, run_state, carried=number > 0)
     before = copied(update)
     with torch.no_grad():
         entry = next(model.parameters()).flatten()[0]
         kept = entry.clone()
         entry.fill_(float("nan"))
-    take(update, batch, standing, carried=True)
+    take(update, batch, run_state, carried=True)
     with torch.no_grad():
         entry.copy_(kept)
     for name, leaf in update.tensors()["carried"].items():

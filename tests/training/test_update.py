@@ -25,7 +25,7 @@ from update_common import CASES, HERE, PLAIN, Asked, Continued, assert_same, bat
 
 CASE = CASES["classify, cnn"]
 READING = CASES["lm, lstm"]
-EVERYTHING = replace(PLAIN, average=0.9, clip=0.5)
+EVERYTHING = replace(PLAIN, ema=0.9, clip_norm=0.5)
 NAN, INFINITE = float("nan"), float("inf")
 
 
@@ -69,17 +69,20 @@ SPOILT = [lost, endless, one_bad_slope, weightless]
 @pytest.mark.parametrize("clip", [0.0, 0.05])
 def test_ten_steps_equal_a_bare_loop(clip: float) -> None:
     model, bare = drawn(CASE), drawn(CASE)
-    update, standing = updating(model, replace(PLAIN, clip=clip, optimiser=AdamWConfig(decay=0.0))), TrainingState()
-    optimiser = torch.optim.AdamW(bare.parameters(), weight_decay=0.0, foreach=False)
+    update, run_state = (
+        updating(model, replace(PLAIN, clip_norm=clip, optimizer=AdamWConfig(weight_decay=0.0))),
+        TrainingState(),
+    )
+    optimizer = torch.optim.AdamW(bare.parameters(), weight_decay=0.0, foreach=False)
     for step in range(10):
-        batch, rate = batch_of(CASE, 6, seed=step), 0.01 / (step + 1)
-        take(update, batch, standing, rate=rate)
-        optimiser.zero_grad()
-        optimiser.param_groups[0]["lr"] = rate
+        batch, lr = batch_of(CASE, 6, seed=step), 0.01 / (step + 1)
+        take(update, batch, run_state, lr=lr)
+        optimizer.zero_grad()
+        optimizer.param_groups[0]["lr"] = lr
         loss = bare.loss(moved(batch, HERE)).mean
         loss.backward()
         norm = nn.utils.clip_grad_norm_(bare.parameters(), clip or INFINITE)
-        optimiser.step()
+        optimizer.step()
         tally = update.read()
         assert tally.loss / tally.weight == pytest.approx(loss.item(), rel=1e-5)
         assert (tally.norm, tally.largest) == pytest.approx((norm.item(), norm.item()), rel=1e-4)
@@ -90,7 +93,7 @@ def test_ten_steps_equal_a_bare_loop(clip: float) -> None:
 def test_a_clipped_gradient_has_the_norm_that_is_allowed_and_its_direction() -> None:
     model, free = drawn(CASE), drawn(CASE)
     batch = batch_of(CASE, 6)
-    take(updating(model, replace(PLAIN, clip=0.01)), batch, TrainingState())
+    take(updating(model, replace(PLAIN, clip_norm=0.01)), batch, TrainingState())
     take(updating(free), batch, TrainingState())
     short, long = (torch.cat([one.grad.flatten() for one in each.parameters()]) for each in (model, free))
     assert short.norm().item() == pytest.approx(0.01, rel=1e-5)
@@ -99,26 +102,26 @@ def test_a_clipped_gradient_has_the_norm_that_is_allowed_and_its_direction() -> 
 
 def test_a_tally_adds_up_the_steps_since_the_last_look() -> None:
     one, all_ = updating(drawn(CASE)), updating(drawn(CASE))
-    standing, other, seen = TrainingState(), TrainingState(), []
+    run_state, other, seen = TrainingState(), TrainingState(), []
     for step in range(4):
         batch = batch_of(CASE, 3 + step, seed=step)
-        take(one, batch, standing)
+        take(one, batch, run_state)
         take(all_, batch, other)
         seen.append(one.read())
     total = all_.read()
     assert total.steps == 4 and [tally.steps for tally in seen] == [1] * 4
-    for field in ("loss", "weight", "norm", "elements", "symbols"):
+    for field in ("loss", "weight", "norm", "elements", "tokens"):
         assert getattr(total, field) == pytest.approx(sum(getattr(tally, field) for tally in seen))
     assert total.largest == max(tally.largest for tally in seen)
-    assert total.weight == 3 + 4 + 5 + 6 and 0 < total.symbols < total.elements == 7 * (3 + 4 + 5 + 6)
+    assert total.weight == 3 + 4 + 5 + 6 and 0 < total.tokens < total.elements == 7 * (3 + 4 + 5 + 6)
     assert all_.read() == (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, False, 0, 0)
 
 
 def test_a_long_time_without_a_look_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def seen() -> Any:
-        update, standing = updating(drawn(CASE)), TrainingState()
+        update, run_state = updating(drawn(CASE)), TrainingState()
         for step in range(7):
-            take(update, batch_of(CASE, 3, seed=step), standing)
+            take(update, batch_of(CASE, 3, seed=step), run_state)
         return update.read()
 
     plain = seen()
@@ -128,8 +131,8 @@ def test_a_long_time_without_a_look_loses_nothing(monkeypatch: pytest.MonkeyPatc
 
 def test_a_wish_to_stop_is_heard_at_the_next_look_and_then_forgotten() -> None:
     update = updating(drawn(CASE))
-    update.step(batch_of(CASE, 2), carried=False, standing=TrainingState(), rate=0.0, stop=True)
-    update.step(batch_of(CASE, 2), carried=False, standing=TrainingState(), rate=0.0)
+    update.step(batch_of(CASE, 2), carried=False, run_state=TrainingState(), lr=0.0, stop=True)
+    update.step(batch_of(CASE, 2), carried=False, run_state=TrainingState(), lr=0.0)
     assert update.read().stop and not update.read().stop
 
 
@@ -138,30 +141,30 @@ def test_a_wish_to_stop_is_heard_at_the_next_look_and_then_forgotten() -> None:
 
 def begun(case: Any = CASE, config: Any = EVERYTHING) -> tuple[Update, Spoilt, TrainingState]:
     """A run after two good steps."""
-    task, standing = Spoilt(), TrainingState()
+    task, run_state = Spoilt(), TrainingState()
     update = updating(drawn(case), config, task=task)
     for step in range(2):
-        take(update, batch_of(case, 4, seed=step), standing, carried=step > 0)
+        take(update, batch_of(case, 4, seed=step), run_state, carried=step > 0)
     update.read()
-    return update, task, standing
+    return update, task, run_state
 
 
 @pytest.mark.parametrize("spoil", SPOILT)
-@pytest.mark.parametrize("optimiser", [AdamWConfig(), SgdConfig()], ids=["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", [AdamWConfig(), SgdConfig()], ids=["adamw", "sgd"])
 @pytest.mark.parametrize("case", [CASE, READING], ids=["classify", "lm"])
-def test_a_step_that_is_not_finite_leaves_every_tensor_bit_for_bit(case: Any, optimiser: Any, spoil: Any) -> None:
-    update, task, standing = begun(case, replace(EVERYTHING, optimiser=optimiser))
+def test_a_step_that_is_not_finite_leaves_every_tensor_bit_for_bit(case: Any, optimizer: Any, spoil: Any) -> None:
+    update, task, run_state = begun(case, replace(EVERYTHING, optimizer=optimizer))
     before = copied(update)
     assert ("carried" in before) == (case is READING)
     task.spoil = spoil
-    take(update, batch_of(case, 4), standing, carried=True)
+    take(update, batch_of(case, 4), run_state, carried=True)
     tally = update.read()
     assert (tally.steps, tally.skipped, tally.not_finite, tally.loss, tally.norm) == (1, 1, 1, 0.0, 0.0)
-    assert tally.symbols > 0
+    assert tally.tokens > 0
     assert_same(copied(update), before)
     assert update.finite() == []
     task.spoil = None
-    take(update, batch_of(case, 4), standing, carried=True)
+    take(update, batch_of(case, 4), run_state, carried=True)
     assert update.read().not_finite == 0
     assert not torch.equal(next(iter(update.tensors()["model"].values())), next(iter(before["model"].values())))
 
@@ -169,18 +172,18 @@ def test_a_step_that_is_not_finite_leaves_every_tensor_bit_for_bit(case: Any, op
 @pytest.mark.parametrize("spoil", [lost, one_bad_slope, weightless])
 def test_without_the_guard_the_weights_would_be_lost(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tallying.Tallies, "hold", lambda *_: torch.zeros(()))
-    update, task, standing = begun()
+    update, task, run_state = begun()
     task.spoil = spoil
-    take(update, batch_of(CASE, 4), standing)
+    take(update, batch_of(CASE, 4), run_state)
     assert any(name.startswith("model.") for name in update.finite())
 
 
 def test_a_first_step_that_is_not_finite_leaves_a_run_as_if_it_had_not_been() -> None:
     task = Spoilt()
-    update, standing = updating(drawn(READING), EVERYTHING, task=task), TrainingState()
+    update, run_state = updating(drawn(READING), EVERYTHING, task=task), TrainingState()
     before = copied(update)
     task.spoil = lost
-    take(update, batch_of(READING, 4), standing)
+    take(update, batch_of(READING, 4), run_state)
     after = copied(update)
     for leaf, fresh in zip(
         after.pop("carried").values(), update._model.initial_state(count_rows(update._carried))[1:], strict=False
@@ -189,20 +192,20 @@ def test_a_first_step_that_is_not_finite_leaves_a_run_as_if_it_had_not_been() ->
     assert_same(after, before)
     task.spoil = None
     clean = updating(drawn(READING), EVERYTHING, task=Spoilt())
-    take(update, batch_of(READING, 4), standing, carried=True)
+    take(update, batch_of(READING, 4), run_state, carried=True)
     take(clean, batch_of(READING, 4), TrainingState(step=1))
     assert_same(copied(update), copied(clean))
 
 
 def test_three_in_a_row_are_the_end_and_two_are_not() -> None:
-    update, task, standing = begun()
+    update, task, run_state = begun()
     for bad in (True, True, False, True, True, True):
         task.spoil = lost if bad else None
-        take(update, batch_of(CASE, 4), standing)
+        take(update, batch_of(CASE, 4), run_state)
     before = copied(update)
     task.spoil = None
     for _ in range(2):  # on a device steps go on until somebody looks
-        take(update, batch_of(CASE, 4), standing)
+        take(update, batch_of(CASE, 4), run_state)
     tally = update.read()
     assert (tally.not_finite, tally.skipped) == (3, 7)
     assert_same(copied(update), before)
@@ -215,14 +218,14 @@ def test_without_the_latch_training_would_go_on(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_steps_in_a_row_are_counted_across_a_stop() -> None:
-    update, task, standing = begun()
+    update, task, run_state = begun()
     task.spoil = lost
     for _ in range(2):
-        take(update, batch_of(CASE, 4), standing)
-    standing.not_finite = update.read().not_finite
+        take(update, batch_of(CASE, 4), run_state)
+    run_state.not_finite = update.read().not_finite
     other = updating(drawn(CASE), EVERYTHING, task=task)
-    other.load(copied(update), standing)
-    take(other, batch_of(CASE, 4), standing)
+    other.load(copied(update), run_state)
+    take(other, batch_of(CASE, 4), run_state)
     assert other.read().not_finite == 3
 
 
@@ -270,12 +273,12 @@ def test_finite_names_what_is_not() -> None:
 
 def test_a_step_that_is_not_finite_halves_the_scale_and_is_no_error_above_one() -> None:
     task = Spoilt()
-    update, standing = updating(drawn(CASE), task=task, precision="fp16"), TrainingState(scale=4.0)
-    update.load(copied(update), standing)
+    update, run_state = updating(drawn(CASE), task=task, precision="fp16"), TrainingState(loss_scale=4.0)
+    update.load(copied(update), run_state)
     before = copied(update)
     task.spoil, found = lost, []
     for _ in range(5):
-        take(update, batch_of(CASE, 4), standing)
+        take(update, batch_of(CASE, 4), run_state)
         tally = update.read()
         found.append((tally.scale, tally.not_finite, tally.skipped))
     assert found == [(2.0, 0, 1), (1.0, 0, 1), (1.0, 1, 1), (1.0, 2, 1), (1.0, 3, 1)]
@@ -301,7 +304,7 @@ def test_fp16_gives_the_gradients_of_float32_up_to_its_rounding() -> None:
     for precision in ("float32", "fp16", "bf16"):
         model = drawn(CASES["classify, lstm"])
         update = updating(model, precision=precision)
-        take(update, batch_of(CASES["classify, lstm"], 8), TrainingState(pieces=2))
+        take(update, batch_of(CASES["classify, lstm"], 8), TrainingState(micro_batches=2))
         assert update.read().skipped == 0
         found[precision] = torch.cat([weight.grad.flatten() for weight in model.parameters()])
     for precision, most in (("fp16", 0.02), ("bf16", 0.1)):
@@ -334,11 +337,11 @@ ERRORS = [
 def test_a_step_redone_in_halves_is_bit_for_bit_the_step_that_began_so(error: Exception) -> None:
     batch, ended = batch_of(CASE, 16), []
     for pieces, most in ((1, 4), (4, 4)):
-        standing = TrainingState(pieces=pieces)
+        run_state = TrainingState(micro_batches=pieces)
         update = updating(drawn(CASE, dropout=0.5), task=Small(most, error))
         for _ in range(2):
-            take(update, batch, standing)
-        assert standing.pieces == 4
+            take(update, batch, run_state)
+        assert run_state.micro_batches == 4
         ended.append(copied(update))
     assert_same(*ended)
 
@@ -362,16 +365,18 @@ def test_the_hosts_own_allocator_is_understood() -> None:
 
 
 def test_when_one_row_is_too_large_an_error_says_what_to_do() -> None:
-    standing = TrainingState()
-    with pytest.raises(OutOfMemoryError, match=r"one row at a time\. Fix: take a smaller model"):
-        take(updating(drawn(CASE), task=Small(0, ERRORS[0])), batch_of(CASE, 3), standing)
-    assert standing.pieces == 4
+    run_state = TrainingState()
+    with pytest.raises(OutOfMemoryError, match=r"one row at a time\. Fix: use a smaller --size"):
+        take(updating(drawn(CASE), task=Small(0, ERRORS[0])), batch_of(CASE, 3), run_state)
+    assert run_state.micro_batches == 4
 
 
 def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
-    with pytest.raises(HalvedError, match=r"on rank 0\. Fix: repeat the command: it goes on in 2 pieces") as caught:
+    with pytest.raises(
+        HalvedError, match=r"on rank 0\. Fix: repeat the command: it resumes with 2 micro-batches"
+    ) as caught:
         take(updating(drawn(CASE), task=Small(4, ERRORS[0]), ranks=Two(0.0)), batch_of(CASE, 16), TrainingState())
-    assert caught.value.pieces == 2
+    assert caught.value.micro_batches == 2
 
 
 # --- stopped and taken up again --------------------------------------------------------------------------------------
@@ -380,28 +385,31 @@ def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
 @pytest.mark.parametrize("case", [CASE, READING], ids=["classify", "lm"])
 def test_a_run_taken_up_again_goes_on_bit_for_bit(case: Any) -> None:
     task = Spoilt()
-    update, standing = updating(drawn(case, dropout=0.3), EVERYTHING, task=task), TrainingState(seed=7, pieces=2)
+    update, run_state = (
+        updating(drawn(case, dropout=0.3), EVERYTHING, task=task),
+        TrainingState(seed=7, micro_batches=2),
+    )
     for step in range(3):
-        take(update, batch_of(case, 4, seed=step), standing, carried=step > 0)
+        take(update, batch_of(case, 4, seed=step), run_state, carried=step > 0)
     kept, other = copied(update), updating(drawn(case), EVERYTHING, task=task)
     for module, given in zip(other._model.modules(), update._model.modules(), strict=True):
         if isinstance(module, nn.Dropout) and isinstance(given, nn.Dropout):
             module.p = given.p
-    resumed = TrainingState(seed=7, pieces=2, step=3)
+    resumed = TrainingState(seed=7, micro_batches=2, step=3)
     other.load(kept, resumed)
-    for one, where in ((update, standing), (other, resumed)):
+    for one, where in ((update, run_state), (other, resumed)):
         for step in range(3, 5):
             take(one, batch_of(case, 4, seed=step), where, carried=True)
     assert_same(copied(other), copied(update))
 
 
-@pytest.mark.parametrize("part", ["model", "optimiser", "average"])
+@pytest.mark.parametrize("part", ["model", "optimizer", "ema"])
 def test_a_part_that_is_missing_or_different_is_refused(part: str) -> None:
     update = updating(drawn(CASE), EVERYTHING)
     kept = copied(update)
     name = next(iter(kept[part]))
     for wrong in ({}, kept[part] | {"more": torch.zeros(1)}, kept[part] | {name: torch.zeros(9, 9, 9)}):
-        with pytest.raises(DurableError, match=f"the part '{part}' of the checkpoint does not fit"):
+        with pytest.raises(DurableError, match=f"the checkpoint does not fit this run: its {part} tensors"):
             update.load(kept | {part: wrong}, TrainingState())
 
 
@@ -433,12 +441,12 @@ def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.M
     monkeypatch.setattr(update_module, "COMPILER", compiler)
     case, ended = CASES["labels, gru"], []
     torch.manual_seed(0)
-    symbols, labels = torch.randint(11, (3, 4, 7)), torch.randint(2, (3, 4, 3)).float()
+    tokens, labels = torch.randint(11, (3, 4, 7)), torch.randint(2, (3, 4, 3)).float()
     for compiled in (False, True):
-        config = replace(PLAIN, compile=compiled, feed=PacksConfig())
-        update, standing = updating(drawn(case), config), TrainingState()
+        config = replace(PLAIN, compile=compiled, batching=PacksConfig())
+        update, run_state = updating(drawn(case), config), TrainingState()
         for step in range(3):
-            take(update, Batch(Padded.of(symbols[step]), labels[step]), standing)
+            take(update, Batch(Padded.of(tokens[step]), labels[step]), run_state)
         ended.append([weight.clone() for weight in update.tensors()["model"].values()])
     assert_close(*ended, rtol=1e-3, atol=1e-4)
 
@@ -460,18 +468,18 @@ def refusing_to_wait() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
 def test_no_step_waits_for_the_device(precision: str) -> None:
-    update, standing = (
+    update, run_state = (
         updating(drawn(READING), EVERYTHING, task=Continued(), precision=precision),
-        TrainingState(pieces=2),
+        TrainingState(micro_batches=2),
     )
     torch.manual_seed(0)
-    symbols = torch.randint(11, (4, 8), device="cpu")
+    tokens = torch.randint(11, (4, 8), device="cpu")
     with torch.device("cpu"):
-        batch = Batch(Padded.of(symbols), symbols)
-    take(update, batch, standing)
+        batch = Batch(Padded.of(tokens), tokens)
+    take(update, batch, run_state)
     with refusing_to_wait():
         for _ in range(5):
-            take(update, batch, standing, carried=True)
+            take(update, batch, run_state, carried=True)
     assert update.read().steps == 6
 
 
@@ -480,11 +488,11 @@ def test_no_step_waits_for_the_device(precision: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CASES if "crf" not in name])  # a CRF looks at its gold paths
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_no_step_over_ragged_rows_waits_for_the_device(name: str, precision: str) -> None:
-    update, standing = updating(drawn(CASES[name]), EVERYTHING, precision=precision), TrainingState(pieces=2)
+    update, run_state = updating(drawn(CASES[name]), EVERYTHING, precision=precision), TrainingState(micro_batches=2)
     with torch.device("cpu"):
         batch = batch_of(CASES[name], 6)
-    take(update, batch, standing)
+    take(update, batch, run_state)
     with refusing_to_wait():
         for _ in range(5):
-            take(update, batch, standing)
+            take(update, batch, run_state)
     assert update.read().steps == 6

@@ -11,8 +11,7 @@ import torch
 from seqloom.config.training import ByLengthConfig
 from seqloom.data.check import load_data
 from seqloom.tasks.evaluation import Evaluation, evaluate
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import HeadSettings, Meaning
+from seqloom.tasks.task import HeadSettings, ModelSpec, task_of
 from seqloom.training.devices import Alone
 from seqloom.training.session import Session
 from seqloom.training.validation import ValidationResult
@@ -37,11 +36,11 @@ def test_the_shares_of_two_processes_together_have_every_figure_of_one(tmp_path:
     train.write_text(ROWS)
     dev.write_text(ROWS)
     prepared = load_data(train, dev=dev, task="regress", target="score")
-    task = task_of(Meaning.of(prepared))
+    task = task_of(ModelSpec.of(prepared))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = task.model("bag", "tiny", HeadSettings()).build()
-    steps = task.loader(prepared, "dev", ByLengthConfig(budget=32), seed=0, workers=0).steps(until=1)
+    steps = task.loader(prepared, "dev", ByLengthConfig(batch_tokens=32), seed=0, workers=0).steps(until=1)
     batches = [step.batch for step in steps if step.batch is not None]
     whole, mine, other = (evaluate(task, model, some) for some in (batches, batches[::2], batches[1::2]))
     sums = {name: float(value) for name, value in task.measure(task.summed(whole.statistics)).items()}
@@ -58,4 +57,4 @@ def test_the_shares_of_two_processes_together_have_every_figure_of_one(tmp_path:
     theirs = np.column_stack([np.array(other.ids, float), other.statistics]).tobytes()
     alone = rows(whole, Alone())
     assert np.array_equal(rows(mine, TwoRanks([theirs])), alone)
-    assert alone[:, 0].tolist() == sorted(map(int, whole.ids)) == prepared.parts["dev"].tolist()
+    assert alone[:, 0].tolist() == sorted(map(int, whole.ids)) == prepared.splits["dev"].tolist()

@@ -1,7 +1,8 @@
-"""The command line: one verb per file, each parses, calls the library and shows what came back."""
+"""The command line: one verb per file; each parses its options, calls the library and shows the result."""
 
 import io
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -29,16 +30,27 @@ from seqloom.cli import (
     tune,
     verify,
 )
-from seqloom.cli.terminal import Panels, TwoPanels, exit_code_of
+from seqloom.cli.options import Verb
+from seqloom.cli.terminal import exit_code_of
+from seqloom.config.options import new_name
 from seqloom.errors import RejectedError, SeqloomError
-from seqloom.training.launcher import few_kernels
+from seqloom.nn.ops.kernels import few_kernels
 from seqloom.version import __version__
 
 STOPPED = 130  # what shells expect of a command that was stopped from the keyboard
+RESUME = ("resume", "resume_from_checkpoint", "continue")  # options that need not exist
+# Old options whose values have changed too.
+HINTS = {
+    "test": "--split test",
+    "on_test": "--split test",
+    "shares": "--dev-size and --test-size",
+    "streams": "--batching streams",
+    "packs": "--batching packs",
+}
 
 
 class Verbs(TyperGroup):
-    """Verbs that say one word when they are stopped from the keyboard, and know one another's options."""
+    """The verbs: "stopped" after Ctrl-C, and the right name for an option that a verb does not have."""
 
     def invoke(self, ctx: Any) -> Any:
         """What the verb returns."""
@@ -49,17 +61,40 @@ class Verbs(TyperGroup):
             raise typer.Exit(STOPPED) from None
         except Exception as error:
             if hasattr(error, "possibilities"):  # an option that the verb lacks; some typers bring a click of their own
-                self._tell_owners(error)
+                self._suggest(error)
             raise
 
-    def _tell_owners(self, error: Any) -> None:
-        """Add the verbs that have an option to the error of one that lacks it: better than options spelt alike."""
-        owners = [
-            name for name, verb in self.commands.items() if any(error.option_name in one.opts for one in verb.params)
-        ]
-        if owners:
+    def _suggest(self, error: Any) -> None:
+        """Say what the option is called in this verb, or which verbs have it; else similar names are suggested."""
+        name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
+        if name in RESUME:
+            error.message, error.possibilities = f"{error.message}; run the same command again to resume", []
+            return
+        own = {one.name: one for one in error.ctx.command.params}
+        if (new := new_name(name, own)) is not None:
+            flag = max(own[new].opts, key=len)  # the long one
+            error.message, error.possibilities = f"{error.message}; use {HINTS.get(name, flag)}", []
+            return
+        verbs = dict(_verbs(self))
+        every = {one.name for verb in verbs.values() for one in verb.params}
+        known = name if any(error.option_name in _flags(verb) for verb in verbs.values()) else new_name(name, every)
+        owners = [title for title, verb in verbs.items() if known in {one.name for one in verb.params}]
+        if owners and known is not None:
+            flag = error.option_name if known == name else f"--{known.replace('_', '-')}"
+            called = "it" if known == name else flag
             have = "has" if len(owners) == 1 else "have"
-            error.message, error.possibilities = f"{error.message}; seqloom {', '.join(owners)} {have} it", []
+            error.message = f"{error.message}; seqloom {', '.join(owners)} {have} {called}"
+            error.possibilities = []
+
+
+def _verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every verb with its name, `data check` among them."""
+    for name, verb in group.commands.items():
+        yield from _verbs(verb, f"{before}{name} ") if hasattr(verb, "commands") else [(f"{before}{name}", verb)]
+
+
+def _flags(verb: Any) -> set[str]:
+    return {flag for one in verb.params for flag in (*one.opts, *one.secondary_opts)}
 
 
 app = typer.Typer(
@@ -71,32 +106,31 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", short_help="Train on embedded data and show what came of it.")(demo.demo)
-app.command("train", cls=Panels, short_help="Train a model on your data.")(train.train)
-app.command("evaluate", cls=TwoPanels, short_help="Judge a model, with intervals, slices and errors.")(
-    evaluate.evaluate
-)
-app.command("predict", cls=TwoPanels, short_help="Answer a file or a stream of inputs.")(predict.predict)
-app.command("generate", short_help="Go on with texts: sample, beam, stream.")(generate.generate)
-app.command("translate", cls=TwoPanels, short_help="Translate or caption a file or a stream.")(translate.translate)
-app.command("import", short_help="Take over a BERT checkpoint or word vectors.")(import_.import_)
-app.command("embed", cls=TwoPanels, short_help="Make a file of vectors of a file of texts.")(embed.embed)
-app.command("index", cls=TwoPanels, short_help="Make an index of documents to search in.")(index.index)
-app.command("search", short_help="Search in an index, by meaning, by words or by both.")(search.search)
-app.command("dedupe", cls=TwoPanels, short_help="Mark near duplicates in a copy of a file.")(dedupe.dedupe)
-app.command("label", cls=TwoPanels, short_help="Label many rows with few answers.")(label.label)
-app.command("inspect", cls=TwoPanels, short_help="Look inside a model: attention, gates, attributions.")(
-    inspect.inspect
-)
+app.command("demo", cls=Verb, short_help="Train on built-in data and show the result.")(demo.demo)
+app.command("train", cls=Verb, short_help="Train a model on your data.")(train.train)
+app.command("evaluate", cls=Verb, short_help="Evaluate a model: scores with confidence intervals.")(evaluate.evaluate)
+app.command("predict", cls=Verb, short_help="Predict labels, tags or numbers for rows of a file.")(predict.predict)
+app.command("generate", cls=Verb, short_help="Generate text from prompts with a language model.")(generate.generate)
+app.command("translate", cls=Verb, short_help="Translate a file or standard input.")(translate.translate)
+app.command("import", cls=Verb, short_help="Import a BERT checkpoint or word vectors.")(import_.import_)
+app.command("embed", cls=Verb, short_help="Compute vectors for a file of texts.")(embed.embed)
+app.command("index", cls=Verb, short_help="Build a search index of documents.")(index.index)
+app.command("search", cls=Verb, short_help="Search an index by meaning, by words or by both.")(search.search)
+app.command("dedupe", cls=Verb, short_help="Mark near duplicates in a copy of a file.")(dedupe.dedupe)
+app.command("label", cls=Verb, short_help="Label data by hand in the terminal, with suggestions.")(label.label)
+app.command("inspect", cls=Verb, short_help="Look inside a model: attention, gates, attributions.")(inspect.inspect)
 app.command(
     "graph",
-    short_help="Walk through an expression, forward and back.",
+    cls=Verb,
+    short_help="Show the computation graph and gradient of an expression.",
     context_settings={"ignore_unknown_options": True},  # -x*y is an expression
 )(graph.graph)
-app.command("doctor", short_help="Say what is wrong with a run, and what to change.")(doctor.doctor)
-app.command("compare", cls=Panels, short_help="Find out which of several models is better.")(compare.compare)
-app.command("tune", cls=Panels, short_help="Let a search choose the settings.")(tune.tune)
-app.command("recipes", short_help="List the recipes, or show one.")(recipes.recipes)
+app.command("doctor", cls=Verb, short_help="Diagnose a run, and say what to change.")(doctor.doctor)
+app.command("compare", cls=Verb, short_help="Train several recipes on the same budget and compare them.")(
+    compare.compare
+)
+app.command("tune", cls=Verb, short_help="Tune hyperparameters.")(tune.tune)
+app.command("recipes", cls=Verb, short_help="List the recipes, or show one.")(recipes.recipes)
 app.add_typer(data.app, name="data")
 app.add_typer(verify.app, name="verify")
 
@@ -115,11 +149,11 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; its exit code is one of those in `seqloom.cli.terminal`."""
+    """Run a command and exit with a code of `seqloom.cli.terminal`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without our characters shows question marks
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a question mark
     try:
-        with few_kernels():  # from here on, as the trial before a run makes some
+        with few_kernels():  # also for the trial steps before a run
             app()
     except OSError as error:
         _say(f"error: {error.strerror or error}")
@@ -133,7 +167,7 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    """Tell people why a command ends; of several processes that end so, one tells."""
+    """Print why a command ends; of several processes one prints it."""
     from seqloom.training.launcher import first_to_say
 
     if first_to_say(text):

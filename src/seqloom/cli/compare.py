@@ -1,9 +1,9 @@
-"""`seqloom compare`: models side by side with the same budget, and which differences are more than chance."""
+"""`seqloom compare`: train models with the same budget, and test which differences are significant."""
 
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -11,107 +11,111 @@ import typer
 from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
-from seqloom.config.options import said, settings, with_flags
+from seqloom.config.options import said, settings, stated, with_flags
 from seqloom.config.training import TrainingConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import duration, number
-from seqloom.training.wishes import Wishes
+from seqloom.training.request import RunRequest
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.distances import Distances
-    from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonReport
+    from seqloom.experiments.compare.plan import ComparisonPlan, ComparisonReport
     from seqloom.experiments.compare.results import Comparison
 
-BUDGETS = ("symbols", "parameters", "seconds")
 WHY = {
-    "done": "done; more --seeds or --models go on from here",
-    "stopped": "stopped; the same command goes on",
-    "disk": "ended: a checkpoint could not be written; the same command goes on",
+    "done": "done; add --seeds or --models to extend the comparison",
+    "stopped": "stopped; run the same command again to resume",
+    "disk": "stopped: a checkpoint could not be written; run the same command again to resume",
 }
-own = partial(option, panel="The comparison")  # the panel of its options
+own = partial(option, panel="Comparison")  # the panel of its options
 
 
-@takes(settings(Wishes, "size"), settings(TrainingConfig, "epochs", "validate_every", "metric"), DATA)
+@takes(
+    settings(RunRequest, "size"),
+    settings(TrainingConfig, "epochs", "validate_every", "metric"),
+    DATA,
+    common=("out", "models", "budget", "tokens", "seconds", "seeds", "size", "jobs", "split", "device"),
+    examples=(
+        "seqloom compare reviews.csv --models cnn,lstm --out compared",
+        "seqloom compare reviews.csv --models cnn,transformer --seconds 120 --seeds 5 --out compared",
+    ),
+)
 def compare(
     data: Data,
-    out: Annotated[Path, own("--out", "FOLDER", "Where runs and results go; what is there goes on.")],
+    out: Annotated[
+        Path, own("--out -o", "FOLDER", "Folder of runs and results; a comparison that is there is resumed.")
+    ],
     models: Annotated[str, own("--models", "NAMES", "Recipes, such as cnn,lstm; a baseline is always added.")],
     budget: Annotated[
-        str | None, own("--budget", "KIND", f"What is equal: {', '.join(BUDGETS)}; else symbols.")
+        str | None,
+        own("--budget", "NAME", "What is equal for all models: tokens, parameters or seconds (default: tokens)."),
     ] = None,
-    symbols: Annotated[int | None, own("--symbols", "COUNT", "Each model reads so many symbols.")] = None,
+    tokens: Annotated[
+        int | None, own("--tokens", "COUNT", "Train each model on this many tokens (default: chosen by the data).")
+    ] = None,
     parameters: Annotated[
-        int | None, own("--parameters", "COUNT", "Each recipe is made so wide that it has about so many.")
+        int | None,
+        own("--parameters", "COUNT", "Choose widths so that each model has about this many parameters (default: off)."),
     ] = None,
-    seconds: Annotated[float | None, own("--seconds", "COUNT", "Each model trains so long.")] = None,
-    seeds: Annotated[int, own("--seeds", "COUNT", "Runs of each model; one gives no verdict, two tell little.")] = 3,
-    jobs: Annotated[int | None, own("--jobs", "COUNT", "Runs at the same time; else as cores allow.")] = None,
-    on_test: Annotated[
-        bool, own("--on-test", None, "Judge on the test part; each look is written down. Else on dev.")
-    ] = False,
+    seconds: Annotated[
+        float | None, own("--seconds", "COUNT", "Train each model for this many seconds (default: see --budget).")
+    ] = None,
+    seeds: Annotated[
+        int, own("--seeds", "COUNT", "Runs of each model; one gives no verdict, two give a weak one (default: 3).")
+    ] = 3,
+    jobs: Annotated[int | None, own("--jobs", "COUNT", "Runs at the same time (default: as cores allow).")] = None,
+    split: Annotated[
+        Literal["dev", "test"],
+        own("--split", "NAME", "Set to evaluate on: dev or test; test is recorded (default: dev)."),
+    ] = "dev",
     distances: Annotated[
         str | None,
-        own("--distances", "NUMBERS", "Of the sets copy and copy_memory: how far the answer lies, such as 10,100."),
+        own(
+            "--distances",
+            "NUMBERS",
+            "For the data sets copy and copy_memory: distances such as 10,100 (default: none).",
+        ),
     ] = None,
-    json: Annotated[bool, own("--json", None, "Print the results as JSON.")] = False,
+    json: Annotated[bool, own("--json", None, "Print the results as JSON (default: tables).")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Compare models that had the same budget, over several seeds, with intervals and tests.
+    """Compare models with the same budget over several seeds, with intervals and significance tests.
 
-    The same command again goes on with a comparison that was stopped, and trains no finished run again.
+    Run the same command again to resume; finished runs are not trained again.
     """
-    chosen = _budget(budget, {"symbols": symbols, "parameters": parameters, "seconds": seconds}, "epochs" in given)
     from seqloom.experiments.compare.distances import Distances
-    from seqloom.experiments.compare.plan import ComparisonEnded, ComparisonPlan
+    from seqloom.experiments.compare.plan import Budget, ComparisonEnded, ComparisonPlan
 
+    amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
     plan = ComparisonPlan(
         data=with_flags(DataConfig(train=tuple(data)), given),
         out=str(out),
         models=tuple(name.strip() for name in models.split(",") if name.strip()),
-        budget=chosen,
+        budget=Budget.of(budget, stated(amounts), epochs="epochs" in given),
         seeds=seeds,
-        part="test" if on_test else "dev",
-        size=said(Wishes, given).get("size", "small"),
+        split=split,
+        size=said(RunRequest, given).get("size", "small"),
         settings=msgspec.to_builtins(said(TrainingConfig, given)),
         encoding=encoded(given),
         device=device,
     )
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
-    for report in _reports(plan, distances, jobs or _usual_jobs(plan)):
+    for report in _reports(plan, distances, jobs or _default_jobs(plan)):
         screen.say(*(() if json else _lines(report)))
         if isinstance(report, ComparisonEnded):
-            results, why, code = report.comparison, report.why, report.exit_code
+            results, why, code = report.comparison, report.reason, report.exit_code
         if isinstance(report, Distances):
             results = report
     _show(plan, results, why, json=json)
     raise typer.Exit(code)
 
 
-def _budget(kind: str | None, given: dict[str, float | None], epochs: bool) -> "Budget":
-    """The budget that was named, by its kind or by its amount; `epochs`: whether they are said too."""
-    amounts = {name: amount for name, amount in given.items() if amount is not None}
-    chosen = kind or next(iter(amounts), BUDGETS[0])
-    if chosen not in BUDGETS:
-        raise ConfigError(f"--budget {chosen!r}", fix=f"choose from {', '.join(BUDGETS)}")
-    if others := [name for name in amounts if name != chosen]:
-        raise ConfigError(
-            f"--{others[0]} with a budget of {chosen}", fix="only one thing can be equal: give one of them"
-        )
-    if chosen != "parameters" and epochs:
-        usual = "" if kind or amounts else " (the usual one)"
-        fix = f"leave --epochs out, give --{chosen} COUNT instead, or take --budget parameters"
-        raise ConfigError(f"--epochs beside --budget {chosen}{usual}, which says how long already", fix=fix)
-    from seqloom.experiments.compare.plan import Budget
-
-    return Budget(kind=chosen, amount=amounts.get(chosen))  # type: ignore[arg-type]  # one of BUDGETS
-
-
-def _usual_jobs(plan: "ComparisonPlan") -> int:
-    """As many runs at the same time as there are cores for; one where runs would take each other's time."""
+def _default_jobs(plan: "ComparisonPlan") -> int:
+    """One run per core; one at a time where runs would slow each other down."""
     import os
 
     import torch
@@ -121,36 +125,35 @@ def _usual_jobs(plan: "ComparisonPlan") -> int:
 
 
 def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterator[Any]:
-    """Of one comparison, or of one at each distance."""
-    from seqloom.experiments.compare.comparison import referee
-    from seqloom.experiments.compare.distances import referee_distances
+    """The events of one comparison, or of one at each distance."""
+    from seqloom.experiments.compare.comparison import run_comparison
+    from seqloom.experiments.compare.distances import run_distances
 
     if distances is None:
-        return referee(plan, jobs)
+        return run_comparison(plan, jobs)
     words = [word.strip() for word in distances.split(",") if word.strip()]
     if not words or not all(word.isdecimal() for word in words):
         raise ConfigError(f"--distances {distances!r}", fix="give whole numbers, such as 10,100,1000")
-    return referee_distances(plan, [int(word) for word in words], jobs)
+    return run_distances(plan, [int(word) for word in words], jobs)
 
 
 def _lines(report: "ComparisonReport") -> list[str]:
-    """A report in words."""
-    from seqloom.experiments.compare.plan import ComparisonBegun, Measuring, RunBegun, RunEnded
+    """An event as lines of text."""
+    from seqloom.experiments.compare.plan import ComparisonStarted, Measuring, RunEnded, RunStarted
 
-    if isinstance(report, ComparisonBegun):
-        lines = [*report.said, f"{report.finished} of {report.wanted} runs are finished"]
+    if isinstance(report, ComparisonStarted):
+        lines = [*report.messages, f"{report.finished} of {report.wanted} runs are done"]
         if report.finished == report.wanted:
             return lines
-        work = "reads the data and builds its model, then trains: that may take a while"
-        processes = f"{report.together} processes start, and each {work}"
-        return [*lines, processes if report.together > 1 else f"the first of the others is prepared: it {work}"]
-    if isinstance(report, RunBegun):
-        return [f"{report.entry.name}: {report.said}"]
+        jobs = str(report.jobs) if report.jobs > 1 else "one"
+        return [*lines, f"training {jobs} at a time; each run first reads the data and builds its model"]
+    if isinstance(report, RunStarted):
+        return [f"{report.entry.name}: {report.message}"]
     if isinstance(report, RunEnded):
         score = "" if report.score is None else f"{number(report.score)} after {duration(report.seconds)}"
         return [f"{report.entry.name}: {score or report.problem}"]
     if isinstance(report, Measuring):
-        return [f"measuring speed and memory of {report.models} models, in turn"]
+        return [f"measuring speed and memory of {report.models} models"]
     return []
 
 

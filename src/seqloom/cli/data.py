@@ -1,4 +1,4 @@
-"""`seqloom data`: look at data before anything is trained on it, and get known sets."""
+"""`seqloom data`: check data before training, list and download known data sets."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,9 +10,9 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from seqloom.cli.options import DATA, Data, Given, encoded, option, takes
+from seqloom.cli.options import DATA, BatchTokens, Data, Given, Verb, encoded, option, takes
 from seqloom.cli.terminal import Screen, followed_work
-from seqloom.config.data import PARTS, DataConfig, EncodingConfig, Task
+from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, Task
 from seqloom.config.options import with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
@@ -29,21 +29,24 @@ INDENT = "  "
 
 
 class Listed(NamedTuple):
-    """What is said about a set in the list."""
+    """A data set in the list."""
 
     name: str
     task: str
     rows: dict[str, int]
-    here: str  # yes, no (it can be fetched), by hand (it cannot), embedded (it needs no file)
+    here: str  # yes, no (can be downloaded), by hand (cannot), built-in (needs no file)
     description: str
-    licence: str | None
+    license: str | None
 
 
+@takes(examples=("seqloom data list", "seqloom data list --task translate"))
 def list_sources(
-    task: Annotated[str | None, typer.Option(help=f"Only sets for this task: {', '.join(TASKS)}.")] = None,
-    json: Annotated[bool, option("--json", None, "Print the list as JSON.")] = False,
+    task: Annotated[
+        str | None, option("--task", "NAME", f"Only data sets for this task: {', '.join(TASKS)} (default: all).")
+    ] = None,
+    json: Annotated[bool, option("--json", None, "Print the list as JSON (default: text).")] = False,
 ) -> None:
-    """List the known data sets: what each is, how many rows it has, its licence, and whether it is here."""
+    """List the known data sets: what each is, its rows, its license, and whether it is here."""
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
     sets = [one for one in _known() if task in (None, one.task)]
@@ -53,18 +56,18 @@ def list_sources(
 
 
 def _print_list(sets: list[Listed], console: Screen) -> None:
-    """A line of columns for each set, and what it is below, so that a narrow terminal shows all of it."""
+    """A line for each data set with its description below, so that it fits a narrow terminal."""
     name, task, rows = (max(map(len, column)) for column in zip(*map(_columns, sets), strict=True))
     console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  here[/bold]")
     for one in sets:
         first, second, third = _columns(one)
         console.print(f"\n[bold]{first:<{name}}[/bold]  {second:<{task}}  {third:>{rows}}  {one.here}")
         console.print(_indented(one.description, console))
-        if one.licence is not None:
-            console.print(f"[dim]{_indented(f'licence: {one.licence}', console)}[/dim]")
+        if one.license is not None:
+            console.print(f"[dim]{_indented(f'license: {one.license}', console)}[/dim]")
     console.print(
-        "\n`seqloom data get NAME` brings a set here; for those marked 'by hand' it says which files to put where. "
-        "Embedded ones are written by a seed and need no file. A folder of sets of your own is named by SEQLOOM_DATA."
+        "\n`seqloom data get NAME` downloads a data set; for those marked 'by hand' it says which files to put where. "
+        "Built-in ones are generated and need no file. SEQLOOM_DATA names a folder with your own copies."
     )
 
 
@@ -77,24 +80,25 @@ def _columns(one: Listed) -> tuple[str, str, str]:
 
 
 def _known() -> Iterator[Listed]:
-    """The sets of files, then the embedded ones."""
-    from seqloom.data.download import usual_shelves
+    """The data sets of files, then the built-in ones."""
+    from seqloom.data.download import default_folders
     from seqloom.data.sources import SOURCES
     from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
 
-    shelves = usual_shelves()
+    folders = default_folders()
     for source in SOURCES.values():
-        here = all(shelves.find(file) for file in source.every_file())
+        here = all(folders.find(file) for file in source.every_file())
         state = "yes" if here else "no" if source.has_addresses() else "by hand"
-        yield Listed(source.name, source.task or SEARCH, source.rows(), state, source.description, source.licence)
+        yield Listed(source.name, source.task or SEARCH, source.rows(), state, source.description, source.license)
     for one in NAMES.values():
-        yield Listed(one.name, one.task, dict(zip(PARTS, one.sizes, strict=True)), "embedded", one.description, None)
+        yield Listed(one.name, one.task, dict(zip(SPLITS, one.sizes, strict=True)), "built-in", one.description, None)
 
 
+@takes(examples=("seqloom data get reviews", "seqloom data get questions"))
 def get_source(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a set; `seqloom data list` shows them.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set; `seqloom data list` shows them.")],
 ) -> None:
-    """Bring a known data set here: copied from SEQLOOM_DATA or downloaded, and verified."""
+    """Get a known data set: copied from SEQLOOM_DATA or downloaded, and verified."""
     from seqloom.data.sources import SOURCES
 
     console = Screen()
@@ -103,24 +107,24 @@ def get_source(
 
         if name not in NAMES:
             raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-        return console.say(f"'{name}' is embedded: it is written by a seed and needs no file")
+        return console.say(f"'{name}' is built in: it is generated and needs no file")
+    from seqloom.data.download import default_folders
     from seqloom.data.download import get_source as fetch
-    from seqloom.data.download import usual_shelves
 
-    source, shelves = SOURCES[name], usual_shelves()
+    source, folders = SOURCES[name], default_folders()
     console.say(
         f"{source.name}: {source.description}",
         "rows:     " + ", ".join(f"{part} {rows:,}" for part, rows in source.rows().items()),
-        f"licence:  {source.licence}",
+        f"license:  {source.license}",
         f"cite:     {source.citation}",
         f"origin:   {source.origin}",
     )
-    written = _watch(fetch(source, shelves), console)
-    return console.say(f"{_summary(source, written)}: {shelves.own}")
+    written = _watch(fetch(source, folders), console)
+    return console.say(f"{_summary(source, written)}: {folders.own}")
 
 
 def _watch(events: "Iterable[Event]", console: Screen) -> int:
-    """How many files were written; downloads are shown with the time that is left."""
+    """The number of files written; downloads have a progress bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     written = 0
     silent = not console.is_terminal
@@ -141,48 +145,52 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
 def _summary(source: "NamedSource", written: int) -> str:
     count = sum(1 for _ in source.every_file())
     if not written and count == 1:
-        return f"nothing to do, the file of '{source.name}' was here and is verified"
+        return f"nothing to do: the file of '{source.name}' is here and verified"
     if not written:
-        return f"nothing to do, all {count} files of '{source.name}' were here and are verified"
-    return f"'{source.name}' is here, {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
+        return f"nothing to do: all {count} files of '{source.name}' are here and verified"
+    return f"'{source.name}' is here; {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
 
 
-app = typer.Typer(help="Look at data, list and get known sets.", no_args_is_help=True, rich_markup_mode=None)
-app.command("list")(list_sources)
-app.command("get")(get_source)
+app = typer.Typer(help="Check data; list and download known data sets.", no_args_is_help=True, rich_markup_mode=None)
+app.command("list", cls=Verb, short_help="List the known data sets.")(list_sources)
+app.command("get", cls=Verb, short_help="Download a known data set and verify it.")(get_source)
 
 
-@app.command("check")
-@takes(DATA)
+@app.command("check", cls=Verb, short_help="Check a file: what is in it, and what looks wrong.")
+@takes(
+    DATA,
+    common=("html", "json", "dev", "test", "task", "input", "target", "format", "tokenizer", "skip_bad_rows"),
+    examples=("seqloom data check reviews.csv", "seqloom data check train.csv --dev dev.csv --html report.html"),
+)
 def check(
     data: Data,
-    budget: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="Symbols in one batch; else as many as training chooses.")
+    html: Annotated[
+        Path | None, option("--html", "FILE", "Also write the report to this HTML file (default: off).")
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report to this HTML file.")] = None,
-    json: Annotated[bool, option("--json", None, "Print the report as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the report as JSON (default: text).")] = False,
+    batch_tokens: BatchTokens = None,
     *,
     given: Given,
 ) -> None:
-    """Read data as training would, and say what is in it and what looks wrong."""
+    """Check data: read it as training would, and report what is in it and what looks wrong."""
     config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given) or EncodingConfig()
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())
-        from seqloom.data.check import looking
+        from seqloom.data.check import checking
 
-        report = followed_work(looking(config, how, Ledger(config.bad_rows), budget=budget))
+        report = followed_work(checking(config, how, Ledger(config.bad_rows), batch_tokens=batch_tokens))
     _show(report, html, json)
 
 
 @contextmanager
 def _refusals(json: bool) -> Iterator[None]:
-    """Inside, what is refused is also printed as JSON, if that is wanted: programs read no messages."""
+    """Inside, refused rows are also printed as JSON if `json`."""
     try:
         yield
     except RejectedError as error:
         if json:
-            Screen().say_json({"verdict": "refused", "problems": error.details, "total": error.total})
+            Screen().say_json({"verdict": "errors", "problems": error.details, "total": error.total})
         raise
 
 
@@ -197,5 +205,5 @@ def _show(report: "DataReport", html: Path | None, json: bool) -> None:
     else:
         screen.show(report)
         screen.say(*([] if html is None else ["", f"The report is written to {html}"]))
-    if report.verdict == "refused":
+    if report.verdict == "errors":
         raise typer.Exit(2)

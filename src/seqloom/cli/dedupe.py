@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
+from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
@@ -15,82 +15,106 @@ from seqloom.events import Progress
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.search.documents import GivenRows
+    from seqloom.search.documents import TextRows
     from seqloom.search.duplicates import Duplicates
 
 WIDEST = 100  # columns of the picture
 PICTURES = (".html", ".svg")
 
 
-@takes(settings(DataConfig, "id"), FILE)
+@takes(
+    settings(DataConfig, "id"),
+    FILE,
+    common=("out", "by", "model", "threshold", "picture", "input", "id", "format", "batch_tokens", "device"),
+    examples=(
+        "seqloom dedupe docs.csv --out marked.csv",
+        "seqloom dedupe docs.csv --model models/encoder --threshold 0.9 --out marked.csv",
+    ),
+)
 def dedupe(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
-    out: Annotated[Path, option("--out -o", "MARKED", "The marked copy: .csv, .jsonl, ...")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one per row.")],
+    out: Annotated[Path, option("--out -o", "FILE", "Write the marked copy here: .csv, .jsonl, ...")],
     by: Annotated[
         Literal["text", "meaning"] | None,
-        option("--by", None, "Compare letters, or vectors of --model; else meaning where a model is given."),
+        option(
+            "--by",
+            "NAME",
+            "What to compare: text, or meaning, which needs --model (default: meaning with --model, else text).",
+        ),
     ] = None,
-    model: Annotated[Path | None, option("--model", "MODEL", "A model that makes vectors of texts.")] = None,
+    model: Annotated[Path | None, option("--model", "MODEL", "Embedding model (default: none).")] = None,
     threshold: Annotated[
-        float | None, option("--threshold", "X", "Similarity from 0.5 to 1; else in the valley of a histogram.")
+        float | None,
+        option(
+            "--threshold",
+            "NUMBER",
+            "Minimum similarity of duplicates, 0.5 to 1 (default: chosen from the histogram of similarities).",
+        ),
     ] = None,
-    picture: Annotated[Path | None, option("--picture", "FILE", "Save the histogram: .html or .svg.")] = None,
+    picture: Annotated[
+        Path | None, option("--picture", "FILE", "Save the histogram of similarities as .html or .svg (default: off).")
+    ] = None,
     *,
     given: Given,
-    budget: Budget = None,
+    batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Mark near duplicates in a copy of a file; nothing is deleted."""
+    """Find near duplicates and mark them in a copy of the file; nothing is deleted."""
     if (by or ("meaning" if model else "text")) != ("meaning" if model else "text"):
-        fix = "leave --model out" if by == "text" else "give the model: --model MODEL"
-        raise ConfigError(f"--by {by} and {'a' if model else 'no'} model", fix=fix)
+        fix = "leave out --model" if by == "text" else "--model MODEL"
+        raise ConfigError(f"--by {by} does not use a model" if model else f"--by {by} needs a model", fix=fix)
     _require_picture(picture, (file, out))
-    from seqloom.search.documents import FileRows
+    from seqloom.search.documents import TextFile
     from seqloom.search.duplicates import mark_duplicates
 
     reading = ReadingConfig(**said(ReadingConfig, given))
-    rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
-    embedder = None if model is None else embedder_of(model, device, budget)
-    gaps = list[str]()  # what is to be told of rows without text
+    rows = TextFile(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
+    embedder = None if model is None else embedder_of(model, device, batch_tokens)
+    notices = list[str]()  # about rows without text
 
-    def told(event: "GivenRows | Progress") -> None:
-        gaps.extend(() if isinstance(event, Progress) else event.gaps)
+    def report(event: "TextRows | Progress") -> None:
+        notices.extend(() if isinstance(event, Progress) else event.notices)
 
-    found = followed_work(mark_duplicates(rows, out, model=embedder, threshold=threshold), told)
+    found = followed_work(mark_duplicates(rows, out, model=embedder, threshold=threshold), report)
     if picture is not None:
         from seqloom.files.disk import write_file
         from seqloom.report.figures.stack import page
 
         figure = found.histogram.figure(found.threshold)
         write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))
-    _tell(found, gaps, out, chosen=threshold is None)
+    _tell(found, notices, out, chosen=threshold is None)
 
 
 def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
-    """Refuse, before any work, a name that no picture can have, or that another file of the command has."""
+    """Raise ConfigError, before any work, for a picture that cannot be written or would replace another file."""
     if picture is None:
         return
     from seqloom.search.documents import is_same
 
     if any(is_same(picture, other) for other in others):
-        raise ConfigError(f"--picture {picture} would replace another file of this command", fix="give another name")
+        raise ConfigError(f"--picture {picture} would overwrite another file of this command", fix="give another name")
     if picture.suffix.lower() not in PICTURES:
-        raise ConfigError(f"--picture {picture}: pictures are saved as {' or '.join(PICTURES)}", fix="another ending")
+        raise ConfigError(
+            f"--picture {picture}: pictures are saved as {' or '.join(PICTURES)}", fix="use another extension"
+        )
     if not picture.parent.is_dir():
-        raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}", fix="make the folder first")
+        raise ConfigError(f"--picture {picture}: the folder {picture.parent} does not exist", fix="create it first")
 
 
-def _tell(found: "Duplicates", gaps: list[str], out: Path, *, chosen: bool) -> None:
-    """Show the histogram if the threshold was chosen from it, and say what was found."""
-    from seqloom.search.similarity import LEAST
+def _tell(found: "Duplicates", notices: list[str], out: Path, *, chosen: bool) -> None:
+    """Show the histogram if the threshold was chosen from it, and say how many duplicates there are."""
+    from seqloom.search.similarity import MIN_SIMILARITY
 
     screen = Screen()
     if chosen and not any(found.histogram.counts):
-        screen.say(f"no two rows are alike: not one similarity is {LEAST} or more")
+        screen.say(f"no two rows have a similarity of {MIN_SIMILARITY} or more")
     elif chosen:
         screen.show(found.histogram.figure(found.threshold), WIDEST)
-        why = "in the valley" if found.found else "the usual one: chance explains every valley of the histogram"
-        screen.say(f"threshold {found.threshold:g}, {why}; --threshold takes another")
-    clusters = counted(int(found.clusters.max(initial=0)), "cluster")
-    told = f"{counted(found.duplicates, 'row')} of {len(found.clusters):,} repeat another, in {clusters}"
-    screen.say(*gaps, f"{told}; marked in {out}")
+        why = (
+            "in the valley of the histogram" if found.valley_found else "the default: the histogram has no clear valley"
+        )
+        screen.say(f"threshold {found.threshold:g}, {why}; choose another with --threshold")
+    rows, clusters = len(found.clusters), counted(int(found.clusters.max(initial=0)), "cluster")
+    duplicates = counted(found.duplicates, "duplicate") if found.duplicates else "no duplicates"
+    where = f" in {clusters}; marked in {out}" if found.duplicates else f"; {out} is a copy with empty columns"
+    screen.say(*notices, f"{duplicates} among {counted(rows, 'row')}{where}")

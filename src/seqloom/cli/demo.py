@@ -1,4 +1,4 @@
-"""`seqloom demo`: the main job from end to end on embedded data, in less than a minute, through the door of `train`."""
+"""`seqloom demo`: train and predict on built-in data, in less than a minute."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.progress import brief, followed, sample_lines, summary
-from seqloom.cli.terminal import Screen
+from seqloom.cli.options import option, takes
+from seqloom.cli.terminal import Screen, brief, followed, sample_lines, summary
 from seqloom.errors import ConfigError
 from seqloom.files.disk import make_folder
 from seqloom.training.events import Report, Sample, Validated
-from seqloom.training.home import new_name, require_free, require_writable
+from seqloom.training.run_location import new_name, require_free, require_writable
 
 if TYPE_CHECKING:
     from seqloom.demo import Show
@@ -21,13 +21,17 @@ NARROWEST, WIDEST = 40, 120  # columns of a figure
 TASKS = ("translate", "classify", "tag", "lm")  # those of `demonstration.SHOWS`, which imports torch
 
 
+@takes(examples=("seqloom demo", "seqloom demo classify"))
 def demo(
-    what: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(TASKS)}.")] = "translate",
-    out: Annotated[
-        Path | None, typer.Option(metavar="RUN", help=f"The run folder; else a new one in {FOLDER}.")
-    ] = None,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK", help=f"Task to show: {', '.join(TASKS)} (default: translate).", show_default=False
+        ),
+    ] = "translate",
+    out: Annotated[Path | None, option("--out -o", "RUN", f"Run folder (default: a new one in {FOLDER}).")] = None,
 ) -> None:
-    """Train a model on embedded data, and show its score, its answers, and where it looks."""
+    """Train a small model on built-in data and show its score, its predictions and its attention."""
     if what not in TASKS:
         raise ConfigError(f"there is no demo of '{what}'", fix=f"choose from {', '.join(TASKS)}")
     if out is None:
@@ -42,7 +46,7 @@ def demo(
 
     torch.set_num_threads(1)  # models as small as these only make several threads wait for one another
     show = demonstration.SHOWS[what]  # type: ignore[index]  # one of TASKS
-    screen.print(f"Training {show.recipe} on the embedded set '{show.data}': {show.about}.", soft_wrap=True)
+    screen.print(f"Training {show.recipe} on the built-in data set '{show.data}': {show.about}.", soft_wrap=True)
     resolved = demonstration.resolved(show)
     if out is None:
         make_folder(FOLDER)
@@ -56,7 +60,7 @@ def demo(
 
 
 def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:
-    """The reports; the samples of the last validation are kept."""
+    """The events; `samples` gets those of the last validation."""
     for report in reports:
         if isinstance(report, Validated):
             samples[:] = report.samples
@@ -64,18 +68,18 @@ def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:
 
 
 def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) -> None:
-    """Some unseen examples, what the model says to some more, and where it looks."""
-    screen.print("\nUnseen examples:")
+    """Some examples of the dev set, some predictions, and the attention of one."""
+    screen.print("\nExamples of the dev set:")
     for line in sample_lines(samples):
         screen.print(line, soft_wrap=True)
     from seqloom.demo import alignment
     from seqloom.inference.model import load
 
     loaded = load(folder)
-    if show.asks:
-        screen.print("\nAsked:")
-    for text, answer in zip(show.asks, loaded.predict(show.asks), strict=True):
-        screen.say(f"  {text} -> {brief(answer.shown())}")
+    if show.inputs:
+        screen.print("\nPredictions:")
+    for text, answer in zip(show.inputs, loaded.predict(show.inputs), strict=True):
+        screen.say(f"  {text} -> {brief(answer.to_text())}")
     if show.drawn:
         screen.print()
         screen.show(alignment(loaded, show.drawn), WIDEST, NARROWEST)

@@ -5,20 +5,24 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.options import option
+from seqloom.cli.options import option, takes
 from seqloom.cli.terminal import Screen
 
 
+@takes(
+    examples=(
+        "seqloom doctor runs/reviews-classify-cnn",
+        "seqloom doctor runs/reviews-classify-cnn --html diagnosis.html",
+    )
+)
 def doctor(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run, also of one that is still training.")
-    ],
-    json: Annotated[bool, option("--json", None, "Print the diagnosis as JSON.")] = False,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder; the run may still be training.")],
+    json: Annotated[bool, option("--json", None, "Print the diagnosis as JSON (default: text).")] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the diagnosis to this HTML file.")
+        Path | None, option("--html", "FILE", "Also write the diagnosis to this HTML file (default: off).")
     ] = None,
 ) -> None:
-    """Look at a run and say what is wrong: with numbers, a picture, and the flag of seqloom train to change."""
+    """Diagnose a run: what is wrong, the numbers behind it, and which option of seqloom train to change."""
     if html is not None:
         from seqloom.data.problems import Ledger
         from seqloom.data.readers.files import require_writable

@@ -1,4 +1,4 @@
-"""`seqloom embed`: the vectors of a file of inputs, a row for each, in the order of the inputs."""
+"""`seqloom embed`: compute a vector for every row of a file, in order."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
+from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.terminal import SOME_BAD, followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
@@ -18,45 +18,65 @@ from seqloom.events import Progress
 from seqloom.report.numbers import counted, number, share
 
 if TYPE_CHECKING:
-    from seqloom.search.embedding.bulk import Embedding, Engine, Finished
+    from seqloom.search.embedding.bulk import EmbeddedFile, Embedding, Engine
     from seqloom.search.embedding.windows import CheckedSource
 
 CHUNK = 1 << 20  # bytes
-SHOWN = 3  # rows without a vector
+SHOWN = 3  # rows without a vector that are listed
 
 
-@takes(settings(DataConfig, "bad_rows"), FILE)
+@takes(
+    settings(DataConfig, "skip_bad_rows"),
+    FILE,
+    common=("out", "dtype", "precision", "input", "format", "skip_bad_rows", "engine", "batch_tokens", "device"),
+    examples=(
+        "seqloom embed models/encoder docs.jsonl --out vectors.npy",
+        "seqloom embed models/encoder docs.csv --input body --dtype float16 --out vectors.parquet",
+    ),
+)
 def embed(
     model: Model,
-    source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
-    out: Annotated[Path, option("--out -o", "FILE", "Write the vectors here: .npy or .parquet.")],
-    as_: Annotated[str, option("--as", "KIND", "How numbers are kept: float32, float16, int8 or binary.")] = "float32",
+    source: Annotated[str, typer.Argument(metavar="FILE", help="A file of texts, or - for lines of standard input.")],
+    out: Annotated[Path, option("--out -o", "FILE", "Write the vectors to this .npy or .parquet file.")],
+    dtype: Annotated[
+        str,
+        option(
+            "--dtype", "NAME", "Number type of the stored vectors: float32, float16, int8 or binary (default: float32)."
+        ),
+    ] = "float32",
     precision: Annotated[
         Literal["float32", "int8"],
-        typer.Option(help="What the model computes in; int8 is faster on a processor and less exact."),
+        option(
+            "--precision",
+            "NAME",
+            "Precision of the computation: float32, or int8 (faster on a CPU, less exact) (default: float32).",
+        ),
     ] = "float32",
     engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="Where: in this process, or on a Ray cluster.")
+        Literal["local", "ray"],
+        option("--engine", "NAME", "Where to run: local, or ray for a Ray cluster (default: local)."),
     ] = "local",
     *,
     given: Given,
-    budget: Budget = None,
+    batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Make a vector of every row of a file, in order; the same command goes on where one was stopped."""
+    """Compute a vector for every row of a file, in order; run the same command again to resume."""
     from seqloom.data.inputs import InputColumns
-    from seqloom.search.embedding.bulk import embedding
-    from seqloom.search.embedding.output import form_of
+    from seqloom.search.embedding.bulk import embedding_steps
+    from seqloom.search.embedding.output import writer_for
     from seqloom.search.embedding.windows import InputSource
 
-    form_of(out)
+    writer_for(out)
     require_readable(given)
     where = _engine(engine)
     loaded = load_on(model, device)
     asked = PredictRequest.of(loaded, source, given)
     with _file(source) as (path, stream):
         rows = InputSource(path, InputColumns(asked.named, loaded.columns), asked.reading, asked.skip, stream)
-        steps = embedding(loaded, rows, out, kept_as=as_, precision=precision, budget=budget, engine=where)
+        steps = embedding_steps(
+            loaded, rows, out, dtype=dtype, precision=precision, batch_tokens=batch_tokens, engine=where
+        )
         written = _follow(steps, out)
     _tell(written)
     if written.bad:
@@ -64,21 +84,21 @@ def embed(
 
 
 def _engine(name: str) -> "Engine":
-    """What makes the vectors; what is missing for it is told before any work."""
+    """Return what computes windows; raise before any work if a package is missing."""
     if name == "local":
-        from seqloom.search.embedding.windows import here
+        from seqloom.search.embedding.windows import local_engine
 
-        return here
-    from seqloom.search.embedding.ray_cluster import on_ray
+        return local_engine
+    from seqloom.search.embedding.ray_cluster import ray_engine
 
     with needing("ray"):
         import ray  # noqa: F401
-    return on_ray
+    return ray_engine
 
 
 @contextmanager
 def _file(source: str) -> Iterator[tuple[Path, str]]:
-    """The file, and what messages call it if it is a stream: that is copied first, for it is read twice."""
+    """Yield the file, and its name in messages if it is standard input, which is copied because it is read twice."""
     if source != STANDARD_INPUT:
         yield Path(source), ""
         return
@@ -91,45 +111,45 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
         yield copy, NAMED
 
 
-def _follow(steps: "Embedding", out: Path) -> "Finished":
-    """What was written; what is kept is told to whoever stops it, and that there was nothing to do."""
+def _follow(steps: "Embedding", out: Path) -> "EmbeddedFile":
+    """Run the steps and return the result; say what is stored if it is stopped, or that there was nothing to do."""
     last: Progress | None = None
 
-    def told(event: "CheckedSource | Progress") -> None:
+    def report(event: "CheckedSource | Progress") -> None:
         nonlocal last
         if isinstance(event, Progress):
             if event.done and last is None:
-                typer.echo(f"going on: {event.done:,} of {counted(event.total, 'row')} are done", err=True)
+                typer.echo(f"resuming: {event.done:,} of {counted(event.total, 'row')} are done", err=True)
             last = event
         else:
             for note in event.notes:
                 typer.echo(note, err=True)
 
     try:
-        written = followed_work(steps, told)
+        written = followed_work(steps, report)
     except KeyboardInterrupt:
         if last is not None:
-            kept = f"{last.done:,} of {counted(last.total, 'row')} are kept in {out.name}.work"
-            typer.echo(f"{kept}; the same command goes on", err=True)
+            stored = f"{last.done:,} of {counted(last.total, 'row')} are saved in {out.name}.work"
+            typer.echo(f"{stored}; run the same command again to resume", err=True)
         raise
     if last is None:
-        typer.echo("nothing to do: this very command has been done before", err=True)
+        typer.echo("nothing to do: this command has finished before", err=True)
     return written
 
 
-def _tell(written: "Finished") -> None:
-    """Say what is in the file, what was noticed, what was lost, and which rows have no vector."""
+def _tell(written: "EmbeddedFile") -> None:
+    """Print the number of vectors, warnings, the loss, and which rows have no vector."""
     for note in written.notes:
         typer.echo(f"{note.first} ({counted(note.times, 'time')})" if note.times > 1 else note.first, err=True)
     vectors = counted(written.rows - len(written.bad), "vector")
-    typer.echo(f"{vectors} of {written.width:,} numbers in {written.path}", err=True)
+    typer.echo(f"{vectors} with {written.width:,} dimensions in {written.path}", err=True)
     if written.loss is not None:
         rows, cosine, recall = written.loss
-        found = f"cosines are off by {number(cosine)} on average, {share(recall)} of the 10 nearest are the same"
-        typer.echo(f"lost, measured on {counted(rows, 'row')}: {found}", err=True)
+        found = f"mean error of cosines {number(cosine)}, {share(recall)} of the 10 nearest neighbors stay the same"
+        typer.echo(f"loss of precision, measured on {counted(rows, 'row')}: {found}", err=True)
     if written.bad:
         for bad in written.bad[:SHOWN]:
             typer.echo(f"row {bad.row:,}, line {bad.line}: {bad.error}", err=True)
         has = "has" if len(written.bad) == 1 else "have"
         card = f"{written.path.name}.json"
-        typer.echo(f"{counted(len(written.bad), 'row')} {has} a place without one: {card} says which and why", err=True)
+        typer.echo(f"{counted(len(written.bad), 'row')} {has} no vector; {card} lists them with the reason", err=True)

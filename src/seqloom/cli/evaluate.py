@@ -1,16 +1,17 @@
-"""`seqloom evaluate`: how well a model does, with 95 % intervals. A look at the test set is written down."""
+"""`seqloom evaluate`: scores of a model with 95 % intervals. Evaluations on the test set are recorded."""
 
+from inspect import unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes, way_to_write
+from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, decoding_of, option, takes
 from seqloom.cli.terminal import Screen
-from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.config.data import DataConfig
 from seqloom.config.decoding import BeamConfig
-from seqloom.config.options import said, settings, with_flags
+from seqloom.config.options import settings
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
@@ -20,63 +21,81 @@ if TYPE_CHECKING:
     from seqloom.tasks.evaluation import Evaluation, Unseen
     from seqloom.tasks.task import Evaluator
 
-LABELS = 8  # that training never saw, which are named
-WRITING = settings(BeamConfig, "beam", "length_penalty")
+LABELS = 8  # unseen labels that are named at most
+WRITING = settings(BeamConfig, "beam_size", "length_penalty")
 COLUMNS = settings(DataConfig, "target", "label_separator")
-BAD_ROWS = settings(DataConfig, "bad_rows", "max_bad")
+BAD_ROWS = settings(DataConfig, "skip_bad_rows", "max_bad_rows")
 
 
-@takes(COLUMNS, BAD_ROWS, WRITING, FILE)
+@takes(
+    COLUMNS,
+    BAD_ROWS,
+    WRITING,
+    FILE,
+    common=("split", "by", "errors", "limit", "json", "input", "target", "beam_size", "batch_tokens", "device"),
+    examples=(
+        "seqloom evaluate runs/reviews-classify-cnn --split test",
+        "seqloom evaluate runs/reviews-classify-cnn new.csv --errors worst.csv --by length",
+    ),
+)
 def evaluate(
     model: Model,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="Data with targets, or the name of a set; else that of the run."),
+        typer.Argument(metavar="FILE", help="Data with targets, or the name of a data set (default: the run's data)."),
     ] = None,
-    test: Annotated[bool, option("--test", None, "Look at the test part, and write down that you did.")] = False,
+    split: Annotated[
+        Literal["dev", "test"],
+        option(
+            "--split", "NAME", "Set of the run's data to evaluate on: dev or test; test is recorded (default: dev)."
+        ),
+    ] = "dev",
     by: Annotated[
-        list[str] | None, option("--by", "COLUMN", "Also for each value of a column, or by length; may be repeated.")
+        list[str] | None,
+        option("--by", "COLUMN", "Also score each value of this column, or `length`; can be repeated (default: off)."),
     ] = None,
-    errors: Annotated[Path | None, option("--errors", "FILE", "Write the worst answers here, .jsonl or .csv.")] = None,
-    most: Annotated[int | None, option("--most", "COUNT", "How many of them; else 1000.")] = None,
-    json: Annotated[bool, option("--json", None, "Print the result as JSON.")] = False,
+    errors: Annotated[
+        Path | None,
+        option("--errors", "FILE", "Write the worst predictions to this .jsonl or .csv file (default: off)."),
+    ] = None,
+    limit: Annotated[
+        int | None, option("--limit", "COUNT", "With --errors, how many predictions to write (default: 1,000).")
+    ] = None,
+    json: Annotated[bool, option("--json", None, "Print the result as JSON (default: tables).")] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,
-    budget: Budget = None,
+    batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Judge a model on the dev part of its run, on its test part, or on data of your own."""
-    if most is not None and errors is None:
-        raise ConfigError("--most says how many answers --errors writes", fix="give --errors FILE too")
-    if most is not None and most < 1:
-        raise ConfigError(f"--most {most}: that is no answer", fix="take at least 1")
+    """Evaluate a model on the validation set of its run, on its test set, or on data of your own."""
+    if limit is not None and errors is None:
+        raise ConfigError("--limit says how many predictions --errors writes", fix="give --errors FILE too")
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit {limit}", fix="take at least 1")
     require_readable(given)
     writing = {name: given[name] for name in WRITING if name in given}
-    how = way_to_write(writing) if writing else None
+    how = decoding_of(writing) if writing else None
     loaded = load_on(model, device)
-    rule = with_flags(loaded.bad_rows, given) if BAD_ROWS.keys() & given.keys() else None
     from seqloom.inference.evaluation import MOST_ERRORS
 
+    evaluated = unwrap(type(loaded).evaluate)  # without the wrapper that turns flags in messages into arguments
     with exact(deterministic):
-        evaluation = loaded.evaluate(
+        evaluation = evaluated(
+            loaded,
             *(data or ()),
-            part="test" if test else "dev",
-            budget=budget,
+            split=split,
+            batch_tokens=batch_tokens,
             by=by or (),
             errors=errors,
-            most=MOST_ERRORS if most is None else most,
+            limit=MOST_ERRORS if limit is None else limit,
             decoding=how,
-            bad_rows=rule,
-            reading=said(ReadingConfig, given) or None,
-            input=given.get("input"),
-            target=given.get("target"),
-            label_separator=given.get("label_separator"),
+            **{name: given[name] for name in given if name not in WRITING},
         )
-    for sentence in evaluation.said:
+    for sentence in evaluation.messages:
         typer.echo(sentence, err=True)
-    found = _result(loaded, evaluation, test)
-    if test and loaded.folder is not None:  # its report and its card tell of this look too
+    found = _result(loaded, evaluation, split)
+    if split == "test" and loaded.folder is not None:  # the report and the card mention this evaluation
         from seqloom.training.run_summary import write_pages
 
         write_pages(loaded.folder)
@@ -85,37 +104,37 @@ def evaluate(
     else:
         Screen().show(_document(found, evaluation, data or []))
     if errors is not None:
-        count, right = len(evaluation.worst), sum(one.right is True for one in evaluation.worst)
-        also = f", {right:,} of them right" if right else ""
-        held = f"{counted(count, 'answer')}{also}, the worst first,"
+        count, right = len(evaluation.worst), sum(one.correct is True for one in evaluation.worst)
+        also = f", {right:,} of them correct" if right else ""
+        held = f"{counted(count, 'prediction')}{also}, the worst first,"
         if right == count:
-            held = f"no answer is wrong: {counted(count, 'right one')}, the least likely first,"
+            held = f"no prediction is wrong: {counted(count, 'correct one')}, the least likely first,"
         typer.echo(f"{held} written to {errors}", err=True)
 
 
-def _result(loaded: "LoadedModel", evaluation: "Evaluation", test: bool) -> dict[str, Any]:
+def _result(loaded: "LoadedModel", evaluation: "Evaluation", split: str) -> dict[str, Any]:
     """The result as programs read it."""
-    looks = {"looks": len(loaded.looks)} if test else {}
-    known = {"task": evaluation.task, "part": "test" if test else "dev"}
-    task = evaluation.judge or loaded.task
-    known["metric"] = task.metric.name  # that decided which weights are the best
+    tested = {"test_evaluations": len(loaded.test_evaluations)} if split == "test" else {}
+    known = {"task": evaluation.task, "split": split}
+    task = evaluation.evaluator or loaded.task
+    known["metric"] = task.metric.name  # that chose the best checkpoint
     new = evaluation.unseen
     slices: dict[str, dict[str, Any]] = {}  # of each column by their values
     for column, value, part in evaluation.slices:
         slices.setdefault(column, {})[value] = _figures(task, part)
     about = {
         "signatures": task.signatures(evaluation.statistics),
-        "labels": task.by_label(evaluation.statistics),
-        "confusion": [list(one) for one in evaluation.confusion],
+        "per_class": task.by_label(evaluation.statistics),
+        "confusion": [one._asdict() for one in evaluation.confusion],
         "unseen": {"rows": new.rows, "labels": dict(new.labels)} if new.rows else {},
         "slices": slices,
     }
     there = {name: value for name, value in about.items() if value}
-    return known | _figures(task, evaluation) | there | looks
+    return known | _figures(task, evaluation) | there | tested
 
 
 def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
-    """The figures and their intervals; nothing for one that is not known, and why a figure is not."""
+    """The metrics and their intervals; None for an undefined one, and the reason."""
     intervals, undefined = evaluation.intervals(task), task.undefined(evaluation.statistics)
     figures = {name: None if name in undefined else value for name, value in evaluation.metrics.items()}
     found = {"rows": evaluation.rows, "metrics": figures}
@@ -127,35 +146,35 @@ def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) 
     from seqloom.cli.tables import confusion_table, figure_table, label_table, slice_table
     from seqloom.report.document import Aside, Document, Heading, Paragraph, TableBlock
 
-    where = " ".join(data) or f"the {found['part']} part"
-    looks = found.get("looks")
+    where = " ".join(data) or f"the {found['split']} set"
+    tested = found.get("test_evaluations")
     return Document(
         f"{counted(found['rows'], 'example')} of {where}",
         [
             *figure_table(found),
             Aside(_unseen_said(evaluation.unseen)),
-            Heading("How they were computed"),
+            Heading("How the metrics are computed"),
             TableBlock((), list(found.get("signatures", {}).items())),
-            Heading("Labels"),
-            label_table(found.get("labels", {})),
-            Heading("What was taken for what"),
+            Heading("Per-class scores"),
+            label_table(found.get("per_class", {})),
+            Heading("Confusion matrix"),
             confusion_table(evaluation.confusion),
             *(
                 block
                 for column, slices in found.get("slices", {}).items()
                 for block in slice_table(column, slices, found["metric"])
             ),
-            *([Heading("The test set")] if looks else []),
-            Paragraph(f"The test set was looked at {counted(looks, 'time')} with this model." if looks else ""),
+            *([Heading("The test set")] if tested else []),
+            Paragraph(f"This model has been evaluated on the test set {counted(tested, 'time')}." if tested else ""),
         ],
     )
 
 
 def _unseen_said(unseen: "Unseen") -> str:
-    """How many rows have labels that training never saw, and which."""
+    """How many rows have labels that were not in the training set, and which."""
     if not unseen.rows:
         return ""
     named = ", ".join(f"{label} ({count:,})" for label, count in unseen.labels[:LABELS])
     more = f" and {len(unseen.labels) - LABELS:,} others" if len(unseen.labels) > LABELS else ""
     has, counts = ("has a label", "counts as an error") if unseen.rows == 1 else ("have labels", "count as errors")
-    return f"{counted(unseen.rows, 'example')} {has} that training never saw, and {counts}: {named}{more}"
+    return f"{counted(unseen.rows, 'example')} {has} that the training set does not have, and {counts}: {named}{more}"

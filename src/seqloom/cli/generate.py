@@ -1,6 +1,6 @@
-"""`seqloom generate`: what a language model writes after a prompt; on a terminal, as it is written.
+"""`seqloom generate`: continue prompts with a language model; on a terminal the text is streamed.
 
-Answers are lines as `predict` writes them. A prompt that cannot be answered is told with its line.
+The output has lines as `predict` writes them. A bad prompt is reported with its line.
 """
 
 import io
@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from seqloom.cli.answers import ERROR, TOGETHER, AnswerLine, Form, form_of, refused, tell, write_lines
 from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
-from seqloom.cli.options import DeviceName, Given, option, takes, way_to_write
+from seqloom.cli.options import DeviceName, Given, decoding_of, option, takes
+from seqloom.cli.predictions import (
+    BLOCK,
+    ERROR,
+    OutputFormat,
+    PredictionLine,
+    error_line,
+    output_format_of,
+    print_summary,
+    write_lines,
+)
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
 from seqloom.config.data import BadRows, DataConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig
@@ -27,36 +36,69 @@ if TYPE_CHECKING:
     from seqloom.inference.generation import Prompt
     from seqloom.inference.model import LoadedModel
 
-MARKS = {r"\n": "\n", r"\t": "\t"}  # what a shell cannot easily say
-WRITING = settings(SampleConfig) | settings(BeamConfig, "beam", "length_penalty")
+MARKS = {r"\n": "\n", r"\t": "\t"}  # characters that are hard to type in a shell
+WRITING = settings(SampleConfig) | settings(BeamConfig, "beam_size", "n_best", "length_penalty")
 
 
-@takes(WRITING, settings(DataConfig, "bad_rows"))
+@takes(
+    WRITING,
+    settings(DataConfig, "skip_bad_rows"),
+    common=(
+        "file",
+        "out",
+        "max_new_tokens",
+        "temperature",
+        "top_k",
+        "top_p",
+        "num_samples",
+        "seed",
+        "beam_size",
+        "device",
+    ),
+    examples=(
+        'seqloom generate runs/stories-lm-gpt "Once upon a time"',
+        'seqloom generate runs/stories-lm-gpt "Once" --temperature 0.8 --top-p 0.9 --num-samples 3',
+    ),
+)
 def generate(
     model: Model,
-    prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to go on with.")] = None,
-    file: Annotated[Path | None, option("--file -f", "FILE", "One prompt a line.")] = None,
-    out: Annotated[Path | None, option("--out -o", "FILE", "Write the answers here.")] = None,
-    as_: Annotated[
-        str | None, option("--as", "FORM", "text, jsonl or csv; else by the name of --out, or text.")
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROMPT", help="Texts to continue (default: the lines of standard input)."),
+    ] = None,
+    file: Annotated[
+        Path | None, option("--file -f", "FILE", "Read prompts from this file, one per line (default: see PROMPT).")
+    ] = None,
+    out: Annotated[Path | None, option("--out -o", "FILE", "Write the texts here (default: print them).")] = None,
+    output_format: Annotated[
+        str | None,
+        option(
+            "--output-format",
+            "NAME",
+            "Format of the texts: text, jsonl or csv (default: from the extension of --out, else text).",
+        ),
     ] = None,
     *,
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Go on with texts: prompts from the command line, a file, or the lines of standard input."""
-    skip = with_flags(BadRows(), given).skip
-    form = form_of(as_, out) if as_ is not None or (out is not None and out.suffix) else "text"
+    """Continue texts with a language model: prompts from the command line, a file or standard input."""
+    skip = with_flags(BadRows(), given).skip_bad_rows
+    form = (
+        output_format_of(output_format, out)
+        if output_format is not None or (out is not None and out.suffix)
+        else "text"
+    )
     require_another(str(file or STANDARD_INPUT), out)
     if prompts and file is not None:
-        raise ConfigError(f"prompts on the command line and in {file}", fix="leave the one or the other out")
+        raise ConfigError(f"prompts are given on the command line and in {file}", fix="leave one of them out")
     writing = {name: given[name] for name in WRITING if name in given}
     if "stop" in writing:
         writing["stop"] = [MARKS.get(text, text) for text in writing["stop"]]
-    how = way_to_write(writing)
-    from seqloom.inference.prediction import PredictionNote
+    how = decoding_of(writing)
+    from seqloom.inference.prediction import BadRowLedger
 
-    ledger = PredictionNote() if skip else Ledger()
+    ledger = BadRowLedger() if skip else Ledger()
     asked = _prompts(prompts, file, ledger)
     loaded, screen = load_on(model, device), Screen()
     if screen.is_terminal and form == "text" and out is None and len(asked) == how.abreast == 1:
@@ -65,7 +107,7 @@ def generate(
 
 
 def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "list[Prompt]":
-    """The prompts, wherever they are; lines of standard input where none is named."""
+    """The prompts of the command line, of a file, or of standard input."""
     from seqloom.inference.generation import Prompt
 
     if named:
@@ -78,28 +120,28 @@ def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "lis
         with file.open("rb") as stream:
             found = _lines(stream, str(file), ledger)
     if not found and not ledger.skipped:
-        raise ConfigError("no prompt to go on with", fix='give one: seqloom generate RUN "Once upon a time"')
+        raise ConfigError("there is no prompt", fix='give one: seqloom generate RUN "Once upon a time"')
     return found
 
 
 def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt]":
-    """One prompt a line; blank lines are passed over, and a bad one is told before any work."""
-    from seqloom.data.inputs import Arriving
+    """One prompt per line; blank lines are skipped, and bad ones are reported before any work."""
+    from seqloom.data.inputs import StreamReader
     from seqloom.data.kinds.text import TextInput
     from seqloom.inference.generation import Prompt
 
-    examples = [one for some in Arriving(stream, TextInput(), ledger, name=name).texts() for one in some]
+    examples = [one for some in StreamReader(stream, TextInput(), ledger, name=name).texts() for one in some]
     ledger.close()
     return [Prompt(str(one.input), one.place) for one in examples]
 
 
 def _stream(screen: Screen, loaded: "LoadedModel", prompt: "Prompt", how: "AnyDecoding", ledger: Ledger) -> None:
-    """Show the prompt, and what follows it as it is written."""
+    """Print the prompt, then the generated text as it comes."""
     from seqloom.inference.generation import warn_of_unknown
 
     pieces = loaded.stream(prompt.text, decoding=how)
     warn_of_unknown(loaded.task, [prompt], ledger)
-    tell(ledger, None)
+    print_summary(ledger, None)
     screen.print(prompt.text, end="", markup=False, soft_wrap=True)
     for piece in pieces:
         screen.print(piece, end="", markup=False, soft_wrap=True)
@@ -107,33 +149,38 @@ def _stream(screen: Screen, loaded: "LoadedModel", prompt: "Prompt", how: "AnyDe
 
 
 def _write(
-    loaded: "LoadedModel", given: "list[Prompt]", how: "AnyDecoding", ledger: Ledger, form: Form, out: Path | None
+    loaded: "LoadedModel",
+    given: "list[Prompt]",
+    how: "AnyDecoding",
+    ledger: Ledger,
+    form: OutputFormat,
+    out: Path | None,
 ) -> None:
-    """Write all answers, those to one prompt one after another, and what is wrong with a prompt in its place."""
+    """Write all generated texts in the order of the prompts; a bad prompt has a line with its error."""
     from seqloom.inference.generation import answered, by_number, warn_of_unknown
-    from seqloom.inference.model import BUDGET
-    from seqloom.inference.prediction import PredictionNote
+    from seqloom.inference.model import BATCH_TOKENS
+    from seqloom.inference.prediction import BadRowLedger
 
-    said = []
+    generated = []
     with work_bar() as show:
-        for answer in answered(loaded.task, loaded.model, given, how, ledger, budget=BUDGET):
-            said.append(answer)
-            show(Progress("answers", len(said), len(given)))
+        for answer in answered(loaded.task, loaded.model, given, how, ledger, batch_tokens=BATCH_TOKENS):
+            generated.append(answer)
+            show(Progress("texts", len(generated), len(given)))
     warn_of_unknown(loaded.task, given, ledger)
     lines = []
-    for row, answers in sorted(said, key=by_number):
+    for row, answers in sorted(generated, key=by_number):
         prompt = given[row]
         for number, one in enumerate(answers, 1):
-            count = {"answer": number} if how.abreast > 1 else {}
+            count = {"candidate": number} if how.abreast > 1 else {}
             found = rounded_text(one.to_json())
             place = {"line": prompt.place.line, "prompt": prompt.text} | count
-            lines.append(AnswerLine(place, found, prompt.text + found["text"]))
+            lines.append(PredictionLine(place, found, prompt.text + found["text"]))
     last: tuple[str, ...] = ()
-    if isinstance(ledger, PredictionNote):  # prompts that cannot be answered have their lines too
-        lines += [refused(problem, problem.place.path) for _, problem in ledger.kept]
+    if isinstance(ledger, BadRowLedger):  # bad prompts have lines too
+        lines += [error_line(problem, problem.place.path) for _, problem in ledger.kept]
         last = (ERROR,)
     ordered = iter(sorted(lines, key=lambda line: line.place["line"]))
-    write_lines(ordered, form, out, TOGETHER, last)
-    tell(ledger, out)
+    write_lines(ordered, form, out, BLOCK, last)
+    print_summary(ledger, out)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)

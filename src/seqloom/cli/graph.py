@@ -6,41 +6,57 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.options import option
+from seqloom.cli.options import option, takes
 from seqloom.cli.terminal import Screen
-from seqloom.errors import DataError
+from seqloom.config.options import new_name
+from seqloom.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from seqloom.inspect.graphs.expression import ExpressionGraph
 
 
+@takes(
+    examples=(
+        'seqloom graph "c*(a+2*b)" a=3 b=1 c=-2',
+        'seqloom graph "(w*x - y)**2" w=1 x=2 y=3 --lr 0.1 --out graph.html',
+    )
+)
 def graph(
     expression: Annotated[
         str,
         typer.Argument(
-            metavar="EXPRESSION", help='What is computed: "c*(a+2*b)", or lines: "d = 2*b; e = a + d; c*e".'
+            metavar="EXPRESSION", help='Expression such as "c*(a+2*b)", or lines "d = 2*b; e = a + d; c*e".'
         ),
     ],
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=NUMBER", help="The values of its inputs: a=3 b=1 c=-2.")
+        list[str] | None, typer.Argument(metavar="NAME=NUMBER", help="Values of its inputs: a=3 b=1 c=-2.")
     ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Also take one step of gradient descent at this rate.")
+    lr: Annotated[
+        float | None,
+        option(
+            "--lr",
+            "NUMBER",
+            "Also take one step of gradient descent on all inputs, with this learning rate (default: no step).",
+        ),
     ] = None,
-    json: Annotated[bool, option("--json", None, "Print the graph as JSON.")] = False,
+    json: Annotated[bool, option("--json", None, "Print the graph as JSON (default: text).")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write it: .html with a slider, .md, .txt, .svg, .png, .json."),
+        option(
+            "--out -o",
+            "FILE",
+            "Also write the graph to .html (interactive), .md, .txt, .svg, .png or .json (default: off).",
+        ),
     ] = None,
 ) -> None:
-    """Show how an expression is computed, and how its gradient comes back: every value, every local derivative."""
+    """Show the computation graph of an expression: every value, every local derivative, and the gradient."""
     given = _numbers(values or [])
-    if rate is not None and not math.isfinite(rate):
-        raise DataError(f"the rate is {rate}, which is not a number", fix="write --rate 0.1, for example")
+    if lr is not None and not math.isfinite(lr):
+        raise DataError(f"--lr {lr} is not a number", fix="write --lr 0.1, for example")
     from seqloom.inspect.graphs.expression import expression_graph
 
     view, screen = expression_graph(expression, given), Screen()
-    after = "" if rate is None else _stepped(view, rate)
+    after = "" if lr is None else _stepped(view, lr)
     if out is not None:
         view.save(out)
     if json:
@@ -54,6 +70,12 @@ def _numbers(values: list[str]) -> dict[str, float]:
     """The values by name; DataError for one that is not NAME=NUMBER."""
     found = dict[str, float]()
     for value in values:
+        if value.startswith("--"):  # unknown options arrive here, as an expression may begin with a minus
+            known = ("lr", "json", "out", "help", "help_all")
+            option_name = value[2:].partition("=")[0].replace("-", "_")
+            new = new_name(option_name, known)
+            fix = did_you_mean(option_name, known) if new is None else f"use --{new}"
+            raise DataError(f"there is no option {value}", fix=fix)
         name, mark, numeral = (part.strip() for part in value.partition("="))
         if not mark or not name.isidentifier():
             raise DataError(f"'{value}' is not a value of an input", fix="write NAME=NUMBER, such as a=3")
@@ -68,12 +90,13 @@ def _numbers(values: list[str]) -> dict[str, float]:
     return found
 
 
-def _stepped(view: "ExpressionGraph", rate: float) -> str:
+def _stepped(view: "ExpressionGraph", lr: float) -> str:
     """What one step of gradient descent changes."""
     from seqloom.report.numbers import number as brief
 
-    after, name = view.stepped(rate), view.nodes[view.target].name
+    after, name = view.stepped(lr), view.nodes[view.target].name
     moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())
-    climbs = ", which climbs since it is below 0" if rate < 0 else ""
-    results = f"{name} was {brief(view.result)} and is {brief(after.result)}."
-    return f"\nOne step at rate {brief(rate)}{climbs}: {moved}.\n{results}"
+    climbs = " (negative: gradient ascent)" if lr < 0 else ""
+    results = f"{name}: {brief(view.result)} before, {brief(after.result)} after."
+    every = "Every input moves; write a value that is data as a number in the expression to keep it fixed."
+    return f"\nOne step of gradient descent with learning rate {brief(lr)}{climbs}: {moved}.\n{every}\n{results}"

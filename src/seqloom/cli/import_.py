@@ -1,13 +1,20 @@
-"""`seqloom import`: a model from elsewhere becomes a model folder as training writes it."""
+"""`seqloom import`: make a model folder of a BERT checkpoint or of word vectors."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from seqloom.cli.options import option, takes
 from seqloom.cli.terminal import Screen
 
 
+@takes(
+    examples=(
+        "seqloom import downloads/bert-base-uncased --out models/bert",
+        "seqloom import glove.6B.100d.txt --out models/glove --counts corpus.txt",
+    )
+)
 def import_(
     source: Annotated[
         Path,
@@ -16,28 +23,38 @@ def import_(
             help="A folder with config.json, tokenizer.json and model.safetensors, or a file of word vectors.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model folder to write; it must not exist.")],
+    out: Annotated[Path, option("--out -o", "MODEL", "Model folder to write; it must not exist.")],
     pooling: Annotated[
         Literal["mean", "max", "first", "last", "sum"] | None,
-        typer.Option(help="How the vectors of a text become one; else as the checkpoint says, or mean."),
+        option(
+            "--pooling",
+            "NAME",
+            "Pooling of token vectors into a text vector: mean, max, first, last or sum (default: from the "
+            "checkpoint, else mean).",
+        ),
     ] = None,
     weighting: Annotated[
         Literal["mean", "sif"] | None,
-        typer.Option(help="Of word vectors: all words alike, or frequent ones less; sif where --counts is given."),
+        option(
+            "--weighting",
+            "NAME",
+            "How word vectors are averaged: mean, or sif (frequent words weigh less) (default: sif with --counts, "
+            "else mean).",
+        ),
     ] = None,
     counts: Annotated[
-        Path | None, typer.Option(metavar="FILE.txt", help="Texts, one a line, in which sif counts words.")
+        Path | None, option("--counts", "FILE", "Text file, one text per line, to count words for sif (default: none).")
     ] = None,
 ) -> None:
-    """Make a model folder of a local BERT checkpoint, exactly, or of a file of word vectors.
+    """Import a BERT checkpoint from disk, or a file of word vectors, as a model folder.
 
     No code of the checkpoint is run, and no pickle is opened.
     """
     from seqloom.bundle import read_bundle
-    from seqloom.importing.models import import_model, said_of
+    from seqloom.importing.models import facts_of, import_model
 
     folder = import_model(source, out, pooling=pooling, weighting=weighting, counts=counts)
     screen = Screen()
-    for line in said_of(read_bundle(folder)):  # read as anybody will read it
+    for line in facts_of(read_bundle(folder)):  # read as anybody will read it
         screen.say(line)
     screen.say(f"written: {folder}")

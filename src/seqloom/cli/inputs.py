@@ -1,4 +1,4 @@
-"""What verbs that ask a model share: the model on its device, and the file or the stream of its inputs."""
+"""What verbs that use a model share: the model on its device, and its input file or stream."""
 
 import io
 import sys
@@ -25,16 +25,21 @@ if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
 
 STANDARD_INPUT = "-"
-NOT_ASKED = " in float32"  # of a model that is only asked, nobody chooses the precision
-LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line spoils itself alone
+NOT_ASKED = " in float32"  # prediction has no choice of precision
+LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line does not affect others
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
-Deterministic = Annotated[bool, option("--deterministic", None, "Use only kernels whose sums do not depend on timing.")]
-Exact = Annotated[bool, option("--exact", None, "No graph: compare every passage, however many there are.")]
+Deterministic = Annotated[
+    bool, option("--deterministic", None, "Use only deterministic kernels; slower (default: off).")
+]
+Exact = Annotated[
+    bool,
+    option("--exact", None, "Compare every passage instead of using a graph; slower on many passages (default: off)."),
+]
 
 
 def load_on(model: Path, device: str) -> "LoadedModel":
-    """The model on the device that was asked for; where it was chosen, people at a terminal read which and why."""
+    """The model on its device; with `auto`, a terminal shows which device and why."""
     from seqloom.inference.model import load
     from seqloom.training.devices import choose_device
 
@@ -42,13 +47,13 @@ def load_on(model: Path, device: str) -> "LoadedModel":
     chosen = choose_device(device, "float32")  # type: ignore[arg-type]  # one of the four
     loaded = load(model, device=chosen.torch)
     screen = Screen(stderr=True)
-    for sentence in chosen.said if device == "auto" and screen.is_terminal else ():
+    for sentence in chosen.messages if device == "auto" and screen.is_terminal else ():
         screen.say(sentence.removesuffix(NOT_ASKED))
     return loaded
 
 
 def exact(wanted: bool) -> "AbstractContextManager[None]":
-    """A block in which torch refuses kernels whose sums depend on timing, if that is wanted."""
+    """A block in which torch uses only deterministic kernels, if `wanted`."""
     from seqloom.config.training import TrainingConfig
     from seqloom.training import devices
 
@@ -56,79 +61,79 @@ def exact(wanted: bool) -> "AbstractContextManager[None]":
 
 
 class TextEmbedder(NamedTuple):
-    """A loaded model that makes vectors with batches of a certain size."""
+    """A loaded model that computes vectors with a given batch size."""
 
     loaded: "LoadedModel"
-    budget: int
+    batch_tokens: int
 
     def embed(self, texts: Sequence[str]) -> "np.ndarray":
         """[N,W] the vectors of the texts, in their order."""
-        return self.loaded.embed(texts, budget=self.budget)
+        return self.loaded.embed(texts, batch_tokens=self.batch_tokens)
 
 
-def embedder_of(model: Path, device: str, budget: int | None) -> TextEmbedder:
-    """The model on the device, with the batches, that were asked for."""
-    from seqloom.inference.model import BUDGET
+def embedder_of(model: Path, device: str, batch_tokens: int | None) -> TextEmbedder:
+    """The model on its device, with its batch size."""
+    from seqloom.inference.model import BATCH_TOKENS
 
-    return TextEmbedder(load_on(model, device), budget or BUDGET)
+    return TextEmbedder(load_on(model, device), batch_tokens or BATCH_TOKENS)
 
 
 def require_another(source: str, out: Path | None) -> None:
-    """Refuse a file for the answers that is the input."""
+    """Refuse an output file that is the input."""
     if out is not None and source != STANDARD_INPUT and out.absolute() == Path(source).absolute():
-        raise ConfigError(f"--out {out} is the input itself, which the answers would replace", fix="another name")
+        raise ConfigError(f"--out {out} is the input file and would be overwritten", fix="give another name")
 
 
 def require_readable(given: Given) -> None:
-    """Refuse what was typed about a file of inputs and cannot be, before a model is read."""
+    """Refuse wrong reading options before a model is loaded."""
     ReadingConfig(**said(ReadingConfig, given))
     said(BadRows, given)
 
 
 def reading_of(loaded: "LoadedModel", source: str, given: Given) -> ReadingConfig:
-    """How a file of inputs is read: as is told, else as in training, which is said; a stream only as is told."""
+    """How an input file is read: by the options, else as in training; a stream only by the options."""
     from seqloom.inference.as_trained import inputs_as_trained
 
-    told = said(ReadingConfig, given)
+    named = said(ReadingConfig, given)
     if source == STANDARD_INPUT:
-        return ReadingConfig(**told)
-    read = inputs_as_trained(loaded.run, Path(source), told)
-    for sentence in read.said:
+        return ReadingConfig(**named)
+    read = inputs_as_trained(loaded.run, Path(source), named)
+    for sentence in read.messages:
         typer.echo(sentence, err=True)
     return read.config
 
 
 class PredictRequest(NamedTuple):
-    """What is asked of a model: where the inputs stand, and how they are read."""
+    """The inputs to predict: where they are and how they are read."""
 
     source: str
     named: tuple[str, ...]  # columns
     sequence: str | None
     reading: ReadingConfig
-    skip: bool  # whether bad rows are told and the rest answered
+    skip: bool  # whether bad rows are reported and the rest is predicted
 
     @classmethod
     def of(cls, loaded: "LoadedModel", source: str, given: Given) -> "PredictRequest":
-        """What was typed; what was not is as in training."""
-        reading, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip
+        """The request of the options; what they leave out is as in training."""
+        reading, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip_bad_rows
         return cls(source, tuple(given.get("input", ())), given.get("sequence"), reading, skip)
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
-        """The inputs, some at a time: of a stream, whatever has arrived."""
-        from seqloom.data.inputs import InputColumns, arriving, lines_of, read_inputs
+        """The inputs in windows; of a stream, whatever has arrived."""
+        from seqloom.data.inputs import InputColumns, lines_of, read_inputs, read_stream
         from seqloom.inference.prediction import windows_of
 
-        kind, path = loaded.task.asked.schema.input, Path(self.source)
+        kind, path = loaded.task.input_spec.schema.input, Path(self.source)
         columns = InputColumns(self.named, loaded.columns, self.sequence, loaded.sequence)
         if self.source == STANDARD_INPUT:
-            return arriving(cast(io.BufferedReader, sys.stdin.buffer), kind, ledger, self.reading.format, columns)
+            return read_stream(cast(io.BufferedReader, sys.stdin.buffer), kind, ledger, self.reading.format, columns)
         if self.skip and self.sequence is None and self._has_lines(path):
             format_ = self.reading.format or cast(Any, LINED[path.suffix.lower()])
             return lines_of(path, kind, ledger, format_, columns)
         return windows_of(read_inputs(path, kind, ledger, columns=columns, reading=self.reading))
 
     def _has_lines(self, path: Path) -> bool:
-        """Whether a file is read line by line: a bad one can then be told alone, even where it is no UTF-8."""
+        """Whether a file is read line by line, so that a bad line does not affect others."""
         plain = ReadingConfig(format=self.reading.format)
         lined = self.reading.format in ("text", "jsonl") or (
             self.reading.format is None and path.suffix.lower() in LINED

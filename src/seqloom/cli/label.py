@@ -1,4 +1,4 @@
-"""`seqloom label`: rows get labels, one question after the other or many at a time; all of it is logged."""
+"""`seqloom label`: label rows one by one or many at a time; every decision is logged."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
+from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
@@ -16,125 +16,154 @@ from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
-    from seqloom.search.labeling import Labelling, LabelQuestion
+    from seqloom.search.labeling import Labeling, LabelQuestion
 
 MOST_SHOWN = 2_000  # characters of a text
-HELP = "Enter accepts the suggestion; a number or a name is another label, +NAME a new one; s skips, u undoes, q ends"
+HELP = "Enter: accept the suggestion; number or name: another label; +NAME: a new label; s: skip; u: undo; q: quit"
 
 
-@takes(settings(DataConfig, "id"), FILE)
+@takes(
+    settings(DataConfig, "id"),
+    FILE,
+    common=("out", "labels", "examples", "target", "model", "order", "accept_above", "undo", "export", "input"),
+    examples=(
+        "seqloom label texts.csv --labels good,bad --out labels.jsonl",
+        "seqloom label texts.csv --out labels.jsonl --export labeled.csv",
+    ),
+)
 def label(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one in each row.")],
-    out: Annotated[Path, option("--out -o", "LABELS", "The log of all decisions; it grows.")],
-    labels: Annotated[str | None, option("--labels", "A,B,C", "The labels, with commas.")] = None,
-    examples: Annotated[Path | None, option("--examples", "FILE", "Rows that have a label, to learn from.")] = None,
-    target: Annotated[str | None, option("--target", "NAME", "The column of labels in --examples.")] = None,
-    model: Annotated[Path | None, option("--model", "MODEL", "A model of vectors; without one, words decide.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one per row.")],
+    out: Annotated[Path, option("--out -o", "LABELS", "Log of all decisions; labeling resumes from it.")],
+    labels: Annotated[
+        str | None, option("--labels", "A,B,C", "The labels, separated by commas (default: those of --examples).")
+    ] = None,
+    examples: Annotated[
+        Path | None, option("--examples", "FILE", "Labeled rows to learn suggestions from (default: none).")
+    ] = None,
+    target: Annotated[
+        str | None, option("--target", "COLUMN", "Label column of --examples (default: found by name and content).")
+    ] = None,
+    model: Annotated[
+        Path | None, option("--model", "MODEL", "Embedding model (default: bag-of-words features).")
+    ] = None,
     suggest: Annotated[
-        Literal["head", "neighbours"], option("--suggest", None, "A fitted head, or the nearest examples.")
+        Literal["head", "neighbors"],
+        option(
+            "--suggest",
+            "NAME",
+            "How to suggest labels: head (a linear classifier) or neighbors (the nearest labeled rows) (default: "
+            "head).",
+        ),
     ] = "head",
     order: Annotated[
-        Literal["active", "random"], option("--order", None, "The most doubtful rows first, or any.")
+        Literal["active", "random"],
+        option("--order", "NAME", "Order of rows: active (least certain first) or random (default: active)."),
     ] = "active",
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="NUMBER", help="Of the order.")] = 0,
-    undo: Annotated[bool, option("--undo", None, "Take the last action back, and ask nothing.")] = False,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", min=0, metavar="NUMBER", help="Random seed of the order (default: 0).", show_default=False
+        ),
+    ] = 0,
+    undo: Annotated[bool, option("--undo", None, "Undo the last action and exit (default: off).")] = False,
     accept_above: Annotated[
-        float | None, option("--accept-above", "X", "Accept all suggestions this sure, and ask nothing.")
+        float | None,
+        option("--accept-above", "NUMBER", "Accept all suggestions at least this probable and exit (default: off)."),
     ] = None,
-    export: Annotated[Path | None, option("--export", "FILE", "Write the labelled rows, and ask nothing.")] = None,
-    column: Annotated[str, option("--column", "NAME", "What the column of labels is called in --export.")] = "label",
+    export: Annotated[
+        Path | None, option("--export", "FILE", "Write the labeled rows to this file and exit (default: off).")
+    ] = None,
+    column: Annotated[str, option("--column", "NAME", "Label column of --export (default: label).")] = "label",
     *,
     given: Given,
-    budget: Budget = None,
+    batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Label the rows of a file; the same command goes on where it was stopped."""
-    from seqloom.search.decisions import Decisions, writing
-    from seqloom.search.documents import FileRows, require_copy, write_copy
-    from seqloom.search.labeling import BY, NONE, How, exported, opening, read_examples
+    """Label the rows of a file, with suggestions; run the same command again to resume."""
+    from seqloom.search.decisions import Decisions, open_log
+    from seqloom.search.documents import TextFile, require_copy, write_copy
+    from seqloom.search.labeling import BY, NONE, LabelingOptions, export_columns, read_examples, start_labeling
 
     reading = ReadingConfig(**said(ReadingConfig, given))
-    rows = FileRows(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
+    rows = TextFile(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
     _require_out(out, file, examples)
     if export is not None:
         require_copy(export, rows, (column, BY), out)
     if target is not None and examples is None:
-        raise ConfigError("--target names a column of --examples", fix="give --examples FILE too")
-    names, unlabelled = _names(labels), rows.read()
+        raise ConfigError("--target needs --examples", fix="add --examples FILE")
+    names, unlabeled = _names(labels), rows.read()
     suggests = accept_above is not None or not (undo or export)
     if undo or suggests:
-        with writing(out, unlabelled.by_name) as decisions:
+        with open_log(out, unlabeled.by_name) as decisions:
             if undo:
                 action = decisions.undo()
                 taken = 0 if action is None else len(action.rows)
-                typer.echo(f"taken back: {counted(taken, 'decision')}" if action is not None else "nothing to undo")
+                typer.echo(f"undone: {counted(taken, 'decision')}" if action is not None else "nothing to undo")
             if suggests:
-                learnt = NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
-                if not (names or learnt.labels or decisions.labelled):
-                    raise ConfigError("there is no label to give", fix="name some: --labels good,bad")
-                embedder = None if model is None else embedder_of(model, device, budget)
-                how = How(suggest, order, seed)
+                learned = NONE if examples is None else read_examples(rows._replace(path=examples, id=None), target)
+                if not (names or learned.distinct_labels or decisions.labeled):
+                    raise ConfigError("there are no labels to choose from", fix="name them: --labels good,bad")
+                embedder = None if model is None else embedder_of(model, device, batch_tokens)
+                how = LabelingOptions(suggest, order, seed)
                 session = followed_work(
-                    opening(unlabelled, decisions, model=embedder, labels=names, examples=learnt, how=how)
+                    start_labeling(unlabeled, decisions, model=embedder, labels=names, examples=learned, options=how)
                 )
                 if accept_above is None:
                     _review(session)
                 else:
                     accepted = counted(session.accept_above(accept_above), "suggestion")
-                    typer.echo(f"{accepted} accepted; seqloom label ... --undo takes them back")
+                    typer.echo(f"{accepted} accepted; undo them with --undo")
     if export is not None:
-        added, wanted = exported(Decisions(out, unlabelled.by_name), unlabelled.names, column)
-        write_copy(export, rows, unlabelled.state, added, wanted)
-        typer.echo(f"{counted(int(wanted.sum()), 'labelled row')} written to {export}")
+        added, wanted = export_columns(Decisions(out, unlabeled.by_name), unlabeled.names, column)
+        write_copy(export, rows, unlabeled.state, added, wanted)
+        typer.echo(f"{counted(int(wanted.sum()), 'labeled row')} written to {export}")
 
 
 def _require_out(out: Path, file: Path, examples: Path | None) -> None:
-    """Refuse, before any work, a log that would be the data or the examples, or that nobody could write."""
+    """Raise ConfigError, before any work, for a log that is the data or the examples, or cannot be written."""
     from seqloom.search.documents import is_same
 
     if is_same(out, file):
-        raise ConfigError(f"--out {out} is the file itself", fix="give the log of labels another name")
+        raise ConfigError(f"--out {out} is the input file", fix="give the label log another name")
     if examples is not None and is_same(out, examples):
-        raise ConfigError(f"--out {out} is the file of --examples", fix="give the log of labels another name")
+        raise ConfigError(f"--out {out} is the file of --examples", fix="give the label log another name")
     if out.is_dir():
-        raise ConfigError(
-            f"--out {out} is a folder, and the log of labels is a file", fix=f"--out {out / 'labels.jsonl'}"
-        )
+        raise ConfigError(f"--out {out} is a folder, and the label log is a file", fix=f"--out {out / 'labels.jsonl'}")
     if not out.parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no folder {out.parent}", fix="make the folder first")
+        raise ConfigError(f"--out {out}: the folder {out.parent} does not exist", fix="create it first")
 
 
 def _names(labels: str | None) -> list[str]:
-    """The labels that were named; ConfigError for an empty one, one named twice, or one that is another answer."""
+    """Parse --labels; ConfigError for an empty label, a repeated one, or one that is a command."""
     if labels is None:
         return []
     names = [name.strip() for name in labels.split(",")]
     if not all(names) or len(set(names)) < len(names):
-        raise ConfigError(f"--labels {labels!r}", fix="give different names with commas between, as in good,bad")
+        raise ConfigError(f"--labels {labels!r}", fix="give distinct names separated by commas, such as good,bad")
     if taken := [name for name in names if name in COMMANDS]:
-        raise ConfigError(f"--labels {labels!r}: the answer {taken[0]!r} has a meaning", fix="give a longer name")
+        raise ConfigError(f"--labels {labels!r}: {taken[0]!r} is a command", fix="use a longer name")
     return names
 
 
 class Chosen(NamedTuple):
-    """The answer that names a label; new ones begin with a plus."""
+    """An answer that names a label; new labels begin with a plus."""
 
     label: str
     new: bool = False
 
 
 class Unknown(NamedTuple):
-    """An answer that means nothing."""
+    """An answer that is neither a label nor a command."""
 
     typed: str
 
 
-Answer = Chosen | Unknown | Literal["accept", "skip", "undo", "end", "help"]
-COMMANDS: dict[str, Answer] = {"": "accept", "s": "skip", "u": "undo", "q": "end", "?": "help"}
+Answer = Chosen | Unknown | Literal["accept", "skip", "undo", "quit", "help"]
+COMMANDS: dict[str, Answer] = {"": "accept", "s": "skip", "u": "undo", "q": "quit", "?": "help"}
 
 
 def answer_of(typed: str, labels: list[str]) -> Answer:
-    """What an answer means: a label by its name, a command, a label by its number from 1 or by its beginning.
+    """Parse an answer: a label by name, a command, or a label by number (from 1) or unique prefix.
 
     >>> answer_of("2", ["good", "bad"]), answer_of("1", ["0", "1"]).label, answer_of("b", ["good", "bad"]).label
     (Chosen(label='bad', new=False), '1', 'bad')
@@ -152,10 +181,10 @@ def answer_of(typed: str, labels: list[str]) -> Answer:
     return Chosen(begun[0]) if len(begun) == 1 else Unknown(word)
 
 
-def _review(session: "Labelling") -> None:
-    """Ask until all rows are decided, or until somebody has had enough."""
+def _review(session: "Labeling") -> None:
+    """Ask until every row is decided or the user quits."""
     asks, screen = sys.stdin.isatty(), Screen()
-    screen.say(*session.given.gaps)
+    screen.say(*session.given.notices)
     while (question := session.next()) is not None:
         _show(session, question, screen)
         if asks:
@@ -166,38 +195,38 @@ def _review(session: "Labelling") -> None:
             _require_meaning(typed, answer, session, question)
         if not typed or not _answered(session, question, answer, screen):
             break
-    labelled = counted(len(session.decisions.labelled), "row")
-    left = "no row is left" if question is None else f"{counted(len(session.free), 'row')} left"
-    where = f"all of it is in {session.decisions.path}" if session.decisions.last else "nothing was decided"
-    screen.say(f"{labelled} labelled, {left}; {where}")
+    labeled = counted(len(session.decisions.labeled), "row")
+    left = "none left" if question is None else f"{counted(len(session.free), 'row')} left"
+    where = f"saved in {session.decisions.path}" if session.decisions.last else "nothing to save"
+    screen.say(f"{labeled} labeled, {left}; {where}")
 
 
-def _require_meaning(typed: str, answer: Answer, session: "Labelling", question: "LabelQuestion") -> None:
-    """Refuse an answer from a file that means nothing: asked again, the next line would be for the wrong row."""
+def _require_meaning(typed: str, answer: Answer, session: "Labeling", question: "LabelQuestion") -> None:
+    """Raise ConfigError for an invalid answer from a file, because the next line would go to the wrong row."""
     if not isinstance(answer, Unknown) and (answer != "accept" or question.suggested is not None):
         return
     name, labels = session.given.names[question.row], ", ".join(session.labels)
     raise ConfigError(
-        f"the answer {typed.strip()!r} to row {name} is no label; those before it are kept",
-        fix=f"labels are {labels}; +NAME makes a new one",
+        f"the answer {typed.strip()!r} to row {name} is not a label; earlier answers are saved",
+        fix=f"the labels are {labels}; +NAME makes a new one",
     )
 
 
-def _show(session: "Labelling", question: "LabelQuestion", screen: Screen) -> None:
-    """The row, what is suggested, and the labels there are."""
-    done, left = len(session.decisions.labelled), len(session.free)
+def _show(session: "Labeling", question: "LabelQuestion", screen: Screen) -> None:
+    """Show a row, its suggestion and the labels."""
+    done, left = len(session.decisions.labeled), len(session.free)
     sure = "" if question.suggested is None else f" - {escaped(question.suggested)}? ({question.confidence:.2f})"
     name = escaped(session.given.names[question.row])
     numbered = not any(one.isdecimal() for one in session.labels)
     choices = [f"{number} {escaped(one)}" if numbered else escaped(one) for number, one in enumerate(session.labels, 1)]
     text = question.text if len(question.text) <= MOST_SHOWN else f"{question.text[:MOST_SHOWN]}..."
-    head = f"row {name} - {done:,} labelled, {left:,} left{sure}"
+    head = f"row {name} - {done:,} labeled, {left:,} left{sure}"
     commands = ", ".join(f"{word} {does}" for word, does in COMMANDS.items() if word and word not in session.labels)
     screen.say(head, f"  {escaped(text)}", f"  [{', '.join(choices)}; {commands}]")
 
 
-def _answered(session: "Labelling", question: "LabelQuestion", answer: Answer, screen: Screen) -> bool:
-    """Whether there may be further questions, after this answer was acted on."""
+def _answered(session: "Labeling", question: "LabelQuestion", answer: Answer, screen: Screen) -> bool:
+    """Act on an answer; return whether to continue."""
     match answer:
         case Chosen(label, new):
             if new and label not in session.labels:
@@ -210,12 +239,12 @@ def _answered(session: "Labelling", question: "LabelQuestion", answer: Answer, s
         case "undo":
             if session.undo() is None:
                 screen.print("nothing to undo", markup=False)
-        case "end":
+        case "quit":
             return False
         case Unknown(typed):
-            screen.print(f"'{escaped(typed)}' is no label, nor the beginning of only one; ? helps", markup=False)
+            screen.print(f"'{escaped(typed)}' is not a label or a unique prefix of one; type ? for help", markup=False)
         case "accept":
-            screen.print("nothing is suggested yet: name a label; ? helps", markup=False)
+            screen.print("there is no suggestion yet: type a label, or ? for help", markup=False)
         case _:
             screen.say(HELP)
     return True

@@ -1,86 +1,173 @@
-"""The flags of verbs, made from the fields of configurations.
+"""The options of verbs, made from the fields of configurations, and their help.
 
-    @takes(settings(ReadingConfig), settings(DataConfig, "input"))
+    @takes(settings(ReadingConfig), settings(DataConfig, "input"), common=("input", "out"), examples=("seqloom ...",))
     def predict(model: Model, given: Given, device: DeviceName = "auto") -> None: ...
 
-is the command `predict MODEL [--format NAME] ... [--input COLUMN] [--device NAME]`. Where `given` stands in the
-signature, the flags stand in the help; it gets the values of those that were typed, by the names of the settings.
+is the command `predict MODEL [--format NAME] ... [--input COLUMN] [--device NAME]`. Where the signature has
+`given`, the options are listed in the help; it gets the values of those that were typed, by name.
+`--help` shows the examples and the common options, `--help-all` all of them in groups.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
 from seqloom.config.decoding import GREEDY, AnyDecoding, BeamConfig, SampleConfig, decoding
 from seqloom.config.options import MACHINE, Setting, own, said, settings
 from seqloom.errors import ConfigError
 
-Given = dict[str, Any]  # what was typed, by the names of the settings
+Given = dict[str, Any]  # the options that were typed, by name
 DEVICES = ("auto", "cpu", "cuda", "mps")
+ALL = "seqloom.help_all"  # in the context: whether all options are shown
+ARGUMENTS, OPTIONS, COMMON, HELP = "Arguments", "Options", "Common options", "Help"  # groups of the help
 
 Data = Annotated[
     list[str],
-    typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a set."),
+    typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a data set."),
 ]
-Budget = Annotated[int | None, typer.Option("--budget", min=1, metavar="COUNT", help="Symbols in one batch.")]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-tokens",
+        min=1,
+        metavar="COUNT",
+        rich_help_panel=MACHINE,
+        help="Batch size in tokens, padding included; lower it to save memory (default: 8,192).",
+    ),
+]
 DeviceName = Annotated[
-    str, typer.Option("--device", metavar="NAME", rich_help_panel=MACHINE, help="auto, cpu, cuda or mps.")
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        rich_help_panel=MACHINE,
+        help="Where to compute: auto, cpu, cuda or mps (default: auto, a GPU if there is one).",
+        show_default=False,
+    ),
 ]
 
-DATA = settings(DataConfig) | settings(EncodingConfig)  # of verbs that train
-FILE = settings(DataConfig, "input") | settings(ReadingConfig)  # of verbs that ask a model about a file
-OF_FILES = {*FILE, "budget", "device"}  # all that these verbs share
+DATA = settings(DataConfig) | settings(EncodingConfig)  # options of verbs that train
+FILE = settings(DataConfig, "input") | settings(ReadingConfig)  # options of verbs that read a file with a model
 
 
-def takes(*groups: Mapping[str, Setting]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator: the same verb with the flags of these settings where its signature has `given`."""
+class Verb(TyperCommand):
+    """A command whose help starts with examples, then has its common options, or all of them in groups."""
+
+    common: tuple[str, ...] = ()  # parameters that --help shows; empty: all
+    examples: tuple[str, ...] = ()
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The arguments behind the name of the command: `[OPTIONS] MODEL [FILE]...`; some typers put them in braces."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, then what the command does."""
+        callback: Any = self.callback
+        with formatter.section("Examples"):
+            for example in callback.examples:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")  # not wrapped: it is copied
+        super().format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, a section for each group."""
+        callback: Any = self.callback
+        common, every = callback.common, ctx.meta.get(ALL, False)
+        groups: dict[str, list[tuple[str, str]]] = {ARGUMENTS: []}
+        for option in self.get_params(ctx):
+            is_argument, is_help = option.param_type_name == "argument", option.name in ("help", "help_all")
+            if not (every or is_argument or is_help or not common or option.name in common):
+                continue
+            named = getattr(option, "rich_help_panel", None) or OPTIONS
+            group = ARGUMENTS if is_argument else HELP if is_help else named if every else COMMON if common else OPTIONS
+            if (record := option.get_help_record(ctx)) is not None:
+                name = re.sub(r" <.*?>", "", record[0])  # some typers name the type of an argument
+                text = re.sub(r"\s*\[x[<>]=\d+\]$", "", record[1]).replace("  [required]", " (required)")
+                groups.setdefault(group, []).append((name, text))
+        for group in sorted(groups, key=lambda name: name == HELP):  # stable: else as they came
+            if groups[group]:
+                with formatter.section(group):
+                    formatter.write_dl(groups[group])
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    """Show the help with all options."""
+    if wanted:
+        context.meta[ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options, in groups, and exit.")
+]
+
+
+def takes(
+    *groups: Mapping[str, Setting], common: tuple[str, ...] = (), examples: tuple[str, ...]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator that gives a verb the options of these settings and its help.
+
+    Args:
+        groups: the settings; their options replace `given` in the signature of the verb.
+        common: the parameters that `--help` shows; empty: all of them.
+        examples: the commands that the help starts with.
+    """
     every = {name: one for group in groups for name, one in group.items()}
 
-    def taking(verb: Callable[..., None]) -> Callable[..., None]:
-        parameters = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    def decorated(verb: Callable[..., None]) -> Callable[..., None]:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter("context", keyword, annotation=typer.Context)]
         for mine in inspect.signature(verb).parameters.values():
             flags = map(_parameter, every.values()) if mine.name == "given" else (mine,)
-            parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in flags]
+            parameters += [one.replace(kind=keyword) for one in flags]
+        parameters += [inspect.Parameter("help_all", keyword, default=False, annotation=HelpAll)]
+        assert {*common} <= {one.name for one in parameters}, f"{verb.__name__} lacks {common}"
 
         @wraps(verb)
         def called(context: typer.Context, **values: Any) -> None:
+            values.pop("help_all")  # its callback has shown the help
             typed = {name: values.pop(name) for name in every}
-            verb(**values, given={name: value for name, value in typed.items() if is_typed(context, name)})
+            given = {name: value for name, value in typed.items() if is_typed(context, name)}
+            verb(**values, **({"given": given} if every else {}))
 
+        called.common, called.examples = common, examples  # type: ignore[attr-defined]  # what `Verb` reads
         called.__annotations__ = {one.name: one.annotation for one in parameters}
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
         return called
 
-    return taking
+    return decorated
 
 
 def is_typed(context: typer.Context, name: str) -> bool:
-    """Whether an option stands on the command line."""
+    """Whether an option was given on the command line."""
     return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
 
 
 def _parameter(setting: Setting) -> inspect.Parameter:
-    """The parameter of a verb that typer makes the flag of a setting from."""
+    """The parameter of a verb from which typer makes the flag of a setting."""
     described, kind = setting.described, _typed_as(setting)
-    usual = setting.usual if described.shown else False if kind is bool else None
     metavar = None if kind in (bool, bool | None) else described.metavar
-    flag = option(described.name or setting.flag, metavar, setting.help, described.panel)
+    names = f"{setting.flag}/--no{setting.flag[1:]}" if described.negatable else setting.flag
+    flag = option(names, metavar, setting.help, described.panel)
+    default = False if kind is bool else None
     return inspect.Parameter(
-        setting.name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[kind, flag]
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flag]
     )
 
 
 def _typed_as(setting: Setting) -> Any:
-    """What typer shall make of the text of a flag."""
+    """The type that typer parses a flag to."""
     every = (setting.annotation, *get_args(setting.annotation))
     if setting.described.parse is not None or setting.names:
         return str | None
     if bool in every:
-        return bool | None if "/" in setting.described.name else bool
+        return bool | None if setting.described.negatable else bool
     if any(get_origin(part) is tuple for part in every):
         return list[str] | None
     bases = [get_args(part)[0] if get_origin(part) is Annotated else part for part in every]
@@ -89,40 +176,36 @@ def _typed_as(setting: Setting) -> Any:
 
 def option(names: str, metavar: str | None, text: str, panel: str = "") -> Any:
     """An option called by its long name and perhaps a short one; one without a metavar is a switch."""
-    return typer.Option(*names.split(), metavar=metavar, rich_help_panel=panel or None, help=text)
+    return typer.Option(*names.split(), metavar=metavar, rich_help_panel=panel or None, help=text, show_default=False)
 
 
 def encoded(given: Given) -> EncodingConfig | None:
-    """How examples become numbers; None, which is by the task, where nothing about it was typed."""
+    """The encoding of the options; None, chosen by the task, if there are none."""
     named = said(EncodingConfig, given)
     return EncodingConfig(**named) if named else None
 
 
 def require_device(name: str) -> None:
-    """Raise ConfigError for what no machine is."""
+    """Raise ConfigError for an unknown device."""
     if name not in DEVICES:
         raise ConfigError(f"--device {name!r}", fix=f"choose from {', '.join(DEVICES)}")
 
 
-def way_to_write(given: Mapping[str, Any]) -> AnyDecoding:
-    """The way to write that was typed; `count` is how many answers are drawn, or how many of a beam are the best."""
-    if "length_penalty" in given and "beam" not in given:
-        raise ConfigError("--length-penalty says which text of a beam is best", fix="give --beam 5 too")
+def decoding_of(given: Mapping[str, Any]) -> AnyDecoding:
+    """The decoding configuration of the options."""
+    if "length_penalty" in given and "beam_size" not in given:
+        raise ConfigError("--length-penalty is a setting of beam search", fix="add --beam-size 5, or leave it out")
     if given.get("temperature") == 0:
-        raise ConfigError("--temperature: found 0, and nothing can be divided by it", fix=GREEDY)
+        raise ConfigError("--temperature 0: the scores cannot be divided by 0", fix=GREEDY)
     named = said(SampleConfig, given) | said(BeamConfig, given)
-    if "beam" in given:
-        drawn = [one.flag for one in own(SampleConfig) if one.name in given and one not in own(BeamConfig)]
-        several = "--count" if "--count" in drawn else "--best"
-        if others := [flag for flag in drawn if flag != "--count"]:
-            draw = "draws" if len(others) == 1 else "draw"
-            problem = f"{', '.join(others)} {draw} an answer and --beam searches for one"
-            raise ConfigError(problem, fix="leave the one or the other out")
-        if "count" in named:
-            named["best"] = named.pop("count")
-        if (best := named.get("best", 1)) > named["width"]:
+    if "beam_size" in given:
+        if drawn := [one.flag for one in own(SampleConfig) if one.name in given and one not in own(BeamConfig)]:
+            fix = "take --n-best" if drawn == ["--num-samples"] else "leave one or the other out"
+            verb = "is" if len(drawn) == 1 else "are"
+            raise ConfigError(f"{', '.join(drawn)} {verb} for sampling, --beam-size for beam search", fix=fix)
+        if (best := named.get("n_best", 1)) > named["beam_size"]:
             raise ConfigError(
-                f"{several} {best} asks for more answers than the texts of --beam {named['width']}",
-                fix=f"--beam {best}, or a lower {several}",
+                f"--n-best {best} is more than --beam-size {named['beam_size']}",
+                fix=f"--beam-size {best}, or a lower --n-best",
             )
     return decoding(named)

@@ -1,36 +1,51 @@
-"""`seqloom predict`: the answers of a model to inputs, a line for each, in the order of the inputs."""
+"""`seqloom predict`: the predictions of a model, one line per row, in the order of the rows."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqloom.cli.answers import Wanted, answer, form_of
 from seqloom.cli.inputs import Deterministic, Model, PredictRequest, exact, load_on, require_another, require_readable
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes
+from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.predictions import OutputOptions, output_format_of, write_predictions
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings
 
 
-@takes(FILE, settings(DataConfig, "sequence", "bad_rows"))
+@takes(
+    FILE,
+    settings(DataConfig, "sequence", "skip_bad_rows"),
+    common=("out", "output_format", "with_input", "input", "format", "skip_bad_rows", "batch_tokens", "device"),
+    examples=(
+        "seqloom predict runs/reviews-classify-cnn new.csv --out answers.csv",
+        "echo 'a fine film' | seqloom predict runs/reviews-classify-cnn -",
+    ),
+)
 def predict(
     model: Model,
-    source: Annotated[str, typer.Argument(metavar="FILE", help="A file, or - for lines of standard input.")],
-    out: Annotated[Path | None, option("--out -o", "FILE", "Write the answers here.")] = None,
-    as_: Annotated[
-        str | None, option("--as", "FORM", "jsonl, csv or text; else by the name of --out, or jsonl.")
+    source: Annotated[str, typer.Argument(metavar="FILE", help="A file of inputs, or - for lines of standard input.")],
+    out: Annotated[Path | None, option("--out -o", "FILE", "Write the predictions here (default: print them).")] = None,
+    output_format: Annotated[
+        str | None,
+        option(
+            "--output-format",
+            "NAME",
+            "Format of the predictions: jsonl, csv or text (default: from the extension of --out, else jsonl).",
+        ),
     ] = None,
-    with_input: Annotated[bool, option("--with-input", None, "Repeat the input beside its answer.")] = False,
+    with_input: Annotated[
+        bool, option("--with-input", None, "Repeat each input beside its prediction (default: off).")
+    ] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,
-    budget: Budget = None,
+    batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Answer every input of a file: a line for each, in their order."""
-    wanted = Wanted(form_of(as_, out), out, with_input)
+    """Predict every row of a file: one line per row, in the same order."""
+    output = OutputOptions(output_format_of(output_format, out), out, with_input)
     require_another(source, out)
     require_readable(given)
     loaded = load_on(model, device)
     with exact(deterministic):
-        answer(loaded, PredictRequest.of(loaded, source, given), wanted, budget)
+        write_predictions(loaded, PredictRequest.of(loaded, source, given), output, batch_tokens)

@@ -1,4 +1,4 @@
-"""`seqloom search`: questions to an index, on the command line or one after the other; or judged questions."""
+"""`seqloom search`: search an index for a query, for lines of standard input, or evaluate a file of queries."""
 
 import re
 import sys
@@ -8,99 +8,133 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from seqloom.cli.inputs import Exact
-from seqloom.cli.options import option
+from seqloom.cli.options import option, takes
 from seqloom.cli.terminal import Screen, followed_work
+from seqloom.config.options import MACHINE
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.search.search import Hit, Reranker, Searcher
 
-AROUND = 240  # characters of a passage that are shown around its best sentence
-SHORT = 60  # characters of a column that are shown
+AROUND = 240  # characters shown around the best sentence of a passage
+SHORT = 60  # characters shown of a column
 PROMPT = "search> "
-# what steers a terminal or turns the direction of what follows; joiners and other unseen marks belong to words
+# control characters and those that change text direction; joiners and other invisible marks belong to words
 STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class Answering(NamedTuple):
-    """What answers questions, and how many answers are wanted."""
+class SearchSession(NamedTuple):
+    """A searcher, an optional reranker, and how many documents to show."""
 
     searcher: "Searcher"
     reranker: "Reranker | None"
-    read_again: int
-    most: int
+    rerank_top: int
+    top_k: int
     where: tuple[str, ...]
 
-    def hits(self, question: str) -> "list[Hit]":
-        """The best documents, the best one first."""
+    def hits(self, query: str) -> "list[Hit]":
+        """Return the best documents, best first."""
         if self.reranker is None:
-            return self.searcher.search(question, count=self.most, where=self.where)
-        first = self.searcher.search(question, count=max(self.read_again, self.most), where=self.where)
-        return self.reranker.reranked(question, first)[: self.most]
+            return self.searcher.search(query, top_k=self.top_k, where=self.where)
+        first = self.searcher.search(query, top_k=max(self.rerank_top, self.top_k), where=self.where)
+        return self.reranker.reranked(query, first)[: self.top_k]
 
-    def ids(self, question: str) -> list[str]:
-        """Their ids alone."""
+    def ids(self, query: str) -> list[str]:
+        """Return only their ids."""
         if self.reranker is None:
-            found = self.searcher.ranked(question, count=self.most, where=self.where)
+            found = self.searcher.ranked(query, top_k=self.top_k, where=self.where)
             return [one.id for one in found]
-        return [hit.id for hit in self.hits(question)]
+        return [hit.id for hit in self.hits(query)]
 
 
+@takes(
+    common=("top_k", "mode", "where", "rerank", "queries", "qrels", "model", "json", "device"),
+    examples=(
+        'seqloom search docs.index "how do I resume a run"',
+        'seqloom search docs.index "resume" --mode words --where lang=en -k 3',
+    ),
+)
 def search(
-    index: Annotated[str, typer.Argument(metavar="INDEX", help="The folder of an index, or a postgresql:// URL.")],
+    index: Annotated[str, typer.Argument(metavar="INDEX", help="Folder of an index, or a postgresql:// URL.")],
     query: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="What is searched for; without it, a line after the other.")
+        str | None, typer.Argument(metavar="QUERY", help="What to search for (default: ask, line by line).")
     ] = None,
-    count: Annotated[int, typer.Option("-k", "--count", min=1, metavar="COUNT", help="How many documents.")] = 10,
+    top_k: Annotated[
+        int,
+        typer.Option(
+            "-k", "--top-k", min=1, metavar="COUNT", help="Documents to show (default: 10).", show_default=False
+        ),
+    ] = 10,
     where: Annotated[
-        list[str] | None, option("--where", "CONDITION", 'Such as "year>=2000" or lang=en; may be repeated.')
+        list[str] | None,
+        option("--where", "CONDITION", 'Filter such as "year>=2000" or lang=en; can be repeated (default: none).'),
     ] = None,
-    mode: Annotated[str, option("--mode", "NAME", "vectors, words or both.")] = "both",
-    rerank: Annotated[Path | None, option("--rerank", "MODEL", "A model of pairs that reads the first again.")] = None,
+    mode: Annotated[
+        str, option("--mode", "NAME", "Search by vectors (meaning), words (BM25) or both (default: both).")
+    ] = "both",
+    rerank: Annotated[
+        Path | None,
+        option("--rerank", "MODEL", "Cross-encoder (a text pair model) that reranks the top results (default: none)."),
+    ] = None,
     rerank_label: Annotated[
-        str | None, option("--rerank-label", "LABEL", "Its label for a passage that answers.")
+        str | None,
+        option(
+            "--rerank-label", "LABEL", "Label of the reranking model for a relevant passage (default: found by name)."
+        ),
     ] = None,
     rerank_top: Annotated[
-        int, typer.Option("--rerank-top", min=1, metavar="COUNT", help="How many it reads again.")
+        int,
+        typer.Option(
+            "--rerank-top", min=1, metavar="COUNT", help="Results to rerank (default: 50).", show_default=False
+        ),
     ] = 50,
-    queries: Annotated[Path | None, option("--queries", "FILE", "Questions, to be judged with --qrels.")] = None,
-    qrels: Annotated[Path | None, option("--qrels", "FILE", "Which documents answer which questions.")] = None,
-    model: Annotated[Path | None, option("--model", "MODEL", "The model of the index, if it was moved.")] = None,
+    queries: Annotated[
+        Path | None, option("--queries", "FILE", "Evaluate these queries against --qrels (default: off).")
+    ] = None,
+    qrels: Annotated[
+        Path | None, option("--qrels", "FILE", "Relevant documents of each query, for --queries (default: none).")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        option("--model", "MODEL", "Path of the embedding model, if it moved since indexing (default: as recorded)."),
+    ] = None,
     exact: Exact = False,
-    device: Annotated[str, option("--device", "NAME", "cpu, cuda or mps.")] = "cpu",
-    json: Annotated[bool, option("--json", None, "Print a line of JSON for each question.")] = False,
+    device: Annotated[
+        str, option("--device", "NAME", "Where to compute: cpu, cuda or mps (default: cpu).", MACHINE)
+    ] = "cpu",
+    json: Annotated[bool, option("--json", None, "Print one line of JSON per query (default: text).")] = False,
 ) -> None:
-    """Search in an index, by meaning, by words or by both."""
+    """Search an index by meaning, by words or by both."""
     if (queries is None) != (qrels is None):
-        raise ConfigError("--queries and --qrels belong together", fix="give both, or none")
+        raise ConfigError("--queries and --qrels must be used together", fix="give both or neither")
     if queries is not None and query is not None:
-        raise ConfigError("both a query and a file of them are given", fix="leave one out")
+        raise ConfigError("a query and --queries cannot be used together", fix="leave one out")
     from seqloom.search.build import open_store
     from seqloom.search.search import searcher
     from seqloom.search.store import conditions, require_columns
 
     there = open_store(index, exact=exact)
     require_columns(conditions(where or ()), there.columns)
-    if (standing := there.standing) is not None and not standing.last:
-        told = f"the index holds {counted(standing.stop, 'document')} of {standing.name} and not the rest"
-        typer.echo(f"warning: {told}: the command that was stopped goes on", err=True)
-    asked = searcher(there, by=mode, model=model, device=device)
+    if (source := there.source) is not None and not source.last:
+        found = f"the index has only the first {counted(source.stop, 'document')} of {source.name}"
+        typer.echo(f"warning: {found}; run the seqloom index command again to finish it", err=True)
+    asked = searcher(there, mode=mode, model=model, device=device)
     reader = _reranker(rerank, rerank_label, device)
-    answering = Answering(asked, reader, rerank_top, count, tuple(where or ()))
+    session = SearchSession(asked, reader, rerank_top, top_k, tuple(where or ()))
     if queries is not None and qrels is not None:
-        return _judge(answering, queries, qrels, json)
+        return _evaluate(session, queries, qrels, json)
     if query is not None:
-        _show(answering.hits(query), query, json)
+        _show(session, query, json)
     else:
-        _converse(answering, json)
+        _converse(session, json)
     return None
 
 
 def _reranker(path: Path | None, label: str | None, device: str) -> "Reranker | None":
     if path is None:
         if label is not None:
-            raise ConfigError("--rerank-label is for a re-ranker", fix="give --rerank MODEL too")
+            raise ConfigError("--rerank-label needs --rerank", fix="add --rerank MODEL")
         return None
     from seqloom.inference.model import load
     from seqloom.search.search import Reranker
@@ -108,47 +142,49 @@ def _reranker(path: Path | None, label: str | None, device: str) -> "Reranker | 
     return Reranker(load(path, device=device), label)
 
 
-def _converse(answering: Answering, json: bool) -> None:
-    """Answer questions that are typed or come through a pipe, until an empty line; a wrong one does not end all."""
+def _converse(session: SearchSession, json: bool) -> None:
+    """Answer queries from standard input until an empty line; an error does not end the loop."""
     typing, first = sys.stdin.isatty(), True
     while True:
         if typing:
             typer.echo(PROMPT, nl=False, err=True)
-        question = sys.stdin.readline().strip()
-        if not question:
+        query = sys.stdin.readline().strip()
+        if not query:
             return
-        if not json and not typing:  # who types sees what was asked, and where the answers end
-            Screen().say(plain(question) if first else f"\n{plain(question)}")
+        if not json and not typing:  # on a terminal the query is visible already
+            Screen().say(plain(query) if first else f"\n{plain(query)}")
         first = False
         try:
-            _show(answering.hits(question), question, json)
+            _show(session, query, json)
         except SeqloomError as error:
             typer.echo(f"error: {error}", err=True)
 
 
-def _show(hits: "list[Hit]", question: str, json: bool) -> None:
-    """A line of JSON, or a few lines for each hit, its best sentence in bold."""
+def _show(session: SearchSession, query: str, json: bool) -> None:
+    """Print a line of JSON, or a few lines for each hit with its best sentence in bold."""
     from rich.text import Text
 
-    screen = Screen()
+    hits, screen = session.hits(query), Screen()
+    if warning := session.searcher.warning(query):
+        typer.echo(f"warning: {warning}", err=True)
     if json:
-        return screen.say_json({"query": question, "hits": [hit.to_json() for hit in hits]})
+        return screen.say_json({"query": query, "hits": [hit.to_json() for hit in hits]})
     if not hits:
-        screen.print("nothing found", markup=False)
+        screen.print("no documents found", markup=False)
     for rank, hit in enumerate(hits, 1):
         score = f"{hit.score:.4f}"
         cosine = score if hit.cosine is None else f"{hit.cosine:.4f}"
-        told = [f"{rank:>3}. {plain(hit.id)}", score, *([] if cosine == score else [f"cosine {cosine}"])]
-        screen.say("  ".join([*told, *_columns(hit)]))
+        shown = [f"{rank:>3}. {plain(hit.id)}", score, *([] if cosine == score else [f"cosine {cosine}"])]
+        screen.say("  ".join([*shown, *_columns(hit)]))
         before, sentence, after = _marked(hit)
         mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
-        shown = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
-        screen.print(shown, soft_wrap=True)
+        passage = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
+        screen.print(passage, soft_wrap=True)
     return None
 
 
 def plain(text: str) -> str:
-    r"""The text with all that steers a terminal written out; the joiners of scripts and emoji stay.
+    r"""Escape control characters in a text; joiners of scripts and emoji stay.
 
     >>> plain("a\x1b[31mb\u202e") , plain("می\u200cخواهم") == "می\u200cخواهم"
     ('a\\x1b[31mb\\u202e', True)
@@ -157,7 +193,7 @@ def plain(text: str) -> str:
 
 
 def _marked(hit: "Hit") -> tuple[str, str, str]:
-    """The best sentence of a hit, and what stands around it."""
+    """Return the text before the best sentence of a hit, the sentence, and the text after it."""
     (start, stop), (first, last) = hit.passage, hit.sentence
     left, right = max(start, first - AROUND), min(stop, last + AROUND)
     before = ("..." if left > start else "") + hit.text[left:first]
@@ -166,29 +202,29 @@ def _marked(hit: "Hit") -> tuple[str, str, str]:
 
 
 def _columns(hit: "Hit") -> list[str]:
-    """The columns, shortened, but for what is shown anyhow: the id, and long ones that are a part of the text."""
+    """Return the columns, shortened; without the id, and without long ones that are part of the text."""
     texts = {name: str(value).strip() for name, value in hit.columns.items()}
-    told = {
+    chosen = {
         name: text for name, text in texts.items() if text != hit.id and (len(text) <= SHORT or text not in hit.text)
     }
-    return [f"{plain(name)}={plain(text[:SHORT])}{'...' * (len(text) > SHORT)}" for name, text in told.items()]
+    return [f"{plain(name)}={plain(text[:SHORT])}{'...' * (len(text) > SHORT)}" for name, text in chosen.items()]
 
 
-def _judge(answering: Answering, queries: Path, qrels: Path, json: bool) -> None:
-    """Show how good the answers are, by judgements of people."""
+def _evaluate(session: SearchSession, queries: Path, qrels: Path, json: bool) -> None:
+    """Print nDCG, recall and MRR against relevance judgments."""
     from seqloom.cli.tables import figure_table
     from seqloom.report.document import Document
     from seqloom.search.documents import Collection
-    from seqloom.search.evaluation import DEEP, judged, read_judgements, read_questions, unknown
+    from seqloom.search.evaluation import DEEP, evaluate_queries, missing_documents, read_qrels, read_queries
 
-    judgements, questions = read_judgements(qrels), read_questions(Collection(queries))
-    if missing := unknown(judgements, answering.searcher.store.holds):
-        told = f"not in the index: {counted(len(missing), 'document')} of {qrels.name}, such as '{plain(missing[0])}'"
-        typer.echo(f"warning: {told}; what cannot be found counts as missed", err=True)
-    found = followed_work(judged(answering._replace(most=DEEP).ids, questions, judgements))
-    figures: dict[str, Any] = {"rows": found.rows, "metrics": found.metrics}
-    figures["intervals"] = {name: found.intervals.get(name) for name in found.metrics}
+    judgments, asked = read_qrels(qrels), read_queries(Collection(queries))
+    if missing := missing_documents(judgments, session.searcher.store.holds):
+        found = f"{counted(len(missing), 'document')} of {qrels.name} not in the index, such as '{plain(missing[0])}'"
+        typer.echo(f"warning: {found}; each counts as not found", err=True)
+    scores = followed_work(evaluate_queries(session._replace(top_k=DEEP).ids, asked, judgments))
+    figures: dict[str, Any] = {"queries": scores.queries, "metrics": scores.metrics}
+    figures["intervals"] = {name: scores.intervals.get(name) for name in scores.metrics}
     if json:
         return Screen().say_json(figures)
-    blocks = figure_table(figures, shares=found.intervals, one="question")
-    return Screen().show(Document(counted(found.rows, "question"), blocks))
+    blocks = figure_table(figures | {"rows": scores.queries}, shares=scores.intervals, one="query")
+    return Screen().show(Document(counted(scores.queries, "query", "queries"), blocks))

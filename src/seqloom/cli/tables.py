@@ -1,4 +1,4 @@
-"""What an evaluation says, as blocks of a document: figures with their intervals, labels, confusions and slices."""
+"""An evaluation as blocks of a document: metrics with intervals, per-class scores, confusion matrix and slices."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -8,38 +8,38 @@ from seqloom.report.document import Aside, Bullets, DocumentBlock, Heading, Tabl
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import counted, interval, number
 
-ONE_ROW = "no interval: one row tells nothing of others"
-ALIKE = "no interval: these rows, drawn again, always give the same"
+ONE_ROW = "no interval: there is only one row"
+ALIKE = "no interval: every resample of these rows gives the same value"
 INTERVAL = "95 % interval"
-BRIEF_LABELS = 20  # with a line of their own in a terminal
-SQUARE = 10  # labels up to which confusions are a table, true ones down and said ones across
-MISTAKES = 5  # that are told where there are more labels
+BRIEF_LABELS = 20  # that are shown in a terminal
+SQUARE = 10  # up to this many labels there is a confusion matrix
+MISTAKES = 5  # the most frequent confusions, shown if there are more labels
 LONGEST_NAME = 24  # characters
-Confusion = Sequence[tuple[str, str, int]]  # what is true, what was said, how often
+Confusion = Sequence[tuple[str, str, int]]  # true label, predicted label, count
 
 
 def figure_cells(found: Mapping[str, Any], name: str) -> list[TableCell]:
-    """A figure of a result as programs read it, and its interval or the reason why it has none."""
+    """The value of a metric, and its interval or the reason why it has none."""
     ends = found["intervals"][name]
     why = found.get("undefined", {}).get(name) or (ONE_ROW if found["rows"] < 2 else ALIKE)
     return [number(found["metrics"][name]), why if ends is None else interval(*ends)]
 
 
 def figure_table(found: Mapping[str, Any], shares: Collection[str] = SHARES, one: str = "row") -> list[DocumentBlock]:
-    """A row for each figure, and what an interval of a figure of 0 or 1 is."""
+    """A row for each metric, and a note on intervals of metrics that are 0 or 1."""
     sure = {name: found["metrics"][name] for name, ends in found["intervals"].items() if ends}
     rows = [[name, *figure_cells(found, name)] for name in found["metrics"]]
     return [TableBlock(("metric", "value", INTERVAL), rows), Aside(alike_said(sure, found["rows"], shares, one))]
 
 
 def slice_table(column: str, slices: Mapping[str, Any], name: str) -> list[DocumentBlock]:
-    """The slices of one column: how many rows, and the metric that decided in training with its interval."""
+    """The slices of one column: rows, and the metric that decided in training with its interval."""
     rows = [[excerpt(value, LONGEST_NAME), part["rows"], *figure_cells(part, name)] for value, part in slices.items()]
     return [Heading(f"by {column}"), TableBlock(("", "rows", name, INTERVAL), rows)]
 
 
 def label_table(figures: Mapping[str, Mapping[str, float]]) -> TableBlock:
-    """A row for each label with its figures, the most frequent first."""
+    """Precision, recall, F1 and support of each class, the most frequent first."""
     names = ("precision", "recall", "f1", "support")
     often = sorted(figures, key=lambda label: -figures[label]["support"])
     rows: list[list[TableCell]] = [
@@ -49,18 +49,18 @@ def label_table(figures: Mapping[str, Mapping[str, float]]) -> TableBlock:
 
 
 def confusion_table(confusion: Confusion) -> DocumentBlock:
-    """What was taken for what: a table for a few labels, the most frequent mistakes for many."""
-    names = sorted({name for true, said, _ in confusion for name in (true, said)})
+    """The confusion matrix for a few labels, the most frequent confusions for many."""
+    names = sorted({name for true, predicted, _ in confusion for name in (true, predicted)})
     if len(names) <= SQUARE:
-        counts = {(true, said): count for true, said, count in confusion}
+        counts = {(true, predicted): count for true, predicted, count in confusion}
         rows: list[list[TableCell]] = [
-            [excerpt(true, LONGEST_NAME), *(counts.get((true, said), 0) for said in names)] for true in names
+            [excerpt(true, LONGEST_NAME), *(counts.get((true, predicted), 0) for predicted in names)] for true in names
         ]
-        return TableBlock(("true, said", *(excerpt(name, LONGEST_NAME) for name in names)), rows)
+        return TableBlock(("true \\ predicted", *(excerpt(name, LONGEST_NAME) for name in names)), rows)
     wrong = sorted((one for one in confusion if one[0] != one[1]), key=lambda one: -one[2])[:MISTAKES]
     return Bullets(
         [
-            f"{excerpt(true, LONGEST_NAME)} taken for {excerpt(said, LONGEST_NAME)}, {counted(count, 'time')}"
-            for true, said, count in wrong
+            f"{excerpt(true, LONGEST_NAME)} predicted as {excerpt(predicted, LONGEST_NAME)}: {counted(count, 'time')}"
+            for true, predicted, count in wrong
         ]
     )

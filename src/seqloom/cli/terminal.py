@@ -1,31 +1,43 @@
-"""What the verbs print on."""
+"""Output of the verbs: the screen, exit codes, progress bars, and the display of a run."""
 
 import errno
+import math
 import os
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
-from typer.core import TyperCommand
 
-from seqloom.cli.options import OF_FILES
+from seqloom.data.problems import escaped
 from seqloom.errors import DamagedError, RepeatError
 from seqloom.events import Event, Progress, Result, Show, finished
+from seqloom.files.layouts import RunFile
+from seqloom.report.numbers import counted, duration, number, share, size
+from seqloom.training.events import Ended, Notice, Report, Sample, Started, Stepped, Validated
 
 if TYPE_CHECKING:
+    from seqloom.data.checks.check import DataFinding
     from seqloom.report.document import Document, Shown
     from seqloom.report.figures.figure import Figure
+    from seqloom.tasks.task import Task
+
 
 NARROWEST, WIDEST = 50, 110  # columns of a document
 
 
 class Screen(Console):
-    """A console that shows text as it stands; a reader who leaves a pipe early has seen enough: no error."""
+    """A console that prints text as it is; a closed pipe is no error."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(highlight=False, emoji=False, stderr=stderr)
@@ -38,7 +50,7 @@ class Screen(Console):
             raise SystemExit(0) from None
 
     def say(self, *lines: str) -> None:
-        """Print lines as they stand, however long."""
+        """Print lines without wrapping."""
         for line in lines:
             self.print(line, markup=False, soft_wrap=True)
 
@@ -47,62 +59,19 @@ class Screen(Console):
         self.say(msgspec.json.encode(value).decode())
 
     def show(self, result: "Document | Shown | Figure", widest: int = WIDEST, narrowest: int = NARROWEST) -> None:
-        """Print a document or a figure as wide as the terminal allows, in colours if it has any."""
-        coloured = self.color_system is not None and not self.no_color
-        drawn = result.text(max(narrowest, min(widest, self.width)), coloured)
+        """Print a document or a figure as wide as the terminal allows, in colors if it has any."""
+        colored = self.color_system is not None and not self.no_color
+        drawn = result.text(max(narrowest, min(widest, self.width)), colored)
         self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 
-# Help in groups: a command with many options tells them panel by panel, in plain text.
-#
-# What is given by its place comes first, then the panels in the order of the signature, and what every verb with data
-# has last. `--help` stands in the first panel: at the end of a long list nobody finds it.
-
-GIVEN = "Arguments"  # what has no name
-REST = "Data"  # options that name no panel are those that every verb with data has
-OWN = "Options"  # of a verb that has so few that one panel holds them
-
-
-class Panels(TyperCommand):
-    """A command whose options stand under the names of their panels."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, a section for each panel."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for option in self.get_params(ctx):
-            record = option.get_help_record(ctx)
-            if record is not None:
-                panels.setdefault(self._panel(option), []).append(record)
-        for panel in sorted(panels, key=lambda name: (name != GIVEN, name == REST)):  # stable: else as they came
-            with formatter.section(panel):
-                formatter.write_dl(panels[panel])
-
-    def _panel(self, option: Any) -> str:
-        """The name of the panel of an option."""
-        if option.param_type_name == "argument":
-            return GIVEN
-        named = [panel for one in self.params if (panel := getattr(one, "rich_help_panel", None))]
-        own = named[0] if option.name == "help" else getattr(option, "rich_help_panel", None)
-        return own or REST
-
-
-class TwoPanels(Panels):
-    """A command with few options: its own stand before those that say how files are read."""
-
-    def _panel(self, option: Any) -> str:
-        """The name of the panel of an option."""
-        if option.param_type_name == "argument":
-            return GIVEN
-        return REST if option.name in OF_FILES else OWN
-
-
-# Exit codes: what a command leaves for scripts.
+# Exit codes, for scripts.
 #
 # 0    done                                  3    a file is damaged
-# 1    the fault is ours: please report it   4    the disk is full, broken or read-only
-# 2    bad input or usage                    5    training met numbers that are not finite
-# 6    repeat the command: it goes on, and knows why it could not
-# 7    done, but for rows that could not be answered: each has a line that says why
+# 1    a bug: please report it               4    the disk is full, broken or read-only
+# 2    bad input or usage                    5    the loss or the gradient was not finite
+# 6    run the same command again: it resumes
+# 7    done, but some rows could not be predicted: each has a line that says why
 # 129, 130, 143    stopped by a signal: hang-up, Ctrl-C, terminate
 
 BAD_INPUT, DAMAGED, DISK, NOT_FINITE, REPEAT, SOME_BAD = 2, 3, 4, 5, 6, 7
@@ -119,12 +88,12 @@ def exit_code_of(error: BaseException) -> int:
     return DISK if isinstance(cause, OSError) and cause.errno in DISK_ERRORS else BAD_INPUT
 
 
-# How far long work is: a bar on a terminal with the time that is left, nothing anywhere else.
+# Progress of long work: a bar on a terminal with the time that is left, nothing elsewhere.
 
 
 @contextmanager
 def work_bar() -> Iterator[Show]:
-    """A block with a bar, and what moves it; of several processes the first one shows it."""
+    """A block with a progress bar and the function that moves it; of several processes the first one shows it."""
     screen = Screen(stderr=True)
     quiet = not screen.is_terminal or os.environ.get("RANK", "0") != "0"
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -133,21 +102,373 @@ def work_bar() -> Iterator[Show]:
 
         def show(progress: Progress) -> None:
             share = progress.share
-            if (share or 0.0) < bar.tasks[0].completed:  # other work: the time of what is done says nothing about it
+            if (share or 0.0) < bar.tasks[0].completed:  # other work begins
                 bar.reset(work)
             bar.update(work, description=str(progress), completed=share, total=None if share is None else 1.0)
 
         yield show
 
 
-def followed_work(work: Generator[Event, None, Result], told: Callable[[Event], object] | None = None) -> Result:
-    """What comes of long work, each event of which is told; people at a terminal see how far it is."""
+def followed_work(work: Generator[Event, None, Result], show_event: Callable[[Event], object] | None = None) -> Result:
+    """The result of long work, with a progress bar; `show_event` is called with each event."""
     with work_bar() as show:
 
         def seen(event: Event) -> None:
-            if told is not None:
-                told(event)
+            if show_event is not None:
+                show_event(event)
             if isinstance(event, Progress):
                 show(event)
 
         return finished(work, seen)
+
+
+# What a run shows while it trains: a live display in a terminal, plain lines everywhere else.
+#
+#     ━━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━ 63 %                      validations scroll above, the best with two samples
+#     step 126 of 200 · epoch 2 · 7.1 s · 4.2 s left             as many lines as the terminal needs
+#     loss 0.231 ▇▅▃▂▁ · exact 98.1 % · best 98.4 % at 120 · 52,300 tokens/s · padding 3 % · memory 412 MB
+#
+# `followed` shows a run, and `summary` its result; both only read events. Control characters in texts are escaped.
+
+LEVELS = "▁▂▃▄▅▆▇█"
+SPARKS = 12  # points of the tiny curve
+SAMPLES = 2  # of a validation that is the best so far
+BETWEEN_LINES = 10.0  # seconds between plain lines about steps
+GAP = " · "
+LOSS = "loss"
+
+
+@contextmanager
+def display(screen: Screen, metric: str) -> "Iterator[PlainLines | LiveLines]":
+    """The display that the screen allows, for as long as the block lasts; `metric` is the one that decides."""
+    if not screen.is_terminal or screen.is_dumb_terminal:
+        yield PlainLines(screen, metric)
+        return
+    with Live(console=screen, refresh_per_second=8, transient=True, redirect_stdout=False) as live:
+        yield LiveLines(screen, metric, live)
+
+
+class PlainLines:
+    """One line for each validation and notice, and one every ten seconds; for logs and pipes."""
+
+    def __init__(self, screen: Screen, metric: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.screen, self.metric, self.clock = screen, metric, clock
+        self.facts = ProgressFacts(metric)
+        self._last = clock()
+
+    def take(self, report: Report) -> None:
+        """Show one report."""
+        self.facts.take(report)
+        match report:
+            case Started():
+                self._print(*begun_lines(report))
+            case Stepped() if self.clock() - self._last >= BETWEEN_LINES:
+                self._last = self.clock()
+                self._print(Text(GAP.join([share(report.progress), *self.facts.words()])))
+            case Validated():
+                self._last = self.clock()
+                self._print(*validation_lines(report, self.metric, self.facts.news(report)))
+            case Notice():
+                self._print(notice_line(report))
+
+    def _print(self, *lines: Text) -> None:
+        for line in lines:
+            self.screen.print(line, soft_wrap=True)
+
+
+class LiveLines:
+    """A bar and its numbers that change in place, under the validations."""
+
+    def __init__(self, screen: Screen, metric: str, live: Live) -> None:
+        self.screen, self.metric, self.live = screen, metric, live
+        self.facts = ProgressFacts(metric)
+
+    def take(self, report: Report) -> None:
+        """Show one report."""
+        self.facts.take(report)
+        match report:
+            case Started():
+                self._above(begun_lines(report))
+            case Validated():
+                self._above(validation_lines(report, self.metric, self.facts.news(report)), cut=True)
+            case Notice():
+                self._above([notice_line(report)])
+        self.live.update(self._picture())
+
+    def _above(self, lines: list[Text], *, cut: bool = False) -> None:
+        for line in lines:
+            self.screen.print(line, no_wrap=cut, overflow="ellipsis" if cut else "fold")
+
+    def _picture(self) -> Group:
+        width = max(8, self.screen.width)
+        bar = Table.grid(padding=(0, 1), expand=True)
+        bar.add_column(ratio=1)
+        bar.add_column(justify="right")
+        bar.add_row(ProgressBar(total=1.0, completed=self.facts.share), share(self.facts.share))
+        sparks = "" if self.screen.options.ascii_only else sparkline(self.facts.losses)
+        return Group(bar, *packed(self.facts.words(sparks), width))
+
+
+class ProgressFacts:
+    """The newest value of everything that a display shows."""
+
+    def __init__(self, metric: str) -> None:
+        self.metric = metric
+        self.losses: deque[float] = deque(maxlen=SPARKS)
+        self.share = 0.0
+        self.begun: Started | None = None
+        self.stepped: Stepped | None = None
+        self.validated: Validated | None = None
+        self.best: Validated | None = None
+        self.samples: list[Sample] = []  # that were shown last
+
+    def take(self, report: Report) -> None:
+        """Remember one report."""
+        match report:
+            case Started():
+                self.begun = report
+                if report.steps:
+                    self.share = min(1.0, report.step / report.steps)
+            case Stepped():
+                self.stepped, self.share = report, report.progress
+                self.losses.append(report.loss)
+            case Validated():
+                self.validated = report
+                self.best = report if report.best else self.best
+
+    def news(self, report: Validated) -> list[Sample]:
+        """Samples of a validation that is the best so far, wrong ones first; none if they were shown last time."""
+        if not report.best:
+            return []
+        before, self.samples = self.samples, sorted(report.samples, key=lambda one: one.correct is True)[:SAMPLES]
+        return [] if self.samples == before else self.samples
+
+    def words(self, sparks: str = "") -> list[str]:
+        """Everything that the display shows, the most important first."""
+        if self.stepped is None:
+            begun = 0 if self.begun is None else self.begun.step
+            return [f"resuming from step {begun:,}" if begun else "starting"]
+        now, pace = self.stepped, self.stepped.speed
+        left = [] if pace.remaining is None else [f"{duration(pace.remaining)} left"]
+        steps = self.begun.steps if self.begun is not None else None
+        step = f"step {now.step:,}" if steps is None else f"step {now.step:,} of {max(steps, now.step):,}"
+        waiting = [f"waiting for data {share(pace.data_wait)}"] if pace.data_wait >= 0.01 else []
+        return [
+            step,
+            f"epoch {now.epoch + (now.progress < 1)}",
+            duration(pace.seconds),
+            *left,
+            f"loss {number(now.loss)}{sparks and ' '}{sparks}",
+            *self._scores(),
+            f"{pace.tokens_per_second:,.0f} tokens/s",
+            f"padding {share(now.padding)}",
+            f"memory {size(pace.memory)}",
+            *waiting,
+        ]
+
+    def _scores(self) -> list[str]:
+        if self.validated is None or self.best is None or self.metric not in self.validated.metrics:
+            return []
+        current = f"dev {score(self.validated.metrics, self.metric)}"
+        best = self.best.metrics.get(self.metric, math.nan)
+        return [current] if self.validated is self.best else [current, f"best {number(best)} at {self.best.step:,}"]
+
+
+def begun_lines(report: Started) -> list[Text]:
+    """The settings that were chosen, the size of the model, and where the run folder is."""
+    trained = "" if report.trainable == report.parameters else f", {report.trainable:,} of them trained"
+    steps = "" if report.steps is None else f"{GAP}{report.steps:,} steps"
+    place = f"{GAP}resuming from step {report.step:,}" if report.step else ""
+    disk = f"{GAP}{size(report.checkpoint_bytes)} per checkpoint"
+    sizes = f"{report.parameters:,} parameters{trained}{steps}{place}{disk}"
+    return [
+        *(Text(escaped(line)) for line in report.messages),
+        Text(sizes),
+        Text(f"run folder: {escaped(str(report.folder))}"),
+    ]
+
+
+def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) -> list[Text]:
+    """One line with the metric that decides and the loss; two samples below it if the score is the best so far."""
+    names = brief_names(report.metrics, metric)
+    scores = GAP.join(score(report.metrics, name) for name in names) or "no validation set"
+    head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}{'dev ' if names else ''}{scores}")
+    if report.chosen and not report.best:
+        head.append(f"{GAP}as good as the best", style="green")
+    if not (report.best and names):
+        return [head]  # no new samples
+    head.append(f"{GAP}best so far", style="green")
+    return [head, *sample_lines(samples)]
+
+
+def brief_names(metrics: Mapping[str, float], metric: str) -> list[str]:
+    """The metrics that a line shows: the one that decides, and the loss. The report and metrics.jsonl have all.
+
+    >>> brief_names({"loss": 0.2, "accuracy": 0.9, "f1": 0.8}, "accuracy")
+    ['accuracy', 'loss']
+    """
+    return [name for name in dict.fromkeys((metric, LOSS)) if name in metrics]
+
+
+def sample_lines(samples: Sequence[Sample]) -> list[Text]:
+    """A line for each of the samples, with a mark where there is right and wrong, not only better and worse."""
+    marks = {True: ("+ ", "green"), False: ("- ", "red"), None: ("", "")}
+    return [Text.assemble("  ", marks[sample.correct], sample_line(sample)) for sample in samples]
+
+
+def sample_line(sample: Sample) -> Text:
+    """An input, the prediction, and the true answer where it differs."""
+    line = Text.assemble((brief(sample.input), "dim"), " -> ", brief(sample.predicted))
+    shown = sample.expected in (sample.predicted, sample.input)
+    return line if shown else line.append(f"   true: {brief(sample.expected)}", style="dim")
+
+
+def notice_line(report: Notice) -> Text:
+    """A notice in color."""
+    cure = f" Fix: {escaped(report.fix)}." if report.fix else ""
+    return Text(f"step {report.step:,}: {report.code}: {escaped(report.text)}.{cure}", style="yellow")
+
+
+def packed(words: list[str], width: int) -> list[Text]:
+    """The words in as few lines as the width allows; a word that is wider than all is cut."""
+    lines: list[Text] = []
+    for word in words:
+        longer = lines[-1].plain + GAP + word if lines else word
+        if lines and Text(longer).cell_len <= width:
+            lines[-1] = Text(longer)
+        else:
+            lines.append(Text(word))
+            lines[-1].truncate(width, overflow="ellipsis")
+    return lines
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """A tiny curve of the finite values.
+
+    >>> sparkline([4.0, 2.0, float("nan"), 1.0, 0.5])
+    '█▄▂▁'
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < 2:
+        return ""
+    low, high = min(finite), max(finite)
+    scale = (len(LEVELS) - 1) / (high - low) if high > low else 0.0
+    return "".join(LEVELS[int((value - low) * scale)] for value in finite)
+
+
+def brief(text: str, longest: int = 60) -> str:
+    """The beginning of a text, in one line, with nothing invisible in it."""
+    text = escaped(text[: longest + 1].replace("\n", " "))
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip(' .')}…"
+
+
+def score(metrics: dict[str, float], name: str) -> str:
+    """A metric by its name."""
+    return f"{name} {number(metrics[name])}"
+
+
+WHY = {  # before and after the number of steps
+    "done": ("done", ""),
+    "patience": ("stopped early", "; the validation score no longer improved (--patience)"),
+    "stopped": ("stopped", "; run the same command again to resume"),
+    "not-finite": ("stopped", ": the loss or the gradient was not finite"),
+    "disk": ("stopped", ": checkpoints could not be written"),
+}
+ALREADY = {
+    "done": "this run is already done; give more --epochs (or --steps, --tokens, --seconds) to train it longer",
+    "patience": "this run has already stopped early; give a larger --patience to train it longer",
+}
+
+
+def last_of(reports: Iterator[Report]) -> Ended:
+    """The last event of a run that nobody watches."""
+    *_, last = reports
+    assert isinstance(last, Ended), "a run ends with its end"
+    return last
+
+
+def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple[str, ...] = ()) -> Ended:
+    """Show every event of a run and return the last; `then` are lines to print after the first one."""
+    begun, stepped = None, False
+    with display(screen, metric) as lines:
+        for report in reports:
+            lines.take(report)
+            if isinstance(report, Started):
+                begun = report
+                screen.print(*then, sep="\n", end="\n" if then else "", markup=False, soft_wrap=True)
+            stepped = stepped or isinstance(report, Stepped)
+    assert isinstance(report, Ended), "a run ends with its end"
+    if begun is not None and report.reason in ("done", "patience") and report.step == begun.step and not stepped:
+        screen.print(ALREADY[report.reason], markup=False, soft_wrap=True)
+    return report
+
+
+def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
+    """Print how a run ended, where its files are, and what to do next."""
+    places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
+    calibrated = _calibrated(out, ended)
+    if json:
+        facts = {"run": str(out), "reason": ended.reason, "step": ended.step, "best_step": ended.best_step}
+        facts |= {"chosen_step": ended.chosen_step, "metrics": ended.metrics, "calibrated": calibrated}
+        facts |= {"seconds": ended.speed.seconds} | {name: str(place) for name, place in places.items()}
+        return Screen().say_json(facts)
+    before, after = WHY[ended.reason]
+    lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
+    lines += _chosen(ended, task)
+    lines += [f"  calibrated, cross-fitted on the dev set: {_scores(calibrated, task)}"] if calibrated else []
+    lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
+    asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
+    then = (*asked, task.usage.file, *task.usage.then, "seqloom evaluate RUN", "seqloom doctor RUN")
+    return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
+
+
+def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
+    """The dev metrics of RUN/model that its calibration changed since the validation that chose it."""
+    from seqloom.training.run_summary import read_scores  # needs torch, and `seqloom --help` does not
+
+    shipped = read_scores(out / RunFile.MODEL)
+    if shipped is None or not shipped.cross_fitted or shipped.step != ended.chosen_step:
+        return {}
+    known = {name: value for name, value in shipped.dev.items() if value is not None}
+    return {name: value for name, value in known.items() if value != ended.metrics.get(name)}
+
+
+def _chosen(ended: Ended, task: "Task") -> list[str]:
+    """The scores of the validation that chose the weights; if it is not the best one, why."""
+    if not ended.metrics:
+        return ["the model was not evaluated: there is no validation set"]
+    if ended.chosen_step == ended.best_step:
+        return [f"best on the dev set, at step {ended.best_step:,}: {_scores(ended.metrics, task)}"]
+    return [
+        f"on the dev set, at step {ended.chosen_step:,}: {_scores(ended.metrics, task)}",
+        f"  step {ended.best_step:,} was better, but within one standard error: the later weights are kept",
+    ]
+
+
+def _scores(metrics: dict[str, float], task: "Task") -> str:
+    names = brief_names(metrics, task.metric.name) or list(metrics)
+    return ", ".join(score(metrics, name) for name in names)
+
+
+def warnings_said(findings: "Iterable[DataFinding]") -> list[str]:
+    """A line for each kind of warning: its code, its first case and the cure, and how many rows it concerns.
+
+    >>> from seqloom.data.checks.check import DataFinding, FindingSample
+    >>> case = FindingSample("a.csv:3", "a label of one row", "give it more")
+    >>> warnings_said([DataFinding("warn", "label.rare", 4, (case,)), DataFinding("note", "text.blank", 1, ())])
+    ['warning: label.rare: a.csv:3: a label of one row. Fix: give it more. (4 rows in all)']
+    """
+    lines = []
+    for finding in findings:
+        if finding.severity == "warn":
+            rows = f" ({counted(finding.rows, 'row')} in all)" if finding.rows > 1 else ""
+            case = ""
+            for sample in finding.samples[:1]:
+                fix = f" Fix: {_sentence(sample.fix)}" if sample.fix else ""
+                case = escaped(f": {sample.place}: {_sentence(sample.text)}{fix}")
+            lines.append(f"warning: {finding.code}{case}{rows}")
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."

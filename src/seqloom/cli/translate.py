@@ -1,11 +1,10 @@
-"""`seqloom translate`: a text for each source, a line for each, in the order of the sources."""
+"""`seqloom translate`: one translation per line, in the order of the sources."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqloom.cli.answers import ENDINGS, OTHERS, Form, Wanted, answer, form_of
 from seqloom.cli.inputs import (
     STANDARD_INPUT,
     Deterministic,
@@ -16,55 +15,99 @@ from seqloom.cli.inputs import (
     require_another,
     require_readable,
 )
-from seqloom.cli.options import FILE, Budget, DeviceName, Given, option, takes, way_to_write
+from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, decoding_of, option, takes
+from seqloom.cli.predictions import (
+    OTHER_SUFFIXES,
+    SUFFIXES,
+    OutputFormat,
+    OutputOptions,
+    output_format_of,
+    write_predictions,
+)
 from seqloom.config.data import DataConfig
 from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import settings
 from seqloom.errors import ConfigError
 
-WRITING = settings(BeamConfig, "beam", "length_penalty", "coverage_penalty", "best", "longest")
-WRITING |= {name: WRITING[name].showing() for name in ("beam", "best")}
+WRITING = settings(BeamConfig, "beam_size", "length_penalty", "coverage_penalty", "n_best", "max_new_tokens")
 
 
-@takes(WRITING, settings(DataConfig, "sequence", "bad_rows"), FILE)
+@takes(
+    WRITING,
+    settings(DataConfig, "sequence", "skip_bad_rows"),
+    FILE,
+    common=(
+        "out",
+        "output_format",
+        "with_input",
+        "beam_size",
+        "n_best",
+        "length_penalty",
+        "max_new_tokens",
+        "replace_unknown",
+        "batch_tokens",
+        "device",
+    ),
+    examples=(
+        "seqloom translate runs/en-fr-translate-transformer new.en --out new.fr",
+        "echo 'two dogs run' | seqloom translate runs/en-fr-translate-transformer --n-best 3",
+    ),
+)
 def translate(
     model: Model,
     source: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file; else lines of standard input.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file of sources (default: lines of standard input).", show_default=False
+        ),
     ] = STANDARD_INPUT,
-    out: Annotated[Path | None, option("--out -o", "FILE", "Write the texts here.")] = None,
-    as_: Annotated[
-        str | None, option("--as", "FORM", "text, jsonl or csv; else by the name of --out, or text.")
+    out: Annotated[Path | None, option("--out -o", "FILE", "Write the texts here (default: print them).")] = None,
+    output_format: Annotated[
+        str | None,
+        option(
+            "--output-format",
+            "NAME",
+            "Format of the texts: text, jsonl or csv (default: from the extension of --out, else text).",
+        ),
     ] = None,
     replace_unknown: Annotated[
-        bool, option("--replace-unknown", None, "Copy what the vocabulary lacks from the source.")
+        bool,
+        option(
+            "--replace-unknown",
+            None,
+            "Replace each unknown token with the source word that it attends to most (default: off).",
+        ),
     ] = False,
-    with_input: Annotated[bool, option("--with-input", None, "Repeat the source beside its text.")] = False,
+    with_input: Annotated[
+        bool, option("--with-input", None, "Also write each source next to its translation (default: off).")
+    ] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,
-    budget: Budget = None,
+    batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Translate every source of a file, or of standard input: a line for each, in their order."""
+    """Translate every line of a file or of standard input: one line each, in the same order."""
     from seqloom.data.readers.registry import as_lines
 
-    wanted = Wanted(_form(as_, out, given.get("best", 1), with_input=with_input), out, with_input)
+    output = OutputOptions(_form(output_format, out, given.get("n_best", 1), with_input=with_input), out, with_input)
     require_another(source, out)
     require_readable(given)
-    how = way_to_write({"beam": BeamConfig().width} | {name: given[name] for name in WRITING if name in given})
+    how = decoding_of({"beam_size": BeamConfig().beam_size} | {name: given[name] for name in WRITING if name in given})
     loaded = load_on(model, device).translator(how, replace_unknown=replace_unknown)
     asked = PredictRequest.of(loaded, source, given)
     with exact(deterministic):
-        answer(loaded, asked._replace(reading=as_lines(Path(source), asked.reading)), wanted, budget)
+        write_predictions(loaded, asked._replace(reading=as_lines(Path(source), asked.reading)), output, batch_tokens)
 
 
-def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> Form:
-    """The form of the answers: plain text, unless there is more to say of a source than one line."""
+def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> OutputFormat:
+    """The output format: plain text, unless a source has more than one line of output."""
     more = best > 1 or with_input
-    named = out is not None and out.suffix.lower() in (*ENDINGS, *OTHERS)  # letters.de is text
-    form = form_of(asked, out) if asked is not None or named or more else "text"
+    named = out is not None and out.suffix.lower() in (*SUFFIXES, *OTHER_SUFFIXES)  # new.de is text
+    form = output_format_of(asked, out) if asked is not None or named or more else "text"
     if form == "text" and more:
-        what = "--with-input" if with_input else f"--best {best}"
-        raise ConfigError(f"{what}: plain text has one line for each source, the best text", fix="--as jsonl")
+        what = "--with-input" if with_input else f"--n-best {best}"
+        raise ConfigError(
+            f"{what} needs another format: plain text has one line per source", fix="--output-format jsonl"
+        )
     return form

@@ -1,4 +1,4 @@
-"""`seqloom tune`: many short runs that look for settings with a better score on the dev part."""
+"""`seqloom tune`: many short runs that search for settings with a better score on the dev set."""
 
 from functools import partial
 from pathlib import Path
@@ -22,41 +22,62 @@ if TYPE_CHECKING:
 
 PRUNERS = ("median", "hyperband", "none")
 WHY = {
-    "done": "done; a larger --trials goes on",
-    "seconds": "time is up; the same command goes on",
-    "stopped": "stopped; the same command goes on",
-    "disk": "ended: checkpoints could not be written",
+    "done": "done; give more --trials to continue the search",
+    "seconds": "time is up; run the same command again to resume",
+    "stopped": "stopped; run the same command again to resume",
+    "disk": "stopped: checkpoints could not be written",
 }
-own = partial(option, panel="The search")  # the panel of its options
+own = partial(option, panel="Search")  # the panel of its options
 
 
-@takes(settings(TrainingConfig, "epochs", "steps", "symbols", "patience", "validate_every", "seed"), DATA)
+@takes(
+    settings(TrainingConfig, "epochs", "steps", "tokens", "patience", "validate_every", "seed"),
+    DATA,
+    common=("out", "models", "trials", "seconds", "space", "pruner", "jobs", "epochs", "dev", "device"),
+    examples=(
+        "seqloom tune reviews.csv --out tuned --trials 30",
+        "seqloom tune reviews.csv --models cnn,lstm --seconds 600 --out tuned",
+    ),
+)
 def tune(
     data: Data,
-    out: Annotated[Path, own("--out", "FOLDER", "Where trials and results go; what is there goes on.")],
+    out: Annotated[Path, own("--out -o", "FOLDER", "Folder of trials and results; a search that is there is resumed.")],
     models: Annotated[
-        str | None, own("--models", "NAMES", "Recipes to choose from, such as cnn,lstm; else the usual one.")
+        str | None, own("--models", "NAMES", "Recipes to choose from, such as cnn,lstm (default: chosen by the task).")
     ] = None,
-    trials: Annotated[int, own("--trials", "COUNT", "Trials in all, over all processes and machines.")] = 20,
-    seconds: Annotated[float, own("--seconds", "COUNT", "Stop after so long; 0: when all are done.")] = 0.0,
+    trials: Annotated[
+        int, own("--trials", "COUNT", "Trials in total, over all processes and machines (default: 20).")
+    ] = 20,
+    seconds: Annotated[
+        float, own("--seconds", "COUNT", "Stop after this many seconds (default: when all trials are done).")
+    ] = 0.0,
     storage: Annotated[
-        str | None, own("--storage", "URL", "sqlite:///FILE, or postgresql://... for several machines; else in --out.")
+        str | None,
+        own(
+            "--storage",
+            "URL",
+            "Database of the trials: sqlite:///FILE, or postgresql://... for several machines (default: in --out).",
+        ),
     ] = None,
     study: Annotated[
-        str | None, own("--study", "NAME", "The name of the study in the storage; else that of --out.")
+        str | None, own("--study", "NAME", "Name of the study in the storage (default: the name of --out).")
     ] = None,
-    space: Annotated[Path | None, own("--space", "FILE", "What is searched, as a .toml file of kind space.")] = None,
-    pruner: Annotated[str, own("--pruner", "NAME", f"How trials are given up: {', '.join(PRUNERS)}.")] = "median",
-    jobs: Annotated[int, own("--jobs", "COUNT", "Trials at the same time on this machine.")] = 1,
-    search_seed: Annotated[int, own("--search-seed", "NUMBER", "Of the draws of parameters.")] = 0,
-    json: Annotated[bool, own("--json", None, "Print the results as JSON.")] = False,
+    space: Annotated[
+        Path | None, own("--space", "FILE", "Search space, a .toml file (default: see the page on tuning).")
+    ] = None,
+    pruner: Annotated[
+        str, own("--pruner", "NAME", f"How bad trials are stopped early: {', '.join(PRUNERS)} (default: median).")
+    ] = "median",
+    jobs: Annotated[int, own("--jobs", "COUNT", "Trials at the same time on this machine (default: 1).")] = 1,
+    search_seed: Annotated[int, own("--search-seed", "NUMBER", "Random seed for the search (default: 0).")] = 0,
+    json: Annotated[bool, own("--json", None, "Print the results as JSON (default: tables).")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Search settings that score better on the dev part; the test part is never read.
+    """Search for settings that score better on the validation set; the test set is never read.
 
-    The same command again goes on with a search that was stopped, on this machine or, with PostgreSQL, on several.
+    Run the same command again to resume, on this machine or, with PostgreSQL, on several.
     """
     if pruner not in PRUNERS:
         raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")
@@ -89,25 +110,25 @@ def tune(
 
 
 def _lines(report: "TuningReport") -> list[str]:
-    """A report in words; steps of a trial are not told."""
-    from seqloom.experiments.tune.plan import TrialBegun, TrialEnded, TrialTold, TuningBegun, WorkerLost
+    """An event as lines of text; the steps of a trial are left out."""
+    from seqloom.experiments.tune.plan import TrialEnded, TrialReport, TrialStarted, TuningStarted, WorkerLost
     from seqloom.training.events import Validated
 
-    if isinstance(report, TuningBegun):
-        where = f"study '{report.study}' in {report.storage}: {report.finished} of {report.wanted} trials are finished"
-        return [*report.said, where]
-    if isinstance(report, TrialBegun):
+    if isinstance(report, TuningStarted):
+        where = f"study '{report.study}' in {report.storage}: {report.finished} of {report.wanted} trials are done"
+        return [*report.messages, where]
+    if isinstance(report, TrialStarted):
         params = ", ".join(
             f"{name} {value if isinstance(value, str) else number(value)}" for name, value in report.params.items()
         )
-        return [f"trial {report.number}: {'the settings that nobody tuned' if report.is_default else params}"]
-    if isinstance(report, TrialTold) and isinstance(report.report, Validated):
+        return [f"trial {report.number}: {'default settings' if report.is_default else params}"]
+    if isinstance(report, TrialReport) and isinstance(report.report, Validated):
         seen = report.report
         scores = ", ".join(f"{name} {number(value)}" for name, value in seen.metrics.items())
-        return [f"  step {seen.step:,}, {duration(seen.pace.seconds)}: {scores}"]
+        return [f"  step {seen.step:,}, {duration(seen.speed.seconds)}: {scores}"]
     if isinstance(report, TrialEnded):
         score = "" if report.value is None else f" {number(report.value)}"
-        best, problem = ", the best so far" if report.best else "", f": {report.problem}" if report.problem else ""
+        best, problem = ", best so far" if report.best else "", f": {report.problem}" if report.problem else ""
         return [f"trial {report.number} {report.state}{score}{best}{problem}"]
     if isinstance(report, WorkerLost):
         return [report.problem]
@@ -117,10 +138,10 @@ def _lines(report: "TuningReport") -> list[str]:
 def _show(plan: "TuningPlan", ended: "TuningEnded", *, json: bool) -> None:
     screen = Screen()
     if json:
-        return screen.say_json(ended.results.to_json() | {"why": ended.why})
+        return screen.say_json(ended.results.to_json() | {"reason": ended.reason})
     screen.show(ended.results)
     place = escaped(str(plan.folder))
-    lines = ["", WHY[ended.why], f"  report  {place}/report.html"]
+    lines = ["", WHY[ended.reason], f"  report  {place}/report.html"]
     if (best := ended.results.best) is not None:
         lines += [f"  best    {place}/best.toml", f"  model   {place}/model"]
         lines += [f"  trials  {place}/trials: settings, curves and pages of each; weights only of trial {best.number}"]

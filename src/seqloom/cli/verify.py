@@ -1,4 +1,4 @@
-"""`seqloom verify`: promises proved on one's own configuration."""
+"""`seqloom verify`: check on your own run that resuming is exact."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,41 +6,47 @@ from typing import Annotated, Literal
 import typer
 from rich.table import Table
 
-from seqloom.cli.options import option
+from seqloom.cli.options import Verb, option, takes
 from seqloom.cli.terminal import Screen
 from seqloom.files.layouts import RunFile
 
-app = typer.Typer(help="Prove promises on your own configuration.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check that a run resumes exactly.", no_args_is_help=True, rich_markup_mode=None)
 SHOWN = 16  # characters of a sum
 
 
 @app.callback()
 def _verify() -> None:
-    """Prove promises on your own configuration."""
+    """Check that a run resumes exactly."""
 
 
-@app.command("resume")
+@app.command("resume", cls=Verb, short_help="Kill and resume a run, and compare the bytes.")
+@takes(examples=("seqloom verify resume runs/reviews-classify-cnn", "seqloom verify resume runs/lm --steps 40"))
 def resume(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run; it is read, and not changed.")],
-    steps: Annotated[int, typer.Option(metavar="N", help="Length of the runs that are compared.")] = 12,
-    device: Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute.")] = "auto",
-    json: Annotated[bool, option("--json", None, "Print the proof as JSON.")] = False,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder; it is not changed.")],
+    steps: Annotated[int, option("--steps", "COUNT", "Number of training steps in each test run (default: 12).")] = 12,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda", "mps"],
+        option("--device", "NAME", "Where to compute: auto, cpu, cuda or mps (default: auto)."),
+    ] = "auto",
+    json: Annotated[bool, option("--json", None, "Print the result as JSON (default: text).")] = False,
 ) -> None:
-    """Train a few steps, kill the same run in the middle and let it go on, and compare every byte of both.
+    """Check that a killed and resumed run ends with the same bytes as one that was not interrupted.
 
     The exit code is 0 if they are equal, 1 if not.
     """
     from seqloom.training.verification import verify_resume
 
     if not json and (run / RunFile.CONFIG).is_file():  # else there is nothing to train, and it is refused
-        note = f"training {steps} steps of {run} three times, in a temporary folder: whole, killed, resumed"
+        note = (
+            f"training {steps} steps of {run} twice in a temporary folder: once without a stop, once killed and resumed"
+        )
         Screen(stderr=True).say(note)
     proof = verify_resume(run, steps=steps, device=device)
     if json:
         Screen().say_json(proof.to_json())
     else:
         screen, table = Screen(), Table(box=None, pad_edge=False)
-        for head in ("part", "not stopped", "killed and resumed", ""):
+        for head in ("file", "not stopped", "killed and resumed", ""):
             table.add_column(head, no_wrap=True)
         for part in proof.parts:
             table.add_row(part.part, part.whole[:SHOWN], part.resumed[:SHOWN], "equal" if part.equal else "DIFFERENT")
@@ -48,7 +54,7 @@ def resume(
         lost = proof.killed_in - proof.resumed_from
         screen.print(
             f"\nkilled in step {proof.killed_in} of {proof.steps}, resumed from step {proof.resumed_from}: "
-            f"{lost} steps were taken again\n{proof.verdict}",
+            f"{lost} steps were repeated\n{proof.verdict}",
             markup=False,
             soft_wrap=True,
         )

@@ -1,11 +1,10 @@
 """The base of every configuration: typed, frozen, closed to unknown keys, checked when it is made.
 
-A configuration is data. It names our own kinds (`kind = "lstm"`), never a class or a path, so that reading one cannot
-run code; it is refused before anything is allocated when it is unknown, out of range, contradictory or too large.
+A configuration is data. It names kinds (`kind = "lstm"`), never a class or a path, so that reading one cannot run code.
+Unknown, out-of-range, contradictory or too large values are errors before anything is allocated.
 
-What a field may hold is said once, by its annotation. `taken` compares a value with it, wherever the value comes from:
-a file, plain data, or a call in Python. Reading a file or a text of TOML or JSON is bounded before it is done: how many
-bytes are read, and how long a parser may take over them.
+The annotation of a field says what it may hold. `taken` checks a value against it, whether it comes from a file, from
+plain data or from Python. The size of a file and the time of its parser are limited.
 """
 
 import json
@@ -13,6 +12,7 @@ import math
 import re
 import tomllib
 import types
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -23,12 +23,13 @@ from typing import Annotated, Any, Literal, TypeVar, Union, dataclass_transform,
 import msgspec
 from msgspec import Meta
 
+from seqloom.config.old_names import renamed
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.report.numbers import size
 
 
 def at(place: str, problem: str) -> str:
-    """A problem with its place in front; a problem that begins with a place inside that one goes on from it.
+    """A problem with its place in front; places inside that place are joined to it.
 
     >>> at("encoder", "3 heads cannot share a width of 8"), at("encoder", "layers[0]: the same")
     ('encoder: 3 heads cannot share a width of 8', 'encoder.layers[0]: the same')
@@ -48,7 +49,7 @@ def located(place: str) -> Iterator[None]:
 
 
 def quoted(text: str) -> str:
-    """A name from outside as it may be shown: quoted, short, and nothing in it that a terminal would obey.
+    """A name from outside, quoted, shortened and with control characters escaped.
 
     >>> print(quoted("lstm"), quoted("\\x1b[2J"))
     'lstm' '\\x1b[2J'
@@ -77,14 +78,14 @@ MAX_PARAMETERS = 2**34  # 68.7 GB of float32 weights
 MAX_WIDTH = 65_536
 MAX_ITEMS = 1_024  # of an array whose annotation does not say another number
 
-# Sizes, each with the range that is taken; `examples` are the small values that the laws draw from.
+# Sizes with their ranges; `examples` are small values for tests.
 Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH, examples=[8, 16])]
 Depth = Annotated[int, Meta(ge=1, le=1_024, examples=[1, 2])]
 Heads = Annotated[int, Meta(ge=1, le=1_024, examples=[2, 1, 4])]
 Taps = Annotated[int, Meta(ge=1, le=1_025, examples=[3, 2, 1])]
 Span = Annotated[int, Meta(ge=1, le=2**20, examples=[3, 1, 5])]
 Length = Annotated[int, Meta(ge=1, le=2**24, examples=[64])]
-Symbols = Annotated[int, Meta(ge=1, le=2**24, examples=[11])]
+VocabSize = Annotated[int, Meta(ge=1, le=2**24, examples=[11])]
 Pixels = Annotated[int, Meta(ge=1, le=16_384, examples=[4])]
 Rate = Annotated[float, Meta(ge=0.0, lt=1.0, examples=[0.0])]
 Name = Annotated[str, Meta(max_length=256, examples=["O"])]
@@ -92,7 +93,7 @@ Names = Annotated[tuple[Name, ...], Meta(max_length=1_024, examples=[("O", "B-X"
 
 
 class Closed(msgspec.StructMeta):
-    """Refuses a call in Python with an unknown, a missing or an unnamed setting in the words used for a file."""
+    """Refuses unknown, missing and unnamed settings in Python with the messages used for files."""
 
     def __call__(self, *unnamed: Any, **settings: Any) -> Any:
         kind: type[Config] = self  # type: ignore[assignment]  # every class of this metaclass is a Config
@@ -260,7 +261,7 @@ def _record(value: Any, kinds: tuple[type[Config], ...], place: str) -> Config:
 
 
 def _kind_of(data: dict[str, Any], kinds: tuple[type[Config], ...], place: str) -> type[Config]:
-    """The class that a table asks for; the key may be left out where only one could stand."""
+    """The class that a table names; `kind` may be left out if only one is possible."""
     if "kind" not in data:
         if len(kinds) == 1:
             return kinds[0]
@@ -277,7 +278,7 @@ def _kind_of(data: dict[str, Any], kinds: tuple[type[Config], ...], place: str) 
 
 def _misplaced(given: str, kinds: tuple[type[Config], ...], place: str) -> ConfigError:
     if given in _every_kind(Config):
-        return ConfigError(at(place, f"{quoted(given)} cannot stand here"), fix=_choose_from(kinds))
+        return ConfigError(at(place, f"{quoted(given)} is not possible here"), fix=_choose_from(kinds))
     return ConfigError(
         at(place, f"unknown kind {quoted(given)}"), fix=did_you_mean(given[:80], [kind.kind() for kind in kinds])
     )
@@ -306,7 +307,7 @@ def require_keys(kind: type[Config], settings: dict[str, Any], place: str) -> No
 
 
 def require_affordable(parameters: int, what: str) -> None:
-    """Refuse a model whose weights alone would not fit: checked before anything is allocated."""
+    """Refuse a model that is too large, before anything is allocated."""
     if parameters > MAX_PARAMETERS:
         raise ConfigError(
             f"{what} would have {parameters:,} parameters, {size(4 * parameters)} in float32; "
@@ -316,18 +317,28 @@ def require_affordable(parameters: int, what: str) -> None:
 
 
 MAX_FILE_BYTES = 2**18  # the largest recipe has 2,000; ten thousand labels of a tagger fit
-MAX_DOTS = 256  # in one line of TOML: tomllib takes time in the square of the parts of a dotted key
+MAX_DOTS = 256  # in one line of TOML: tomllib is quadratic in the parts of a dotted key
 
 
 def read(path: str | Path, union: Any) -> Any:
-    """The configuration in a .toml or .json file, checked against a closed union of kinds."""
+    """The configuration in a .toml or .json file, checked against a closed union of kinds.
+
+    A file of an earlier version is read too, with a warning: `old_names.py` knows what its settings are called now.
+    """
     path = Path(path)
     shown = str(path) if str(path).isprintable() else quoted(str(path))
     if path.suffix.lower() not in (".toml", ".json"):
         raise ConfigError(f"{shown}: expected a .toml or .json file", fix="rename it, or give another")
     try:
         text = _file_text(path)
-        return (from_toml if path.suffix.lower() == ".toml" else from_json)(text, union)
+        data = (_toml_data if path.suffix.lower() == ".toml" else _json_data)(text)
+        current = renamed(data) if isinstance(data, dict) else data
+        if current != data:
+            warnings.warn(
+                f"{shown}: settings under the names of an earlier version; they are read under their new names",
+                stacklevel=2,
+            )
+        return from_data(current, union)
     except ConfigError as error:
         raise ConfigError(f"{shown}: {error.problem}", fix=error.fix) from None
 
@@ -364,6 +375,10 @@ def _require_short(size: int) -> None:
 
 def from_toml(text: str, union: Any) -> Any:
     """The configuration in a TOML text."""
+    return from_data(_toml_data(text), union)
+
+
+def _toml_data(text: str) -> Any:
     _require_text(text)
     for number, line in enumerate(text.split("\n"), start=1):
         if (dots := line.count(".")) > MAX_DOTS:
@@ -372,32 +387,34 @@ def from_toml(text: str, union: Any) -> Any:
                 fix="nest less, or write an array with one item to a line",
             )
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"not TOML: {error}", fix="correct it there; TOML has lines of the form name = value"
         ) from None
     except (RecursionError, ValueError) as error:
         raise _unreadable(error) from None
-    return from_data(data, union)
 
 
 def from_json(text: str, union: Any) -> Any:
     """The configuration in a JSON text; a key given twice is refused."""
+    return from_data(_json_data(text), union)
+
+
+def _json_data(text: str) -> Any:
     _require_text(text)
     try:
-        data = json.loads(text, object_pairs_hook=_no_repeats)
+        return json.loads(text, object_pairs_hook=_no_repeats)
     except json.JSONDecodeError as error:
         where = f"(at line {error.lineno}, column {error.colno})"
         fix = 'correct it there; JSON has the form {"name": value}'
         raise ConfigError(f"not JSON: {error.msg} {where}", fix=fix) from None
     except (RecursionError, ValueError) as error:
         raise _unreadable(error) from None
-    return from_data(data, union)
 
 
 def _unreadable(error: RecursionError | ValueError) -> ConfigError:
-    """What the parsers themselves give up on: too many brackets, or too many digits for int()."""
+    """Errors of the parsers: too many brackets, or too many digits for int()."""
     if isinstance(error, RecursionError):
         return ConfigError("it is nested too deeply", fix="nest less; a model has about six levels")
     return ConfigError("a number has thousands of digits", fix="give a smaller one")
@@ -424,13 +441,13 @@ def from_data(data: Any, union: Any) -> Any:
 
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
-Change = Callable[[str, Any], Any]  # from a field and what it holds to what it shall hold
+Change = Callable[[str, Any], Any]  # from a field and its value to the new value
 
 DROPOUT = "dropout"  # every rate of dropout is a field whose name ends so
 
 
 def with_setting(config: AnyConfig, name: str, value: Any) -> AnyConfig:
-    """The same configuration, in which every part that has a setting of this name has this value.
+    """The configuration with this value for every setting of this name.
 
     >>> from seqloom import recipes
     >>> from seqloom.config.inputs import TokensConfig
@@ -442,7 +459,7 @@ def with_setting(config: AnyConfig, name: str, value: Any) -> AnyConfig:
 
 
 def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
-    """The same configuration with this rate at every place that has dropout; a place without any stays so.
+    """The configuration with this rate wherever there is dropout; places without dropout stay without.
 
     >>> from seqloom import recipes
     >>> config = recipes.language_model("gpt", vocab_size=9)
@@ -454,7 +471,7 @@ def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
 
 
 def dropouts(config: Any) -> Iterator[float]:
-    """The rates of dropout above 0 in all parts of a configuration."""
+    """The dropout rates above 0 in all parts of a configuration."""
     parts = config if isinstance(config, tuple) else ()
     if isinstance(config, Config):
         held = {field: getattr(config, field) for field in config.__struct_fields__}

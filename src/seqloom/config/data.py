@@ -1,19 +1,20 @@
-"""Data: which files, how they are read, which columns mean what, and how they are divided."""
+"""Data: the files, how they are read, their columns, and the split."""
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta
 
 from seqloom.config.base import Config, Length, Rate
-from seqloom.config.options import Flag
+from seqloom.config.options import COLUMNS, FILES, SETS, TOKENS, Flag
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, did_you_mean
 
 Task = Literal["classify", "regress", "tag", "lm", "masked", "translate", "embed"]
-Part = Literal["train", "dev", "test"]
-PARTS: tuple[Part, ...] = ("train", "dev", "test")
+SplitName = Literal["train", "dev", "test"]
+SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
 Format = Literal["csv", "tsv", "jsonl", "parquet", "conll", "conllu", "text", "parallel", "folder", "npz"]
+Overlong = Literal["truncate", "error"]
 Unit = Literal["line", "paragraph", "file"]
 Name = Annotated[str, Meta(max_length=4_096, examples=["text"])]
 NameList = Annotated[tuple[Name, ...], Meta(max_length=1_024, examples=[("text",)])]
@@ -24,7 +25,7 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0, examples=[0.0])]
 
 
 def share_of(text: str) -> float:
-    """The number that a share such as `0.1%` or `0.001` means.
+    """The number of a share such as `0.1%` or `0.001`.
 
     >>> share_of("0.1%"), share_of("0.25")
     (0.001, 0.25)
@@ -34,29 +35,17 @@ def share_of(text: str) -> float:
     except (ArithmeticError, ValueError):
         number = -1.0
     if not 0 <= number <= 1:
-        raise ConfigError(f"{text!r} is no share", fix="write it like 0.1% or 0.001")
+        raise ConfigError(f"{text!r} is not a share", fix="write it like 0.1% or 0.001")
     return number
 
 
-def _shares(text: str) -> dict[str, float]:
-    """What is drawn for dev and for test, nothing where only one is said."""
-    dev, _, test = text.partition(",")
-    return {"dev": share_of(dev), "test": share_of(test or "0")}
-
-
-def _fold(text: str) -> dict[str, int]:
-    """One of several folds, counted from 0."""
-    number, _, folds = text.partition("/")
-    if not (number.isdecimal() and folds.isdecimal()):
-        raise ConfigError(f"{text!r} is no fold", fix="write it like 0/5")
-    return {"fold": int(number), "folds": int(folds)}
-
-
-def _skips(rule: str) -> bool:
-    """Whether a rule reads over bad rows."""
-    if rule not in ("strict", "skip"):
-        raise ConfigError(repr(rule), fix="choose from strict, skip")
-    return rule == "skip"
+def _tokenizer(name: str) -> FittedTokenizer:
+    """The tokenizer of this name with its defaults."""
+    kinds = {kind.kind(): kind for kind in get_args(FittedTokenizer)}
+    if name not in kinds:
+        raise ConfigError(repr(name), fix=did_you_mean(name, kinds))
+    made: FittedTokenizer = kinds[name]()
+    return made
 
 
 def _unescaped(mark: str) -> str:
@@ -65,145 +54,232 @@ def _unescaped(mark: str) -> str:
 
 
 class ReadingConfig(Config, tag="reading", kw_only=True):
-    """How a file is read. Nothing is guessed: the extension decides, and what does not fit is refused."""
+    """How a file is read. Nothing is guessed: the suffix decides, and what does not fit is an error."""
 
-    format: Annotated[Format | None, Flag("One of {names}; else by the extension.", "NAME")] = None
-    encoding: Annotated[Name, Flag("How characters are stored; else utf-8.", "NAME")] = "utf-8"
-    # Of csv and conll; None: the format's own.
-    delimiter: Annotated[Name | None, Flag("What stands between columns.", "MARK", parse=_unescaped)] = None
-    header: Annotated[
-        bool, Flag("Whether the first row names the columns; else it does.", name="--header/--no-header")
-    ] = True
-    # Lines are cut at the marks between the names.
-    template: Annotated[Name | None, Flag('How lines of text are cut: "{label} {text}".', "TEXT", parse=_unescaped)] = (
+    format: Annotated[Format | None, Flag("File format: {names} (default: by the file extension).", "NAME", FILES)] = (
         None
     )
-    unit: Annotated[Unit, Flag("What one row of text is: {names}; else a line.", "NAME")] = "line"
+    encoding: Annotated[Name, Flag("Character encoding of the file (default: utf-8).", "NAME", FILES)] = "utf-8"
+    # Of csv and conll; None: the format's own.
+    delimiter: Annotated[
+        Name | None,
+        Flag(
+            "Column delimiter of csv, tsv and conll files (default: a comma, a tab, spaces).",
+            "TEXT",
+            FILES,
+            parse=_unescaped,
+        ),
+    ] = None
+    header: Annotated[
+        bool,
+        Flag("Whether the first row holds the column names (default: it does).", panel=FILES, negatable=True),
+    ] = True
+    # Lines are split at the marks between the names.
+    template: Annotated[
+        Name | None,
+        Flag(
+            'How to split each line of a text file into columns, such as "{label} {text}" '
+            "(default: the whole line is the text).",
+            "TEXT",
+            FILES,
+            parse=_unescaped,
+        ),
+    ] = None
+    unit: Annotated[Unit, Flag("What one row of a text file is: {names} (default: line).", "NAME", FILES)] = "line"
 
 
 class BadRows(Config, tag="bad-rows", kw_only=True):
-    """How many bad rows are read over: by default not one."""
+    """Whether bad rows are skipped, and how many; by default none."""
 
-    skip: Annotated[
+    skip_bad_rows: Annotated[
         bool,
         Flag(
-            "strict, or skip to read over bad rows; else the run's rule, or strict.",
-            "RULE",
-            name="--bad-rows",
-            parse=_skips,
-            write=lambda rows: "skip" if rows.skip else "strict",
-            free=True,
+            "Skip rows that cannot be used and report them (default: stop at bad rows; a trained model reads as in "
+            "its training).",
+            panel=FILES,
+            negatable=True,
+            changeable=True,
         ),
     ] = False
-    share: Annotated[
+    max_bad_rows: Annotated[
         Share,
         Flag(
-            "The share of bad rows that may be skipped; else 0.1%.",
+            "With --skip-bad-rows, still stop if more than this fraction of the rows is bad, such as 0.01 or 1% "
+            "(default: 0.1%).",
             "SHARE",
-            name="--max-bad",
+            FILES,
             parse=share_of,
-            free=True,
+            changeable=True,
         ),
-    ] = 0.001  # of all rows; more than that is refused even when skipping
+    ] = 0.001
 
 
 class GivenSplit(Config, tag="given", kw_only=True):
-    """The files are the parts."""
+    """The files are the sets."""
 
 
 class ColumnSplit(Config, tag="column", kw_only=True):
-    """A column names the part of each row: train, dev (valid, validation) or test."""
+    """A column names the set of each row: train, dev (valid, validation) or test."""
 
-    column: Annotated[Name, Flag("A column that says train, dev or test.", "COLUMN", name="--split-column")]
+    split_column: Annotated[
+        Name,
+        Flag(
+            "Column that says train, dev or test for each row (default: a column called split, if there is one).",
+            "COLUMN",
+            SETS,
+        ),
+    ]
 
 
-SPLIT_SEED = Flag("The seed of the drawn parts.", "NUMBER", name="--split-seed", shown=True)
-GROUP = Flag("Rows that share this column stay in one part.", "COLUMN")
+SPLIT_SEED = Flag("Random seed for the split (default: 0).", "NUMBER", SETS)
+GROUP = Flag(
+    "Keep rows with the same value in this column in the same split (default: rows are split one by one).",
+    "COLUMN",
+    SETS,
+)
 
 
 class RandomSplit(Config, tag="random", kw_only=True):
-    """Rows drawn by a seed, each class in the same shares; rows of one group never fall in two parts."""
+    """A random split, stratified by class; rows of one group are never split."""
 
-    dev: Annotated[
+    dev_size: Annotated[
         Rate,
         Flag(
-            "What is drawn for dev and test, such as 10%,10%.",
-            "DEV,TEST",
-            name="--shares",
-            parse=_shares,
-            write=lambda split: f"{split.dev},{split.test}",
+            "Fraction of the rows for the validation set, such as 0.1 or 10% (default: 10%).",
+            "SHARE",
+            SETS,
+            parse=share_of,
         ),
     ] = 0.1
-    test: Rate = 0.1
-    seed: Annotated[Seed, SPLIT_SEED] = 0
+    test_size: Annotated[
+        Rate,
+        Flag(
+            "Fraction of the rows for the test set, such as 0.1 or 10% (default: 10%).", "SHARE", SETS, parse=share_of
+        ),
+    ] = 0.1
+    split_seed: Annotated[Seed, SPLIT_SEED] = 0
     group: Annotated[Name | None, GROUP] = None
 
     def check(self) -> None:
-        if self.dev + self.test >= 1:
-            raise ConfigError(f"dev {self.dev:g} and test {self.test:g} leave nothing to train on", fix="lower one")
+        if self.dev_size + self.test_size >= 1:
+            raise ConfigError(
+                f"dev_size {self.dev_size:g} and test_size {self.test_size:g} leave no rows for training",
+                fix="lower one of them",
+            )
 
 
 class FoldSplit(Config, tag="fold", kw_only=True):
-    """One of k parts is the dev set, the others train: for cross-validation."""
+    """Cross-validation: one of k folds is the validation set, the others are the training set."""
 
-    folds: Folds = 5
+    folds: Annotated[Folds, Flag("Number of folds for --fold (default: 5).", "COUNT", SETS)] = 5
     fold: Annotated[
         Fold,
         Flag(
-            "One of k folds as dev, such as 0/5.",
-            "FOLD/FOLDS",
-            parse=_fold,
-            write=lambda split: f"{split.fold}/{split.folds}",
+            "Validate on this fold, counted from 0, and train on the others; one run is one fold (default: no folds).",
+            "NUMBER",
+            SETS,
         ),
     ] = 0
-    seed: Annotated[Seed, SPLIT_SEED] = 0
+    split_seed: Annotated[Seed, SPLIT_SEED] = 0
     group: Annotated[Name | None, GROUP] = None
 
     def check(self) -> None:
         if self.fold >= self.folds:
-            raise ConfigError(f"fold {self.fold} of {self.folds}", fix=f"folds are 0..{self.folds - 1}")
+            raise ConfigError(f"there is no fold {self.fold} of {self.folds}", fix=f"take 0 to {self.folds - 1}")
 
 
 AnySplit = GivenSplit | ColumnSplit | RandomSplit | FoldSplit
 
 
 class DataConfig(Config, tag="data", kw_only=True):
-    """Files, how to read them, what their columns mean, and the parts. What is None is inferred and said aloud."""
+    """Files, how to read them, their columns, and the split. What is None is inferred and printed."""
 
-    train: NameList  # one path; two for parallel text; or the name of a known set
-    dev: Annotated[NameList, Flag("The dev file; twice for parallel text.", "FILE")] = ()
-    test: Annotated[NameList, Flag("The test file; twice for parallel text.", "FILE")] = ()
+    train: NameList  # one path; two for parallel text; or the name of a data set
+    dev: Annotated[
+        NameList,
+        Flag(
+            "File with the validation (dev) set; repeat it for parallel text (default: a random part of FILE, see "
+            "--dev-size).",
+            "FILE",
+            SETS,
+        ),
+    ] = ()
+    test: Annotated[
+        NameList,
+        Flag(
+            "File with the test set; repeat it for parallel text (default: a random part of FILE, see --test-size).",
+            "FILE",
+            SETS,
+        ),
+    ] = ()
     reading: Annotated[ReadingConfig, Flag()] = ReadingConfig()
-    task: Annotated[Task | None, Flag("One of {names}; else inferred.", "NAME")] = None
+    task: Annotated[Task | None, Flag("Task: {names} (default: inferred from the data).", "NAME", COLUMNS)] = None
     # Several numeric columns are one vector.
-    input: Annotated[NameList, Flag("The input column; twice for a pair of texts.", "COLUMN")] = ()
-    target: Annotated[NameList, Flag("The target column.", "COLUMN")] = ()
-    # Empty: no row has a name, even if a column is called so.
-    id: Annotated[Name | None, Flag("A column that names each row.", "COLUMN")] = None
-    label_separator: Annotated[Name | None, Flag("Cells hold several labels with this between them.", "MARK")] = None
-    # Neighbouring rows.
-    sequence: Annotated[Name | None, Flag("Rows that share this column are the steps of one sequence.", "COLUMN")] = (
-        None
-    )
-    split: Annotated[AnySplit | None, Flag(says="how rows are divided")] = None
+    input: Annotated[
+        NameList,
+        Flag(
+            "Column with the input; repeat it for text pairs (default: guessed from names and content, or as in "
+            "training).",
+            "COLUMN",
+            COLUMNS,
+        ),
+    ] = ()
+    target: Annotated[
+        NameList,
+        Flag("Column with the target (default: guessed from names and content, or as in training).", "COLUMN", COLUMNS),
+    ] = ()
+    # Empty: rows have no id, even if there is a column of that name.
+    id: Annotated[
+        Name | None,
+        Flag("Column that identifies each row (default: a column called id, if there is one).", "COLUMN", COLUMNS),
+    ] = None
+    label_separator: Annotated[
+        Name | None,
+        Flag("Delimiter between labels where a cell holds several (default: one label per cell).", "TEXT", COLUMNS),
+    ] = None
+    sequence: Annotated[
+        Name | None,
+        Flag(
+            "Column that groups rows: consecutive rows with the same value form one sequence (default: each row is "
+            "an example).",
+            "COLUMN",
+            COLUMNS,
+        ),
+    ] = None
+    split: Annotated[AnySplit | None, Flag(says="how to split the rows")] = None
     bad_rows: Annotated[BadRows, Flag()] = BadRows()
 
 
 class VectorFileConfig(Config, tag="vector-file", kw_only=True):
-    """Pretrained word vectors that the model starts from; a run that has begun does not need the file any more."""
+    """Pretrained word vectors that the model starts from; a resumed run does not need the file."""
 
     path: Name
-    words: Annotated[int, Meta(ge=0, le=2**24, examples=[2])] = 100_000  # first ones that join the vocabulary
+    limit: Annotated[int, Meta(ge=0, le=2**24, examples=[2])] = 100_000  # words that are added to the vocabulary
 
 
 class EncodingConfig(Config, tag="encoding", kw_only=True):
-    """How examples become numbers. A target text has the tokeniser of the input unless another is named."""
+    """How texts become tokens. Target texts use the tokenizer of the input unless another is given."""
 
-    tokenizer: Annotated[FittedTokenizer, Flag("words, characters, bytes, bpe or unigram.", "KIND", shown=True)] = (
-        WordsConfig()
-    )
-    target_tokenizer: FittedTokenizer | None = None
+    tokenizer: Annotated[
+        FittedTokenizer,
+        Flag("Tokenizer: {names} (default: words, or what fits the task).", "NAME", TOKENS),
+    ] = WordsConfig()
+    target_tokenizer: Annotated[
+        FittedTokenizer | None,
+        Flag(
+            "Tokenizer of target texts: words, characters, bytes, bpe or unigram (default: that of the input).",
+            "NAME",
+            TOKENS,
+            parse=_tokenizer,
+        ),
+    ] = None
     # Also of one target text.
-    longest: Annotated[Length, Flag("The most symbols, words or steps of one input.", "COUNT", shown=True)] = 2**20
-    too_long: Annotated[Literal["cut", "refuse"], Flag("cut what is longer, or refuse it.", "RULE", shown=True)] = "cut"
-    vectors: VectorFileConfig | None = None
+    max_length: Annotated[
+        Length,
+        Flag("Maximum length of an input in tokens (default: the model's limit, if it has one).", "COUNT", TOKENS),
+    ] = 2**20
+    overlong: Annotated[
+        Overlong,
+        Flag("What to do with inputs longer than --max-length: {names} (default: truncate).", "RULE", TOKENS),
+    ] = "truncate"
+    word_vectors: VectorFileConfig | None = None

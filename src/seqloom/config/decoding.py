@@ -1,4 +1,4 @@
-"""Decoding: how a model that scores the next symbol writes a whole text."""
+"""Decoding: how a model generates a text token by token."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -7,92 +7,152 @@ from msgspec import Meta
 
 from seqloom.config.base import Config
 from seqloom.config.data import NameList, Seed
-from seqloom.config.options import Flag
+from seqloom.config.options import DECODING, Flag
 from seqloom.errors import ConfigError, did_you_mean
 
 Count = Annotated[int, Meta(ge=1, le=2**20, examples=[1])]
-Symbols = Annotated[int, Meta(ge=1, le=2**20, examples=[64])]
+Tokens = Annotated[int, Meta(ge=1, le=2**20, examples=[64])]
 Beams = Annotated[int, Meta(ge=1, le=1_024, examples=[5])]
 Temperature = Annotated[float, Meta(ge=0.001, le=1_000.0, examples=[1.0])]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0, examples=[1.0])]
 Penalty = Annotated[float, Meta(ge=0.0, le=100.0, examples=[1.0])]
 Repetition = Annotated[float, Meta(ge=1.0, le=100.0, examples=[1.0])]
 Most = Annotated[int, Meta(ge=0, le=2**24, examples=[0])]
-GREEDY = "leave it out: without it the likeliest symbol is taken each time (greedy)"
+GREEDY = "leave it out: the default is the most likely token each time (greedy)"
 
 
 class DecodingConfig(Config, kw_only=True):
-    """Base of the ways to write."""
+    """Base of the decoding methods."""
 
-    longest: Annotated[Symbols | None, Flag("Symbols of an answer, at most.", "COUNT")] = None  # None: by the task
-    stop: Annotated[NameList, Flag(r"End before it; \n is a line end.", "TEXT")] = ()
-    repetition: Annotated[Repetition, Flag("Said symbols are so many times less likely, from 1 on.", "NUMBER")] = (
-        1.0  # Keskar et al. 2019
-    )
+    max_new_tokens: Annotated[
+        Tokens | None,
+        Flag(
+            "Maximum number of tokens to generate (default: 64 for a language model; by the source for a translation).",
+            "COUNT",
+            DECODING,
+        ),
+    ] = None
+    stop: Annotated[
+        NameList,
+        Flag(
+            r"Stop before this text; \n is a line break; can be repeated (default: stop at the end of text).",
+            "TEXT",
+            DECODING,
+        ),
+    ] = ()
+    repetition_penalty: Annotated[
+        Repetition,
+        Flag(
+            "Penalize tokens that already occurred by this factor; 1 turns it off (default: 1).",
+            "NUMBER",
+            DECODING,
+        ),
+    ] = 1.0  # Keskar et al. 2019
 
     @property
     def abreast(self) -> int:
-        """How many texts are written side by side for one prompt."""
+        """The number of texts generated in parallel for one prompt."""
         return 1
 
     def check(self) -> None:
         if "" in self.stop:
-            raise ConfigError("a stop string without characters stands everywhere", fix="leave it out")
+            raise ConfigError("a stop string is empty", fix="leave it out")
 
 
 class GreedyConfig(DecodingConfig, tag="greedy", kw_only=True):
-    """The likeliest next symbol, again and again."""
+    """The most likely next token each time."""
 
 
 class SampleConfig(DecodingConfig, tag="sample", kw_only=True):
-    """A next symbol drawn from the model's distribution, or from a part of it; the same for the same seed."""
+    """The next token is sampled from the model's distribution, or from a part of it; equal seeds give equal texts."""
 
     temperature: Annotated[
-        Temperature, Flag("Draw symbols: below 1 more often the likeliest, above 1 more varied ones.", "NUMBER")
+        Temperature,
+        Flag(
+            "Sample with this temperature: below 1 more predictable, above 1 more varied (default: greedy decoding).",
+            "NUMBER",
+            DECODING,
+        ),
     ] = 1.0
-    top_k: Annotated[Most, Flag("Draw from so many likeliest symbols.", "COUNT")] = 0  # 0: from all
-    top_p: Annotated[Probability, Flag("Draw from the fewest with so much in all.", "SHARE")] = (
-        1.0  # of probability (Holtzman et al. 2020)
-    )
-    min_p: Annotated[Probability, Flag("Draw from those with this share of the likeliest's.", "SHARE")] = 0.0
-    count: Annotated[Count, Flag("Answers: drawn ones, or a beam's best.", "COUNT")] = 1  # to each prompt
-    seed: Annotated[Seed, Flag("Draw with it: the same, the same answer.", "NUMBER")] = 0
+    top_k: Annotated[
+        Most, Flag("Sample only from the k most likely tokens; 0 means all (default: 0).", "COUNT", DECODING)
+    ] = 0
+    top_p: Annotated[
+        Probability,
+        Flag(
+            "Sample only from the smallest set of tokens with this total probability (default: 1).", "NUMBER", DECODING
+        ),
+    ] = 1.0  # Holtzman et al. 2020
+    min_p: Annotated[
+        Probability,
+        Flag(
+            "Sample only from tokens with at least this fraction of the top token's probability (default: 0).",
+            "NUMBER",
+            DECODING,
+        ),
+    ] = 0.0
+    num_samples: Annotated[
+        Count, Flag("Number of texts to sample for each prompt (default: 1).", "COUNT", DECODING)
+    ] = 1
+    seed: Annotated[Seed, Flag("Random seed for sampling (default: 0).", "NUMBER", DECODING)] = 0
 
     @property
     def abreast(self) -> int:
-        return self.count
+        return self.num_samples
 
 
 class BeamConfig(DecodingConfig, tag="beam", kw_only=True):
-    """The best of several texts that are written side by side."""
+    """Beam search: the best of several texts that are generated in parallel."""
 
-    width: Annotated[Beams, Flag("Search with so many texts side by side; 1 is greedy.", "WIDTH", name="--beam")] = 5
-    best: Annotated[Beams, Flag("How many texts for each source, with scores.", "COUNT")] = 1
-    length_penalty: Annotated[Penalty, Flag("Of a beam: the more, the longer the text.", "ALPHA")] = (
-        1.0  # the score is divided by ((5 + length) / 6)^alpha (Wu et al. 2016); 0: not
-    )
-    coverage_penalty: Annotated[Penalty, Flag("What it costs that words of the source were not looked at.", "BETA")] = (
-        0.0  # Wu et al. 2016
-    )
+    beam_size: Annotated[
+        Beams,
+        Flag(
+            "Beam search with this many beams; 1 is greedy (default: 5 for translate, else no beam search).",
+            "COUNT",
+            DECODING,
+        ),
+    ] = 5
+    n_best: Annotated[
+        Beams, Flag("Number of texts to return from each beam search, with scores (default: 1).", "COUNT", DECODING)
+    ] = 1
+    length_penalty: Annotated[
+        Penalty,
+        Flag(
+            "Exponent of length normalization in beam search; 0 is none, higher values favor longer texts (default: "
+            "1).",
+            "NUMBER",
+            DECODING,
+        ),
+    ] = 1.0  # the score is divided by ((5 + length) / 6)^alpha (Wu et al. 2016); 0: not
+    coverage_penalty: Annotated[
+        Penalty,
+        Flag(
+            "Coverage penalty of beam search; higher values favor attending to every source token (default: 0).",
+            "NUMBER",
+            DECODING,
+        ),
+    ] = 0.0  # Wu et al. 2016
 
     @property
     def abreast(self) -> int:
-        return self.width
+        return self.beam_size
 
     def check(self) -> None:
         super().check()
-        if self.best > self.width:
-            raise ConfigError(f"the best {self.best} of {self.width} beams", fix="raise width, or lower best")
+        if self.n_best > self.beam_size:
+            raise ConfigError(
+                f"n_best {self.n_best} is more than beam_size {self.beam_size}", fix="raise beam_size, or lower n_best"
+            )
 
 
 AnyDecoding = GreedyConfig | SampleConfig | BeamConfig
 
 
 def decoding(settings: Mapping[str, Any]) -> AnyDecoding:
-    """The simplest way to write that has all these settings: greedy, else a sample, else a beam.
+    """The simplest decoding method that has all these settings: greedy, else sampling, else beam search.
 
-    >>> decoding({"longest": 9}).kind(), decoding({"temperature": 0.7}).kind(), decoding({"width": 5, "best": 3}).kind()
-    ('greedy', 'sample', 'beam')
+    >>> [decoding(given).kind() for given in ({"max_new_tokens": 9}, {"temperature": 0.7}, {"beam_size": 5})]
+    ['greedy', 'sample', 'beam']
     """
     kinds: tuple[type[AnyDecoding], ...] = (GreedyConfig, SampleConfig, BeamConfig)
     every = {name for kind in kinds for name in kind.__struct_fields__}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from seqloom.config.base import Config, Names, Rate, Symbols, Width, quoted
+from seqloom.config.base import Config, Names, Rate, VocabSize, Width, quoted
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
     """One of several classes: softmax of a linear map."""
 
     num_classes: Classes
-    smoothing: Rate = 0.0
+    label_smoothing: Rate = 0.0
     class_weights: ClassWeights = ()  # how much each class counts in the loss; empty: all the same
 
     def check(self) -> None:
@@ -53,8 +53,8 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
 
     def unmapped(self) -> "ScoresHeadConfig":
         """The same choice where the vector is the scores."""
-        smoothing, weights = self.smoothing, self.class_weights
-        return ScoresHeadConfig(num_classes=self.num_classes, smoothing=smoothing, class_weights=weights)
+        smoothing, weights = self.label_smoothing, self.class_weights
+        return ScoresHeadConfig(num_classes=self.num_classes, label_smoothing=smoothing, class_weights=weights)
 
     def parameters(self, width: int) -> int:
         return (width + 1) * self.num_classes
@@ -97,7 +97,7 @@ def require_scores(head: "UnmappedHead", width: int, mapped: str) -> None:
 class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):
     """Any subset of several labels: a logistic regression for each."""
 
-    num_labels: Symbols
+    num_labels: VocabSize
 
     def unmapped(self) -> "LabelScoresHeadConfig":
         """The same labels where the vector is their scores."""
@@ -214,11 +214,11 @@ def require_scheme(labels: tuple[str, ...], scheme: Literal["bio", "bioes"]) -> 
 
 
 class NextTokenHeadConfig(HeadConfig, tag="next-token", kw_only=True):
-    """The next (or the hidden) symbol: softmax over the vocabulary; tied, its matrix is the input's."""
+    """The next (or the hidden) token: softmax over the vocabulary; tied, its matrix is the input's."""
 
-    vocab_size: Symbols
+    vocab_size: VocabSize
     tied: bool = True
-    smoothing: Rate = 0.0
+    label_smoothing: Rate = 0.0
 
     def parameters(self, width: int) -> int:
         return self.vocab_size + (0 if self.tied else width * self.vocab_size)

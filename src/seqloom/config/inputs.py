@@ -1,18 +1,18 @@
-"""Inputs: how symbols, vectors and pictures become a sequence of vectors of the model's width."""
+"""Inputs: how tokens, vectors and pictures become a sequence of vectors of the model's width."""
 
 import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqloom.config.base import Config, Pixels, Rate, Symbols, Taps, Width
+from seqloom.config.base import Config, Pixels, Rate, Taps, VocabSize, Width
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
     from seqloom.nn.inputs import Input
     from seqloom.nn.mixers.contract import CausalMixer
 
-Letters = Literal["cnn", "lstm"]
-LettersWish = Literal["cnn", "lstm", "none"]
+CharEncoder = Literal["cnn", "lstm"]
+CharEncoderName = Literal["cnn", "lstm", "none"]
 NUM_LETTERS = 256  # the bytes; 0 is no letter
 SPELLING_TAPS = 3  # letters that a filter spans
 
@@ -41,11 +41,11 @@ class SteppedInputConfig(InputConfig):
 
 
 class TokensConfig(SteppedInputConfig, tag="tokens", kw_only=True):
-    """Symbols, each with a learned vector; of another size than the model's width, a linear map goes between."""
+    """Tokens, each with a learned vector; of another size than the model's width, a linear map goes between."""
 
-    vocab_size: Symbols
+    vocab_size: VocabSize
     size: Width | None = None
-    symbol_dropout: Rate = 0.0  # of whole vectors, drawn once a step for each symbol (Gal and Ghahramani 2016)
+    token_dropout: Rate = 0.0  # of whole vectors, drawn once a step for each token (Gal and Ghahramani 2016)
 
     def parameters(self, width: int) -> int:
         size = width if self.size is None else self.size
@@ -58,11 +58,11 @@ class TokensConfig(SteppedInputConfig, tag="tokens", kw_only=True):
 
 
 class NgramsConfig(SteppedInputConfig, tag="ngrams", kw_only=True):
-    """Symbols and the n-grams that end at them: symbols have a vector each, longer n-grams share hashed ones."""
+    """Tokens and the n-grams that end at them: tokens have a vector each, longer n-grams share hashed ones."""
 
-    vocab_size: Symbols
+    vocab_size: VocabSize
     order: Taps = 2
-    buckets: Symbols = 2**16
+    buckets: VocabSize = 2**16
 
     def parameters(self, width: int) -> int:
         return (self.vocab_size + (self.buckets if self.order > 1 else 0)) * width
@@ -74,11 +74,11 @@ class NgramsConfig(SteppedInputConfig, tag="ngrams", kw_only=True):
 
 
 class TfidfConfig(InputConfig, tag="tfidf", kw_only=True):
-    """The same symbols and n-grams, weighted by TF-IDF over the whole text: (1 + log count) idf, of length one."""
+    """The same tokens and n-grams, weighted by TF-IDF over the whole text: (1 + log count) idf, of length one."""
 
-    vocab_size: Symbols
+    vocab_size: VocabSize
     order: Taps = 2
-    buckets: Symbols = 2**16
+    buckets: VocabSize = 2**16
 
     def parameters(self, width: int) -> int:
         return NgramsConfig(vocab_size=self.vocab_size, order=self.order, buckets=self.buckets).parameters(width)
@@ -106,21 +106,21 @@ class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
 class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
     """Words and their letters: the vector of the word and one of its spelling, joined and mapped to the width.
 
-    Letters are the bytes of UTF-8, so none is unknown. Filters find endings and beginnings wherever they stand (Ma and
+    Letters are the bytes of UTF-8, so none is unknown. Filters find endings and beginnings in any place (Ma and
     Hovy 2016); an LSTM from each end reads the whole word (Lample et al. 2016). In training a rare word is sometimes
     read as UNKNOWN, so that a new one later finds a vector that was learned (Lample et al. 2016).
     """
 
-    vocab_size: Symbols
+    vocab_size: VocabSize
     size: Width | None = None  # of the word's vector; None: the model's width
-    letters: Letters = "cnn"
+    char_encoder: CharEncoder = "cnn"
     letter_size: Width = 30
     spelling_size: Width = 50  # filters, or both halves of the LSTM together
-    rare_from: Symbols | None = None  # the first symbol that is rare: numbers follow frequency; None: none is
+    rare_from: VocabSize | None = None  # the first token that is rare: numbers follow frequency; None: none is
     unknown_rate: Rate = 0.5  # how often a rare word is read as UNKNOWN
 
     def check(self) -> None:
-        if self.letters == "lstm" and self.spelling_size % 2:
+        if self.char_encoder == "lstm" and self.spelling_size % 2:
             raise ConfigError(
                 f"spelling_size {self.spelling_size} cannot be halved, and an LSTM reads from each end",
                 fix=f"take {self.spelling_size + 1}",
@@ -130,7 +130,7 @@ class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
         size, letter, spelling = width if self.size is None else self.size, self.letter_size, self.spelling_size
         half = spelling // 2
         lstm, cnn = 2 * 4 * half * (letter + half + 2), spelling * (letter * SPELLING_TAPS + 1)
-        reader = lstm if self.letters == "lstm" else cnn
+        reader = lstm if self.char_encoder == "lstm" else cnn
         return self.vocab_size * size + NUM_LETTERS * letter + reader + (size + spelling) * width + width
 
     def build(self, width: int) -> "Input":
@@ -147,7 +147,7 @@ class PictureConfig(InputConfig, kw_only=True):
     channels: Pixels = 1
 
     def length(self) -> int:
-        """How many elements the sequence made of one picture has."""
+        """The length of the sequence of one picture."""
         raise NotImplementedError
 
 

@@ -114,7 +114,7 @@ class PoolConfig(MixerConfig, tag="pool", kw_only=True):
 
 
 class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
-    """Filters slid over the sequence, centred or causal; several sizes share the width, as in Kim 2014."""
+    """Filters slid over the sequence, centered or causal; several sizes share the width, as in Kim 2014."""
 
     kernel_sizes: tuple[Taps, ...] = (3,)
     dilation: Span = 1

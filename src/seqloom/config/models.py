@@ -1,12 +1,12 @@
-"""Models: a stack, or two, and a head; the closed union that files hold. What embedders are asked for comes first.
+"""Models: one or two stacks and a head. The objectives of embedders come first.
 
     contrast       the texts of a pair lie nearer than those of all other pairs of the batch
     cosine-score   the cosine of two texts is their score
     rank           pairs with a higher score have the higher cosine
     triplet        the anchor lies nearer to its positive than to its negative, by a margin
-    views          contrast of a text with itself, read twice: dropout, and symbols left out, make the two differ
+    views          contrast of a text with itself, read twice: dropout, and tokens left out, make the two differ
 
-Objectives read texts that stand together (see `seqloom.data.schema`); which can read which data is said here.
+`reads` says which data an objective can use (see `seqloom.data.schema`).
 """
 
 from itertools import pairwise
@@ -42,7 +42,7 @@ class ObjectiveConfig(Config):
 
     @classmethod
     def reads(cls) -> tuple[str, ...]:
-        """What may stand together in a row that it reads: "text", "pair", "triple", or a "scored" pair."""
+        """The kinds of rows that it can use: "text", "pair", "triple", or a "scored" pair."""
         raise NotImplementedError
 
     def build(self) -> "Objective":
@@ -69,7 +69,7 @@ class ContrastConfig(ObjectiveConfig, tag="contrast", kw_only=True):
 
 
 class ScoredCosineConfig(ObjectiveConfig, tag="cosine-score", kw_only=True):
-    """Squared error of the cosine; scores are scaled to 0..1 by the range of the training part."""
+    """Squared error of the cosine; scores are scaled to 0..1 by the range of the training set."""
 
     @classmethod
     def reads(cls) -> tuple[str, ...]:
@@ -112,10 +112,10 @@ class TripletConfig(ObjectiveConfig, tag="triplet", kw_only=True):
 
 
 class ViewsConfig(ObjectiveConfig, tag="views", kw_only=True):
-    """Contrast of two readings of one text (SimCSE, Gao et al. 2021), symbols left out of the second."""
+    """Contrast of two readings of one text (SimCSE, Gao et al. 2021), tokens left out of the second."""
 
     temperature: Temperature = 0.05
-    left_out: Rate = 0.0  # the share of symbols
+    left_out: Rate = 0.0  # the share of tokens
 
     @classmethod
     def reads(cls) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ OBJECTIVES: dict[str, type[AnyObjective]] = {kind.kind(): kind for kind in get_a
 
 
 def objective_of(asked: str | AnyObjective) -> AnyObjective:
-    """The objective itself, or the usual one of this name; ConfigError names the nearest."""
+    """The objective, or the one of this name with its defaults; ConfigError suggests the nearest name."""
     if not isinstance(asked, str):
         return asked
     if asked not in OBJECTIVES:
@@ -140,7 +140,7 @@ def objective_of(asked: str | AnyObjective) -> AnyObjective:
     return OBJECTIVES[asked]()
 
 
-RowsAtOnce = Annotated[int, Meta(ge=1, le=2**20, examples=[2])]
+MicroBatch = Annotated[int, Meta(ge=1, le=2**20, examples=[2])]
 Penalty = Annotated[float, Meta(ge=0.0, le=1e3, examples=[0.0])]
 
 
@@ -153,7 +153,7 @@ class ModelConfig(Config):
 
 
 class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
-    """One answer per sequence: encode, pool, pass through hidden layers if any, and read."""
+    """One output per sequence: encoder, pooling, hidden layers if any, head."""
 
     encoder: EncoderConfig
     head: SequenceHead
@@ -182,14 +182,14 @@ class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
         return self.encoder.parameters() + pooling + hidden + self.head.parameters(widths[-1])
 
     def build(self) -> "SequenceModel":
-        """The model, with fresh weights drawn from torch's generator."""
+        """The model, with random weights from torch's generator."""
         from seqloom.nn.models import SequenceModel
 
         return SequenceModel(self)
 
 
 class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
-    """One answer per element: encode and read; tags, classes or numbers per step, or masked symbols."""
+    """One output per element: encoder and head; tags, classes, numbers, or masked tokens."""
 
     encoder: EncoderConfig
     head: ElementHead
@@ -204,14 +204,14 @@ class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
         return self.encoder.parameters() + self.head.parameters(self.encoder.width)
 
     def build(self) -> "ElementModel":
-        """The model, with fresh weights drawn from torch's generator."""
+        """The model, with random weights from torch's generator."""
         from seqloom.nn.models import ElementModel
 
         return ElementModel(self)
 
 
 class LanguageModelConfig(ModelConfig, tag="language-model", kw_only=True):
-    """P(next symbol | symbols so far): decode and read the vocabulary.
+    """P(next token | tokens so far): decoder and head.
 
     The two penalties are added to the loss of training alone; Merity et al. 2018 take 2 and 1.
     """
@@ -229,19 +229,19 @@ class LanguageModelConfig(ModelConfig, tag="language-model", kw_only=True):
         return self.decoder.parameters() + self.head.parameters(self.decoder.width)
 
     def build(self) -> "LanguageModel":
-        """The model, with fresh weights drawn from torch's generator."""
+        """The model, with random weights from torch's generator."""
         from seqloom.nn.models import LanguageModel
 
         return LanguageModel(self)
 
 
 class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
-    """P(next target symbol | source, target so far)."""
+    """P(next target token | source, target so far)."""
 
     encoder: EncoderConfig
     decoder: ConditionedDecoderConfig
     head: NextTokenHeadConfig
-    shared: bool = False  # source and target symbols are of one vocabulary, and have one table of vectors
+    shared: bool = False  # source and target share one vocabulary and one embedding table
 
     def check(self) -> None:
         if self.shared and self.encoder.input != self.decoder.input:
@@ -274,7 +274,7 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
         return self.decoder.input.vocab_size * (self.decoder.input.size or self.decoder.width)
 
     def build(self) -> "EncoderDecoder":
-        """The model, with fresh weights drawn from torch's generator."""
+        """The model, with random weights from torch's generator."""
         from seqloom.nn.models import EncoderDecoder
 
         return EncoderDecoder(self)
@@ -283,8 +283,8 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
 class EmbedderConfig(ModelConfig, tag="embedder", kw_only=True):
     """One vector per sequence, for search and comparison.
 
-    With `rows_at_once` a training step computes so many texts at a time, and again for their gradient: the memory is
-    that of a few, the gradient that of all (Gao et al. 2021).
+    With `micro_batch`, a training step computes this many texts at a time, and again for their gradient: it needs the
+    memory of few texts and has the gradient of all (gradient caching, Gao et al. 2021).
     """
 
     encoder: EncoderConfig
@@ -292,7 +292,7 @@ class EmbedderConfig(ModelConfig, tag="embedder", kw_only=True):
     pooling: Pooling = "mean"
     objective: AnyObjective = ContrastConfig()
     dropout: Rate = 0.0  # of the pooled vector
-    rows_at_once: RowsAtOnce | None = None
+    micro_batch: MicroBatch | None = None
 
     def check(self) -> None:
         require_affordable(self.parameters(), "this model")
@@ -302,7 +302,7 @@ class EmbedderConfig(ModelConfig, tag="embedder", kw_only=True):
         return self.encoder.parameters() + pooling_parameters(self.pooling, width) + self.head.parameters(width)
 
     def build(self) -> "Embedder":
-        """The model, with fresh weights drawn from torch's generator."""
+        """The model, with random weights from torch's generator."""
         from seqloom.nn.models import Embedder
 
         return Embedder(self)

@@ -1,24 +1,30 @@
-"""Flags: a field of a configuration says its flag and its help beside its range, and all else reads them there.
+"""Flags: a field of a configuration has its flag and its help text beside its type and range.
 
-    rate: Annotated[LearningRate, Flag("The learning rate; else by model and size.", "NUMBER", OPTIMISER)] = 1e-3
+    lr: Annotated[LearningRate, Flag("Peak learning rate (default: chosen by model).", "NUMBER", OPTIMIZER)] = 1e-3
 
-`settings` lists the fields with flags of a configuration and of the parts in it. `said` and `with_flags` make typed
-fields of what was given under these names; what is refused is called by its flag. `typed` is the way back.
+is `--lr` on the command line and `lr=` in Python. `settings` lists the fields with flags of a configuration and of the
+parts in it. `said` and `with_flags` check given values and make fields of them; errors name the flag. `typed` writes
+fields as flags again.
 """
 
+import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from os import PathLike, fspath
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from seqloom.config.base import Config, plain, taken
 from seqloom.errors import ConfigError, did_you_mean
 
-RUN, MODEL, LENGTH, BATCHES = "The run folder, and what is seen", "Model", "How long", "Batches"
-OPTIMISER, MACHINE = "Optimiser", "Machine"
+# Groups of options in the help.
+RUN, MODEL, DURATION, BATCHES = "Run", "Model", "Duration", "Batches"
+OPTIMIZER, MACHINE, DECODING = "Optimizer", "Hardware", "Decoding"
+FILES, COLUMNS, SETS, TOKENS = "Reading files", "Task and columns", "Training, validation and test sets", "Tokens"
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 P = ParamSpec("P")
@@ -26,39 +32,32 @@ Result = TypeVar("Result")
 
 
 class Flag(NamedTuple):
-    """How a field is typed and told. `{names}` in the help are the names that it may have.
+    """The flag of a field. `{names}` in the help is replaced by the possible names.
 
-    A field that holds a part has one too: with a help it chooses the kind of the part, without one its fields do.
+    A field that holds a part has one too: with a help text it chooses the kind of the part, else its fields do.
     """
 
     help: str = ""
     metavar: str | None = None
-    panel: str = ""  # of the help
-    name: str = ""  # "--rate"; empty: by the field
-    parse: Callable[[str], Any] | None = None  # from text to the value; a dict says several fields
-    write: Callable[[Any], str] | None = None  # from the configuration to the text
-    shown: bool = False  # whether the help tells the default
-    free: bool = False  # whether a run that has begun may take another value
-    says: str = ""  # what the fields of different parts would say twice
+    panel: str = ""  # the group in the help
+    parse: Callable[[str], Any] | None = None  # from text to the value; a dict has several fields
+    negatable: bool = False  # whether there is a --no- form too
+    changeable: bool = False  # whether it may change when a run is resumed
+    says: str = ""  # what two fields of different parts would both set
 
 
 class Setting(NamedTuple):
     """A field that has a flag."""
 
-    field: str
+    name: str  # of the field, and of the parameter in Python
     annotation: Any  # without the flag
     default: Any
     described: Flag
 
     @property
     def flag(self) -> str:
-        """What is typed: `--warm-up`."""
-        return self.described.name.partition("/")[0] or f"--{self.field.replace('_', '-')}"
-
-    @property
-    def name(self) -> str:
-        """The name of the parameter: `warm_up`."""
-        return self.flag.lstrip("-").replace("-", "_")
+        """What is typed: `--batch-tokens`."""
+        return f"--{self.name.replace('_', '-')}"
 
     @property
     def parts(self) -> tuple[type[Config], ...]:
@@ -75,35 +74,32 @@ class Setting(NamedTuple):
 
     @property
     def help(self) -> str:
-        """What the help tells about it."""
+        """The help text."""
         return self.described.help.replace("{names}", ", ".join(self.names))
 
-    @property
-    def usual(self) -> Any:
-        """The default as it would be typed."""
-        return self.default.kind() if isinstance(self.default, Config) else self.default
-
-    def showing(self) -> "Setting":
-        """The same, with its default in the help."""
-        return self._replace(described=self.described._replace(shown=True))
-
     def said(self, value: Any) -> dict[str, Any]:
-        """The fields that a value stands for, checked."""
-        if self.described.parse is None:
-            return {self.field: taken(value, self.annotation, self.flag)}
+        """The fields that a value sets, checked; text is parsed."""
+        if isinstance(value, PathLike):
+            value = fspath(value)
+        annotation, parts = self.annotation, get_args(self.annotation)
+        if get_origin(parts[0] if get_origin(annotation) is Annotated else annotation) is tuple:
+            value = (value,) if isinstance(value, str) else value  # in Python one name may stand alone, or be a path
+            value = tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
+        if self.described.parse is None or not isinstance(value, str):
+            if get_origin(annotation) in (Union, UnionType) and str in parts:  # text is parsed, the rest is checked
+                annotation = Union[tuple(part for part in parts if part is not str)]  # noqa: UP007
+            return {self.name: taken(value, annotation, self.flag)}
         try:
             parsed = self.described.parse(value)
         except ConfigError as error:
             raise ConfigError(f"{self.flag} {error.problem}", fix=error.fix) from None
-        return parsed if isinstance(parsed, dict) else {self.field: parsed}
+        return parsed if isinstance(parsed, dict) else {self.name: parsed}
 
     def typed(self, config: Config) -> str:
-        """The flag with the value that a configuration has; nothing where it is not to be typed."""
-        value = getattr(config, self.field)
-        if self.described.write is not None:
-            return f"{self.flag} {self.described.write(config)}"
+        """The flag with its value in a configuration; empty if there is nothing to type."""
+        value = getattr(config, self.name)
         if value is None or value is False:
-            return f"--no{self.flag[1:]}" if "/" in self.described.name and value is False else ""
+            return f"--no{self.flag[1:]}" if self.described.negatable and value is False else ""
         if value is True:
             return self.flag
         values = value if isinstance(value, tuple) else (value,)
@@ -156,18 +152,18 @@ def said(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     for one in own(kind):
         if len(one.parts) > 1:
             part = _part(one, given)
-            found |= {} if part is None else {one.field: part}
+            found |= {} if part is None else {one.name: part}
         elif not one.parts and one.name in given:
             found |= one.said(given[one.name])
     return found
 
 
-def with_flags(usual: AnyConfig, given: Mapping[str, Any]) -> AnyConfig:
+def with_flags(default: AnyConfig, given: Mapping[str, Any]) -> AnyConfig:
     """The configuration with what was given, also in the tables in it."""
     tables = {
-        one.field: with_flags(getattr(usual, one.field), given) for one in own(type(usual)) if len(one.parts) == 1
+        one.name: with_flags(getattr(default, one.name), given) for one in own(type(default)) if len(one.parts) == 1
     }
-    return msgspec.structs.replace(usual, **tables, **said(type(usual), given))
+    return msgspec.structs.replace(default, **tables, **said(type(default), given))
 
 
 def _part(whole: Setting, given: Mapping[str, Any]) -> Config | None:
@@ -177,7 +173,8 @@ def _part(whole: Setting, given: Mapping[str, Any]) -> Config | None:
     if not inner and whole.name not in given:
         return None
     kind = _named(whole, inner, given) if whole.described.help else _able(whole, inner)
-    fields: dict[str, Any] = {}
+    whole_part = given.get(whole.name)
+    fields: dict[str, Any] = msgspec.structs.asdict(whole_part) if isinstance(whole_part, Config) else {}
     flags: dict[str, str] = {}
     for name, one in _settings(kind).items():
         if name in given:
@@ -192,10 +189,12 @@ def _part(whole: Setting, given: Mapping[str, Any]) -> Config | None:
 
 
 def _named(whole: Setting, inner: list[Setting], given: Mapping[str, Any]) -> type[Config]:
-    """The kind of part that was named, else the usual one; it must have all the fields that were given."""
+    """The kind of part that was named, else the default; it must have all fields that were given."""
     kinds = {part.kind(): part for part in whole.parts}
     kind: type[Config] = type(whole.default)
-    if whole.name in given:
+    if isinstance(part := given.get(whole.name), Config):
+        kind = type(taken(part, whole.annotation, whole.flag))
+    elif whole.name in given:
         kind = kinds[taken(given[whole.name], Literal[tuple(kinds)], whole.flag)]
     for one in inner:
         if one.name not in _settings(kind):
@@ -206,16 +205,16 @@ def _named(whole: Setting, inner: list[Setting], given: Mapping[str, Any]) -> ty
 
 
 def _able(whole: Setting, inner: list[Setting]) -> type[Config]:
-    """The kind of part that has all the fields that were given; the usual one of several."""
+    """The kind of part that has all fields that were given; of several the default."""
     able = [part for part in whole.parts if all(one.name in _settings(part) for one in inner)]
     if not able:
         flags = " and ".join(one.flag for one in inner)
-        raise ConfigError(f"{flags} both say {whole.described.says}", fix="give one of them")
+        raise ConfigError(f"{flags} both say {whole.described.says}", fix="give only one")
     return type(whole.default) if type(whole.default) in able else able[0]
 
 
 def typed(whole: Setting, part: Config) -> str:
-    """A part as it is typed: `--schedule linear --warm-up 100`."""
+    """A part as it is typed: `--schedule linear --warmup 100`."""
     kind = [f"{whole.flag} {part.kind()}"] if whole.described.help else []
     return " ".join([*kind, *filter(None, (one.typed(part) for one in _settings(type(part)).values()))])
 
@@ -228,51 +227,152 @@ def typed_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
     >>> list(typed_changes(data, ["dev"]))
     ['--no-header', "--input 'my text'"]
     """
-    changed = any(getattr(config, field.name) != field.default for field in msgspec.structs.fields(config))
     for one in own(type(config)):
-        held = getattr(config, one.field)
+        held = getattr(config, one.name)
         if isinstance(held, Config):
             yield from typed_changes(held, known)
-        elif one.name not in known and (held != one.default if one.described.write is None else changed):
+        elif one.name not in known and held != one.default:
             yield one.typed(config)
 
 
-def free_places(kind: Any, place: str = "") -> Iterator[str]:
-    """The dotted names of the settings that a run which has begun may take anew.
+def changeable_places(kind: Any, place: str = "") -> Iterator[str]:
+    """The dotted names of the settings that may change when a run is resumed.
 
     >>> from seqloom.config.data import DataConfig
-    >>> sorted(free_places(DataConfig))
-    ['bad_rows.share', 'bad_rows.skip']
+    >>> sorted(changeable_places(DataConfig))
+    ['bad_rows.max_bad_rows', 'bad_rows.skip_bad_rows']
     """
     for one in own(kind):
-        if one.described.free:
-            yield f"{place}{one.field}"
+        if one.described.changeable:
+            yield f"{place}{one.name}"
         for part in one.parts:
-            yield from free_places(part, f"{place}{one.field}.")
+            yield from changeable_places(part, f"{place}{one.name}.")
+
+
+# Names that people know from earlier versions and from other tools, with ours; of several, the one that fits.
+NEW_NAMES: dict[str, str | tuple[str, ...]] = {
+    "rate": "lr",
+    "learning_rate": "lr",
+    "decay": "weight_decay",
+    "warm_up": "warmup",
+    "warmup_steps": "warmup",
+    "smoothing": "label_smoothing",
+    "clip": "clip_norm",
+    "max_grad_norm": "clip_norm",
+    "batch": "batch_tokens",
+    "batch_size": "batch_tokens",
+    "budget": "batch_tokens",
+    "per_device_train_batch_size": "batch_tokens",
+    "max_tokens": "batch_tokens",
+    "symbols": ("tokens", "passage_tokens"),
+    "pieces": "accumulate",
+    "gradient_accumulation_steps": "accumulate",
+    "average": "ema",
+    "average_last": "average_checkpoints",
+    "keep": "keep_checkpoints",
+    "letters": "char_encoder",
+    "vectors": "word_vectors",
+    "glove": "word_vectors",
+    "vector_words": "word_vectors_limit",
+    "freeze_vectors": "freeze_word_vectors",
+    "least": "min_count",
+    "min_freq": "min_count",
+    "vocabulary": "vocab_size",
+    "longest": ("max_new_tokens", "max_length"),
+    "max_seq_length": "max_length",
+    "truncation": "overlong",
+    "too_long": "overlong",
+    "unicode": "normalize",
+    "lower": "lowercase",
+    "repetition": "repetition_penalty",
+    "count": "num_samples",
+    "num_return_sequences": "num_samples",
+    "best": "n_best",
+    "beam": "beam_size",
+    "beams": "beam_size",
+    "num_beams": "beam_size",
+    "most": ("limit", "top_k"),
+    "as": ("output_format", "dtype"),
+    "rows_at_once": "micro_batch",
+    "shares": "dev_size",
+    "validation_split": "dev_size",
+    "dev_split": "dev_size",
+    "random_state": ("split_seed", "seed"),
+    "bad_rows": "skip_bad_rows",
+    "max_bad": "max_bad_rows",
+    "streams": "batching",
+    "packs": "batching",
+    "feed": "batching",
+    "report_every": "log_every",
+    "logging_steps": "log_every",
+    "eval_steps": "validate_every",
+    "save_steps": "save_every",
+    "num_train_epochs": "epochs",
+    "max_steps": "steps",
+    "test": "split",
+    "on_test": "split",
+    "part": "split",
+    "validation": "dev",
+    "valid": "dev",
+    "output": "out",
+    "output_dir": "out",
+    "k": "top_k",
+    "gpu": "device",
+    "optimiser": "optimizer",
+    "tokeniser": "tokenizer",
+    "normalise": "normalize",
+    "early_stopping": "patience",
+    "label_column": "target",
+    "text_column": "input",
+    "rows": "limit",
+    "row": "token",
+    "whole": "full",
+}
+
+
+def new_name(name: str, known: Collection[str]) -> str | None:
+    """What an old or foreign name is called among the known ones; None where nothing is known of it.
+
+    >>> new_name("rate", ["lr", "epochs"]), new_name("longest", ["max_new_tokens"]), new_name("zzz", ["lr"])
+    ('lr', 'max_new_tokens', None)
+    """
+    names = NEW_NAMES.get(name, ())
+    return next((one for one in ((names,) if isinstance(names, str) else names) if one in known), None)
 
 
 def stated(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Those settings of a call in Python that are not None, which is to say nothing."""
+    """The settings of a Python call that are not None."""
     return {name: value for name, value in named.items() if value is not None}
 
 
+def require_arguments(function: Callable[..., Any], names: Iterable[str]) -> None:
+    """Raise ConfigError for a name that is no argument of a function, with the nearest one."""
+    known = signature(function).parameters
+    offered = [one for one, found in known.items() if found.kind is Parameter.KEYWORD_ONLY]
+    for name in names:
+        if name not in known:
+            new = new_name(name, offered)
+            fix = did_you_mean(name, offered) if new is None else f"it is called '{new}' here"
+            raise ConfigError(f"{function.__name__} has no argument '{name}'", fix=fix)
+
+
 def strict(function: Callable[P, Result]) -> Callable[P, Result]:
-    """The same function, which refuses a setting that it lacks with the nearest one, or with its place."""
+    """A decorator: an unknown argument is answered with the nearest one, and errors name arguments instead of flags."""
 
     @wraps(function)
     def called(*given: P.args, **named: P.kwargs) -> Result:
-        known = signature(function).parameters
-        for name in named:
-            if name not in known:
-                offered = {one: found for one, found in known.items() if found.kind is Parameter.KEYWORD_ONLY}
-                places = [  # settings that are configurations with a field of this name
-                    f"{one}={kind.__name__}({name}=...)"
-                    for one, found in offered.items()
-                    for kind in get_args(found.annotation)
-                    if isinstance(kind, type) and issubclass(kind, Config) and name in kind.__struct_fields__
-                ]
-                fix = places[0] if places else did_you_mean(name, offered)
-                raise ConfigError(f"{function.__name__} has no setting '{name}'", fix=fix)
-        return function(*given, **named)
+        require_arguments(function, named)
+        try:
+            return function(*given, **named)
+        except ConfigError as error:
+            if type(error) is not ConfigError:
+                raise
+            raise ConfigError(_as_arguments(error.problem), fix=_as_arguments(error.fix)) from error.__cause__
 
     return called
+
+
+def _as_arguments(text: str) -> str:
+    """The sentence with `--batch-tokens` written `batch_tokens`, and `--split test` written `split="test"`."""
+    text = re.sub(r"--split (dev|test)\b", r'split="\1"', text)
+    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)

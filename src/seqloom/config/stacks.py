@@ -1,6 +1,6 @@
 """Stacks: encoders and decoders, of an input, a kind of position, and layers.
 
-A layer is a mixer with what stands around it (residual, norm, feed-forward); those of a decoder may have a memory.
+A layer is a mixer with residual, norm and feed-forward around it; layers of a decoder may read a memory.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,9 +26,8 @@ from seqloom.config.mixers import (
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqloom.nn.blocks import Block, CausalBlock
     from seqloom.nn.mixers.contract import ConditionedMixer
-    from seqloom.nn.stacks import ConditionedDecoder, Decoder, Encoder
+    from seqloom.nn.stacks import Block, CausalBlock, ConditionedDecoder, Decoder, Encoder
 
 Norm = Literal["layer", "rms"]
 # What a norm adds to the variance; None: 1e-5 of "layer", 1e-6 of "rms"
@@ -53,7 +52,7 @@ class FeedForwardConfig(Config, tag="feed-forward", kw_only=True):
 
 
 def norm_parameters(norm: Norm, width: int) -> int:
-    """The number of weights of a normalisation: a scale, and for LayerNorm a shift."""
+    """The number of weights of a normalization: a scale, and for LayerNorm a shift."""
     return 2 * width if norm == "layer" else width
 
 
@@ -85,7 +84,7 @@ class BlockConfig(Config, tag="block", kw_only=True):
             self.mixer.fit_causal()
 
     def norms(self) -> int:
-        """How many normalisations the block has."""
+        """How many normalizations the block has."""
         return 0 if self.arrangement in ("plain", "residual") else 1 if self.feed_forward is None else 2
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -95,13 +94,13 @@ class BlockConfig(Config, tag="block", kw_only=True):
 
     def build(self, width: int, position: Position = "none") -> "Block":
         """The block for whole sequences."""
-        from seqloom.nn.blocks import Block
+        from seqloom.nn.stacks import Block
 
         return Block(self, width, self.mixer.build(width, position))
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalBlock":
         """The block that never looks ahead and can be stepped."""
-        from seqloom.nn.blocks import CausalBlock
+        from seqloom.nn.stacks import CausalBlock
 
         return CausalBlock(self, width, self.mixer.build_causal(width, position))
 
@@ -145,7 +144,7 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
         return self.mixer.parameters(width, position) + cross + self.feed_forward.parameters(width) + norms
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
-        from seqloom.nn.blocks import DecoderBlock
+        from seqloom.nn.stacks import DecoderBlock
 
         return DecoderBlock(self, width, position)
 
@@ -257,7 +256,7 @@ class StackConfig(Config, kw_only=True):
             )
 
     def relation(self) -> Position:
-        """The kind of position as the layers see it: those that act on the inputs are none of theirs."""
+        """The relative position that the layers use; "none" for positions that are added to the inputs."""
         return self.position if self.position in RELATIVE else "none"
 
     def absolute(self) -> bool:
@@ -265,7 +264,7 @@ class StackConfig(Config, kw_only=True):
         return self.position in ("learned", "sinusoidal")
 
     def limit(self) -> int | None:
-        """The most elements that it can read at once; None where there is no end."""
+        """The maximum number of elements; None for no limit."""
         return self.max_length if self.position == "learned" else None
 
     def source(self) -> InputConfig:

@@ -1,11 +1,11 @@
-"""Tokenisers: how text becomes symbols. Each is fitted on training data only, or comes with an imported model."""
+"""Tokenizers: how text becomes tokens. They are fitted on the training set, or come with an imported model."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from msgspec import Meta
 
 from seqloom.config.base import Config
-from seqloom.config.options import Flag
+from seqloom.config.options import TOKENS, Flag
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -13,83 +13,101 @@ if TYPE_CHECKING:
 
     from seqloom.text.tokenizer import Tokenizer
 
+WordSplit = Literal["punctuation", "space"]
 UnicodeForm = Literal["as-is", "nfc", "nfd", "nfkc", "nfkd"]
 WordLimit = Annotated[int, Meta(ge=16, le=2**24, examples=[32])]
-PieceLimit = Annotated[int, Meta(ge=300, le=2**20, examples=[300])]  # 256 bytes, the special symbols, some merges
+SubwordLimit = Annotated[int, Meta(ge=300, le=2**20, examples=[300])]  # 256 bytes, the special tokens, some merges
 Count = Annotated[int, Meta(ge=1, le=2**30, examples=[1])]
 
 
-VOCABULARY = Flag("The most symbols of the tokeniser.", "COUNT", name="--vocabulary")
-LEAST = Flag("How often a word or character must occur, else it is unknown.", "COUNT")
+VOCAB_SIZE = Flag(
+    "Maximum vocabulary size (default: 50,000 words, 4,096 characters or 8,000 subwords).", "COUNT", TOKENS
+)
+MIN_COUNT = Flag(
+    "Map words or characters that occur less often than this in the training set to the unknown token "
+    "(default: 1; 2 for word language models).",
+    "COUNT",
+    TOKENS,
+)
 
 
 class TokenizerConfig(Config, kw_only=True):
-    """Base of the tokenisers: what is done to a text before it is cut. Offsets always point into the original."""
+    """Base of the tokenizers, with normalization. Offsets always point into the original text."""
 
-    unicode: Annotated[UnicodeForm, Flag("The form of the text: {names}.", "FORM", shown=True)] = "as-is"
-    lower: Annotated[bool, Flag("Lower-case the text.")] = False
+    normalize: Annotated[
+        UnicodeForm, Flag("Unicode normalization: {names} (default: as-is, none).", "NAME", TOKENS)
+    ] = "as-is"
+    lowercase: Annotated[bool, Flag("Lowercase the text (default: keep the case).", panel=TOKENS)] = False
 
     @property
     def forgets(self) -> tuple[str, ...]:
-        """What of a text its symbols do not tell, even where none of them is unknown.
+        """What the tokens lose of a text, even if none is unknown.
 
-        >>> CharactersConfig().forgets, WordsConfig(lower=True, unicode="nfc").forgets
+        >>> CharactersConfig().forgets, WordsConfig(lowercase=True, normalize="nfc").forgets
         ((), ('unicode form', 'case', 'spacing'))
         """
-        form = () if self.unicode == "as-is" else ("unicode form",)
-        return (*form, "case") if self.lower else form
+        form = () if self.normalize == "as-is" else ("unicode form",)
+        return (*form, "case") if self.lowercase else form
 
     @property
     def framed(self) -> bool:
-        """Whether every text stands between BEGIN and END."""
+        """Whether BEGIN and END tokens are put around every text."""
         return False
 
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
-        """The tokeniser whose vocabulary comes from these texts, which must be training data."""
+        """The tokenizer with the vocabulary of these texts, which must be training data."""
         from seqloom.text.tokenizer import fit
 
         return fit(cast("FittedTokenizer", self), texts)
 
 
 class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
-    """Words and marks of punctuation; with `split = "space"`, whatever stands between white space."""
+    """Words and punctuation; with `word_split = "space"`, the text between white space."""
 
-    limit: Annotated[WordLimit, VOCABULARY] = 50_000
-    least: Annotated[Count | None, LEAST] = None  # None: once, or as training chooses for its task
-    split: Annotated[
-        Literal["punctuation", "space"],
-        Flag("Words end at punctuation, or only at space (text cut before).", "RULE", name="--word-split", shown=True),
+    vocab_size: Annotated[WordLimit, VOCAB_SIZE] = 50_000
+    min_count: Annotated[Count | None, MIN_COUNT] = None  # None: once, or as training chooses for its task
+    word_split: Annotated[
+        WordSplit,
+        Flag(
+            "How words are split: {names}; use space for text that is already tokenized (default: punctuation).",
+            "RULE",
+            TOKENS,
+        ),
     ] = "punctuation"
-    or_lower: bool = False  # a word that is not in the vocabulary is looked up in lower case before it is unknown
-    letters: bool = False  # of data that is cut into words: each is one symbol, and its letters are kept beside it
+    lowercase_fallback: bool = (
+        False  # a word that is not in the vocabulary is looked up in lower case before it is unknown
+    )
+    keep_characters: bool = (
+        False  # of data that is cut into words: each is one token, and its letters are kept beside it
+    )
 
     @property
     def forgets(self) -> tuple[str, ...]:
-        case = ("case",) if self.or_lower and not self.lower else ()
+        case = ("case",) if self.lowercase_fallback and not self.lowercase else ()
         return (*super().forgets, *case, "spacing")
 
 
 class CharactersConfig(TokenizerConfig, tag="characters", kw_only=True):
     """Unicode code points."""
 
-    limit: Annotated[WordLimit, VOCABULARY] = 4_096
-    least: Annotated[Count, LEAST] = 1
+    vocab_size: Annotated[WordLimit, VOCAB_SIZE] = 4_096
+    min_count: Annotated[Count, MIN_COUNT] = 1
 
 
 class BytesConfig(TokenizerConfig, tag="bytes", kw_only=True):
-    """The bytes of UTF-8: nothing is unknown, nothing is fitted."""
+    """The bytes of UTF-8: no token is unknown, and nothing is fitted."""
 
 
 class BpeConfig(TokenizerConfig, tag="bpe", kw_only=True):
     """Subwords by byte-pair merges over bytes (Sennrich et al. 2016): nothing is unknown."""
 
-    limit: Annotated[PieceLimit, VOCABULARY] = 8_000
+    vocab_size: Annotated[SubwordLimit, VOCAB_SIZE] = 8_000
 
 
 class UnigramConfig(TokenizerConfig, tag="unigram", kw_only=True):
     """Subwords by a unigram language model over bytes (Kudo 2018): nothing is unknown."""
 
-    limit: Annotated[PieceLimit, VOCABULARY] = 8_000
+    vocab_size: Annotated[SubwordLimit, VOCAB_SIZE] = 8_000
 
 
 class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):
@@ -98,7 +116,7 @@ class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):
     clean: bool = True  # control characters are left out
     chinese_apart: bool = True  # each Chinese character is a word
     accents: bool = False  # whether they are kept
-    longest_word: Count = 100  # characters; a longer one is unknown
+    max_word_length: Count = 100  # characters; a longer one is unknown
 
     @property
     def forgets(self) -> tuple[str, ...]:
@@ -110,8 +128,8 @@ class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):
 
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
         raise ConfigError(
-            "a wordpiece vocabulary comes with the weights of an imported model, and none is fitted to data",
-            fix="take bpe, or start from an imported model: seqloom train DATA --init MODEL",
+            "a wordpiece vocabulary comes with an imported model and cannot be fitted",
+            fix="take bpe, or start from an imported model: seqloom train FILE --init MODEL",
         )
 
 

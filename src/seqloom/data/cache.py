@@ -1,17 +1,17 @@
-"""The mapped cache: encoded columns in files, read in place, so that data may be larger than memory.
+"""The cache of encoded columns: memory-mapped files, so that data may be larger than memory.
 
-    part/                      a write-once folder of seqloom.files
-      input.values             all rows, one behind the other: raw little-endian numbers
+    folder/                    a write-once folder of seqloom.files
+      input.values             all rows, concatenated: raw little-endian numbers
       input.starts             [rows + 1] int64
       target.values  ...
       meta.json                format, key, and the type, shape and rows of each column
       manifest.json            size and sha256 of every file
 
-The key says what the columns were made from: fingerprints of sources, configuration, tokeniser. It is compared whole,
-so that a store is used for exactly what it was built for, and built anew otherwise.
+The key describes what the columns were made from: fingerprints of sources, configuration, tokenizer. A store is used
+only if the whole key is equal, and rebuilt otherwise.
 
-The arrays are maps of the files: the system reads pages when they are touched and drops them when memory is short.
-A store is never changed in place, and one that is replaced lives on under its open maps.
+The arrays are memory maps: the system reads pages when they are used and drops them when memory is short. A store is
+never changed in place; one that is replaced stays readable through its open maps.
 """
 
 import json
@@ -41,7 +41,7 @@ from seqloom.text.ragged import Ragged
 FORMAT = 1
 META = "meta.json"
 TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
-_REBUILD = "remove the folder; it is only a cache and is built anew"
+_REBUILD = "remove the folder; it is only a cache and will be rebuilt"
 
 Columns = Mapping[str, Ragged]
 Key = Mapping[str, Any]
@@ -49,7 +49,7 @@ Notes = Callable[[], Mapping[str, bytes]]
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the bytes of one column mean."""
+    """The type and shape of one column."""
 
     dtype: str
     shape: tuple[int, ...]  # of all values
@@ -57,7 +57,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a store holds."""
+    """The metadata of a store."""
 
     format: int
     key: dict[str, Any]
@@ -65,7 +65,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ColumnStore(NamedTuple):
-    """A verified store: its columns, mapped, in the form they have in memory, and the small files beside them."""
+    """A verified store: its memory-mapped columns, and the small files next to them."""
 
     path: Path
     columns: dict[str, Ragged]
@@ -73,21 +73,21 @@ class ColumnStore(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         return next(iter(self.columns.values())).rows
 
 
 class Unusable(NamedTuple):
-    """No store that can be used: missing, damaged, or built from something else."""
+    """The store cannot be used: it is missing, damaged, or built from something else."""
 
     reason: str
 
 
 def write_store(path: Path, key: Key, chunks: Iterable[Columns | Progress], notes: Notes = dict) -> Iterator[Progress]:
-    """How far it is, as the chunks tell it; at the end the store is committed.
+    """Write a store from chunks of rows, and commit it at the end; yield the progress that the chunks report.
 
-    Chunks are a few rows of all columns each, and memory holds one of them. `notes` gives small files to keep beside
-    the columns; it is asked when all chunks have been read.
+    A chunk is a few rows of all columns; only one is in memory at a time. `notes` returns small files to store next to
+    the columns; it is called after the last chunk.
     """
     text = _canonical(key)
     totals: dict[str, Column] = {}
@@ -99,7 +99,7 @@ def write_store(path: Path, key: Key, chunks: Iterable[Columns | Progress], note
             _require_alike(chunk, totals)
             totals = {name: _append(folder, name, column, totals.get(name)) for name, column in chunk.items()}
         if not totals:
-            raise DataError(f"{path} would have no columns", fix="give at least one chunk, if only of no rows")
+            raise DataError(f"{path} would have no columns", fix="give at least one chunk, even if it has no rows")
         meta = Meta(FORMAT, json.loads(text), totals)
         for name, note in notes().items():
             folder.append(name, note)
@@ -107,9 +107,9 @@ def write_store(path: Path, key: Key, chunks: Iterable[Columns | Progress], note
 
 
 def open_store(path: Path, key: Key, *, verify: bool = True) -> ColumnStore | Unusable:
-    """The store at `path` if it was built for this key and is whole, or why it cannot be used.
+    """Return the store at `path` if it has this key and is complete, else `Unusable` with the reason.
 
-    Sizes are always compared with the manifest; `verify` also reads every byte once and compares the sums.
+    Sizes are always compared with the manifest; `verify` also reads all bytes and compares the checksums.
     """
     try:
         manifest = verify_folder(path) if verify else read_manifest(path)
@@ -122,7 +122,7 @@ def open_store(path: Path, key: Key, *, verify: bool = True) -> ColumnStore | Un
         columns = {name: _mapped(path, name, column, sizes) for name, column in meta.columns.items()}
         described = {META, *(f"{name}.{kind}" for name in meta.columns for kind in ("values", "starts"))}
         notes = {name: read_file_of(path, name) for name in manifest.files if name not in described}
-        if read_manifest(path) != manifest:  # its files were opened one by one, by name
+        if read_manifest(path) != manifest:  # files are opened one by one, so they could be of two versions
             return Unusable(f"{path} was replaced while it was opened")
         return ColumnStore(path, columns, notes)
     except (DurableError, OSError) as error:
@@ -132,9 +132,9 @@ def open_store(path: Path, key: Key, *, verify: bool = True) -> ColumnStore | Un
 def open_or_build(
     path: Path, key: Key, build: Callable[[], Iterable[Columns | Progress]], notes: Notes = dict, *, verify: bool = True
 ) -> Work[ColumnStore]:
-    """The store at `path`; whatever cannot be used there is replaced by what `build` and `notes` give.
+    """Return the store at `path`; if it cannot be used, it is rebuilt from `build` and `notes`.
 
-    Of several processes that ask for one folder at the same time, one builds and the others wait for it.
+    If several processes ask for one folder at the same time, one builds it and the others wait.
     """
     found = open_store(path, key, verify=verify)
     if isinstance(found, ColumnStore):
@@ -147,14 +147,14 @@ def open_or_build(
             if path.exists():
                 remove_folder(path)
             yield from write_store(path, key, build(), notes)
-            found = open_store(path, key, verify=False)  # its sums are of what was written just now
+            found = open_store(path, key, verify=False)  # it was written just now
     if isinstance(found, Unusable):
-        raise DurableError(f"{path} was built and cannot be used: {found.reason}", fix="check the disk")
+        raise DurableError(f"{path} was written but cannot be read: {found.reason}", fix="check the disk")
     return found
 
 
 def _canonical(key: Key) -> str:
-    """The one spelling of a key: 1, 1.0 and true are equal in Python, and different here."""
+    """The key as JSON text: 1, 1.0 and true are equal in Python, but different here."""
     try:
         return json.dumps(key, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -165,18 +165,18 @@ def _require_alike(chunk: Columns, totals: Mapping[str, Column]) -> None:
     """Raise DataError for a chunk that does not continue the ones before it."""
     if len({column.rows for column in chunk.values()}) != 1:
         counts = {name: column.rows for name, column in chunk.items()}
-        raise DataError(f"columns of one chunk have as many rows as each other, found {counts or 'none'}")
+        raise DataError(f"expected equally many rows in all columns of a chunk, found {counts or 'none'}")
     for name, column in chunk.items():
         if _little(column.values.dtype).str not in TYPES:
             raise DataError(f"column {name!r} holds {column.values.dtype}", fix="store numbers")
     form = {name: (_little(column.values.dtype).str, column.values.shape[1:]) for name, column in chunk.items()}
     before = {name: (column.dtype, column.shape[1:]) for name, column in totals.items()}
     if before and form != before:
-        raise DataError(f"a chunk holds {form}, those before it {before}", fix="encode all chunks alike")
+        raise DataError(f"expected a chunk with {before}, found {form}", fix="encode all chunks in the same way")
 
 
 def _append(folder: GrowingFolder, name: str, column: Ragged, before: Column | None) -> Column:
-    """The column as it is described after this chunk was added to its files."""
+    """Append a chunk to the files of a column, and return the column's new description."""
     values = column.values[column.starts[0] : column.starts[-1]]
     values = np.ascontiguousarray(values, _little(values.dtype))
     total, rows = (before.shape[0], before.rows) if before else (0, 0)
@@ -211,20 +211,20 @@ def _mapped(path: Path, name: str, column: Column, sizes: Mapping[str, int]) -> 
 
 
 def _map_file(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
-    """A file as a read-only array. Its size is checked first: reading beyond its end would kill the process."""
+    """A file as a read-only array. Its size is checked first: reading beyond its end would crash the process."""
     expected, promised = math.prod(shape) * dtype.itemsize, sizes.get(path.name)
     found = path.stat().st_size if path.is_file() else None
     if not expected == promised == found:
         raise DamagedError(
             f"{path}: expected {expected} bytes, the manifest says {promised}, found {found}", fix=_REBUILD
         )
-    if not expected:  # nothing cannot be mapped
+    if not expected:  # an empty file cannot be mapped
         return np.empty(shape, dtype)
     return np.asarray(np.memmap(path, dtype, mode="r", shape=shape))
 
 
 def chunks_of(columns: Columns, rows: int) -> Iterator[dict[str, Ragged]]:
-    """The same columns, `rows` rows at a time, without copies."""
+    """Yield the same columns, `rows` rows at a time, without copying."""
     count = next(iter(columns.values())).rows
     for start in range(0, max(count, 1), rows):
         stop = min(start + rows, count)

@@ -1,4 +1,4 @@
-"""Values and rows as files hold them: six digits that matter, and lines of a csv file as readers read them."""
+"""Values and rows as they are written to files: floats with six significant digits, and lines of csv."""
 
 import csv
 import io
@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-WHOLE = 1e6  # from here on six digits have no place behind the point
+WHOLE = 1e6  # from here on, six significant digits have no decimals
 
 
 def rounded_text(value: Any) -> Any:
-    """The same plain value, each fraction in it to six digits that matter: a model knows no more.
+    """The same plain value, with each float rounded to six significant digits.
 
     >>> rounded_text({"scores": {"good": 0.12345678901234567}, "numbers": [1234567.75, -2e-9], "line": 3})
     {'scores': {'good': 0.123457}, 'numbers': [1234568.0, -2e-09], 'line': 3}
@@ -26,7 +26,7 @@ def rounded_text(value: Any) -> Any:
 
 
 def cell(value: Any) -> Any:
-    """A value as a cell of a table: nothing as an empty one; true and false, lists and objects as JSON.
+    """A value as a csv cell: None is empty; booleans, lists and objects are JSON.
 
     >>> cell(None), cell(True), cell(["a", "b"]), cell(0.5)
     ('', 'true', '["a","b"]', 0.5)
@@ -37,7 +37,7 @@ def cell(value: Any) -> Any:
 
 
 def row(values: Iterable[Any]) -> bytes:
-    r"""The line of these values.
+    r"""A csv line of these values.
 
     >>> row(["a, b", None, 3])
     b'"a, b",,3\n'

@@ -1,4 +1,4 @@
-"""What `seqloom data check` does: read a data set as training would, and report on it. Nothing encoded is kept."""
+"""`seqloom data check`: read a data set as training would, and report on it. Nothing encoded is kept."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,126 +8,184 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seqloom.config.data import PARTS, AnySplit, BadRows, DataConfig, EncodingConfig, ReadingConfig, Task
-from seqloom.config.options import stated, strict
+from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, Format, Overlong, Task, Unit
+from seqloom.config.options import said, stated, strict, with_flags
+from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.dataset import open_data
-from seqloom.data.order import Order, usual_budget
-from seqloom.data.prepared import PART, Prepared, encoded, fitted_encoder, prepare
+from seqloom.data.order import Order, default_batch_tokens
+from seqloom.data.prepared import SPLIT, Prepared, encoded, fitted_encoder, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
 from seqloom.events import Progress, Work, finished
 
 
-def looking(
-    config: DataConfig, encoding: EncodingConfig, ledger: Ledger, *, budget: int | None = None
+def checking(
+    config: DataConfig, encoding: EncodingConfig, ledger: Ledger, *, batch_tokens: int | None = None
 ) -> Work[DataReport]:
-    """The report on a data set; RejectedError if it cannot be read or has more bad rows than are read over.
+    """Return the report on a data set; raise RejectedError if it cannot be read or has too many bad rows.
 
-    `budget` is how many symbols a batch holds, padding included; None: as many as training chooses.
+    `batch_tokens` is the size of a batch in tokens, padding included; None: the default of training.
     """
     dataset = open_data(config, ledger)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
     encoder = yield from fitted_encoder(survey, encoding, ledger)
-    sizes: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # [N,S] of each block of each part
+    sizes: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # [N,S] of each block of each split
     for columns in encoded(survey, encoder):
         if isinstance(columns, Progress):
             yield columns
-        elif columns[PART].rows:
-            sizes[PARTS[columns[PART].values[0]]].append(encoder.schema.target.sizes(columns))
-    whole = {part: np.concatenate(blocks) for part, blocks in sizes.items()}
+        elif columns[SPLIT].rows:
+            sizes[SPLITS[columns[SPLIT].values[0]]].append(encoder.schema.target.sizes(columns))
+    whole = {split: np.concatenate(blocks) for split, blocks in sizes.items()}
     return reporter.report(
         " + ".join(config.train),
         ledger,
         columns=ReportColumns(dataset.config.input, dataset.config.target),
-        inferred=dataset.said,
-        symbols={} if encoder.tokenizer is None else {part: rows[:, 0] for part, rows in whole.items()},
-        batching=_batching(whole["train"], budget),
+        inferred=dataset.messages,
+        tokens={} if encoder.tokenizer is None else {split: rows[:, 0] for split, rows in whole.items()},
+        batching=_batching(whole["train"], batch_tokens),
     )
 
 
-def _batching(sizes: np.ndarray, budget: int | None) -> Batching:
-    """What the batches of the training part come to in the first epoch."""
-    order = Order(sizes, budget or usual_budget(int(sizes.sum())), seed=0)
+def _batching(sizes: np.ndarray, batch_tokens: int | None) -> Batching:
+    """How the batches of the training set are filled in the first epoch."""
+    order = Order(sizes, batch_tokens or default_batch_tokens(int(sizes.sum())), seed=0)
     fill = order.summary(0)
     return Batching(fill.padding, fill.fill, fill.batches, order.together(0))
 
 
-# Data from Python in one call: what the command line does, with the same words.
+# The Python functions take the options of the command line, with the same names.
 
 Names = str | Path | Sequence[str | Path]
-LISTS = ("train", "dev", "test", "input", "target")  # the settings that are one name or several
 
 
 @strict
 def load_data(
     *train: str | Path,
-    encoding: EncodingConfig = EncodingConfig(),  # noqa: B008  # frozen
     cache: str | Path | None = None,
     dev: Names | None = None,
     test: Names | None = None,
-    reading: ReadingConfig | None = None,
     task: Task | None = None,
     input: Names | None = None,
     target: Names | None = None,
     id: str | None = None,
     label_separator: str | None = None,
     sequence: str | None = None,
-    split: AnySplit | None = None,
-    bad_rows: BadRows | None = None,
+    split_column: str | None = None,
+    dev_size: float | str | None = None,
+    test_size: float | str | None = None,
+    split_seed: int | None = None,
+    group: str | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    template: str | None = None,
+    unit: Unit | None = None,
+    skip_bad_rows: bool | None = None,
+    max_bad_rows: float | str | None = None,
+    tokenizer: str | FittedTokenizer | None = None,
+    target_tokenizer: str | FittedTokenizer | None = None,
+    normalize: UnicodeForm | None = None,
+    lowercase: bool | None = None,
+    vocab_size: int | None = None,
+    min_count: int | None = None,
+    word_split: WordSplit | None = None,
+    max_length: int | None = None,
+    overlong: Overlong | None = None,
 ) -> Prepared:
-    """Data read, checked and encoded: a file, a folder, two files of parallel text, or the name of a set.
+    """Read, check and encode data, and return it as training uses it.
 
-    From `dev` on, settings are those of `DataConfig`.
+    Args:
+        train: a file, a folder, two files of parallel text, or the name of a data set.
+        cache: a folder for the encoded data, so that the next call is faster (default: none).
+
+    All other arguments are the options of `seqloom data check`, with the same names.
+
+    Raises RejectedError if the data cannot be used; its message says where and why.
     """
-    named: dict[str, Any] = {"dev": dev, "test": test, "reading": reading, "task": task, "input": input, "id": id}
-    named |= {"target": target, "label_separator": label_separator, "sequence": sequence, "split": split}
-    named |= {"bad_rows": bad_rows}
+    named: dict[str, Any] = {"dev": dev, "test": test, "task": task, "input": input, "target": target, "id": id}
+    named |= {"label_separator": label_separator, "sequence": sequence, "split_column": split_column}
+    named |= {"dev_size": dev_size, "test_size": test_size, "split_seed": split_seed, "group": group, "folds": folds}
+    named |= {"fold": fold, "format": format, "encoding": encoding, "delimiter": delimiter, "header": header}
+    named |= {"template": template, "unit": unit, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
+    named |= {"tokenizer": tokenizer, "target_tokenizer": target_tokenizer, "normalize": normalize}
+    named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
+    named |= {"max_length": max_length, "overlong": overlong}
     config = data_config(train, stated(named))
     ledger = Ledger(config.bad_rows)
     folder = None if cache is None else Path(cache)
-    return prepare(open_data(config, ledger), encoding, ledger, cache=folder)
+    encoding_config = EncodingConfig(**said(EncodingConfig, stated(named)))
+    return prepare(open_data(config, ledger), encoding_config, ledger, cache=folder)
 
 
 @strict
 def check_data(
     *train: str | Path,
-    encoding: EncodingConfig = EncodingConfig(),  # noqa: B008
-    budget: int = 8_192,
+    batch_tokens: int = 8_192,
     dev: Names | None = None,
     test: Names | None = None,
-    reading: ReadingConfig | None = None,
     task: Task | None = None,
     input: Names | None = None,
     target: Names | None = None,
     id: str | None = None,
     label_separator: str | None = None,
     sequence: str | None = None,
-    split: AnySplit | None = None,
-    bad_rows: BadRows | None = None,
+    split_column: str | None = None,
+    dev_size: float | str | None = None,
+    test_size: float | str | None = None,
+    split_seed: int | None = None,
+    group: str | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    template: str | None = None,
+    unit: Unit | None = None,
+    skip_bad_rows: bool | None = None,
+    max_bad_rows: float | str | None = None,
+    tokenizer: str | FittedTokenizer | None = None,
+    target_tokenizer: str | FittedTokenizer | None = None,
+    normalize: UnicodeForm | None = None,
+    lowercase: bool | None = None,
+    vocab_size: int | None = None,
+    min_count: int | None = None,
+    word_split: WordSplit | None = None,
+    max_length: int | None = None,
+    overlong: Overlong | None = None,
 ) -> DataReport:
-    """The data report, which draws itself in a notebook; settings as for `load_data`."""
-    named: dict[str, Any] = {"dev": dev, "test": test, "reading": reading, "task": task, "input": input, "id": id}
-    named |= {"target": target, "label_separator": label_separator, "sequence": sequence, "split": split}
-    named |= {"bad_rows": bad_rows}
+    """Read and check data, and return the report, which a notebook shows as a page.
+
+    Args:
+        train: a file, a folder, two files of parallel text, or the name of a data set.
+        batch_tokens: size of a batch in tokens, padding included; the report says how full batches are.
+
+    All other arguments are the options of `seqloom data check`, with the same names.
+
+    Raises RejectedError if the data cannot be read; its message says where and why.
+    """
+    named: dict[str, Any] = {"dev": dev, "test": test, "task": task, "input": input, "target": target, "id": id}
+    named |= {"label_separator": label_separator, "sequence": sequence, "split_column": split_column}
+    named |= {"dev_size": dev_size, "test_size": test_size, "split_seed": split_seed, "group": group, "folds": folds}
+    named |= {"fold": fold, "format": format, "encoding": encoding, "delimiter": delimiter, "header": header}
+    named |= {"template": template, "unit": unit, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
+    named |= {"tokenizer": tokenizer, "target_tokenizer": target_tokenizer, "normalize": normalize}
+    named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
+    named |= {"max_length": max_length, "overlong": overlong}
     config = data_config(train, stated(named))
-    return finished(looking(config, encoding, Ledger(config.bad_rows), budget=budget))
+    encoding_config = EncodingConfig(**said(EncodingConfig, stated(named)))
+    return finished(checking(config, encoding_config, Ledger(config.bad_rows), batch_tokens=batch_tokens))
 
 
 def data_config(
-    train: tuple[str | Path, ...], settings: Mapping[str, Any], before: DataConfig | None = None
+    train: tuple[str | Path, ...], given: Mapping[str, Any], before: DataConfig | None = None
 ) -> DataConfig:
-    """What the data is, from files and settings as a call in Python gives them; all else is as it was `before`."""
-    given = {"train": train, **settings}
-    named = {name: _names(value) if name in LISTS else value for name, value in given.items()}
-    return DataConfig(**named) if before is None else msgspec.structs.replace(before, **named)
-
-
-def _names(value: Any) -> Any:
-    """One name or several, as texts; anything else is left for the configuration to refuse."""
-    if isinstance(value, str | Path):
-        return (str(value),)
-    if not isinstance(value, list | tuple):
-        return value
-    return tuple(str(one) if isinstance(one, Path) else one for one in value)
+    """Return the configuration of these files with the given options; other settings come from `before`."""
+    paths = tuple(map(str, train))
+    defaults = DataConfig(train=paths) if before is None else msgspec.structs.replace(before, train=paths)
+    return with_flags(defaults, given)

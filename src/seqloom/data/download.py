@@ -1,16 +1,16 @@
-"""What is known about a named data set: its files and their sums, how they are read, and whose they are.
+"""Named data sets: their files and checksums, and how they are copied or downloaded.
 
-A set is not part of Seqloom: we hold its description. A variant reads the files of another set in its own way, so files
-are named by their path inside a folder of sets, `sst2/train.txt.xz`, whatever the variant is called. A set is brought
-into our own folder: copied from the user's folder of sets, or downloaded.
+Seqloom contains the description of a set, not its files. A variant reads the files of another set in its own way, so
+files are named by their path in a folder of data sets, such as `sst2/train.txt.xz`. A set is brought into the cache:
+copied from the user's folder of data sets, or downloaded.
 
-    each file:  ours, and right?  ──▶ nothing to do
-                in the mirror?    ──▶ unpacked ──┐
-                has an address?   ──▶ https ─────┴──▶ size and sha256 as promised? ──▶ held
-    all held ──▶ written, each file whole or not at all
+    each file:  in the cache, and right?  ──▶ nothing to do
+                in the mirror?            ──▶ unpacked ──┐
+                has a URL?                ──▶ https ─────┴──▶ right size and sha256? ──▶ held in memory
+    all held ──▶ written atomically
 
-Nothing is written before every file has the sum in the registry, so whoever serves a file need not be trusted. Files
-are small (the largest has 14 MB) and are held in memory until then; no answer is read beyond the size that is expected.
+Nothing is written before every file has the checksum in the registry, so servers need not be trusted. Files are small
+(at most 14 MB) and held in memory until then; no download is read beyond its expected size.
 """
 
 import hashlib
@@ -37,13 +37,13 @@ PACKED = (".xz", ".gz")
 
 
 class SourceFile(NamedTuple):
-    """One file: where it lies in a folder of sets, what it holds when unpacked, and who serves the same bytes."""
+    """One file: its path in a folder of data sets, its checksum when unpacked, and its URL."""
 
     path: str
     sha256: str  # unpacked
     size: int  # bytes, unpacked
-    rows: int  # examples or records that it gives when it is read
-    url: str | None = None  # of the plain file, or of a .gz of it
+    rows: int  # examples or records in it
+    url: str | None = None  # of the plain file or its .gz
 
     @property
     def plain(self) -> str:
@@ -59,13 +59,13 @@ Files = tuple[SourceFile, ...]  # two for parallel text, otherwise one
 
 
 class NamedSource(NamedTuple):
-    """A named set. `files` are by part (train, dev, test); a set without a task has tables by other names."""
+    """A named data set. `files` are by split (train, dev, test); a set without a task has tables by other names."""
 
     name: str
     description: str
-    licence: str  # as the source states it
+    license: str  # as stated by the source
     citation: str
-    origin: str  # where these bytes come from
+    origin: str  # of these files
     files: Mapping[str, Files]
     reading: ReadingConfig = ReadingConfig()
     task: Task | None = None
@@ -74,7 +74,7 @@ class NamedSource(NamedTuple):
     split: AnySplit | None = None
 
     def every_file(self) -> Iterator[SourceFile]:
-        """All files, part by part."""
+        """All files, split by split."""
         for files in self.files.values():
             yield from files
 
@@ -83,14 +83,15 @@ class NamedSource(NamedTuple):
         return all(file.url is not None for file in self.every_file())
 
     def rows(self) -> dict[str, int]:
-        """How many rows each part or table has."""
+        """The number of rows of each split or table."""
         return {part: files[0].rows for part, files in self.files.items()}
 
     def config(self, paths: Mapping[str, tuple[Path, ...]]) -> DataConfig:
-        """How the set is read from these paths; DataError for tables that make no examples by themselves."""
+        """The configuration to read the set from these paths; raises DataError for a set of tables without a task."""
         if self.task is None:
             tables = ", ".join(self.files)
-            raise DataError(f"the set '{self.name}' has tables ({tables}), not examples", fix="name another set")
+            text = f"the data set '{self.name}' has tables ({tables}) but no training examples"
+            raise DataError(text, fix="choose another data set")
         named = {part: tuple(map(str, files)) for part, files in paths.items()}
         return DataConfig(
             train=named["train"],
@@ -104,25 +105,25 @@ class NamedSource(NamedTuple):
         )
 
 
-# An answer from a server, over https alone: also where a redirection leads.
+# Downloads over https only, including redirects.
 
-TIMEOUT = 30.0  # seconds in which nothing comes
+TIMEOUT = 30.0  # seconds without data
 
 
 class HttpAnswer(Protocol):
-    """The body of what a server sends."""
+    """The body of a server's response."""
 
-    length: int | None  # bytes still to come, where the server said how many
+    length: int | None  # remaining bytes, if the server said so
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes; none at the end."""
+        """The next bytes; empty at the end."""
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 class HttpsOnly(request.HTTPRedirectHandler):
-    """Follows a redirection only to https."""
+    """Follows redirects only to https."""
 
     def redirect_request(
         self, req: request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -132,15 +133,15 @@ class HttpsOnly(request.HTTPRedirectHandler):
 
 
 def require_https(url: str) -> None:
-    """Raise DataError for an address of another scheme."""
+    """Raise DataError for a URL of another scheme."""
     if urlsplit(url).scheme != "https":
-        raise DataError(f"only https is spoken, and the address is {escaped(url)}", fix="find an https address")
+        raise DataError(f"only https is allowed, and the URL is {escaped(url)}", fix="use an https URL")
 
 
 def open_https(url: str, transport: request.BaseHandler | None = None) -> HttpAnswer:
-    """The answer of the server at this address; OSError says why there is none. Tests give a transport of their own."""
+    """The server's response; raises OSError if there is none. Tests pass their own transport."""
     require_https(url)
-    director = request.OpenerDirector()  # bare: `build_opener` would speak http, ftp and file as well
+    director = request.OpenerDirector()  # `build_opener` would allow http, ftp and file as well
     director.addheaders = [("User-Agent", f"seqloom/{__version__}")]
     for handler in (
         request.ProxyHandler(),
@@ -154,100 +155,102 @@ def open_https(url: str, transport: request.BaseHandler | None = None) -> HttpAn
     return answer
 
 
-# Where the files of known sets are looked for: a folder of sets that the user has, then our own.
+# Where the files of named data sets are searched: the user's folder of data sets, then the cache.
 #
-#     SEQLOOM_DATA    a folder of sets: only read
-#     SEQLOOM_CACHE   ours, ~/.cache/seqloom if it is not set; sets lie in data/ below it
+#     SEQLOOM_DATA    the user's folder, only read
+#     SEQLOOM_CACHE   the cache (default ~/.cache/seqloom), with data sets in data/
 #
-# In both, a file lies at the path of the registry, plain or packed: sst2/train.txt, sst2/train.txt.xz or .gz.
+# Files have the path of the registry, plain or compressed: sst2/train.txt, sst2/train.txt.xz or .gz.
 
 
-class Shelves(NamedTuple):
-    """The folders in which sets lie."""
+class DataFolders(NamedTuple):
+    """The folders with data sets."""
 
     mirror: Path | None  # only read
     own: Path
 
     def find(self, file: SourceFile) -> Path | None:
-        """Where a file lies, the user's folder first; None if it is nowhere. What it holds is not looked at."""
-        return next((found for folder in self.folders() if (found := found_in(folder, file))), None)
+        """The path of a file, in the user's folder first; None if it is missing. Its content is not checked."""
+        return next((found for folder in self.search_order() if (found := found_in(folder, file))), None)
 
     def find_all(self, source: NamedSource) -> dict[str, tuple[Path, ...]]:
-        """The paths of every part of a set; DataError says what is missing and what to do."""
+        """The paths of every split of a set; raises DataError if a file is missing."""
         missing = [file for file in source.every_file() if self.find(file) is None]
         if missing:
-            looked = " and ".join(f"{one}{'' if one.is_dir() else ' (no such folder)'}" for one in self.folders())
+            searched = " and ".join(
+                f"{one}{'' if one.is_dir() else ' (no such folder)'}" for one in self.search_order()
+            )
             unset = "; SEQLOOM_DATA is not set" if self.mirror is None else ""
-            text = f"the set '{source.name}' is not here: no {names_of(missing)} in {looked}{unset}"
+            text = f"the data set '{source.name}' is not here: no {names_of(missing)} in {searched}{unset}"
             fetch = f"run `seqloom data get {source.name}`"
             raise DataError(text, fix=fetch if source.has_addresses() else self.by_hand(source))
         return {
             part: tuple(path for file in files if (path := self.find(file))) for part, files in source.files.items()
         }
 
-    def folders(self) -> list[Path]:
-        """The folders in the order in which they are searched."""
+    def search_order(self) -> list[Path]:
+        """The folders in the order of the search."""
         return [self.own] if self.mirror is None else [self.mirror, self.own]
 
     def by_hand(self, source: NamedSource) -> str:
-        """What to put where when nothing can be fetched."""
+        """The fix for a set that cannot be downloaded."""
         return (
-            f"put {names_of(list(source.every_file()))}, plain or packed as .xz or .gz, below {self.own}, "
-            f"or set SEQLOOM_DATA to a folder that has them (they come from {source.origin})"
+            f"put {names_of(list(source.every_file()))} (plain, .xz or .gz) into {self.own}, "
+            f"or set SEQLOOM_DATA to a folder with these files (they come from {source.origin})"
         )
 
 
 def names_of(files: list[SourceFile]) -> str:
-    """The plain names of files, in words."""
+    """The names of files for a message."""
     return ", ".join(file.plain for file in files)
 
 
 def found_in(folder: Path, file: SourceFile) -> Path | None:
-    """The file in this folder, plain or packed."""
+    """The file in this folder, plain or compressed."""
     try:
         return next((path for suffix in ("", *PACKED) if (path := folder / f"{file.plain}{suffix}").is_file()), None)
-    except OSError as error:  # no right to look, or a name that no file system takes
-        fix = "change its rights, or name another folder"
-        raise DataError(f"cannot look for {file.plain} in {folder}: {error.strerror}", fix=fix) from None
+    except OSError as error:  # no permission, or an impossible name
+        fix = "change its permissions, or choose another folder"
+        raise DataError(f"cannot search {file.plain} in {folder}: {error.strerror}", fix=fix) from None
 
 
-def usual_shelves(environment: Mapping[str, str] | None = None) -> Shelves:
-    """The folders that the environment names."""
+def default_folders(environment: Mapping[str, str] | None = None) -> DataFolders:
+    """The folders given by the environment."""
     given = os.environ if environment is None else environment
     mirror = given.get("SEQLOOM_DATA")
-    return Shelves(Path(mirror) if mirror else None, cache_folder(given) / "data")
+    return DataFolders(Path(mirror) if mirror else None, cache_folder(given) / "data")
 
 
-CHUNK = 1 << 16  # bytes, between two reports
-PACKED_MORE = 1 << 16  # bytes by which a packed file may be larger than the plain one
+CHUNK = 1 << 16  # bytes between two progress events
+PACKED_MORE = 1 << 16  # bytes by which a compressed file may be larger than the plain one
 
 Opener = Callable[[str], HttpAnswer]
 
 
 class Event(NamedTuple):
-    """What was done about one file, and how far it is."""
+    """What was done with one file, and the progress of its download."""
 
     action: Literal["here", "copied", "downloading", "written"]
     file: SourceFile
-    path: Path  # where it lies, or will lie
-    done: int = 0  # bytes of a download
-    total: int | None = None  # where known
+    path: Path  # where it is or will be
+    done: int = 0  # downloaded bytes
+    total: int | None = None  # if known
 
 
-def get_source(source: NamedSource, shelves: Shelves, opener: Opener = open_https) -> Iterator[Event]:
-    """What happens until every file of a set lies verified in our own folder; run it to its end."""
+def get_source(source: NamedSource, folders: DataFolders, opener: Opener = open_https) -> Iterator[Event]:
+    """Copy or download every file of a set into the cache, verified; yields what happens."""
     held: dict[SourceFile, bytes] = {}
     for file in source.every_file():
-        if (ours := found_in(shelves.own, file)) and _is_right(ours, file):
+        if (ours := found_in(folders.own, file)) and _is_right(ours, file):
             yield Event("here", file, ours)
-        elif shelves.mirror is not None and (copy := found_in(shelves.mirror, file)):
+        elif folders.mirror is not None and (copy := found_in(folders.mirror, file)):
             held[file] = unpacked(copy, file)
             yield Event("copied", file, copy)
         else:
-            held[file] = yield from _downloaded(file, source, shelves, opener)
-    require_free_space(shelves.own, sum(map(len, held.values())))
+            held[file] = yield from _downloaded(file, source, folders, opener)
+    require_free_space(folders.own, sum(map(len, held.values())))
     for file, data in held.items():
-        place = shelves.own / file.plain
+        place = folders.own / file.plain
         make_folder(place.parent)
         write_file(place, data)
         yield Event("written", file, place)
@@ -262,37 +265,37 @@ def _is_right(path: Path, file: SourceFile) -> bool:
 
 
 def unpacked(path: Path, file: SourceFile) -> bytes:
-    """What a file on disk holds, unpacked and verified."""
+    """The content of a file, unpacked and verified."""
     data = bytearray()
     for chunk in chunks_of(path, Ledger()):
         data += chunk
         if len(data) > file.size:
             break
-    return _require_content(bytes(data), file, str(path), f"replace {path} or take it away")
+    return _require_content(bytes(data), file, str(path), f"replace or remove {path}")
 
 
 def _require_content(data: bytes, file: SourceFile, origin: str, fix: str) -> bytes:
-    """The same data, if it is what the registry promises."""
+    """Return the data if it has the size and checksum of the registry; raise DataError otherwise."""
     if len(data) > file.size:
         raise DataError(f"{origin} is too large: {file.plain} has {file.size:,} bytes", fix=fix)
     if len(data) < file.size:
         raise DataError(f"{origin} ends after {len(data):,} of the {file.size:,} bytes of {file.plain}", fix=fix)
     found = hashlib.sha256(data).hexdigest()
     if found != file.sha256:
-        raise DataError(f"{origin} is not the known {file.plain}: sha256 {found}, expected {file.sha256}", fix=fix)
+        raise DataError(f"{origin} is not the expected {file.plain}: sha256 {found}, expected {file.sha256}", fix=fix)
     return data
 
 
 def _downloaded(
-    file: SourceFile, source: NamedSource, shelves: Shelves, opener: Opener
+    file: SourceFile, source: NamedSource, folders: DataFolders, opener: Opener
 ) -> Generator[Event, None, bytes]:
-    by_hand = shelves.by_hand(source)
+    by_hand = folders.by_hand(source)
     if file.url is None:
-        if wrong := found_in(shelves.own, file):
-            unpacked(wrong, file)  # says what is wrong with it
-        raise DataError(f"no address is known that serves {file.plain}", fix=by_hand)
+        if wrong := found_in(folders.own, file):
+            unpacked(wrong, file)  # raises with the reason
+        raise DataError(f"there is no known URL for {file.plain}", fix=by_hand)
     try:
-        data = yield from _received(file, file.url, shelves.own / file.plain, opener)
+        data = yield from _received(file, file.url, folders.own / file.plain, opener)
     except (OSError, HTTPException) as error:
         text = f"cannot download {file.url}: {_reason(error)}"
         raise DataError(text, fix=f"check the network, or {by_hand}") from None
@@ -300,7 +303,7 @@ def _downloaded(
 
 
 def _received(file: SourceFile, url: str, place: Path, opener: Opener) -> Generator[Event, None, bytes]:
-    """The unpacked answer of a server; one byte more than expected is enough to know that it is another file."""
+    """The unpacked download, read up to one byte more than expected, which shows that it is another file."""
     packed = url.endswith(".gz")
     limit = file.size + (PACKED_MORE if packed else 0)
     data = bytearray()
@@ -316,10 +319,10 @@ def _without_gzip(data: bytes, most: int) -> bytes:
     try:
         return PACKINGS[".gz"].decoder().decompress(data, most)
     except zlib.error as error:
-        raise OSError(f"the packed bytes are damaged ({error})") from None
+        raise OSError(f"the compressed data is damaged ({error})") from None
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, HTTPError):
-        return f"the server answers {error.code} {escaped(str(error.reason))}"
+        return f"the server answered {error.code} {escaped(str(error.reason))}"
     return escaped(str(error.reason if isinstance(error, URLError) else error) or type(error).__name__)

@@ -1,13 +1,13 @@
-"""Inputs without targets, for a model that is trained: a file, standard input, or values from Python.
+"""Inputs for a trained model, without targets: from a file, standard input, or Python values.
 
-    reviews.csv  ──▶ the column that training read, one of a usual name, the only one, or --input NAME
+    reviews.csv  ──▶ the column that training read, one with a common name, the only one, or --input NAME
     steps.csv    ──▶ rows that share a column are the steps of one sequence of vectors
-    lines.txt    ──▶ one text a line; standard input is read in `arriving`
+    lines.txt    ──▶ one text per line; `read_stream` reads standard input
     x.npz        ──▶ vectors or pictures
     1.png, a folder of pictures
 
-What else is in a file, also the targets, is passed over. Nothing is learnt here, so nothing is inferred but the column;
-one of several that training did not read is named aloud.
+Other columns, including targets, are ignored. If the column is not the one that training read, and there are others, a
+warning names it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,15 +31,12 @@ from seqloom.errors import ConfigError, did_you_mean
 
 
 class InputColumns(NamedTuple):
-    """Which columns hold the input: those that the user named, else those that training read, if the file has them.
+    """Which columns hold the input: those named by the user, else those that training read, if the file has them."""
 
-    `sequence` is the column whose value is the same in all steps of a sequence, in `usual_sequence` training read it.
-    """
-
-    named: tuple[str, ...] = ()
-    usual: tuple[str, ...] = ()
-    sequence: str | None = None
-    usual_sequence: str | None = None
+    named: tuple[str, ...] = ()  # by the user
+    trained: tuple[str, ...] = ()  # read in training
+    sequence: str | None = None  # column that identifies the steps of one sequence, named by the user
+    trained_sequence: str | None = None  # the same, read in training
 
 
 def read_inputs(
@@ -50,42 +47,42 @@ def read_inputs(
     columns: InputColumns = InputColumns(),  # noqa: B008  # an immutable value
     reading: ReadingConfig = ReadingConfig(),  # noqa: B008
 ) -> Iterator[Example]:
-    """The inputs in a file, a folder of pictures or a file of one, in order and without targets."""
+    """Yield the inputs of a file, a folder of pictures or a single picture, in order and without targets."""
     other = next((one for one in INPUT_KINDS.values() if path.suffix.lower() in one.suffixes), kind)
     if other != kind:
-        text = f"a {other}, and the model reads {kind.wanted}"
-        ledger.bad_file("file.format", text, Place(str(path)), "another file")
+        text = f"this is a {other}, but the model reads {kind.noun}"
+        ledger.bad_file("file.format", text, Place(str(path)), "give another file")
     table = (_files(path, kind, ledger) if kind.in_files else None) or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
     if steps is not None:
-        return made_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
-    usual = columns.usual if columns.usual_sequence is None else ()  # columns of steps are no whole input
-    found = find_columns(table, kind, columns._replace(usual=usual), path, ledger)
+        return examples_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
+    usual = columns.trained if columns.trained_sequence is None else ()  # columns of steps are no whole input
+    found = find_columns(table, kind, columns._replace(trained=usual), path, ledger)
     if kind.in_files:
         table = load_column(table, found[0], kind, ledger)
-    return made_of(table, kind, found, ledger)
+    return examples_of(table, kind, found, ledger)
 
 
 def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig | None:
-    """How rows of a table become sequences, if that is asked for, or was so in training and the table has the columns.
+    """How rows become sequences: if --sequence is given, or training used it and the table has the columns.
 
-    The name of a sequence stands in for its target: it is the one thing that all steps share.
+    The name of a sequence takes the place of its target, because all steps share it.
     """
-    inputs, asked = columns.named or columns.usual, columns.sequence
+    inputs, asked = columns.named or columns.trained, columns.sequence
     if asked is not None and not kind.of_numbers:
-        raise ConfigError(f"--sequence makes vectors of rows, and the model reads {kind.wanted}", fix="leave it out")
-    name = asked or columns.usual_sequence
+        raise ConfigError(f"--sequence is for vectors, but the model reads {kind.noun}", fix="leave out --sequence")
+    name = asked or columns.trained_sequence
     if name is None or (asked is None and not {name, *inputs} <= set(table.columns)):
         return None
     return DataConfig(train=("inputs",), input=inputs, target=(name,), sequence=name, task="classify")
 
 
 def given_inputs(values: Iterable[Any], kind: InputKind, ledger: Ledger) -> Iterator[Example]:
-    """The same values as inputs; the n-th one's place is `inputs:n`, counted from 1."""
+    """Yield Python values as inputs; the place of the n-th is `inputs:n`, counted from 1."""
     rows = enumerate(map(plain, values), 1)
     records = (Record(kind.cells(value), "inputs", number) for number, value in rows)
     columns = tuple(f"input {number}" for number in range(1, kind.num_columns + 1))
-    return made_of(Table(columns, _counted(records, ledger)), kind, tuple(range(kind.num_columns)), ledger)
+    return examples_of(Table(columns, _counted(records, ledger)), kind, tuple(range(kind.num_columns)), ledger)
 
 
 def _counted(records: Iterator[Record], ledger: Ledger) -> Iterator[Record]:
@@ -95,7 +92,7 @@ def _counted(records: Iterator[Record], ledger: Ledger) -> Iterator[Record]:
 
 
 def _files(path: Path, kind: InputKind, ledger: Ledger) -> Table | None:
-    """The table of one file of a kind, or of those in a folder without class folders; None for anything else."""
+    """The table of one file, or of the files in a folder without class folders; None for anything else."""
     if is_file(path) and path.suffix.lower() in kind.suffixes:
         files = [path]
     elif not is_folder(path) or any(entry.is_dir() for entry in path.iterdir()):
@@ -104,14 +101,14 @@ def _files(path: Path, kind: InputKind, ledger: Ledger) -> Table | None:
         files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in kind.suffixes)
     if not files:
         fix = f"name them {', '.join(kind.suffixes)}"
-        ledger.bad_file("data.empty", f"no {kind.wanted} in this folder", Place(str(path)), fix)
+        ledger.bad_file("data.empty", f"no {kind.noun} in this folder", Place(str(path)), fix)
     values = ((file, read_file(file, kind, ledger)) for file in files)
     records = (Record((value,), str(file), 1) for file, value in values if value is not None)
-    return Table(kind.usual[0], _counted(records, ledger))
+    return Table(kind.column_names[0], _counted(records, ledger))
 
 
-def made_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:
-    """The examples of a table whose input stands in these columns; the id in one of a usual name."""
+def examples_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:
+    """Yield the examples of a table with its input in these columns; ids come from a column with a common name."""
     lower = [name.lower() for name in table.columns]
     identity = next((lower.index(name) for name in IDS if name in lower), None)
     spaces = lower.index("spaces") if kind.in_words and "spaces" in lower else None
@@ -120,27 +117,27 @@ def made_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Led
 
 
 def find_columns(table: Table, kind: InputKind, columns: InputColumns, path: Path, ledger: Ledger) -> tuple[int, ...]:
-    """The numbers of the columns that hold the input."""
-    names = columns.named or _known(table, kind, columns.usual)
+    """Return the numbers of the input columns."""
+    names = columns.named or _known(table, kind, columns.trained)
     for name in names:
         if name not in table.columns:
             near = did_you_mean(name, table.columns).replace("did you mean '", "did you mean --input '")
-            _refuse(f"no column '{name}'; found {_shown(table)}", path, near, ledger)
+            _refuse(f"there is no column '{name}'; found {_shown(table)}", path, near, ledger)
     needed = kind.num_columns
     if not names or (len(names) != needed and not kind.of_numbers):
-        asked = f"--input names {len(names)}" if names else "none has a usual name"
-        text = f"the model reads {kind.wanted}; {asked}. The columns are {_shown(table)}"
-        _refuse(text, path, "--input NAME" + " --input NAME" * (needed - 1), ledger)
-    if not columns.named and columns.usual and names != columns.usual and len(table.columns) != len(names):
-        # Training did not read it; there are others, and one of them may be meant.
-        read, trained = (" and ".join(f"'{escaped(name)}'" for name in one) for one in (names, columns.usual))
-        text = f"{read} is read; training read {trained}, and the columns are {_shown(table)}"
-        ledger.warn("data.another_column", text, Place(str(path), 1), "--input NAME, if another one is meant")
+        asked = f"--input names {len(names)}" if names else "no column has a known name"
+        text = f"the model reads {kind.noun}; {asked}. The columns are {_shown(table)}"
+        _refuse(text, path, "name the input with --input NAME" + " --input NAME" * (needed - 1), ledger)
+    if not columns.named and columns.trained and names != columns.trained and len(table.columns) != len(names):
+        # Training read another column, and one of the other columns may be meant.
+        read, trained = (" and ".join(f"'{escaped(name)}'" for name in one) for one in (names, columns.trained))
+        text = f"reading {read}, but training read {trained}; the columns are {_shown(table)}"
+        ledger.warn("data.another_column", text, Place(str(path), 1), "use --input NAME if another column is meant")
     return tuple(table.columns.index(name) for name in names)
 
 
 def _known(table: Table, kind: InputKind, usual: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the input where the user gave none: as in training, by a usual name, or the only one there is."""
+    """The input columns if none are given: those of training, with a common name, or the only one."""
     if usual and set(usual) <= set(table.columns):
         return usual
     lower = {name.lower(): name for name in reversed(table.columns)}
@@ -156,39 +153,39 @@ def _refuse(text: str, path: Path, fix: str, ledger: Ledger) -> NoReturn:
     ledger.bad_file("data.column", text, Place(str(path), 1), fix)
 
 
-STANDARD_INPUT = "standard input"  # how messages call it
+STANDARD_INPUT = "standard input"  # its name in messages
 CHUNK = 1 << 20  # bytes
 MARK = "\ufeff"  # a byte order mark
 
 
 class Stream(Protocol):
-    """Bytes as they come."""
+    """A stream of bytes."""
 
     def read1(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Up to `size` bytes; empty at the end."""
 
 
-class Arriving:
-    """One stream of lines of UTF-8 that is read by a model; blank lines are passed over and counted.
+class StreamReader:
+    """Reads inputs from a stream of UTF-8 lines; blank lines are skipped and counted.
 
-        bytes ──▶ whole lines ──▶ characters ──▶ records ──▶ a list of examples for each piece that has arrived
+        bytes ──▶ whole lines ──▶ characters ──▶ records ──▶ a list of examples for each chunk
 
-    Whoever writes one line and waits gets an answer to it: nothing is held back but a line that has not ended. A line
-    that is not UTF-8 spoils itself alone, for the next line feed is where it ends.
+    Every complete line is yielded at once, so a program that writes one line and waits gets its answer. A line that is
+    not UTF-8 is one bad row.
     """
 
     def __init__(self, stream: Stream, kind: InputKind, ledger: Ledger, *, name: str = STANDARD_INPUT) -> None:
         self.stream, self.kind, self.ledger, self.path = stream, kind, ledger, Path(name)
-        self.lost: set[int] = set()  # lines that are no UTF-8
+        self.lost: set[int] = set()  # lines that are not UTF-8
 
     def texts(self) -> Iterator[list[Example]]:
-        """The inputs, one text a line, as many at a time as have arrived."""
+        """Yield the inputs, one text per line, in lists of all that have arrived."""
         for lines in self._lines():
             records = (Record((text,), str(self.path), number) for number, text in lines)
-            yield list(made_of(Table(("text",), _counted(records, self.ledger)), self.kind, (0,), self.ledger))
+            yield list(examples_of(Table(("text",), _counted(records, self.ledger)), self.kind, (0,), self.ledger))
 
     def objects(self, columns: InputColumns) -> Iterator[list[Example]]:
-        """The inputs in JSON lines, whose keys are the columns, as many at a time as have arrived."""
+        """Yield the inputs of JSON lines, whose keys are the columns, in lists of all that have arrived."""
         first: First | None = None
         found: tuple[int, ...] = ()
         for lines in self._lines():
@@ -200,19 +197,19 @@ class Arriving:
                 found = find_columns(Table(first.columns, iter(())), self.kind, columns, self.path, self.ledger)
                 rest = iter([first.line, *rest])
             table = Table(first.columns, records_of(self.path, first, rest, self.ledger))
-            yield list(made_of(table, self.kind, found, self.ledger))
+            yield list(examples_of(table, self.kind, found, self.ledger))
 
     def _lines(self) -> Iterator[list[Line]]:
-        """The lines of each piece that are not blank, with their numbers."""
+        """Yield the lines of each chunk that are not blank, with their numbers."""
         for passage in passages_of(self._characters(), self.path, self.ledger):
             numbered = list(enumerate(lines_in(passage.text), passage.first_line))
             for number, line in numbered:
                 if (not line or line.isspace()) and number not in self.lost:
-                    self.ledger.note("text.blank", "a blank line, passed over", Place(str(self.path), number))
+                    self.ledger.note("text.blank", "a blank line, skipped", Place(str(self.path), number))
             yield [(number, line) for number, line in numbered if line and not line.isspace()]
 
     def _characters(self) -> Iterator[str]:
-        """The text of whole lines; in place of one that is no UTF-8 an empty one."""
+        """Yield the text of whole lines; a line that is not UTF-8 becomes an empty one."""
         number, held = 1, b""
         while chunk := self.stream.read1(CHUNK):
             whole, feed, rest = (held + chunk).rpartition(b"\n")
@@ -241,23 +238,23 @@ class Arriving:
             return ""
 
 
-def arriving(
+def read_stream(
     stream: Stream,
     kind: InputKind,
     ledger: Ledger,
-    format: Format | None,  # noqa: A002
+    format: Format | None,
     columns: InputColumns,
     name: str = STANDARD_INPUT,
 ) -> Iterator[list[Example]]:
-    """The inputs of a stream in one of the two formats that have lines; any other is refused."""
-    source = Arriving(stream, kind, ledger, name=name)
+    """Yield the inputs of a stream of text lines or JSON lines; raise ConfigError for other formats."""
+    source = StreamReader(stream, kind, ledger, name=name)
     if format not in (None, "text", "jsonl"):
-        raise ConfigError(f"{name} holds lines, and {format} has none", fix="--format text or jsonl, or give a file")
+        raise ConfigError(f"{format} cannot be read from {name}", fix="use --format text or jsonl, or give a file")
     if format == "jsonl":
         return source.objects(columns)
     if not kind.in_lines:
-        text = f"{name} holds lines of text, and the model reads {kind.wanted}"
-        raise ConfigError(text, fix="give a file, or JSON lines: --format jsonl")
+        text = f"{name} has lines of text, but the model reads {kind.noun}"
+        raise ConfigError(text, fix="give a file, or JSON lines with --format jsonl")
     return source.texts()
 
 
@@ -265,9 +262,9 @@ def lines_of(
     path: Path,
     kind: InputKind,
     ledger: Ledger,
-    format: Format,  # noqa: A002
+    format: Format,
     columns: InputColumns,
 ) -> Iterator[list[Example]]:
-    """The same of a file, where a bad line spoils itself alone."""
+    """The same for a file; a bad line affects only itself."""
     with path.open("rb") as stream:
-        yield from arriving(stream, kind, ledger, format, columns, str(path))
+        yield from read_stream(stream, kind, ledger, format, columns, str(path))

@@ -1,17 +1,17 @@
-"""In which order examples are read: batches of about one length each, the same on every machine, other ones each epoch.
+"""The order of examples: batches of similar length, reproducible on every machine, and different in each epoch.
 
-A batch costs rows x longest, and the cost has a budget; so short examples come in many rows, long ones in few. Rows
-of one batch should have one length, or padding is computed for nothing; but the same rows must not meet again in every
-epoch. So an epoch is drawn like this:
+A batch costs rows x longest, at most `batch_tokens`; so a batch has many short examples or a few long ones. Rows of one
+batch should have similar lengths, to save padding; but the same rows should not share a batch in every epoch. An epoch
+is made like this:
 
-    all examples ── shuffled ──▶ pools ── each sorted by length ──▶ one line ── cut by the budget ──▶ shuffled batches
+    all examples ── shuffled ──▶ pools ── each sorted by length ──▶ one line ── cut by cost ──▶ shuffled batches
 
-Lengths are jittered by a few per cent before sorting, so that batches differ even where one pool holds everything.
-Every second pool is sorted backwards: where two meet, lengths agree, and no batch is left half empty there.
+Lengths are jittered by a few percent before sorting, so that batches differ even with a single pool. Every second pool
+is sorted backwards, so that lengths agree at the borders between pools.
 
-All of it is a pure function of (seed, epoch). NumPy promises one stream of integers per seed only of its bit
-generators (PCG64: "a fixed seed will always produce the same random integer stream"), not of `Generator.shuffle` and
-its like. So raw integers are drawn and sorted, and no floating-point number takes part.
+All of it is a pure function of (seed, epoch). NumPy guarantees a stable stream only for its bit generators (PCG64: "a
+fixed seed will always produce the same random integer stream"), not for `Generator.shuffle`. So raw integers are drawn
+and sorted, without floating-point numbers.
 """
 
 import hashlib
@@ -25,46 +25,48 @@ from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import BEGIN, END
 
-STEPS_OF_EPOCH = 100  # at least, for small data: batches are made smaller
-SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # symbols
-POOL = 24  # batches at least, and four times that for two sides: more of them pad less and repeat more
-JITTER = 62  # thousandths of a length, from the shortest reading of it to the longest
-STRIP = 1125  # thousandths: the ratio up to which lengths of the first side count as equal, while the second is sorted
+STEPS_OF_EPOCH = 100  # at least: small data gets smaller batches
+SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # tokens
+POOL = 24  # least batches of a pool, four times that for two sides: larger pools pad less and repeat more
+JITTER = 62  # range of the jitter, in thousandths of a length
+STRIP = 1125  # thousandths: the ratio up to which lengths of the first side count as equal when sorting the second
 
 
 class Fill(NamedTuple):
     """How well the batches of an epoch are filled."""
 
     batches: int
-    padding: float  # the share of all elements, padding included
-    fill: float  # mean of rows x longest / budget; an example beyond the budget counts as one
+    padding: float  # share of all elements
+    fill: float  # mean of rows x longest / batch_tokens; a longer example counts as 1
     rows: float  # mean
 
 
 class Order:
-    """The batches of every epoch as rows of example numbers, by the sizes of the examples on each side.
+    """The batches of every epoch as lists of example numbers, by the sizes of the examples.
 
-    `sizes` [N,S] counts the elements of each example: S = 1, or 2 for source and target. A batch costs its rows times
-    the sum over the sides of the longest, at most `budget`; an example beyond the budget is a batch of its own.
+    `sizes` [N,S] are the elements of each example: S = 1, or 2 for source and target. The cost of a batch is its rows
+    times the longest example, summed over the sides, at most `batch_tokens`; a longer example is its own batch.
 
-    >>> order = Order(np.array([[3], [9], [4], [8]]), budget=18, seed=0)
+    >>> order = Order(np.array([[3], [9], [4], [8]]), batch_tokens=18, seed=0)
     >>> [sorted(batch.tolist()) for batch in order.batches(epoch=0)]
     [[0, 2], [1, 3]]
     """
 
-    def __init__(self, sizes: np.ndarray, budget: int, seed: int, most_rows: int | None = None) -> None:
+    def __init__(self, sizes: np.ndarray, batch_tokens: int, seed: int, most_rows: int | None = None) -> None:
         if sizes.ndim != 2 or sizes.shape[1] not in (1, 2) or sizes.dtype.kind not in "iu":
-            raise DataError(f"sizes are whole numbers [examples, 1 or 2], found {sizes.dtype} {list(sizes.shape)}")
-        if budget < 1 or (most_rows is not None and most_rows < 1):
-            raise DataError(f"a budget of {budget} and {most_rows} rows hold nothing", fix="take at least 1 of each")
+            raise DataError(f"expected integer sizes [examples, 1 or 2], found {sizes.dtype} {list(sizes.shape)}")
+        if batch_tokens < 1 or (most_rows is not None and most_rows < 1):
+            raise DataError(
+                f"batches of {batch_tokens} tokens and {most_rows} rows are empty", fix="use at least 1 of each"
+            )
         if sizes.size and int(sizes.min()) < 0:
-            raise DataError(f"a size of {int(sizes.min())}", fix="sizes count elements")
-        self.sizes, self.budget, self.seed, self.most_rows = sizes.astype(np.int64), budget, seed, most_rows
-        self._drawn: tuple[int, list[np.ndarray]] | None = None  # the epoch that was asked for last
+            raise DataError(f"found a size of {int(sizes.min())}", fix="give sizes of 0 or more")
+        self.sizes, self.batch_tokens, self.seed, self.most_rows = sizes.astype(np.int64), batch_tokens, seed, most_rows
+        self._drawn: tuple[int, list[np.ndarray]] | None = None  # the last epoch
 
     def batches(self, epoch: int) -> list[np.ndarray]:
-        """The example numbers of each batch, int64; every example is in exactly one."""
-        drawn = self._drawn  # one reading, so that threads may ask for different epochs
+        """The example numbers of each batch, int64; every example is in exactly one batch."""
+        drawn = self._drawn  # read once: threads may ask for different epochs
         if drawn is None or drawn[0] != epoch:
             drawn = self._drawn = (epoch, self._draw(epoch))
         return drawn[1]
@@ -77,7 +79,7 @@ class Order:
         return len(self.batches(epoch))
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> np.ndarray | None:
-        """The examples of a batch that are this rank's; None if there are none."""
+        """The examples of a batch for this rank; None if there are none."""
         mine = shard(self.at(epoch, index), rank, ranks)
         return mine if len(mine) else None
 
@@ -85,7 +87,7 @@ class Order:
         return False
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self.sizes, "order", self.budget, self.seed, self.most_rows, POOL, JITTER, STRIP)
+        return fingerprint_of(self.sizes, "order", self.batch_tokens, self.seed, self.most_rows, POOL, JITTER, STRIP)
 
     def summary(self, epoch: int) -> Fill:
         """How well the batches of an epoch are filled, for the data report."""
@@ -94,11 +96,11 @@ class Order:
         if not costs.sum():
             return Fill(len(batches), 0.0, 0.0, len(self.sizes) / max(1, len(batches)))
         padding = 1 - float(self.sizes.sum() / costs.sum())
-        fill = float(np.minimum(costs / self.budget, 1).mean())
+        fill = float(np.minimum(costs / self.batch_tokens, 1).mean())
         return Fill(len(batches), padding, fill, len(self.sizes) / len(batches))
 
     def together(self, epoch: int) -> float:
-        """The share of pairs of examples in one batch that are in one batch again in the next epoch."""
+        """The share of the example pairs in one batch that are in one batch again in the next epoch."""
         marks = np.empty((2, len(self.sizes)), np.int64)
         for row in (0, 1):
             for number, batch in enumerate(self.batches(epoch + row)):
@@ -122,35 +124,35 @@ class Order:
         return [batches[number] for number in permutation(bits, len(batches))]
 
     def _count_pools(self) -> int:
-        batches = int(self.sizes.sum()) // self.budget
+        batches = int(self.sizes.sum()) // self.batch_tokens
         pool = max(POOL, 3 * math.isqrt(batches)) * (4 if self.sizes.shape[1] == 2 else 1)
         return max(1, round(batches / pool))
 
     def _sorted(self, pool: np.ndarray, jitters: np.ndarray, draw: int) -> np.ndarray:
-        """The examples of a pool, neighbours of nearly one length on every side."""
+        """The examples of a pool, sorted by length on all sides."""
         near = self.sizes[pool] * (1000 - JITTER // 2 + jitters)  # thousandths of an element
         if near.shape[1] == 1:
             return pool[np.argsort(near[:, 0], kind="stable")]
-        # Strips of the first side; inside them the second goes up and down in turns, like a snake.
+        # Strips of the first side; inside them the second side is sorted up and down in turns.
         edges = _strips(1000 + draw % (STRIP - 1000), int(near[:, 0].max(initial=0)))
         strips = np.searchsorted(edges, near[:, 0], side="right")
         return pool[np.lexsort((np.where(strips % 2 == 0, near[:, 1], -near[:, 1]), strips))]
 
     def _cut(self, line: np.ndarray) -> Iterator[np.ndarray]:
-        """The line of examples cut where one more would break the budget."""
+        """Cut the line of examples into batches of limited cost."""
         sizes, start = self.sizes[line], 0
         while start < len(line):
-            # The batch is at least as long as its first example, so it cannot have more rows than this.
-            most = max(1, self.budget // max(1, int(sizes[start].sum())))
+            # The longest example is at least as long as the first one, which limits the rows.
+            most = max(1, self.batch_tokens // max(1, int(sizes[start].sum())))
             window = sizes[start : start + min(most, self.most_rows or most)]
             costs = np.maximum.accumulate(window, axis=0).sum(axis=1) * np.arange(1, len(window) + 1)
-            rows = max(1, int(np.searchsorted(costs, self.budget, side="right")))
+            rows = max(1, int(np.searchsorted(costs, self.batch_tokens, side="right")))
             yield line[start : start + rows]
             start += rows
 
 
 def _strips(first: int, longest: int) -> list[int]:
-    """Where strips begin, in thousandths, each wider than the one before by one ratio.
+    """The borders of strips, in thousandths, each wider than the one before by a constant ratio.
 
     >>> _strips(1100, 1400)
     [1100, 1237, 1391, 1564]
@@ -162,7 +164,7 @@ def _strips(first: int, longest: int) -> list[int]:
 
 
 def shard(batch: np.ndarray, rank: int, ranks: int) -> np.ndarray:
-    """The rows r, r + ranks, ... of a batch: the examples of a step are the same for any number of ranks.
+    """The rows r, r + ranks, ... of a batch, so that a step has the same examples for any number of ranks.
 
     >>> shard(np.array([5, 6, 7]), rank=1, ranks=2).tolist()
     [6]
@@ -171,90 +173,90 @@ def shard(batch: np.ndarray, rank: int, ranks: int) -> np.ndarray:
 
 
 def bits_of(seed: int, epoch: int) -> np.random.PCG64:
-    """The integers that belong to a seed and an epoch."""
+    """The bit generator of a seed and an epoch."""
     return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(epoch,)))
 
 
 def permutation(bits: np.random.PCG64, count: int) -> np.ndarray:
-    """The numbers 0..count - 1 in an order drawn from `bits`."""
+    """A random permutation of 0..count - 1."""
     return np.argsort(bits.random_raw(count), kind="stable")
 
 
 def sample_order(id_: str) -> bytes:
-    """Where an example stands in the order in which samples are taken: the same in whatever order it is read."""
+    """The sort key of an example for taking samples, which does not depend on the reading order."""
     return hashlib.sha256(id_.encode()).digest()
 
 
 def fingerprint_of(sizes: np.ndarray, *settings: object) -> str:
-    """A sum of the sizes of all examples and of settings, the same on every machine."""
+    """A hash of the sizes of all examples and of settings, the same on every machine."""
     digest = hashlib.sha256(repr((settings, sizes.shape)).encode())
     digest.update(np.ascontiguousarray(sizes, "<i8").data)
     return digest.hexdigest()[:32]
 
 
-def usual_budget(symbols: int) -> int:
-    """The symbols of a batch for a training part of so many, padding included.
+def default_batch_tokens(tokens: int) -> int:
+    """The default batch size in tokens, padding included, for a training set of `tokens` tokens.
 
-    >>> usual_budget(900), usual_budget(50_000), usual_budget(10**9)
+    >>> default_batch_tokens(900), default_batch_tokens(50_000), default_batch_tokens(10**9)
     (128, 500, 8192)
     """
-    return max(SMALLEST_BATCH, min(LARGEST_BATCH, symbols // STEPS_OF_EPOCH))
+    return max(SMALLEST_BATCH, min(LARGEST_BATCH, tokens // STEPS_OF_EPOCH))
 
 
-# Plans for language modelling: one endless text in contiguous rows, or whole documents packed into rows.
+# Plans for language modeling: one continuous text in parallel rows, or whole documents packed into rows.
 #
-# *Streams* (truncated back-propagation, as in Mikolov et al. 2010): the documents, each followed by END, are one long
-# sequence, cut into as many pieces as there are rows. Step i reads the next `length` symbols of every piece, so a model
-# that carries its state from step to step has read everything before.
+# *Streams* (truncated backpropagation, as in Mikolov et al. 2010): the documents, each followed by END, are one long
+# sequence, divided into `rows` parts. Step i reads the next `length` tokens of every part, so a model that carries its
+# state from step to step has read everything before.
 #
 #     the sequence    a b c END d e END f g END           rows = 2, length = 3
-#     row 0 reads     BEGIN a b │ c END         to say    a b c │ END d
+#     row 0 reads     BEGIN a b │ c END         target    a b c │ END d
 #     row 1 reads     d e END   │ f g                     e END f │ g END
 #
-# *Packs* (Krell et al. 2021): documents, each read from BEGIN and said to its END, stand side by side in rows of one
-# size, numbered by segments so that nothing flows from one into the next. Longer documents are cut into pieces: in the
-# first epoch from their beginning on, in each later one from a place of its own, so that a model reads every symbol
-# after contexts of every length, as if it were trained on random windows. Evaluation reads a first epoch.
+# *Packs* (Krell et al. 2021): documents, each from BEGIN to END, are packed side by side into rows of one length, with
+# segment numbers that isolate them. Longer documents are cut into chunks: in the first epoch from their beginning, in
+# later epochs at random offsets, so that a model predicts every token with contexts of every length. Evaluation reads a
+# first epoch.
 #
-# Both say every symbol exactly once in an epoch. Neither copies the text: what is read is computed from its rows.
+# Both predict every token exactly once per epoch. Neither copies the text.
 
-FIRSTS = 1  # the branch of an epoch's numbers from which the sizes of first pieces are drawn
+FIRSTS = 1  # the random stream of an epoch for the sizes of first chunks
 
 
 class Cut(NamedTuple):
-    """What one rank reads of the streams at one step: the rows, and from where to where in each."""
+    """What one rank reads of the streams at one step: the rows, and a range of each."""
 
-    rows: np.ndarray  # [R] numbers of rows
-    starts: np.ndarray  # [R] places in the long sequence of the first symbols to be said
-    lengths: np.ndarray  # [R] how many; 0 where a row has come to its end
-    width: int  # the longest of all ranks
+    rows: np.ndarray  # [R] row numbers
+    starts: np.ndarray  # [R] positions of the first target tokens in the long sequence
+    lengths: np.ndarray  # [R] number of tokens; 0 after the end of a row
+    width: int  # the longest over all ranks
 
 
 class Streams:
-    """Documents as one sequence in `rows` contiguous pieces, read `length` symbols at a time.
+    """Documents as one sequence in `rows` contiguous parts, read `length` tokens at a time.
 
     >>> streams = Streams(Ragged.of([[10, 11, 12], [13, 14], [15, 16]], np.int32), rows=2, length=3)
     >>> streams.count(epoch=0), streams.read(streams.share(0, 0, rank=0, ranks=1))[1].tolist()
     (2, [[10, 11, 12], [14, 3, 15]])
     """
 
-    def __init__(self, symbols: Ragged, rows: int, length: int) -> None:
+    def __init__(self, tokens: Ragged, rows: int, length: int) -> None:
         if rows < 1 or length < 1:
-            raise DataError(f"{rows} rows of {length} symbols hold nothing", fix="take at least 1 of each")
-        self.symbols, self.rows, self.length = symbols, rows, length
-        self.begins = np.asarray(symbols.starts, np.int64) + np.arange(symbols.rows + 1)  # with the ENDs between
+            raise DataError(f"{rows} rows of {length} tokens are empty", fix="use at least 1 of each")
+        self.tokens, self.rows, self.length = tokens, rows, length
+        self.begins = np.asarray(tokens.starts, np.int64) + np.arange(tokens.rows + 1)  # with ENDs between
         self.total = int(self.begins[-1] - self.begins[0])
-        self.edges = np.arange(rows + 1, dtype=np.int64) * self.total // rows  # pieces differ by one at most
+        self.edges = np.arange(rows + 1, dtype=np.int64) * self.total // rows  # parts differ by at most 1
 
     def count(self, epoch: int) -> int:
         return -(-int(np.diff(self.edges).max()) // self.length)
 
     def carried(self, index: int) -> bool:
-        """Whether the step goes on where the one before it stopped: all but the first of an epoch."""
+        """Whether the step continues the step before: all but the first of an epoch."""
         return index > 0
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self.symbols.lengths, "streams", self.rows, self.length)
+        return fingerprint_of(self.tokens.lengths, "streams", self.rows, self.length)
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> Cut | None:
         """The rows r, r + ranks, ... of a step: a rank reads the same rows at every step."""
@@ -264,65 +266,65 @@ class Streams:
         return Cut(mine, starts[mine], lengths[mine], int(lengths.max())) if len(mine) else None
 
     def read(self, cut: Cut) -> tuple[np.ndarray, np.ndarray]:
-        """What is read and what is to be said, both int64 [R,width] and zero beyond the lengths."""
+        """The inputs and the targets, both int64 [R,width] and zero beyond the lengths."""
         places = cut.starts[:, None] + np.arange(cut.width)
         real = np.arange(cut.width) < cut.lengths[:, None]
-        said = np.zeros(places.shape, np.int64)
+        targets = np.zeros(places.shape, np.int64)
         read = np.zeros(places.shape, np.int64)
-        said[real], read[real] = self._at(places[real]), self._at(places[real] - 1)
-        return read, said
+        targets[real], read[real] = self._at(places[real]), self._at(places[real] - 1)
+        return read, targets
 
     def locate(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The documents at places of the long sequence, and how far in each document the places are."""
+        """The documents at positions of the long sequence, and the offsets in each document."""
         inside = places + self.begins[0]
         documents = np.searchsorted(self.begins, inside, side="right") - 1
         return documents, inside - self.begins[documents]
 
     def _at(self, places: np.ndarray) -> np.ndarray:
-        """The symbols at places of the long sequence; before its beginning stands BEGIN."""
+        """The tokens at positions of the long sequence; BEGIN before its start."""
         inside = places + self.begins[0]
         document = np.searchsorted(self.begins, inside, side="right") - 1
-        ends = inside + 1 == self.begins[np.minimum(document + 1, self.symbols.rows)]
+        ends = inside + 1 == self.begins[np.minimum(document + 1, self.tokens.rows)]
         found = np.where(places < 0, BEGIN, END).astype(np.int64)
         real = ~ends & (places >= 0)
-        found[real] = self.symbols.values[(inside - document)[real]]
+        found[real] = self.tokens.values[(inside - document)[real]]
         return found
 
 
 class StreamPieces(NamedTuple):
-    """Documents, or parts of those that are longer than a row."""
+    """Documents, or chunks of those that are longer than a row."""
 
     documents: np.ndarray  # [P] the document
-    starts: np.ndarray  # [P] where the piece begins in it
+    starts: np.ndarray  # [P] the start of the chunk in it
     sizes: np.ndarray  # [P]
 
 
 class Packs:
-    """Documents packed into rows of `row_length`, `rows` rows in a batch; other neighbours in every epoch.
+    """Documents packed into rows of `row_length`, `rows` rows in a batch, in a new random order in every epoch.
 
-    `sizes` counts what each document takes: its symbols and one more, for BEGIN is read before and END said after.
+    `sizes` are the tokens of each document plus one, for BEGIN in the inputs and END in the targets.
     """
 
     def __init__(self, sizes: np.ndarray, row_length: int, rows: int, seed: int) -> None:
         if row_length < 1 or rows < 1:
-            raise DataError(f"{rows} rows of {row_length} symbols hold nothing", fix="take at least 1 of each")
+            raise DataError(f"{rows} rows of {row_length} tokens are empty", fix="use at least 1 of each")
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes.size and int(sizes.min()) < 1):
-            raise DataError("documents take whole numbers [N] of 1 or more", fix="count BEGIN or END as well")
+            raise DataError("expected integer sizes [N] of 1 or more", fix="count BEGIN or END as well")
         self.sizes, self.row_length, self.rows, self.seed = sizes.astype(np.int64), row_length, rows, seed
         self.cut = int((sizes > row_length).sum())  # documents that did not fit a row
         self._uncut = _Cutting.of(self.sizes, self.sizes, row_length) if not self.cut else None
         self._drawn: tuple[int, Ragged, StreamPieces] | None = None
 
     def packed(self, epoch: int) -> Ragged:
-        """The numbers of the pieces in each row, rows in the order in which they are read."""
+        """The numbers of the chunks in each row, in reading order."""
         return self._of(epoch)[1]
 
     def pieces(self, epoch: int) -> StreamPieces:
-        """The pieces of an epoch, in the order of the documents."""
+        """The chunks of an epoch, in the order of the documents."""
         return self._of(epoch)[2]
 
     def _of(self, epoch: int) -> tuple[int, Ragged, StreamPieces]:
-        drawn = self._drawn  # one reading, so that threads may ask for different epochs
+        drawn = self._drawn  # read once: threads may ask for different epochs
         if drawn is None or drawn[0] != epoch:
             cutting = self._uncut or self._cutting(epoch)
             drawn = self._drawn = (epoch, self._draw(epoch, cutting), cutting.pieces)
@@ -335,11 +337,11 @@ class Packs:
         return False
 
     def fingerprint(self) -> str:
-        moving = ("moving",) if self.cut else ()  # runs of versions that cut at the same places cannot go on
+        moving = ("moving",) if self.cut else ()  # runs of versions with fixed cuts cannot be resumed
         return fingerprint_of(self.sizes, "packs", self.row_length, self.rows, self.seed, *moving)
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> Ragged | None:
-        """[n,3] the pieces (document, start, size) in the rows r, r + ranks, ... of a batch; None if there are none."""
+        """[n,3] the chunks (document, start, size) in the rows r, r + ranks, ... of a batch; None if there are none."""
         _, packed, pieces = self._of(epoch)
         mine = range(index * self.rows, min((index + 1) * self.rows, packed.rows))[rank::ranks]
         if not len(mine):
@@ -354,7 +356,7 @@ class Packs:
         return Fill(batches, 1 - fill, fill, packed.rows / max(1, batches))
 
     def _cutting(self, epoch: int) -> "_Cutting":
-        """How documents are cut: the first piece of one that is too long has another size in every epoch."""
+        """How documents are cut: the first chunk of a long document has a random size in every later epoch."""
         firsts = np.full(len(self.sizes), self.row_length)
         if epoch:
             bits = np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=(epoch, FIRSTS)))
@@ -363,7 +365,7 @@ class Packs:
         return _Cutting.of(self.sizes, np.where(whole, self.sizes, firsts), self.row_length)
 
     def _draw(self, epoch: int, cutting: "_Cutting") -> Ragged:
-        """Rows of sizes, filled with pieces of these sizes in a drawn order, in a drawn order of rows."""
+        """Fill rows with random chunks of the planned sizes, and shuffle the rows."""
         bits, sizes = bits_of(self.seed, epoch), cutting.pieces.sizes
         shuffled = permutation(bits, len(sizes))
         alike = cutting.rows
@@ -377,17 +379,17 @@ class Packs:
 
 
 class Alike(NamedTuple):
-    """So many rows that hold pieces of the same sizes."""
+    """A number of rows with chunks of the same sizes."""
 
     rows: int
     sizes: tuple[int, ...]
 
 
 def rows_of_sizes(sizes: np.ndarray, row_length: int) -> list[Alike]:
-    """Rows that hold pieces of these sizes: the largest first, each into the open row that it fills best.
+    """Pack chunks of these sizes into rows by best fit decreasing.
 
-    What fits a row depends on sizes alone, so rows of the same sizes are filled together: the work grows with the
-    number of different sizes, not of pieces (Krell et al. 2021, histogram packing).
+    Rows of the same sizes are filled together, so the work grows with the number of different sizes, not of chunks
+    (Krell et al. 2021, histogram packing).
 
     >>> rows_of_sizes(np.array([3, 5, 3, 5, 2]), 8)
     [Alike(rows=2, sizes=(5, 3)), Alike(rows=1, sizes=(2,))]
@@ -397,7 +399,7 @@ def rows_of_sizes(sizes: np.ndarray, row_length: int) -> list[Alike]:
     for size, left in zip(found[::-1].tolist(), counts[::-1].tolist(), strict=True):
         while left:
             alike, free = begun.best_fit(size, left)
-            times = min(left, free // size)  # a row takes as many as it can before the next row takes one
+            times = min(left, free // size)  # a row takes as many as it can
             filled = min(alike.rows, left // times)
             begun.put(Alike(filled, alike.sizes + (size,) * times), free - times * size)
             begun.put(Alike(alike.rows - filled, alike.sizes), free)
@@ -406,7 +408,7 @@ def rows_of_sizes(sizes: np.ndarray, row_length: int) -> list[Alike]:
 
 
 class _OpenRows:
-    """Rows by what is free in each of them."""
+    """Open rows by their free space."""
 
     def __init__(self, row_length: int) -> None:
         self.row_length, self.full = row_length, list[Alike]()
@@ -421,7 +423,7 @@ class _OpenRows:
             self.rooms |= 1 << free
 
     def best_fit(self, size: int, left: int) -> tuple[Alike, int]:
-        """Rows with the least room that is enough, or new ones for all that is left; and what is free in each."""
+        """Rows with the smallest sufficient space, or new rows for all that is left; and their free space."""
         rooms = self.rooms >> size
         if not rooms:
             return Alike(-(-left // (self.row_length // size)), ()), self.row_length
@@ -433,7 +435,7 @@ class _OpenRows:
 
 
 class _Cutting(NamedTuple):
-    """Documents in pieces, and rows that hold pieces of these sizes."""
+    """The chunks of documents, and how chunks of these sizes are packed into rows."""
 
     pieces: StreamPieces
     rows: list[Alike]
@@ -445,7 +447,7 @@ class _Cutting(NamedTuple):
 
 
 def pieces_of(sizes: np.ndarray, firsts: np.ndarray, row_length: int) -> StreamPieces:
-    """Documents of these sizes, each cut after its first piece and then after every `row_length`.
+    """Cut documents of these sizes after their first chunk and then after every `row_length`.
 
     >>> pieces_of(np.array([7, 3]), np.array([2, 3]), row_length=4).sizes.tolist()
     [2, 4, 1, 3]

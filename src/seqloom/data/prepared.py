@@ -1,12 +1,11 @@
-"""Data made ready for training: read once, checked, encoded, and kept in a mapped cache for the next time.
+"""Data prepared for training: read, checked, encoded, and kept in a memory-mapped cache for the next time.
 
-    first start    survey (checks, tokeniser fitted on the training part) ──▶ encode ──▶ cache
-    next start     cache, verified; the sources' sums are compared, and another source builds it anew
+    first start    survey (checks, tokenizer fitted on the training set) ──▶ encode ──▶ cache
+    next start     cache, verified; it is rebuilt if the fingerprint of a source file changed
 
-All rows stand in one set of columns; a part is the list of its rows, in the order of its files. Where one file is
-divided, its rows stand in blocks of one part each, so the numbers of rows do not follow the lines of the file;
-`Prepared.place_of` tells where a row stood. One pass writes everything, whatever the split, and in memory or mapped
-the rows have the same numbers.
+All rows are in one set of columns; a split is a list of row numbers, in the order of its files. If one file is split,
+its rows are stored in blocks of one split each, so row numbers do not follow the lines of the file; `Prepared.place_of`
+returns the file and line of a row. Rows have the same numbers in memory and in the cache.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ import heapq
 import json
 import platform
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,33 +21,34 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.data import PARTS, AnySplit, EncodingConfig, GivenSplit, Part
+from seqloom.config.data import SPLITS, AnySplit, EncodingConfig, GivenSplit, SplitName
 from seqloom.data.cache import open_or_build
-from seqloom.data.checks.check import DataFinding, told
+from seqloom.data.checks.check import DataFinding, findings_in
 from seqloom.data.dataset import Dataset
 from seqloom.data.kinds.kind import Coding, Columns
 from seqloom.data.kinds.related import cut_texts, longest_texts
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
-from seqloom.data.splits import Divided
+from seqloom.data.splits import SplitSummary
 from seqloom.data.survey import Survey
 from seqloom.data.word_vectors import first_words, with_words
 from seqloom.events import Progress, Show, Work, finished
-from seqloom.text.cutter import closed
+from seqloom.report.numbers import counted
 from seqloom.text.ragged import Ragged
+from seqloom.text.segmenter import closed
 from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer, TokenizerFit
 from seqloom.version import __version__
 
-PLACE = "place"  # the column [rows,2] that says where each row stood: the number of the file, and the line
-_LONGER = "raise --longest"
+PLACE = "place"  # the column [rows,2] with the file number and the line of each row
+_LONGER = "raise --max-length"
 
 
 class ExampleEncoder:
-    """Makes columns of examples, block by block, as their kinds encode them; what is too long is cut.
+    """Encodes blocks of examples as columns; inputs over the maximum length are truncated or rejected.
 
-    Labels and tokenisers are those of the training part.
+    Labels and tokenizers are those of the training set.
     """
 
     def __init__(
@@ -61,27 +61,27 @@ class ExampleEncoder:
     ) -> None:
         self.schema, self.config, self.ledger = schema, config, ledger
         self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer
-        self.files: dict[str, int] = {}  # in the order in which they were read
-        self.shapes: dict[str, tuple[int | str, ...]] = {}  # by code: of the first arrays and numbers of all parts
+        self.files: dict[str, int] = {}  # in reading order
+        self.shapes: dict[str, tuple[int | str, ...]] = {}  # by code: of the first arrays and numbers
         self.numbers = {label: number for number, label in enumerate(schema.labels)}
 
     def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
-        """The columns of some examples; those that are too long are cut and counted, or left out as bad rows."""
+        """Return the columns of some examples; overlong ones are truncated and counted, or skipped as bad rows."""
         columns = self._encoded(examples)
         places = [example.place for example in examples]
         numbers = [(self.files.setdefault(place.path, len(self.files)), place.line or 0) for place in places]
         columns[PLACE] = Ragged(np.array(numbers, np.uint32).reshape(-1, 2), np.arange(len(numbers) + 1))
-        lengths, longest = self._lengths(columns), self.config.longest
+        lengths, longest = self._lengths(columns), self.config.max_length
         long = np.flatnonzero(lengths > longest)
         if not len(long):
             return columns
-        if self.config.too_long == "cut":
+        if self.config.overlong == "truncate":
             for row in long.tolist():
-                text = f"{lengths[row]:,} long; cut to {longest:,}"
+                text = f"length {lengths[row]:,}, truncated to {longest:,}"
                 self.ledger.warn("seq.truncated", text, examples[row].place, _LONGER)
             return self._cut(columns)
         for row in long.tolist():
-            text = f"{lengths[row]:,} long; {longest:,} allowed"
+            text = f"length {lengths[row]:,}; at most {longest:,} is allowed"
             self.ledger.bad_row("seq.too_long", text, examples[row].place, _LONGER)
         self.ledger.rows -= len(long)
         short = np.flatnonzero(lengths <= longest)
@@ -90,32 +90,32 @@ class ExampleEncoder:
     def _encoded(self, examples: Sequence[Example]) -> dict[str, Ragged]:
         kind, target = self.schema.input, self.schema.target
         inputs, targets = [example.input for example in examples], [example.target for example in examples]
-        for likeness in (kind.likeness(inputs[0]), target.likeness(targets[0])):
-            if likeness is not None:
-                # Inside one part rows were compared; a part may be unlike those before it.
-                code, shape = likeness
+        for common_shape in (kind.common_shape(inputs[0]), target.common_shape(targets[0])):
+            if common_shape is not None:
+                # The reader compared the rows of one split; here splits are compared.
+                code, shape = common_shape
                 before = self.shapes.setdefault(code, shape)
                 if shape != before:
                     found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
-                    text = f"this part begins with {found} where another one has {wanted}"
-                    fix = "give all parts arrays of one size and kind"
+                    text = f"expected {wanted} as in the other splits, found {found}"
+                    fix = "use arrays of one shape and type in all splits"
                     self.ledger.bad_file(code, text, examples[0].place, fix)
         columns = kind.encode(inputs, self.tokenizer)
-        lengths, longest = columns["input"].lengths, self.config.longest
+        lengths, longest = columns["input"].lengths, self.config.max_length
         coding = Coding(self.tokenizer, self.target_tokenizer, self.numbers, longest, kind, inputs, lengths)
         return columns | target.encode(targets, coding)
 
     def _lengths(self, columns: Columns) -> np.ndarray:
-        """[rows] what is compared with `longest`: of texts that are read one by one the longest text of a row."""
+        """[rows] the lengths to compare with `max_length`: of texts encoded one by one, the longest of each row."""
         lengths, given = self.schema.target.lengths(columns), columns["input"]
         if self.schema.input.fixed_size:
             return lengths
-        texts = longest_texts(given) if self.schema.target.apart else given.lengths
+        texts = longest_texts(given) if self.schema.target.separate_texts else given.lengths
         return np.asarray(np.maximum(lengths, texts))
 
     def _cut(self, columns: dict[str, Ragged]) -> dict[str, Ragged]:
-        most, framed = self.config.longest, self.tokenizer is not None and self.tokenizer.config.framed
-        if self.schema.target.apart:
+        most, framed = self.config.max_length, self.tokenizer is not None and self.tokenizer.config.framed
+        if self.schema.target.separate_texts:
             texts = cut_texts(columns["input"], most)
             cut = columns | {"input": closed(texts) if framed else texts}
         else:
@@ -123,14 +123,14 @@ class ExampleEncoder:
         return cut | self.schema.target.cut(cut, most)
 
 
-FORMAT = 3
+FORMAT = 4
 FACTS = "facts.json"
-PART = "part"  # the column that says which part a row belongs to
-SHOWN, LONGEST_SHOWN = 64, 1_000  # rows of dev that samples may be drawn from, and the characters kept of each
+SPLIT = "split"  # the column with the split of each row
+SHOWN, LONGEST_SHOWN = 64, 1_000  # dev rows whose text is kept, and characters of each
 
 
 class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is known about prepared data besides its columns."""
+    """The metadata of prepared data, stored next to its columns."""
 
     input: str
     target: str
@@ -139,67 +139,77 @@ class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target_tokenizer: str | None
     split: AnySplit
     findings: tuple[DataFinding, ...]
-    files: tuple[str, ...]  # in the order in which they were read
-    written: dict[int, str]  # inputs of a few rows of dev, of which the vocabulary lacks something, in one line each
+    files: tuple[str, ...]  # in reading order
+    dev_texts: dict[int, str]  # original inputs of a few dev rows with unknown tokens, one line each
+    skipped: dict[str, int]  # bad rows by code
 
 
 class GivenEncoding(NamedTuple):
-    """What a model brings along, to be used instead of being fitted to the training part; None: fitted."""
+    """Labels and tokenizers of an existing model; None: taken from the training set."""
 
     labels: tuple[str, ...] | None = None
     tokenizer: Tokenizer | None = None
     target_tokenizer: Tokenizer | None = None
 
     def fingerprint(self) -> str:
-        """A sum of all of it."""
+        """A hash of all of it."""
         tokenizers = (self.tokenizer, self.target_tokenizer)
         texts = [None if one is None else one.to_json() for one in tokenizers]
         return hashlib.sha256(json.dumps([self.labels, *texts]).encode()).hexdigest()
 
 
-class Unchecked:
-    """Looks at nothing: whether labels could be learnt from data is no question where it is only judged."""
+class NoChecks:
+    """Checks nothing: for data on which a model is only evaluated."""
 
-    def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Let the examples go."""
+    def update(self, split: str, examples: Sequence[Example]) -> None:
+        """Do nothing."""
 
     def finish(self, ledger: Ledger) -> None:
-        """Find nothing."""
+        """Do nothing."""
 
 
 class Prepared(NamedTuple):
-    """Columns of all rows, the rows of each part, and what is needed to read further texts in the same way."""
+    """Encoded data: the columns of all rows, the rows of each split, and the tokenizers and labels."""
 
     schema: Schema
     tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer | None
     columns: Columns
-    parts: dict[Part, np.ndarray]  # the numbers of the rows, in the order of the part's files
+    splits: dict[SplitName, np.ndarray]  # row numbers of each split, in the order of its files
     findings: tuple[DataFinding, ...]
     split: AnySplit
-    places: np.ndarray  # [rows,2] the number of the file and the line of each row
+    places: np.ndarray  # [rows,2] the file number and the line of each row
     files: tuple[str, ...]
-    written: dict[int, str]  # inputs of a few rows of dev as they stand in the data: their numbers lack some words
+    dev_texts: dict[int, str]  # original inputs of a few dev rows with unknown tokens
+    skipped: Mapping[str, int] = {}  # bad rows by code
 
     def __repr__(self) -> str:
-        rows = ", ".join(f"{part} {len(rows):,}" for part, rows in self.parts.items())
-        symbols = "" if self.tokenizer is None else f", {self.tokenizer.vocab_size:,} symbols"
+        rows = ", ".join(f"{split} {len(rows):,}" for split, rows in self.splits.items())
+        tokens = "" if self.tokenizer is None else f", {self.tokenizer.vocab_size:,} tokens"
         kinds = f"{self.schema.input} to {self.schema.target}"
-        return f"Prepared({self.schema.task}: {kinds}; {rows}{symbols}; {len(self.findings)} kinds of findings)"
+        return f"Prepared({self.schema.task}: {kinds}; {rows}{tokens}; {len(self.findings)} kinds of findings)"
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """A line that says how many bad rows were skipped, if any were."""
+        if not self.skipped:
+            return ()
+        kinds = ", ".join(f"{count:,} {code}" for code, count in self.skipped.items())
+        return (f"data: {counted(sum(self.skipped.values()), 'bad row')} skipped ({kinds})",)
 
     def shown(self, row: int) -> str:
         """The input of a row in one line, as a model reads it."""
         return self.schema.input.show(self.columns, row, self.tokenizer)
 
     def place_of(self, row: int) -> Place:
-        """Where a row stood in the files; the ids of a batch are the numbers of its rows."""
+        """The file and line of a row; the ids of a batch are row numbers."""
         file, line = self.places[row].tolist()
         return Place(self.files[file], line or None)
 
     @property
-    def divided(self) -> Divided:
-        """The split as a run writes it down."""
-        return Divided(self.split, {part: len(rows) for part, rows in self.parts.items()})
+    def split_summary(self) -> SplitSummary:
+        """The split rule and the number of rows in each split, as written to a run folder."""
+        return SplitSummary(self.split, {split: len(rows) for split, rows in self.splits.items()})
 
 
 def prepare(
@@ -211,7 +221,16 @@ def prepare(
     given: GivenEncoding | None = None,
     show: Show | None = None,
 ) -> Prepared:
-    """The encoded data set: from the cache if it holds exactly this, else read, checked, encoded and kept there."""
+    """Return the encoded data set: from the cache if it is there, else read, checked, encoded and cached.
+
+    Args:
+        dataset: what `open_data` returned.
+        encoding: tokenizers and lengths.
+        ledger: collects the problems.
+        cache: a folder for the encoded data (default: none).
+        given: labels and tokenizers of an existing model, used instead of those of the training set.
+        show: is called with the progress.
+    """
     return finished(preparing(dataset, encoding, ledger, cache=cache, given=given), show)
 
 
@@ -223,9 +242,9 @@ def preparing(
     cache: Path | None = None,
     given: GivenEncoding | None = None,
 ) -> Work[Prepared]:
-    """The same, step by step."""
-    judged = given is not None and given.labels is not None
-    survey = Survey(dataset, ledger, Unchecked() if judged else None)
+    """The same as a generator that yields its progress."""
+    evaluated = given is not None and given.labels is not None
+    survey = Survey(dataset, ledger, NoChecks() if evaluated else None)
     if cache is not None:
         return (yield from _cached(survey, encoding, cache, given))
     encoder = yield from _encoder(survey, encoding, ledger, given)
@@ -242,13 +261,13 @@ def preparing(
 def _encoder(
     survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: GivenEncoding | None
 ) -> Work[ExampleEncoder]:
-    """An encoder with what a model brings along; what it does not bring is fitted while the whole survey is done."""
+    """Return an encoder with the given labels and tokenizers; the rest is fitted during the survey."""
     if given is None or (given.tokenizer is None and given.target_tokenizer is None):
         fitted = yield from fitted_encoder(survey, encoding, ledger)
     else:
         yield from survey.read()
-        said = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target.is_text else None
-        fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, said, ledger)
+        target = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target.is_text else None
+        fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, target, ledger)
     if given is None or given.labels is None:
         return fitted
     schema = fitted.schema._replace(labels=given.labels)
@@ -256,7 +275,7 @@ def _encoder(
 
 
 def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> Work[ExampleEncoder]:
-    """An encoder with the tokenisers and labels of the training part; the whole survey is done on the way."""
+    """Run the survey, and return an encoder with the tokenizers and labels of the training set."""
     schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
     to_text = schema.target.is_text
     tokenizer = target_tokenizer = None
@@ -272,21 +291,21 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
     else:
         yield from survey.read()
     for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
-        # Say how much of the training part a vocabulary has no room for.
+        # Report words that do not fit into the vocabulary.
         place = Place(survey.dataset.config.train[0])
-        limit, kept = getattr(fitted.config, "limit", None), fitted.vocab_size - COUNT
+        limit, kept = getattr(fitted.config, "vocab_size", None), fitted.vocab_size - COUNT
         if fitted.dropped and fitted.vocab_size == limit:
             kind = fitted.config.kind()
             found = f"{kept + fitted.dropped:,} different {kind}"
-            text = f"{found}; the {kept:,} most frequent are kept, others are unknown"
-            ledger.warn("vocab.capped", text, place, f"raise --vocabulary above {limit:,}, or --tokenizer bpe")
-    if tokenizer is not None and encoding.vectors is not None:
-        tokenizer = with_words(tokenizer, first_words(encoding.vectors.path, encoding.vectors.words))
+            text = f"{found}; the {kept:,} most frequent are kept, the others are unknown"
+            ledger.warn("vocab.capped", text, place, f"raise --vocab-size above {limit:,}, or use --tokenizer bpe")
+    if tokenizer is not None and encoding.word_vectors is not None:
+        tokenizer = with_words(tokenizer, first_words(encoding.word_vectors.path, encoding.word_vectors.limit))
     return ExampleEncoder(survey.schema(), encoding, tokenizer, target_tokenizer, ledger)
 
 
 def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: bool) -> Work[Tokenizer]:
-    """A tokeniser of the texts of the training part, while the survey goes over all parts."""
+    """Fit a tokenizer to the texts of the training set while the survey reads all splits."""
     kind, config = survey.dataset.schema.input, encoding.tokenizer if inputs else encoding.target_tokenizer
     with TokenizerFit(config or encoding.tokenizer) as fitting:
         for part, block in survey.blocks():
@@ -297,38 +316,38 @@ def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: 
                         texts += kind.fitting_texts(example.input, encoding.tokenizer)
                     if targets:
                         texts.append(str(example.target))
-                fitting.see(texts)
+                fitting.add(texts)
             yield survey.progress()
         return fitting.tokenizer()
 
 
 def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragged] | Progress]:
-    """Columns, block by block, with the part of each row, and how far it is."""
+    """Yield the encoded columns block by block, with the split of each row, and the progress."""
     done = trained = first = 0
     for part, block in survey.again():
         columns = encoder.columns(block)
         rows = columns["input"].rows
         if part == "dev" and encoder.tokenizer is not None:
-            found = survey.written | dict(_lacking(block, columns, encoder, first))
-            survey.written = {
+            found = survey.dev_texts | dict(_with_unknown(block, columns, encoder, first))
+            survey.dev_texts = {
                 row: found[row] for row in heapq.nsmallest(SHOWN, found, lambda row: sample_order(str(row)))
             }
         first += rows
-        parts = Ragged(np.full(rows, PARTS.index(part), np.uint8), np.arange(rows + 1))
+        parts = Ragged(np.full(rows, SPLITS.index(part), np.uint8), np.arange(rows + 1))
         done += len(block)
         trained += rows if part == "train" else 0
         yield Progress("rows encoded", done, sum(survey.rows.values()))
-        yield columns | {PART: parts}
-    encoder.ledger.close()  # what was too long is known only now
+        yield columns | {SPLIT: parts}
+    encoder.ledger.close()  # overlong rows are known only now
     if not trained:
         place = Place(survey.dataset.config.train[0])
-        encoder.ledger.bad_file("data.no_train", "every row of the training part is too long", place, "raise --longest")
+        encoder.ledger.bad_file("data.no_train", "every row of the training set is too long", place, _LONGER)
 
 
-def _lacking(
+def _with_unknown(
     block: Sequence[Example], columns: Columns, encoder: ExampleEncoder, first: int
 ) -> Iterator[tuple[int, str]]:
-    """The rows of a block whose numbers hold UNKNOWN, counted from `first`, and what was written there, in one line."""
+    """Yield the rows of a block with unknown tokens, counted from `first`, and their original text in one line."""
     values, starts = columns["input"]
     lacking = np.unique(np.searchsorted(starts, np.flatnonzero(values == UNKNOWN), side="right") - 1)
     examples = {(encoder.files[example.place.path], example.place.line or 0): example for example in block}
@@ -347,36 +366,46 @@ def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedF
         tokenizer=None if first is None else first.to_json(),
         target_tokenizer=None if second is None or second is first else second.to_json(),
         split=survey.dataset.config.split or GivenSplit(),
-        findings=told(ledger),
+        findings=findings_in(ledger),
         files=tuple(encoder.files),
-        written=survey.written,
+        dev_texts=survey.dev_texts,
+        skipped=dict(ledger.bad),
     )
 
 
 def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
     tokenizer = None if facts.tokenizer is None else Tokenizer.from_json(facts.tokenizer)
     second = None if facts.target_tokenizer is None else Tokenizer.from_json(facts.target_tokenizer)
-    codes = columns[PART].values
-    parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(PARTS)}
+    codes = columns[SPLIT].values
+    parts = {part: np.flatnonzero(codes == number) for number, part in enumerate(SPLITS)}
     schema = Schema(facts.input, facts.target, facts.labels)
     if second is None and schema.target.is_text:
         second = tokenizer
-    kept = {name: column for name, column in columns.items() if name not in (PART, PLACE)}
-    places = columns[PLACE].values
+    kept = {name: column for name, column in columns.items() if name not in (SPLIT, PLACE)}
     return Prepared(
-        schema, tokenizer, second, kept, parts, facts.findings, facts.split, places, facts.files, facts.written
+        schema=schema,
+        tokenizer=tokenizer,
+        target_tokenizer=second,
+        columns=kept,
+        splits=parts,
+        findings=facts.findings,
+        split=facts.split,
+        places=columns[PLACE].values,
+        files=facts.files,
+        dev_texts=facts.dev_texts,
+        skipped=facts.skipped,
     )
 
 
 def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenEncoding | None) -> Work[Prepared]:
-    """From the cache, which is built when it is missing, damaged, or made from something else.
+    """Read the cache, which is built if it is missing, damaged, or out of date.
 
-    What was asked for names the folder, so that two ways to read one file do not take each other's place. What was
-    found, sources and versions, is compared: when it changes, the folder is built anew.
+    The settings name the folder, so that two ways to read one file do not replace each other. Source files and versions
+    are compared: if they changed, the folder is rebuilt.
     """
     dataset, ledger, encoders = survey.dataset, survey.ledger, list[ExampleEncoder]()
     asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
-    asked |= {"parts": list(dataset.parts), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
+    asked |= {"splits": list(dataset.splits), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
         {} if given is None else {"given": given.fingerprint()}
     )
     name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
@@ -386,12 +415,12 @@ def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenE
     def build() -> Iterator[Columns | Progress]:
         encoders.append((yield from _encoder(survey, encoding, ledger, given)))
         yield from encoded(survey, encoders[0])
-        # Refuse to keep what was read while its files were written, added or taken away.
+        # Reject files that were written, added or removed while they were read.
         now = _sources(dataset, encoding, given)
         for path in dict.fromkeys([*sources, *now]):
             if now.get(path) != sources.get(path):
-                text = f"changed while it was read: {sources.get(path)} before, {now.get(path)} after"
-                ledger.bad_file("data.changed", text, Place(path), "wait until nobody writes it")
+                text = f"the file changed while it was read: {sources.get(path)} before, {now.get(path)} after"
+                ledger.bad_file("data.changed", text, Place(path), "wait until no program writes it")
 
     def notes() -> dict[str, bytes]:
         return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
@@ -401,7 +430,7 @@ def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenE
 
 
 def versions(dataset: Dataset) -> dict[str, str]:
-    """The versions of everything that has a say in what is read and encoded."""
+    """The versions of all software that affects what is read and encoded."""
     python = ".".join(platform.python_version_tuple()[:2])
     own = {"seqloom": __version__, "python": python, "unicode": unicodedata.unidata_version}
     libraries = ["tokenizers", *dataset.schema.input.libraries]
@@ -411,7 +440,7 @@ def versions(dataset: Dataset) -> dict[str, str]:
 
 
 def _sources(dataset: Dataset, encoding: EncodingConfig, given: GivenEncoding | None) -> dict[str, Any]:
-    """The sums of all files that are read: of the data, and of the vectors whose words join a fitted tokeniser."""
+    """Fingerprints of all source files: the data, and word vectors whose words are added to a fitted tokenizer."""
     fitted = given is None or given.tokenizer is None
-    read = [Path(encoding.vectors.path)] if encoding.vectors is not None and fitted else []
+    read = [Path(encoding.word_vectors.path)] if encoding.word_vectors is not None and fitted else []
     return dataset.fingerprints(*read)

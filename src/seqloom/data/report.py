@@ -1,7 +1,7 @@
-"""The data report: is my data all right, and what is in it?
+"""The data report: can this data be used, and what is in it?
 
-A `Reporter` sees every example once, for the checks, the search for duplicates and the counts. The report is a frozen
-value, shown as its `document`: whether the data is all right comes first, then what is in it.
+A `Reporter` reads every example once, for the checks, the search for duplicates and the counts. The report is a frozen
+value. Its `document` begins with the verdict and the findings; the contents follow.
 """
 
 from collections import Counter
@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from seqloom.config.data import Task
-from seqloom.data.checks.check import DataFinding, FindingSample, refusal, told
-from seqloom.data.checks.duplicates import DuplicateRows, DuplicateSearch, Leak, Repeats, Twins
+from seqloom.data.checks.check import DataFinding, FindingSample, findings_in, refusal
+from seqloom.data.checks.duplicates import DuplicatePair, DuplicateRows, DuplicateSearch, Leak, Repeats
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import TARGET_KINDS, Example, Schema, in_order
 from seqloom.data.survey import Checks
@@ -52,93 +52,97 @@ TAIL = 0.99  # the first and the last bin of a histogram also hold what is beyon
 
 
 class NumberSummary(NamedTuple):
-    """Five numbers about a part."""
+    """Statistics of one split."""
 
-    part: str
-    least: float
+    split: str
+    min: float
     median: float
     mean: float
-    p95: float  # 95 % are at most so much
-    most: float
+    p95: float  # the 95th percentile
+    max: float
 
 
 class HistogramBin(NamedTuple):
-    """A bin of a histogram: one value, or all from `low` to `high`; of whole numbers `high` is the last one in it."""
+    """A bin of a histogram: one value, or a range from `low` to `high`. For integers `high` is inclusive."""
 
     low: float
-    high: float | None  # None where it has no end
+    high: float | None  # None: no upper end
 
 
-class ColumnMeasure(NamedTuple):
-    """A length or value: its summary and its histogram for each part."""
+class Distribution(NamedTuple):
+    """The distribution of a length or a target value: statistics and a histogram for each split."""
 
     name: str
-    whole: bool  # all values are whole numbers
+    integers: bool  # all values are integers
     summaries: tuple[NumberSummary, ...]
     bins: tuple[HistogramBin, ...]
-    counts: tuple[tuple[int, ...], ...]  # of each part, of each bin
+    counts: tuple[tuple[int, ...], ...]  # [split][bin]
 
 
 class LabelCount(NamedTuple):
-    """A label and how often it occurs in each part, in the order of the parts."""
+    """A label and its count in each split, in the order of the report's `splits`."""
 
     label: str
     counts: tuple[int, ...]
 
 
-class Measures:
-    """Is fed all parts block by block; four bytes a row and measure are kept."""
+class Distributions:
+    """Collects the distributions of all splits, block by block; it keeps four bytes per row and distribution."""
 
     def __init__(self, schema: Schema) -> None:
         self.rows: Counter[str] = Counter()
         self._schema = schema
         self._labels: dict[str, Counter[str]] = {}
-        self._values: dict[str, dict[str, list[np.ndarray]]] = {}  # by measure and part
+        self._values: dict[str, dict[str, list[np.ndarray]]] = {}  # by name and split
 
-    def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Count and measure further examples."""
-        self.rows[part] += len(examples)
+    def update(self, split: str, examples: Sequence[Example]) -> None:
+        """Count and measure more examples of a split."""
+        self.rows[split] += len(examples)
         kind, target = self._schema.input, self._schema.target
         targets = [example.target for example in examples]
         found = kind.measure([example.input for example in examples]) | target.measure(targets)
         for name, values in found.items():
-            self._values.setdefault(name, {}).setdefault(part, []).append(values)
+            self._values.setdefault(name, {}).setdefault(split, []).append(values)
         if target.has_labels:
-            self._labels.setdefault(part, Counter()).update(chain.from_iterable(map(target.labels, targets)))
+            self._labels.setdefault(split, Counter()).update(chain.from_iterable(map(target.labels, targets)))
 
     def label_counts(self) -> tuple[LabelCount, ...]:
-        """All labels, those most frequent in the first part first."""
-        by_part = in_order(self._labels)
-        labels = dict.fromkeys(chain.from_iterable(by_part.values()))
-        counts = [LabelCount(label, tuple(of[label] for of in by_part.values())) for label in labels]
+        """All labels, the most frequent in the first split first."""
+        by_split = in_order(self._labels)
+        labels = dict.fromkeys(chain.from_iterable(by_split.values()))
+        counts = [LabelCount(label, tuple(of[label] for of in by_split.values())) for label in labels]
         return tuple(sorted(counts, key=lambda entry: tuple(-count for count in entry.counts)))
 
-    def finish(self, symbols: Mapping[str, np.ndarray]) -> tuple[ColumnMeasure, ...]:
-        """All measures; with the lengths of the encoded inputs, those too."""
-        values = {name: {part: np.concatenate(some) for part, some in of.items()} for name, of in self._values.items()}
-        if symbols:
-            values["symbols of an input"] = dict(symbols)
-        known = {name: in_order({part: some for part, some in of.items() if len(some)}) for name, of in values.items()}
-        return tuple(_measure(name, of) for name, of in known.items() if of)
+    def finish(self, tokens: Mapping[str, np.ndarray]) -> tuple[Distribution, ...]:
+        """All distributions; `tokens` are the lengths of the encoded inputs of each split."""
+        values = {
+            name: {split: np.concatenate(some) for split, some in of.items()} for name, of in self._values.items()
+        }
+        if tokens:
+            values["tokens per input"] = dict(tokens)
+        known = {
+            name: in_order({split: some for split, some in of.items() if len(some)}) for name, of in values.items()
+        }
+        return tuple(_distribution(name, of) for name, of in known.items() if of)
 
 
-def _measure(name: str, parts: Mapping[str, np.ndarray]) -> ColumnMeasure:
+def _distribution(name: str, splits: Mapping[str, np.ndarray]) -> Distribution:
     summaries = tuple(
-        NumberSummary(part, *(one.item() for one in (values.min(), middle, values.mean(), most, values.max())))
-        for part, values in parts.items()
+        NumberSummary(split, *(one.item() for one in (values.min(), middle, values.mean(), most, values.max())))
+        for split, values in splits.items()
         for middle, most in [np.quantile(values, [0.5, 0.95])]
     )
-    every = np.concatenate(list(parts.values()))
+    every = np.concatenate(list(splits.values()))
     whole = bool(np.all(every == np.round(every)))
     alone = _values_alone(every, whole)
     bins = tuple(HistogramBin(value, value) for value in alone) if alone else _ranges(every, whole)
     edges = [*(one.low for one in bins), np.inf]
-    counts = tuple(tuple(np.histogram(values, edges)[0].tolist()) for values in parts.values())
-    return ColumnMeasure(name, whole, summaries, bins, counts)
+    counts = tuple(tuple(np.histogram(values, edges)[0].tolist()) for values in splits.values())
+    return Distribution(name, whole, summaries, bins, counts)
 
 
 def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
-    """Values that have a bin each: a few that come again and again, or a few neighbouring whole numbers; else none."""
+    """Values that get a bin each: a few frequent values, or a few neighboring integers. Empty: use ranges instead."""
     different = np.unique(values).astype(float)
     if whole and different[-1] - different[0] < MOST_BINS:
         different = np.arange(different[0], different[-1] + 1)  # with those that do not occur in between
@@ -148,9 +152,9 @@ def _values_alone(values: np.ndarray, whole: bool) -> list[float]:
 
 
 def _ranges(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
-    """Bins between round numbers: the first begins at the least value, and the last may have no end.
+    """Bins between round numbers. The first begins at the smallest value, and the last may have no end.
 
-    The numbers stand around all but the tails, so that a stray value leaves no empty bins before the others.
+    The tails do not count, so that an outlier does not leave empty bins.
     """
     low, high = np.quantile(values, [1 - TAIL, TAIL]).tolist()
     ticks = linear_axis(low, high, count=MOST_BINS - 1, least_step=1.0 if whole else 0.0).ticks
@@ -164,18 +168,18 @@ def _ranges(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
 
 
 VERDICTS: dict[str, tuple[Kind, str]] = {
-    "refused": ("reject", "This data cannot be used as it is"),
-    "warned": ("warn", "This data can be used, but some of it looks wrong"),
-    "fine": ("fine", "This data can be used; nothing looks wrong"),
+    "errors": ("reject", "This data cannot be used as it is"),
+    "warnings": ("warn", "This data can be used, but some of it looks wrong"),
+    "ok": ("fine", "This data can be used; no problems found"),
 }
 MOST_LABELS, BRIEF_LABELS = 40, 12  # on a page, in a terminal
 LONGEST_LABEL, LONGEST_TEXT = 60, 240
-MOST_TWINS = 2  # of a kind that are not folded away
-LEAD = 24  # characters shown before the first difference of near twins
+MOST_PAIRS = 2  # of a kind that are shown unfolded
+LEAD = 24  # characters shown before the first difference of near duplicates
 
 
 def _described(report: "DataReport") -> str:
-    """The task, what is read and what is learnt, with the names of the columns where they are known."""
+    """The task, the input and the target, with the names of their columns."""
     sides = [
         f"{kind} from '{', '.join(names)}'" if names else kind
         for kind, names in ((report.input, report.columns.input), (report.target, report.columns.target))
@@ -186,26 +190,26 @@ def _described(report: "DataReport") -> str:
 def _verdict(report: "DataReport") -> str:
     """The verdict and its reasons in one sentence."""
     kinds = [finding.severity for finding in report.findings]
-    said = [f"{kinds.count('reject')} to mend"] if "reject" in kinds else []
-    said += [counted(kinds.count("warn"), "kind of warning", "kinds of warnings")] if "warn" in kinds else []
-    said += [counted(report.skipped, "bad row") + " left out"] if report.skipped else []
-    return VERDICTS[report.verdict][1] + (f": {', '.join(said)}" if said else "")
+    reasons = [counted(kinds.count("reject"), "error")] if "reject" in kinds else []
+    reasons += [counted(kinds.count("warn"), "kind of warning", "kinds of warnings")] if "warn" in kinds else []
+    reasons += [counted(report.skipped, "bad row") + " skipped"] if report.skipped else []
+    return VERDICTS[report.verdict][1] + (f": {', '.join(reasons)}" if reasons else "")
 
 
 def _key_figures(report: "DataReport") -> list[tuple[str | float, str]]:
-    found, first = report.duplicates, report.parts[0].name
+    found, first = report.duplicates, report.splits[0].name
     figures: list[tuple[str | float, str]] = [
-        (part.rows, f"{'row' if part.rows == 1 else 'rows'} of {part.name}") for part in report.parts
+        (split.rows, f"{'row' if split.rows == 1 else 'rows'} in {split.name}") for split in report.splits
     ]
     if report.labels:
         title, count = _labels_title(report).lower(), len(report.labels)
-        figures.append((count, f"different {title.removesuffix('s') if count == 1 else title}"))
-    figures += [(one.summaries[0].median, f"{one.name}, median") for one in report.measures[:1]]
-    figures.append((share(sum(one.exact for one in found.repeats), report.rows), "rows repeat another"))
-    for leak in found.leaks:
+        figures.append((count, title.removesuffix("s") if count == 1 else title))
+    figures += [(one.summaries[0].median, f"{one.name} (median)") for one in report.distributions[:1]]
+    figures.append((share(sum(one.exact for one in found.within), report.rows), "duplicate rows"))
+    for leak in found.between:
         if leak.first == first:
             nearly = f"; {share(leak.near, leak.compared)} nearly" if leak.near else ""
-            figures.append((share(leak.exact, leak.rows), f"of {leak.second} is in {leak.first} too{nearly}"))
+            figures.append((share(leak.exact, leak.rows), f"of {leak.second} is also in {leak.first}{nearly}"))
     return figures
 
 
@@ -221,11 +225,11 @@ def _case(sample: FindingSample) -> list[Line]:
 
 def _more_cases(finding: DataFinding) -> Details:
     rest = [_case(sample)[0] for sample in finding.shown()[1]]
-    return Details(f"{len(rest)} more of {finding.code}", [Bullets(rest)])
+    return Details(f"{counted(len(rest), 'more case', 'more cases')} of {finding.code}", [Bullets(rest)])
 
 
 def _labels_title(report: "DataReport") -> str:
-    return f"{TARGET_KINDS[report.target].thing.capitalize()}s"
+    return f"{TARGET_KINDS[report.target].noun.capitalize()}s"
 
 
 def _labels(report: "DataReport") -> list[DocumentBlock]:
@@ -233,7 +237,7 @@ def _labels(report: "DataReport") -> list[DocumentBlock]:
         return []
     totals = [sum(column) for column in zip(*(entry.counts for entry in report.labels), strict=True)]
     largest = max(entry.counts[0] for entry in report.labels) or 1
-    # A label for a table; in quotation marks where its ends could not be seen.
+    # A label that begins or ends with a space is shown in quotation marks.
     rows: list[list[TableCell]] = [
         [
             excerpt(entry.label if entry.label == entry.label.strip() else f"'{entry.label}'", LONGEST_LABEL),
@@ -242,27 +246,27 @@ def _labels(report: "DataReport") -> list[DocumentBlock]:
         ]
         for entry in report.labels[:MOST_LABELS]
     ]
-    heads = ["", f"share of {report.parts[0].name}", *(part.name for part in report.parts)]
+    heads = ["", f"share of {report.splits[0].name}", *(split.name for split in report.splits)]
     rest = [entry.counts[0] for entry in report.labels[MOST_LABELS:]]
-    more = f"and {len(rest):,} rarer ones, {counted(sum(rest), 'time')} together" if rest else ""
+    more = f"and {len(rest):,} rarer ones, {counted(sum(rest), 'occurrence')} in total" if rest else ""
     return [TableBlock(heads, rows, BRIEF_LABELS), Aside(more)]
 
 
-def _measure_blocks(measure: ColumnMeasure) -> list[DocumentBlock]:
-    rows: list[list[TableCell]] = [[excerpt(one.part, LONGEST_LABEL), *one[1:]] for one in measure.summaries]
-    counts, part = measure.counts[0], measure.summaries[0].part
+def _distribution_blocks(found: Distribution) -> list[DocumentBlock]:
+    rows: list[list[TableCell]] = [[excerpt(one.split, LONGEST_LABEL), *one[1:]] for one in found.summaries]
+    counts, split = found.counts[0], found.summaries[0].split
     shares = [round(100 * count / max(1, sum(counts)), 2) for count in counts]
-    bars = Bars(title="", labels=bin_names(measure), values=shares, x_label=f"% of the rows of {part}")
+    bars = Bars(title="", labels=bin_names(found), values=shares, x_label=f"% of the rows in {split}")
     return [
-        Heading(measure.name[0].upper() + measure.name[1:]),
-        TableBlock(("", "least", "median", "mean", "95 %", "most"), rows),
+        Heading(found.name[0].upper() + found.name[1:]),
+        TableBlock(("", "min", "median", "mean", "95 %", "max"), rows),
         Pictures([bars]),
     ]
 
 
-def bin_names(measure: ColumnMeasure) -> list[str]:
-    """The bins of a histogram in words: '3', '0–9', '-1 to 0', '20 and more'."""
-    return [_bin_name(one, measure.whole) for one in measure.bins]
+def bin_names(found: Distribution) -> list[str]:
+    """The names of the bins of a histogram: '3', '0–9', '-1 to 0', '20 and more'."""
+    return [_bin_name(one, found.integers) for one in found.bins]
 
 
 def _bin_name(one: HistogramBin, whole: bool) -> str:
@@ -274,38 +278,44 @@ def _bin_name(one: HistogramBin, whole: bool) -> str:
 
 
 def _duplicates(found: DuplicateRows) -> list[DocumentBlock]:
-    """How many rows repeat others, inside the parts and between them; some samples, the others folded away."""
-    named: list[tuple[str, Repeats | Leak]] = [(one.part, one) for one in found.repeats]
-    named += [(f"{one.second} in {one.first}", one) for one in found.leaks]
+    """The counts of duplicates within and between splits, and samples of them; most samples are folded."""
+    named: list[tuple[str, Repeats | Leak]] = [(one.split, one) for one in found.within]
+    named += [(f"{one.second} in {one.first}", one) for one in found.between]
     rows: list[list[TableCell]] = [
         [where, one.rows, part_of(one.exact, one.rows), part_of(one.near, one.compared)] for where, one in named
     ]
-    parts = [f"{one.compared:,} of {one.rows:,} rows of {one.part}" for one in found.repeats if one.compared < one.rows]
-    between = [twins for leak in found.leaks for twins in leak.samples]
-    kinds: dict[str, Sequence[Twins]] = {"between parts": between, "near twins": found.near, "repeated": found.exact}
-    firsts: dict[int, Twins] = {}  # one of each group of equal and near texts is shown
-    for twins in chain.from_iterable(kinds.values()):
-        firsts.setdefault(twins.group, twins)
-    samples = {title: [one for one in twins if firsts[one.group] is one] for title, twins in kinds.items()}
-    seen = {"between parts": MOST_TWINS, "near twins": MOST_TWINS, "repeated": 0}
+    sampled = [
+        f"{one.compared:,} of {one.rows:,} rows in {one.split}" for one in found.within if one.compared < one.rows
+    ]
+    between = [pair for leak in found.between for pair in leak.samples]
+    kinds: dict[str, Sequence[DuplicatePair]] = {
+        "between splits": between,
+        "near duplicates": found.near,
+        "exact duplicates": found.exact,
+    }
+    firsts: dict[int, DuplicatePair] = {}  # one of each group of equal and near texts is shown
+    for pair in chain.from_iterable(kinds.values()):
+        firsts.setdefault(pair.group, pair)
+    samples = {title: [one for one in pairs if firsts[one.group] is one] for title, pairs in kinds.items()}
+    seen = {"between splits": MOST_PAIRS, "near duplicates": MOST_PAIRS, "exact duplicates": 0}
     return [
-        TableBlock(("", "rows", "repeat another", "have a near twin"), rows),
-        Aside(f"Near twins were looked for in a sample: {', '.join(parts)}." if parts else ""),
-        *(_twins(one) for name, several in samples.items() for one in several[: seen[name]]),
+        TableBlock(("", "rows", "exact duplicates", "near duplicates"), rows),
+        Aside(f"Near duplicates were searched in a sample: {', '.join(sampled)}." if sampled else ""),
+        *(_pair(one) for name, several in samples.items() for one in several[: seen[name]]),
         *(
-            Details(f"samples: {name}", [_twins(one) for one in several[seen[name] :]])
+            Details(f"samples: {name}", [_pair(one) for one in several[seen[name] :]])
             for name, several in samples.items()
         ),
     ]
 
 
-def _twins(twins: Twins) -> Quote:
-    """Where twins stand, how alike they are, and their texts from shortly before the first difference."""
-    alike = "the same" if twins.similarity == 1 else f"similarity {twins.similarity:.2f}"
-    more = f", {twins.rows:,} rows in all" if twins.rows > 2 else ""
-    place, width = f"{twins.places[0]} and {twins.places[1]}: {alike}{more}", LONGEST_TEXT // 2
-    one, other = twins.texts
-    if twins.similarity == 1:
+def _pair(pair: DuplicatePair) -> Quote:
+    """The places of two duplicates, their similarity, and their texts from shortly before the first difference."""
+    alike = "identical" if pair.similarity == 1 else f"similarity {pair.similarity:.2f}"
+    more = f", {pair.rows:,} rows in the group" if pair.rows > 2 else ""
+    place, width = f"{pair.places[0]} and {pair.places[1]}: {alike}{more}", LONGEST_TEXT // 2
+    one, other = pair.texts
+    if pair.similarity == 1:
         return Quote([place, excerpt(one, width)])
     same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     start = max(0, same - LEAD) if max(len(one), len(other)) > width else 0
@@ -313,74 +323,78 @@ def _twins(twins: Twins) -> Quote:
 
 
 def _batches(batching: "Batching") -> list[DocumentBlock]:
-    padding, fill, batches, again = batching
-    mixed = f"Of the rows that share a batch {share(again)} share one in the next epoch too; the others meet new rows."
+    padding, fill, batches, repeated = batching
+    mixed = f"Of the rows that share a batch, {share(repeated)} share one again in the next epoch."
     return [
-        Paragraph(f"{counted(batches, 'batch', 'batches')} in an epoch, {share(fill)} full, {share(padding)} padding."),
-        Paragraph("All rows are in one batch: an epoch is one step." if batches == 1 else mixed),
+        Paragraph(f"{counted(batches, 'batch', 'batches')} per epoch, {share(fill)} full, {share(padding)} padding."),
+        Paragraph("All rows are in one batch, so an epoch is one step." if batches == 1 else mixed),
     ]
 
 
-FORMAT = 1  # of the plain values
+FORMAT = 2  # of the JSON
 GRAVEST_FIRST = ("reject", "warn", "note")
 
-Verdict = Literal["refused", "warned", "fine"]
+Verdict = Literal["errors", "warnings", "ok"]
 
 
 class ReportColumns(NamedTuple):
-    """The names of the columns that were read."""
+    """The names of the input and target columns."""
 
     input: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
 
 
-class PartReport(NamedTuple):
-    """A part and how many rows it has."""
+class SplitReport(NamedTuple):
+    """A split and its number of rows."""
 
     name: str
     rows: int
 
 
 class Batching(NamedTuple):
-    """What the batches of the chosen size come to."""
+    """How well the batches of the chosen size are filled and mixed."""
 
     padding: float  # share of a batch that is padding
-    fill: float  # share of the budget that a batch uses
-    batches: int
-    again: float  # share of the pairs in one batch that are together in the next epoch too
+    fill: float  # share of `batch_tokens` that a batch uses
+    batches: int  # per epoch
+    repeated_pairs: float  # share of the row pairs in one batch that are in one batch again in the next epoch
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport(Shown):
-    """What is in a set of data and what was found in it."""
+    """What a data set contains, and the problems found in it.
+
+    `verdict` says whether it can be used, `findings` are the problems. `text()`, `html()` and `to_json()` show the
+    report.
+    """
 
     name: str
     task: Task
     input: str  # the names of the kinds
     target: str
     columns: ReportColumns
-    parts: tuple[PartReport, ...]
-    inferred: tuple[str, ...]
+    splits: tuple[SplitReport, ...]
+    inferred: tuple[str, ...]  # task, columns and split, as far as they were not given
     findings: tuple[DataFinding, ...]
     skipped: int  # bad rows
     labels: tuple[LabelCount, ...]  # the most frequent first
-    measures: tuple[ColumnMeasure, ...]
+    distributions: tuple[Distribution, ...]
     duplicates: DuplicateRows
     batching: Batching | None
 
     @property
     def rows(self) -> int:
-        """Rows of all parts."""
-        return sum(part.rows for part in self.parts)
+        """The number of rows of all splits."""
+        return sum(split.rows for split in self.splits)
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the data can be used as it is."""
+        """`errors` if the data cannot be used as it is, `warnings` if some of it looks wrong, else `ok`."""
         found = {finding.severity for finding in self.findings}
-        return "refused" if "reject" in found else "warned" if "warn" in found else "fine"
+        return "errors" if "reject" in found else "warnings" if "warn" in found else "ok"
 
     def document(self) -> Document:
-        """The verdict, findings, how the data was read, labels, lengths, duplicates and batches."""
+        """The verdict, findings, inferred settings, labels, lengths, duplicates and batches, ready to be shown."""
         return Document(
             excerpt(self.name, LONGEST_TEXT),
             [
@@ -390,11 +404,11 @@ class DataReport(Shown):
                 Heading("Findings"),
                 TableBlock(("finding", "rows", "cases"), [_finding(one) for one in self.findings]),
                 *(_more_cases(one) for one in self.findings),
-                Heading("Read as"),
+                Heading("Inferred"),
                 Bullets([excerpt(line, LONGEST_TEXT) for line in self.inferred]),
-                Heading(f"{_labels_title(self)}, {len(self.labels):,} different"),
+                Heading(f"{_labels_title(self)} ({len(self.labels):,})"),
                 *_labels(self),
-                *(block for measure in self.measures for block in _measure_blocks(measure)),
+                *(block for found in self.distributions for block in _distribution_blocks(found)),
                 Heading("Duplicates"),
                 *_duplicates(self.duplicates),
                 Heading("Batches"),
@@ -403,7 +417,7 @@ class DataReport(Shown):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain values that JSON can hold; `format` changes when what programs read does."""
+        """The report as plain values for JSON. `format` increases when the meaning of a key changes."""
         fields = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
         return {"format": FORMAT, "verdict": self.verdict, **fields}
 
@@ -415,24 +429,25 @@ def _plain(value: object) -> object:
 
 
 class Reporter:
-    """Sees every block of a survey once: the cheap checks, the search for repeats, and the counts."""
+    """Collects a report from the blocks of a survey: the checks, the search for duplicates, and the counts."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._checks, self._search, self._measures = Checks(schema), DuplicateSearch(schema.input), Measures(schema)
+        self._checks, self._search = Checks(schema), DuplicateSearch(schema.input)
+        self._distributions = Distributions(schema)
         self._refused: list[DataFinding] = []
         self._duplicates = DuplicateRows((), (), (), ())
 
-    def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Look at further examples of a part."""
-        for one in (self._checks, self._search, self._measures):
-            one.see(part, examples)
+    def update(self, split: str, examples: Sequence[Example]) -> None:
+        """Add more examples of a split."""
+        for one in (self._checks, self._search, self._distributions):
+            one.update(split, examples)
 
     def finish(self, ledger: Ledger) -> None:
-        """Keep what a check refuses: it is told in the report and not raised. The rest stands in the ledger."""
+        """Finish the checks. Errors that a check would raise become findings of the report."""
         self._refused = [found for check in self._checks.checks if (found := refusal(check, ledger))]
         self._duplicates = self._search.finish()
-        self._duplicates.tell(ledger)
+        self._duplicates.warn(ledger)
 
     def report(
         self,
@@ -441,24 +456,26 @@ class Reporter:
         *,
         columns: ReportColumns = ReportColumns(),  # noqa: B008  # an immutable value
         inferred: Sequence[str] = (),
-        symbols: Mapping[str, np.ndarray] | None = None,
+        tokens: Mapping[str, np.ndarray] | None = None,
         batching: Batching | None = None,
     ) -> DataReport:
-        """The report on all that was seen; `symbols` are the lengths of the encoded inputs of each part."""
-        if not any(self._measures.rows.values()):
-            raise DataError(f"{name} has no examples", fix="name a file that has rows")
+        """Return the report on all examples; `tokens` are the lengths of the encoded inputs of each split."""
+        if not any(self._distributions.rows.values()):
+            raise DataError(f"{name} has no examples", fix="give a file that has rows")
         return DataReport(
             name=name,
             task=self._schema.task,
             input=self._schema.input.name,
             target=self._schema.target.name,
             columns=columns,
-            parts=tuple(PartReport(part, rows) for part, rows in in_order(self._measures.rows).items()),
+            splits=tuple(SplitReport(name, rows) for name, rows in in_order(self._distributions.rows).items()),
             inferred=tuple(inferred),
-            findings=tuple(sorted([*self._refused, *told(ledger)], key=lambda one: GRAVEST_FIRST.index(one.severity))),
+            findings=tuple(
+                sorted([*self._refused, *findings_in(ledger)], key=lambda one: GRAVEST_FIRST.index(one.severity))
+            ),
             skipped=ledger.skipped,
-            labels=self._measures.label_counts(),
-            measures=self._measures.finish(symbols or {}),
+            labels=self._distributions.label_counts(),
+            distributions=self._distributions.finish(tokens or {}),
             duplicates=self._duplicates,
             batching=batching,
         )

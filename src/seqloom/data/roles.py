@@ -1,10 +1,10 @@
-"""Which column means what: given by the user, or found by name and content, and said aloud.
+"""The roles of columns: given by the user, or inferred from names and content, and reported.
 
-    Finder ──▶ find_input ──▶ kind of input ──▶ columns and kind of the target ──▶ Roles
+    ColumnFinder ──▶ find_input ──▶ kind of input ──▶ columns and kind of the target ──▶ Roles
 
-What columns are usually called, the kinds say. Names are compared without regard to case. A file in which no name fits
-is refused with what was found and the flags to use; a column is never taken because it happens to be the only one
-left. What each task needs stands in NEEDS, with one entry for data whose task nobody named.
+The kinds define common column names, compared without regard to case. If no name matches, the file is rejected with the
+names found and the flags to use; a column is never used only because it is the last one left. NEEDS says what each task
+needs, with one entry for data without a given task.
 """
 
 import re
@@ -24,50 +24,51 @@ from seqloom.data.kinds.text import SOURCES, TEXTS, PairInput, TextInput, Triple
 from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.readers.folders import PART_NAMES
+from seqloom.data.readers.folders import SPLIT_NAMES
 from seqloom.data.schema import INPUT_KINDS, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
 
 
-class Finder:
-    """One file's columns and first records, asked for the meaning of each column."""
+class ColumnFinder:
+    """The columns and first records of a file, from which the roles of columns are inferred."""
 
     def __init__(
         self, config: DataConfig, columns: Sequence[str], named: bool, sample: Sequence[Record], ledger: Ledger
     ) -> None:
         self.config, self.columns, self.named, self.sample, self.ledger = config, tuple(columns), named, sample, ledger
         self.lower = {name.lower(): number for number, name in reversed(list(enumerate(columns)))}
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def first(self, names: Sequence[str]) -> int | None:
         """The first of these names that the file has."""
         return next((self.lower[name] for name in names if name in self.lower), None)
 
     def content(self, column: int) -> Content:
-        """What the values of a column are, by the first records."""
+        """The content of a column, by the first records."""
         values = [record.values[column] for record in self.sample]
         return next((kind for value in values if (kind := content_of(value)) != "nothing"), "nothing")
 
     def numeric(self, column: int) -> bool:
-        """Whether every cell of the first records is a number, or text that spells one."""
+        """Whether every cell in the first records is a number, or text that spells one."""
         return all(is_number(record.values[column]) for record in self.sample)
 
     def whole(self, column: int) -> bool:
-        """Whether the numbers of the first records are whole, and all written as floats."""
+        """Whether the numbers in the first records are integers written as floats."""
         return whole_floats(record.values[column] for record in self.sample)
 
     def measured(self, column: int) -> bool:
-        """Whether most cells of the first records are numbers, be it with a decimal comma; the others are then told."""
+        """Whether most cells in the first records are numbers, even with a decimal comma."""
         cells = [record.values[column] for record in self.sample]
         plain = [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
         return 2 * sum(map(is_number, plain)) > len(cells)
 
     def given(self, name: str, flag: str) -> int:
-        """The column of a name that the user gave."""
+        """The number of a column that the user named."""
         if name not in self.columns:
             near = did_you_mean(name, self.columns)
-            self.refuse(f"no column '{name}'; found {self.known()}", flagged(near, flag) or f"{flag} one of these")
+            text = f"there is no column '{name}'; found {self.known()}"
+            self.refuse(text, flagged(near, flag) or f"give {flag} one of these")
         return self.columns.index(name)
 
     def known(self) -> str:
@@ -75,70 +76,70 @@ class Finder:
         return ", ".join(escaped(column) for column in self.columns[:20])
 
     def refuse(self, text: str, fix: str) -> NoReturn:
-        """Stop: a column that is needed is not there."""
+        """Raise RejectedError: a column is missing or does not fit."""
         path = self.sample[0].path if self.sample else self.config.train[0]
         code = "csv.column" if ".csv" in path.lower() or ".tsv" in path.lower() else "data.column"
         self.ledger.bad_file(code, text, Place(path, 1), fix)
 
     def names(self, columns: Sequence[int]) -> str:
-        """Columns as people call them."""
+        """The names of columns for a message."""
         return " and ".join(f"'{escaped(self.columns[column])}'" for column in columns)
 
 
 def flagged(guess: str, flag: str) -> str:
-    """A guess at a name as the flag to give; nothing where there was no guess."""
+    """A suggested name with its flag; empty if there is no suggestion."""
     return guess.replace("did you mean '", f"did you mean {flag} '") if "did you" in guess else ""
 
 
-def first_row(finder: Finder) -> str:
+def first_row(finder: ColumnFinder) -> str:
     return f"The first row is {shown(finder.sample[0].values)}" if finder.sample else ""
 
 
 def shown(values: Sequence[Any]) -> str:
-    """The first values of a row in quotes, cut short."""
+    """The first values of a row, in quotes and shortened."""
     cells = [str(value) if len(str(value)) <= 40 else f"{str(value)[:40]}..." for value in values[:6]]
     return ", ".join(f"'{escaped(cell)}'" for cell in cells)
 
 
 IDS = ("id", "_id", "guid", "idx")
-SPLITS = ("split", "part", "fold", "set")
+SPLIT_COLUMNS = ("split", "part", "fold", "set")
 
 
-CellKind = Callable[[Finder, int], InputKind]  # what the plain cells of one column are read as
+CellKind = Callable[[ColumnFinder, int], InputKind]  # the kind of input of one column of plain cells
 EMBEDDED: tuple[InputKind, ...] = (TextInput(), PairInput(), TripleInput())  # by the number of columns
 
 
-def find_input(finder: Finder, together: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
-    """The columns with the usual names of an input; of names that belong together, all are there or none counts."""
-    alone = (names for kind in INPUT_KINDS.values() for names in kind.usual if kind.num_columns == 1)
+def find_input(finder: ColumnFinder, together: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
+    """The input columns by their common names; names that belong together must all be there."""
+    alone = (names for kind in INPUT_KINDS.values() for names in kind.column_names if kind.num_columns == 1)
     found = next((names for names in (*together, *alone) if all(name in finder.lower for name in names)), None)
     if found is None and not finder.named:
-        text = f"{len(finder.columns)} columns without a header; which is the input? {first_row(finder)}"
-        finder.refuse(text, "--input 1 --target 2, by number")
+        text = f"{len(finder.columns)} columns without a header; which one is the input? {first_row(finder)}"
+        finder.refuse(text, "give column numbers, such as --input 1 --target 2")
     if found is None:
         others = [name for name in finder.columns if name not in finder.config.target]
-        if finder.config.target and len(others) == 1:  # the one beside a target that the user named
-            fix = f"--input '{escaped(others[0])}'"
+        if finder.config.target and len(others) == 1:  # the only one besides the given target
+            fix = f"use --input '{escaped(others[0])}'"
         else:
-            fix = f"--input NAME --target NAME, or --no-header if this is data: {shown(finder.columns)}"
-        finder.refuse(f"no column '{TEXTS[0]}'; found {finder.known()}", fix)
+            fix = f"give --input NAME --target NAME, or --no-header if this is a row: {shown(finder.columns)}"
+        finder.refuse(f"there is no column '{TEXTS[0]}'; found {finder.known()}", fix)
     inputs = tuple(finder.lower[name] for name in found)
-    finder.said.append(f"input: {finder.names(inputs)} (by name)")
+    finder.messages.append(f"input: {finder.names(inputs)} (by name)")
     return inputs
 
 
-def by_cells(cells: CellKind) -> Callable[[Finder, tuple[int, ...]], InputKind]:
-    """What finds the kind of an input: by the number and content of its columns, of plain cells as `cells` has it."""
+def by_cells(cells: CellKind) -> Callable[[ColumnFinder, tuple[int, ...]], InputKind]:
+    """A function that finds the kind of input by the number and content of its columns; `cells` decides plain cells."""
 
-    def kind(finder: Finder, inputs: tuple[int, ...]) -> InputKind:
+    def kind(finder: ColumnFinder, inputs: tuple[int, ...]) -> InputKind:
         contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
         names = tuple(finder.columns[column].lower() for column in inputs)
-        paired = names in PairInput.usual or names[::-1] in PairInput.usual  # digits in them are text
+        paired = names in PairInput.column_names or names[::-1] in PairInput.column_names  # digits in them are text
         if len(inputs) == 2 and contents <= {"text", "nothing"} and (paired or not numeric):
             return PairInput()
         if len(inputs) > 1 and not numeric:
-            text = f"{len(inputs)} input columns are two texts or all numbers; found {first_row(finder)}"
-            finder.refuse(text, "give one column, two of text, or numeric ones")
+            text = f"{len(inputs)} input columns must be two texts or all numbers. {first_row(finder)}"
+            finder.refuse(text, "give one input column, two of text, or only numbers")
         if len(inputs) > 1:
             return VectorsInput()
         (content,) = contents
@@ -148,104 +149,111 @@ def by_cells(cells: CellKind) -> Callable[[Finder, tuple[int, ...]], InputKind]:
     return kind
 
 
-def as_text(_finder: Finder, _column: int) -> InputKind:
-    """Text, whatever it spells."""
+def as_text(_finder: ColumnFinder, _column: int) -> InputKind:
+    """Text, even if it spells numbers."""
     return TextInput()
 
 
-def as_words(_finder: Finder, _column: int) -> InputKind:
+def as_words(_finder: ColumnFinder, _column: int) -> InputKind:
     """Words with spaces between them."""
     return WordsInput()
 
 
-def as_text_or_numbers(finder: Finder, column: int) -> InputKind:
-    """Text, unless the user named a column of numbers and its name does not say that they are text."""
-    named, texts = finder.columns[column] in finder.config.input, (*TextInput.usual, *WordsInput.usual)
+def as_text_or_numbers(finder: ColumnFinder, column: int) -> InputKind:
+    """Text, unless the user named a column of numbers that does not have the name of a text column."""
+    named, texts = finder.columns[column] in finder.config.input, (*TextInput.column_names, *WordsInput.column_names)
     measured = (finder.columns[column].lower(),) not in texts and bool(finder.sample) and finder.numeric(column)
     return VectorsInput() if named and measured else TextInput()
 
 
-def as_anything(finder: Finder, column: int) -> InputKind:
-    """The same where no task is named: words, if the column is called so and tags stand beside it."""
-    words = (finder.columns[column].lower(),) in WordsInput.usual and finder.first(TagsTarget.usual[:-1]) is not None
+def as_anything(finder: ColumnFinder, column: int) -> InputKind:
+    """The same without a given task: words, if the column has such a name and there is a column of tags."""
+    words = (finder.columns[column].lower(),) in WordsInput.column_names and finder.first(
+        TagsTarget.column_names[:-1]
+    ) is not None
     return WordsInput() if words else as_text_or_numbers(finder, column)
 
 
-def as_texts(finder: Finder, inputs: tuple[int, ...]) -> InputKind:
-    """One text, two or three: whatever their cells look like, they are text."""
+def as_texts(finder: ColumnFinder, inputs: tuple[int, ...]) -> InputKind:
+    """One, two or three texts, even if they spell numbers."""
     held = {finder.content(column) for column in inputs}
     if len(inputs) > len(EMBEDDED) or not held <= {"text", "number", "nothing"}:
         found = f"{len(inputs)} columns of {' and '.join(sorted(held))}"
-        finder.refuse(f"embed reads one text, two or three, found {found}", "--input NAME of a text, up to three times")
+        fix = "give --input NAME of a text column, up to three times"
+        finder.refuse(f"embed needs one, two or three texts, found {found}", fix)
     return EMBEDDED[len(inputs) - 1]
 
 
 CODE = re.compile(r"[+-]?0\d")
-MANY = 20  # different numbers that are no names of classes any more; so many rows may well have a label each
+MANY = 20  # more different numbers are not labels; rows needed to tell
 Found = tuple[tuple[int, ...], TargetKind]
 
 
-def labels(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
+def labels(finder: ColumnFinder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
     """The column of labels: one in each cell, or several."""
-    targets = _one(finder, inputs, LabelTarget.usual, "label")
+    targets = _one(finder, inputs, LabelTarget.column_names, "label")
     several = finder.content(targets[0]) in ("texts", "vectors") or finder.config.label_separator is not None
     return targets, LabelsTarget() if several else LabelTarget()
 
 
-def tags(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
+def tags(finder: ColumnFinder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
     """The column of tags."""
-    return _one(finder, inputs, TagsTarget.usual, "tags"), TagsTarget()
+    return _one(finder, inputs, TagsTarget.column_names, "tags"), TagsTarget()
 
 
-def text(finder: Finder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
-    """The column of texts that are to be written."""
-    return _one(finder, inputs, TextTarget.usual, "target"), TextTarget()
+def text(finder: ColumnFinder, inputs: tuple[int, ...], _kind: InputKind) -> Found:
+    """The column of target texts."""
+    return _one(finder, inputs, TextTarget.column_names, "target"), TextTarget()
 
 
-def numbers(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
-    """The columns of numbers: of the whole, or of each word or step."""
-    usual = (*NumbersTarget.usual, "label", "target", "y")
+def numbers(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """The columns of numbers: per example, or per word or step."""
+    usual = (*NumbersTarget.column_names, "label", "target", "y")
     targets = _columns(finder, inputs, usual) or _missing(finder, inputs, "score")
     return targets, SeriesTarget() if _is_series(finder, targets, kind) else NumbersTarget()
 
 
-def none_of_text(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
-    """No column: the next symbol of the text is the target."""
+def none_of_text(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """No column: the next token of the text is the target."""
     if not kind.is_text:
-        found = f"a language model reads text, and {finder.names(inputs)} holds {kind}"
-        finder.refuse(found, "--input NAME of a text")
+        found = f"a language model reads text, but {finder.names(inputs)} is {kind}"
+        finder.refuse(found, "give --input NAME of a text column")
     return (), NoTarget()
 
 
-def none_of_masked(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
-    """No column: hidden words of the text are the target."""
+def none_of_masked(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """No column: masked words of the text are the target."""
     if not kind.reads_tokens:
-        found = f"masked hides words of a text, and {finder.names(inputs)} holds {kind}"
-        finder.refuse(found, "--input NAME of a text")
+        found = f"masked needs text, but {finder.names(inputs)} is {kind}"
+        finder.refuse(found, "give --input NAME of a text column")
     return (), MaskedTarget()
 
 
-def score_of_pair(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
-    """A score of a pair, if one is named, or has a usual name and is a number; else that texts stand together."""
+def score_of_pair(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """The score of a pair, if it is given or a column of numbers has such a name; else no target."""
     targets = tuple(finder.given(name, "--target") for name in finder.config.target)
     pair = kind.num_columns == 2
     if not targets and pair:
-        usual = [finder.lower[name] for name in SimilarityTarget.usual if finder.lower.get(name) not in (None, *inputs)]
+        usual = [
+            finder.lower[name]
+            for name in SimilarityTarget.column_names
+            if finder.lower.get(name) not in (None, *inputs)
+        ]
         targets = tuple(column for column in usual if finder.sample and finder.numeric(column))[:1]
         if targets:
-            finder.said.append(f"target: {finder.names(targets)} (by name)")
+            finder.messages.append(f"target: {finder.names(targets)} (by name)")
     if targets and (not pair or len(targets) > 1):
         finder.refuse(
-            f"a score is one number of two texts, found {len(targets)} of {len(inputs)}",
+            f"embed with a score needs two input columns and one target, found {len(inputs)} and {len(targets)}",
             "give two --input and one --target, or no --target",
         )
     return targets, SimilarityTarget() if targets else RelatedTarget()
 
 
-def inferred(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
-    """The columns of a target whose task nobody named; text alone is for language modelling."""
-    tags = TagsTarget.usual if kind.has_steps else ()
-    usual = (*tags, *LabelTarget.usual, *NumbersTarget.usual, *TextTarget.usual)
+def inferred(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKind) -> Found:
+    """The target without a given task; text alone is for language modeling."""
+    tags = TagsTarget.column_names if kind.has_steps else ()
+    usual = (*tags, *LabelTarget.column_names, *NumbersTarget.column_names, *TextTarget.column_names)
     targets = _columns(finder, inputs, usual)
     if not targets and kind.is_text and len(finder.columns) == 1:
         return (), NoTarget()
@@ -255,7 +263,7 @@ def inferred(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
         return targets, TagsTarget()
     if _is_series(finder, targets, kind):
         return targets, SeriesTarget()
-    if kind.in_words and name in TagsTarget.usual[:-1]:
+    if kind.in_words and name in TagsTarget.column_names[:-1]:
         return targets, TagsTarget()
     if len(targets) > 1:
         return targets, NumbersTarget()
@@ -263,62 +271,62 @@ def inferred(finder: Finder, inputs: tuple[int, ...], kind: InputKind) -> Found:
         return targets, TagsTarget() if kind.has_steps else LabelsTarget()
     if finder.config.label_separator is not None:
         return targets, LabelsTarget()
-    measured = name in NumbersTarget.usual and finder.measured(targets[0])
+    measured = name in NumbersTarget.column_names and finder.measured(targets[0])
     if content == "vectors" or measured or _measures(finder, targets[0]):
         return targets, NumbersTarget()
-    written = name in TextTarget.usual[1:] or (name == "target" and finder.first(SOURCES) is not None)
+    written = name in TextTarget.column_names[1:] or (name == "target" and finder.first(SOURCES) is not None)
     return targets, TextTarget() if content == "text" and written else LabelTarget()
 
 
-def _columns(finder: Finder, inputs: tuple[int, ...], names: Sequence[str]) -> tuple[int, ...]:
-    """The columns that the user named, else the first with a usual name that is no input, if there is one."""
+def _columns(finder: ColumnFinder, inputs: tuple[int, ...], names: Sequence[str]) -> tuple[int, ...]:
+    """The given target columns, else the first column with a common name that is not an input."""
     if finder.config.target:
         return tuple(finder.given(name, "--target") for name in finder.config.target)
     free = [name for name in names if finder.lower.get(name) not in (None, *inputs)]
     targets = tuple(finder.lower[name] for name in free[:1])
     if targets:
-        finder.said.append(f"target: {finder.names(targets)} (by name)")
+        finder.messages.append(f"target: {finder.names(targets)} (by name)")
     return targets
 
 
-def _one(finder: Finder, inputs: tuple[int, ...], names: Sequence[str], wanted: str) -> tuple[int, ...]:
-    """The same for a task whose target is one column."""
+def _one(finder: ColumnFinder, inputs: tuple[int, ...], names: Sequence[str], wanted: str) -> tuple[int, ...]:
+    """The same for a task with exactly one target column."""
     targets = _columns(finder, inputs, names) or _missing(finder, inputs, wanted)
     if len(targets) > 1:
-        found = f"{len(targets)} target columns are for regress, and the task is {finder.config.task}"
-        finder.refuse(found, "give one --target")
+        found = f"{len(targets)} target columns, but the task {finder.config.task} needs one"
+        finder.refuse(found, "give one --target, or use --task regress for several numbers")
     return targets
 
 
-def _missing(finder: Finder, inputs: tuple[int, ...], wanted: str) -> NoReturn:
-    """Stop: there is no target."""
+def _missing(finder: ColumnFinder, inputs: tuple[int, ...], wanted: str) -> NoReturn:
+    """Raise RejectedError: there is no target column."""
     others = [name for number, name in enumerate(finder.columns) if number not in inputs]
     near = flagged(did_you_mean(wanted, others), "--target") if others else ""
-    fix = near or "--target NAME, or --task lm to model the text alone"
-    finder.refuse(f"no column '{wanted}'; found {finder.known()}", fix)
+    fix = near or "give --target NAME, or --task lm for a language model of the text"
+    finder.refuse(f"there is no column '{wanted}'; found {finder.known()}", fix)
 
 
-def _is_series(finder: Finder, targets: tuple[int, ...], kind: InputKind) -> bool:
-    """Whether each word or step has numbers of its own.
+def _is_series(finder: ColumnFinder, targets: tuple[int, ...], kind: InputKind) -> bool:
+    """Whether each word or step has its own numbers.
 
-    A list for each step says so, and the name of the column. Steps of a table always make a list for each: then it is
-    so where the steps of a sequence differ.
+    It does if the values are nested lists, or if the name of the column says so. Steps of a table are always nested
+    lists; then the steps of a sequence must differ.
     """
     values = [record.values[targets[0]] for record in finder.sample]
     listed = [value for value in values if isinstance(value, list | tuple | np.ndarray) and len(value)]
     if len(targets) > 1 or not kind.has_steps or not listed:
         return False
-    if finder.columns[targets[0]].lower() in SeriesTarget.usual and content_of(listed[0]) == "vectors":
+    if finder.columns[targets[0]].lower() in SeriesTarget.column_names and content_of(listed[0]) == "vectors":
         return True
     nested = all(isinstance(value[0], list | tuple | np.ndarray) for value in listed)
     return nested and (finder.config.sequence is None or any(step != value[0] for value in listed for step in value))
 
 
-def _measures(finder: Finder, column: int) -> bool:
-    """Whether the values are numbers that were measured, and name no classes.
+def _measures(finder: ColumnFinder, column: int) -> bool:
+    """Whether the values are measurements, and not class labels.
 
-    Fractions are, unless the text of a few comes again and again. Whole numbers are where hardly any comes twice, in a
-    column that is not called as labels are: 0 and 1, or 1 to 5, are classes. Digits as those of 007 are a name.
+    Fractions are measurements, unless only a few different ones repeat. Integers are measurements if few of them repeat
+    and the column does not have the name of a label: 0 and 1, or 1 to 5, are labels. Codes such as 007 are labels.
     """
     cells = [record.values[column] for record in finder.sample]
     texts = [cell.strip() for cell in cells if isinstance(cell, str)]
@@ -326,19 +334,19 @@ def _measures(finder: Finder, column: int) -> bool:
         return False
     different = len(set(map(float, cells)))
     if all(float(cell).is_integer() for cell in cells):
-        named = finder.columns[column].lower() in LabelTarget.usual
+        named = finder.columns[column].lower() in LabelTarget.column_names
         return len(cells) >= MANY and 2 * different > len(cells) and not named
     return not texts or different > MANY or 2 * different > len(cells)
 
 
 class Needs(NamedTuple):
-    """What finds the target of a task and the kind of its input, and the names of columns that make one together."""
+    """How to find the target and the kind of input of a task, and the names of columns that belong together."""
 
-    target: Callable[[Finder, tuple[int, ...], InputKind], Found]
-    input_kind: Callable[[Finder, tuple[int, ...]], InputKind] = by_cells(as_text)
-    together: tuple[tuple[str, ...], ...] = PairInput.usual  # in the order in which they are looked for
-    each_step: bool = False  # where rows are the steps of sequences: whether each step has an answer of its own
-    numbers: bool = False  # where rows are steps: whether answers are numbers, of one column or several
+    target: Callable[[ColumnFinder, tuple[int, ...], InputKind], Found]
+    input_kind: Callable[[ColumnFinder, tuple[int, ...]], InputKind] = by_cells(as_text)
+    together: tuple[tuple[str, ...], ...] = PairInput.column_names  # in the order of the search
+    each_step: bool = False  # if rows are steps of sequences: whether each step has its own target
+    numbers: bool = False  # if rows are steps: whether targets are numbers, of one column or several
 
 
 NEEDS: dict[Task | None, Needs] = {
@@ -349,15 +357,15 @@ NEEDS: dict[Task | None, Needs] = {
     "lm": Needs(none_of_text),
     "masked": Needs(none_of_masked),
     "translate": Needs(text),
-    "embed": Needs(score_of_pair, as_texts, (*TripleInput.usual, *RELATED, *PairInput.usual)),
+    "embed": Needs(score_of_pair, as_texts, (*TripleInput.column_names, *RELATED, *PairInput.column_names)),
 }
 
 
-SHOWN = 8  # columns that are named as not read
+SHOWN = 8  # unused columns named in a message
 
 
 class Roles(NamedTuple):
-    """The columns of the input, the target, the id and the part, by their numbers, and the kinds they make."""
+    """The numbers of the columns of input, target, id and split, and the schema."""
 
     input: tuple[int, ...]
     target: tuple[int, ...]
@@ -366,33 +374,33 @@ class Roles(NamedTuple):
     split: int | None = None
     spaces: int | None = None  # for words: whether a space follows each
     label_separator: str | None = None
-    whole: bool = False  # labels are whole numbers that were written as floats
-    stepped: bool = False  # numbers come as one list for each step of a sequence
-    said: tuple[str, ...] = ()  # what was inferred, for people
+    whole: bool = False  # labels are integers written as floats
+    stepped: bool = False  # numbers are one list for each step of a sequence
+    messages: tuple[str, ...] = ()  # what was inferred
 
 
 def find_roles(
     config: DataConfig, columns: Sequence[str], named: bool, sample: Sequence[Record], ledger: Ledger
 ) -> Roles:
-    """What the columns of a file mean; RejectedError names what was found if that cannot be said."""
-    finder, needs = Finder(config, columns, named, sample, ledger), NEEDS[config.task]
+    """Return the roles of the columns of a file; raise RejectedError if they cannot be inferred."""
+    finder, needs = ColumnFinder(config, columns, named, sample, ledger), NEEDS[config.task]
     inputs = tuple(finder.given(name, "--input") for name in config.input) or find_input(finder, needs.together)
     kind = needs.input_kind(finder, inputs)
     targets, target_kind = needs.target(finder, inputs, kind)
     if target_kind.of_steps and not kind.has_steps:
         held = "text" if kind.reads_tokens else kind
-        text = f"{target_kind} belong to words or steps, and {finder.names(inputs)} holds {held}"
-        finder.refuse(text, "--input NAME of a list of words, or another --task")
+        text = f"{target_kind} need words or steps, but the input {finder.names(inputs)} is {held}"
+        finder.refuse(text, "give --input NAME of a column of word lists, or another --task")
     schema = Schema(kind, target_kind)
     if config.task is None:
         measured = target_kind.measured and all(map(finder.numeric, targets))
-        numbers = f"the cells of {finder.names(targets)} are numbers; with --task classify each would be a name"
-        finder.said.append(f"task: {schema.task} ({numbers if measured else 'from the target'})")
-    if config.id is not None:  # an empty name says that there is none
+        numbers = f"{finder.names(targets)} has numbers; use --task classify if they are labels"
+        finder.messages.append(f"task: {schema.task} ({numbers if measured else 'from the target'})")
+    if config.id is not None:  # an empty name means no id
         identity = finder.given(config.id, "--id") if config.id else None
     elif (identity := finder.first(IDS)) is not None:
-        finder.said.append(f"id: {finder.names([identity])} (by name; --id '' to name none)")
-    split = finder.given(config.split.column, "--split-column") if isinstance(config.split, ColumnSplit) else None
+        finder.messages.append(f"id: {finder.names([identity])} (by name; --id '' for none)")
+    split = finder.given(config.split.split_column, "--split-column") if isinstance(config.split, ColumnSplit) else None
     if config.split is None and not config.dev and not config.test:
         split = _find_split(finder)
     if isinstance(config.split, RandomSplit | FoldSplit) and config.split.group is not None:
@@ -402,15 +410,15 @@ def find_roles(
     others = sorted(set(range(len(columns))) - {*inputs, *targets, identity, split, spaces})
     if others and not (config.input and config.target):  # one of them may be meant
         more = f" and {len(others) - SHOWN:,} others" if len(others) > SHOWN else ""
-        finder.said.append(f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}")
-    said, stepped, separator = tuple(finder.said), config.sequence is not None, config.label_separator
-    return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, said)
+        finder.messages.append(f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}")
+    messages, stepped, separator = tuple(finder.messages), config.sequence is not None, config.label_separator
+    return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, messages)
 
 
-def _find_split(finder: Finder) -> int | None:
-    """A column named for it whose values name parts, most of them; the others are then told as bad rows."""
-    column = finder.first(SPLITS)
+def _find_split(finder: ColumnFinder) -> int | None:
+    """A column with such a name most of whose values are splits; the other rows become bad rows."""
+    column = finder.first(SPLIT_COLUMNS)
     if column is None:
         return None
-    known = sum(str(record.values[column]).lower() in PART_NAMES for record in finder.sample)
+    known = sum(str(record.values[column]).lower() in SPLIT_NAMES for record in finder.sample)
     return column if 2 * known > len(finder.sample) else None

@@ -1,6 +1,6 @@
-"""What examples of a set consist of: one kind of input and one kind of target, and the task that the two make.
+"""The schema of a data set: one kind of input, one kind of target, and the task they make.
 
-Encoded, every example is a row in a few columns (`Ragged`), whatever it was; which, the kinds say (`data/kinds`).
+An encoded example is a row in a few columns (`Ragged`), which its kinds define (`data/kinds`).
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from seqloom.config.data import PARTS, Task
+from seqloom.config.data import SPLITS, Task
 from seqloom.data.kinds.kind import InputKind, Kind, TargetKind
 from seqloom.data.kinds.labels import LabelsTarget, LabelTarget, TagsTarget
 from seqloom.data.kinds.nothing import MaskedTarget, NoTarget
@@ -22,9 +22,8 @@ from seqloom.data.kinds.words import Words, WordsInput
 from seqloom.data.problems import Place
 from seqloom.errors import DataError, did_you_mean
 
-# All kinds by what a file or a person calls them. The order decides between two that claim one thing: usual names of
-# columns are looked for in it, and the first kind that `holds` a column, or `matches` a value from Python, has it. So
-# a kind whose values are arrays of two axes stands before vectors, which hold any of them.
+# All kinds by name. The order matters: column names are searched in this order, and the first kind that `holds` a
+# column or `matches` a Python value is used. So a kind whose values are arrays with two axes must come before vectors.
 INPUT_KINDS: dict[str, InputKind] = {
     kind.name: kind for kind in (WordsInput(), VectorsInput(), PictureInput(), TextInput(), PairInput(), TripleInput())
 }
@@ -48,7 +47,7 @@ AnyKind = TypeVar("AnyKind", bound=Kind)
 
 
 def kind_named(name: str, kinds: dict[str, AnyKind]) -> AnyKind:
-    """The kind of a name; DataError for a name that no kind has."""
+    """Return the kind of this name; raise DataError if there is none."""
     if name not in kinds:
         raise DataError(f"no kind of data is called '{name[:40]}'", fix=did_you_mean(name, kinds))
     return kinds[name]
@@ -58,8 +57,8 @@ Value = TypeVar("Value")
 
 
 def in_order(parts: Mapping[str, Value]) -> dict[str, Value]:
-    """The same by part, in the order train, dev, test, whatever came first in the file."""
-    return {part: parts[part] for part in sorted(parts, key=lambda part: (*PARTS, part).index(part))}
+    """The same dict in the order train, dev, test."""
+    return {part: parts[part] for part in sorted(parts, key=lambda part: (*SPLITS, part).index(part))}
 
 
 class _Fields(NamedTuple):
@@ -69,19 +68,19 @@ class _Fields(NamedTuple):
 
 
 class Schema(_Fields):
-    """The kinds of input and target, and the names of the labels or tags in the order of their numbers."""
+    """The kinds of input and target, and the labels or tags in the order of their numbers."""
 
     __slots__ = ()
 
     def __new__(cls, input: InputKind | str, target: TargetKind | str, labels: tuple[str, ...] = ()) -> "Schema":
-        """A schema of kinds, or of their names, as files hold them; DataError for a name that no kind has."""
+        """Make a schema from kinds or their names; raise DataError for an unknown name."""
         first = kind_named(input, INPUT_KINDS) if isinstance(input, str) else input
         second = kind_named(target, TARGET_KINDS) if isinstance(target, str) else target
         return super().__new__(cls, first, second, labels)
 
     @property
     def task(self) -> Task:
-        """The task that these kinds make."""
+        """The task of these kinds."""
         return self.target.task
 
 
@@ -90,9 +89,9 @@ Target = str | tuple[str, ...] | tuple[float, ...] | tuple[tuple[float, ...], ..
 
 
 class Example(NamedTuple):
-    """One example and where it came from."""
+    """One example and its place in the files."""
 
     input: Input
     target: Target
-    id: str  # empty where the data names none: then the place tells
+    id: str  # empty if the data has no ids
     place: Place

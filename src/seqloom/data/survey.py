@@ -1,16 +1,16 @@
-"""The first reading of a data set: everything is checked and counted before any work is done with it.
+"""The first pass over a data set: all rows are checked and counted before anything is encoded.
 
-    rows ──▶ blocks of one part ──▶ checks, labels, tags ──▶ on to whoever wants them (a tokeniser that is fitted)
+    rows ──▶ blocks of one split ──▶ checks, labels, tags ──▶ the caller (which fits a tokenizer, for example)
 
-What the survey leaves: the labels of the training part in order, the schemes of tags, and how many rows each part has.
-A set of moderate size is kept, so that the second reading needs no file.
+The survey collects the labels of the training set, the tag scheme of each file and the number of rows of each split. A
+small data set is kept in memory, so that the second pass needs no file.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from seqloom.config.data import PARTS, AnySplit, FoldSplit, Part, RandomSplit
+from seqloom.config.data import SPLITS, AnySplit, FoldSplit, RandomSplit, SplitName
 from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, Check, ExampleBlock, weight
 from seqloom.data.checks.duplicates import RepeatCheck
 from seqloom.data.checks.labels import LabelCheck
@@ -20,25 +20,25 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
 from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 from seqloom.events import Progress
-from seqloom.report.numbers import share
+from seqloom.report.numbers import counted, share
 
-MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a set that is kept for the second reading
+MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a data set that is kept for the second pass
 
-Block = tuple[Part, list[Example]]
+Block = tuple[SplitName, list[Example]]
 
 
-class Looker(Protocol):
-    """Whoever sees every block of every part once: the checks, or a report with more than the checks."""
+class ExampleObserver(Protocol):
+    """Receives every block of every split once: the checks, or the data report."""
 
-    def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Look at further examples of a part."""
+    def update(self, split: str, examples: Sequence[Example]) -> None:
+        """Add more examples of a split."""
 
     def finish(self, ledger: Ledger) -> None:
-        """Write what was found; raise RejectedError where the data cannot be used."""
+        """Write all findings to the ledger; raise RejectedError if the data cannot be used."""
 
 
 class Checks:
-    """All cheap checks that make sense for a schema, fed together."""
+    """All checks that apply to a schema and run before every training."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -48,89 +48,89 @@ class Checks:
         if schema.input.is_text and schema.target.is_text:
             self.checks.append(PairCheck())
 
-    def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Look at further examples of a part."""
+    def update(self, split: str, examples: Sequence[Example]) -> None:
+        """Add more examples of a split."""
         if examples:
-            block = ExampleBlock(part, examples, self.schema)
+            block = ExampleBlock(split, examples, self.schema)
             for check in self.checks:
-                check.see(block)
+                check.update(block)
 
     def finish(self, ledger: Ledger) -> None:
-        """Write all findings into the ledger; raise RejectedError where the data cannot be used."""
+        """Write all findings to the ledger; raise RejectedError if the data cannot be used."""
         for check in self.checks:
             check.finish(ledger)
 
 
 class Survey:
-    """One pass over a data set; what it found is known when `blocks` has come to its end."""
+    """One pass over a data set; its results are complete when `blocks` is exhausted."""
 
-    def __init__(self, dataset: Dataset, ledger: Ledger, looker: Looker | None = None) -> None:
+    def __init__(self, dataset: Dataset, ledger: Ledger, observer: ExampleObserver | None = None) -> None:
         self.dataset, self.ledger = dataset, ledger
-        self.rows: Counter[Part] = Counter()
-        self.labels: dict[Part, Counter[str]] = {part: Counter() for part in PARTS}
-        self.schemes: dict[str, Scheme] = {}  # of the tags of each file
-        self.written: dict[int, str] = {}  # inputs of rows of dev of which the vocabulary lacks something
-        self._looker = looker or Checks(dataset.schema)
+        self.rows: Counter[SplitName] = Counter()
+        self.labels: dict[SplitName, Counter[str]] = {part: Counter() for part in SPLITS}
+        self.schemes: dict[str, Scheme] = {}  # the tag scheme of each file
+        self.dev_texts: dict[int, str] = {}  # inputs of some dev rows that contain unknown tokens
+        self._observer = observer or Checks(dataset.schema)
         self._tags: dict[str, TagChecker] = {}
         self._kept: list[Block] | None = []
         self._characters = 0
 
     def blocks(self) -> Iterator[Block]:
-        """The examples in blocks of one part, all seen by the checks; RejectedError when they find the set unfit."""
+        """Yield the examples in blocks of one split; raise RejectedError if the checks reject the data."""
         rows = self.dataset.rows(self.ledger)
         target = self.dataset.schema.target
         for part, block in _in_blocks(self._follow_tags(rows) if target.has_labels and target.of_steps else rows):
-            self._see(part, block)
+            self._update(part, block)
             yield part, block
         if not self.rows["train"]:
             place = Place(self.dataset.config.train[0])
-            self.ledger.bad_file("data.no_train", "no row belongs to the training part", place, "look at the split")
-        self._warn_of_uneven_parts()
+            self.ledger.bad_file("data.no_train", "no row is in the training set", place, "check the split")
+        self._warn_of_uneven_splits()
         for path, checker in self._tags.items():
             before = next(iter(self.schemes.values()), None)
             self.schemes[path] = checker.finish(self.ledger, Place(path), before)
-        self._looker.finish(self.ledger)
+        self._observer.finish(self.ledger)
 
     def progress(self) -> Progress:
-        """How far the reading is; the share is known where files are read whose size is."""
+        """The rows read so far, and their share of the files if the size is known."""
         size = self.dataset.size()
         share = min(1.0, self.ledger.bytes / size) if size and self.ledger.bytes else None
         return Progress("rows read", sum(self.rows.values()), part=share)
 
     def read(self) -> Iterator[Progress]:
-        """How far it is while all blocks are seen by the checks, and by nobody else."""
+        """Run the checks on all blocks, and yield the progress."""
         for _ in self.blocks():
             yield self.progress()
 
-    def _follow_tags(self, rows: Iterator[tuple[Part, Example]]) -> Iterator[tuple[Part, Example]]:
-        """The same rows, their tags seen in the order of the files, in which faults are told."""
+    def _follow_tags(self, rows: Iterator[tuple[SplitName, Example]]) -> Iterator[tuple[SplitName, Example]]:
+        """Yield the same rows, and check their tags in the order of the files."""
         for part, example in rows:
             checker = self._tags.setdefault(example.place.path, TagChecker())
             checker.feed(cast(tuple[str, ...], example.target), example.place)
             yield part, example
 
-    def _warn_of_uneven_parts(self) -> None:
-        """Tell of parts that were to be drawn and came out empty, or far from their share because of groups."""
-        split, shares = self.dataset.config.split, _drawn_shares(self.dataset.config.split, self.dataset.parts)
-        total = self.rows["train"] + sum(self.rows[part] for part in shares)  # what is given as a file is not drawn
+    def _warn_of_uneven_splits(self) -> None:
+        """Warn of random splits that are empty, or far from the requested size because of groups."""
+        split, shares = self.dataset.config.split, _drawn_shares(self.dataset.config.split, self.dataset.splits)
+        total = self.rows["train"] + sum(self.rows[part] for part in shares)  # without splits given as files
         place = Place(self.dataset.config.train[0])
         for part, wanted in shares.items():
             drawn = self.rows[part] / total
             if not drawn:
-                text = f"no row fell to {part}, which was to have {share(wanted)} of {total:,}"
-                self.ledger.warn("split.empty", text, place, f"give --{part}, or --shares")
+                text = f"{part} is empty; it should have {share(wanted)} of {counted(total, 'row')}"
+                self.ledger.warn("split.empty", text, place, f"give a file with --{part}, or raise --{part}-size")
             elif getattr(split, "group", None) is not None and abs(drawn - wanted) > wanted / 2:
                 text = f"{part} has {share(drawn)} of the rows instead of {share(wanted)}, because groups stay together"
-                self.ledger.warn("split.uneven", text, place, "another --split-seed, or smaller groups")
+                self.ledger.warn("split.uneven", text, place, "try another --split-seed, or smaller groups")
 
     def again(self) -> Iterator[Block]:
-        """The same blocks once more, without checks: from memory if they were kept, else from the files."""
+        """Yield the same blocks again, without checks: from memory if they were kept, else from the files."""
         blocks = self._kept if self._kept is not None else _in_blocks(self.dataset.rows(Ledger(self.ledger.bad_rows)))
         for part, block in blocks:
             yield part, [self._converted(example) for example in block] if self._convertible() else block
 
     def schema(self) -> Schema:
-        """The schema with the labels of the training part: sorted, or for spans every tag that its types can have."""
+        """The schema with the labels of the training set, sorted; for span tags, all tags of the types found."""
         seen = self.labels["train"]
         scheme: Scheme = next(iter(self.schemes.values()), "plain")
         if scheme == "plain":
@@ -140,9 +140,9 @@ class Survey:
         tags = (f"{letter}-{kind}" for kind in types for letter in letters)
         return self.dataset.schema._replace(labels=("O", *tags))
 
-    def _see(self, part: Part, block: list[Example]) -> None:
+    def _update(self, part: SplitName, block: list[Example]) -> None:
         self.rows[part] += len(block)
-        self._looker.see(part, block)
+        self._observer.update(part, block)
         target = self.dataset.schema.target
         if target.has_labels:
             self.labels[part].update(label for example in block for label in target.labels(example.target))
@@ -163,19 +163,21 @@ class Survey:
         return example._replace(target=convert(cast(tuple[str, ...], example.target), READ_AS[scheme]))
 
 
-def _drawn_shares(split: AnySplit | None, parts: Sequence[Part]) -> dict[Part, float]:
-    """The shares of the parts that are drawn from the training file and may be read, of the rows that may be read."""
+def _drawn_shares(split: AnySplit | None, parts: Sequence[SplitName]) -> dict[SplitName, float]:
+    """The shares of the splits that are drawn from the training file, among the rows that may be read."""
     if isinstance(split, FoldSplit):
         return {"dev": 1 / split.folds}
-    shares: dict[Part, float] = {"dev": split.dev, "test": split.test} if isinstance(split, RandomSplit) else {}
+    shares: dict[SplitName, float] = (
+        {"dev": split.dev_size, "test": split.test_size} if isinstance(split, RandomSplit) else {}
+    )
     seen = 1 - sum(share for part, share in shares.items() if part not in parts)
     return {part: share / seen for part, share in shares.items() if share and part in parts}
 
 
-def _in_blocks(rows: Iterator[tuple[Part, Example]]) -> Iterator[Block]:
-    """Rows gathered into blocks of one part each, closed by their number or by their size, whichever comes first."""
-    waiting: defaultdict[Part, list[Example]] = defaultdict(list)
-    sizes: Counter[Part] = Counter()
+def _in_blocks(rows: Iterator[tuple[SplitName, Example]]) -> Iterator[Block]:
+    """Yield blocks of rows of one split each, limited by the number of rows and by their size."""
+    waiting: defaultdict[SplitName, list[Example]] = defaultdict(list)
+    sizes: Counter[SplitName] = Counter()
     for part, example in rows:
         block = waiting[part]
         block.append(example)

@@ -1,7 +1,7 @@
-"""Single values of a table: what they are, and what they become as a number, an array or a label.
+"""Single values of a table, and their conversion to a number, an array or a label.
 
-Numbers are kept as float32. So a number that would become infinite there is refused, and a whole number that float32
-has to round is told of. Inside lists only numbers are numbers: `true`, "1_0" and "٣" are not, whatever Python thinks.
+Numbers are stored as float32. A number that overflows float32 is rejected, and an integer that float32 rounds gives a
+warning. In lists only numbers count as numbers: `true`, "1_0" and "٣" do not, although Python would accept them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,17 +12,18 @@ import numpy as np
 
 from seqloom.data.problems import Place, escaped
 
-MOST_CHARACTERS = 40  # of a value that a message shows
-LARGEST = 2.0**128 - 2.0**103  # a number from here on rounds to an infinite float32
-EXACT, WHOLE = 2**24, 2**53  # up to here float32, and float64, have every whole number
+MOST_CHARACTERS = 40  # of a value in a message
+LARGEST = 2.0**128 - 2.0**103  # larger numbers round to infinity in float32
+EXACT, WHOLE = 2**24, 2**53  # up to here float32, and float64, represent every integer
 LISTS: frozenset[type] = frozenset({list, tuple})
-COUNTS = 2**64  # a larger number was measured, not counted
+COUNTS = 2**64  # larger integers are taken as measurements
+EMPTY_FIX = "fill it in, or skip such rows with --skip-bad-rows"
 
 Content = Literal["text", "number", "texts", "vectors", "picture", "nothing"]
 
 
-class Unfit(Exception):  # noqa: N818  # a signal, turned into a bad row where the row is known
-    """A value that cannot be used: the column it stands in, the code and the words."""
+class BadValue(Exception):  # noqa: N818  # a signal, turned into a bad row where the row is known
+    """A value that cannot be used: its column, the code of the problem, a text and a fix."""
 
     def __init__(self, column: int, code: str, text: str, fix: str = "") -> None:
         super().__init__(text)
@@ -30,7 +31,7 @@ class Unfit(Exception):  # noqa: N818  # a signal, turned into a bad row where t
 
 
 class Remark(NamedTuple):
-    """Something about a value that is used all the same; the row that it stands in makes a warning of it."""
+    """A remark on a value that is used all the same; it becomes a warning with the place of its row."""
 
     column: int
     code: str
@@ -39,12 +40,12 @@ class Remark(NamedTuple):
     times: int = 1
 
 
-Remarks = list[Remark]  # of the row that is being read
-Read = Callable[[tuple[Any, ...]], Any]  # from the values of a row to its input or target
+Remarks = list[Remark]  # on the current row
+Read = Callable[[tuple[Any, ...]], Any]  # maps the values of a row to its input or target
 
 
 def content_of(value: Any) -> Content:
-    """What one value is.
+    """The kind of content of one value.
 
     >>> content_of("a"), content_of(["a"]), content_of([[1.0, 2.0]]), content_of(3), content_of(None)
     ('text', 'texts', 'vectors', 'number', 'nothing')
@@ -64,7 +65,7 @@ def content_of(value: Any) -> Content:
 
 
 def plain(value: Any) -> Any:
-    """A value from Python as a file would give it: texts and numbers of a subclass or of numpy's become Python's own.
+    """A value from Python as a file would give it: subclasses and numpy types become plain texts and numbers.
 
     >>> plain(np.str_("a")), plain(np.int64(3)), plain(np.array(["a", "b"])), plain((np.str_("a"), "b"))
     ('a', 3, ['a', 'b'], ('a', 'b'))
@@ -81,35 +82,35 @@ def plain(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: short, in quotes, on one line."""
+    """A value for a message: short, in quotes, on one line."""
     text = str(value)
     return f"'{escaped(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + '...')}'"
 
 
 def kind_name(value: Any) -> str:
-    """What a value is, in words."""
+    """The type of a value for a message."""
     names = {str: "text", bool: "true or false", int: "number", float: "number", list: "list", dict: "object"}
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
 def text_of(value: Any, column: int) -> str:
-    """The text that a value is, if there is something in it."""
+    """Return the value if it is a text that is not blank; raise BadValue otherwise."""
     if type(value) is not str:
-        raise Unfit(column, "type.text", f"expected a string, got {kind_name(value)}", "is this the right column?")
+        raise BadValue(column, "type.text", f"expected text, found {kind_name(value)}", "check the column")
     if not value or value.isspace():
-        raise Unfit(column, "row.empty_text", "the text is empty", "fill it in, or --bad-rows skip")
+        raise BadValue(column, "row.empty_text", "the text is empty", EMPTY_FIX)
     return value
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number or spells one in ASCII digits; a whole one of hundreds of digits is none."""
+    """Whether a value is a number, or text that spells one in ASCII digits; not integers of hundreds of digits."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return isinstance(value, float) or abs(value) < 2**1023
     return isinstance(value, str) and parse_number(value) is not None
 
 
 def parse_number(cell: str) -> float | None:
-    """The finite number that a cell spells, or None; `int('٣')` and `float('1_0')` would be read by Python.
+    """The finite number that a cell spells, or None. Stricter than Python, which accepts '٣' and '1_0'.
 
     >>> parse_number(" 0.5"), parse_number("0,5"), parse_number("1_0"), parse_number("inf"), parse_number("٣")
     (0.5, None, None, None, None)
@@ -124,41 +125,41 @@ def parse_number(cell: str) -> float | None:
 
 
 def number_of(value: Any, column: int) -> float:
-    """The number that a value is or spells, which float32 can hold; Unfit for anything else."""
+    """Return the number that a value is or spells; raise BadValue if there is none or it overflows float32."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         number: float | None = value
     else:
         number = parse_number(value) if type(value) is str else None
     if number is None:
         comma = type(value) is str and parse_number(value.replace(",", ".")) is not None
-        fix = "write a decimal point, not a comma" if comma else "is this the right column?"
-        raise Unfit(column, "type.number", f"expected a number, got {shown(value)}", fix)
+        fix = "write a decimal point, not a comma" if comma else "check the column"
+        raise BadValue(column, "type.number", f"expected a number, found {shown(value)}", fix)
     if not -LARGEST < number < LARGEST:
-        raise Unfit(column, "type.number", f"{shown(value)} is not a finite number in float32", "leave the row out")
+        raise BadValue(column, "type.number", f"{shown(value)} is not a finite number in float32", "remove the row")
     return float(number)
 
 
 def floats_of(value: Any) -> np.ndarray:
-    """The numbers of an array or of lists within lists; ValueError where there is anything else or they are ragged.
+    """The numbers of an array or of nested lists; raise ValueError for other values and for ragged lists.
 
     >>> floats_of([[1, 2], [3, 4.5]]).tolist()
     [[1.0, 2.0], [3.0, 4.5]]
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "iuf":
-            raise ValueError(f"numbers were expected, found {value.dtype}")
+            raise ValueError(f"expected numbers, found {value.dtype}")
         return value if value.dtype.kind == "f" else value.astype(np.float64)
     for kind in _kinds_in(value):
         if kind is bool or not issubclass(kind, int | float | np.integer | np.floating):
-            raise ValueError(f"numbers were expected, found {kind.__name__}")
+            raise ValueError(f"expected numbers, found {kind.__name__}")
     try:
         return np.asarray(value, np.float64)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer of hundreds of digits
         return np.full(1, np.inf)
 
 
 def _kinds_in(value: Any) -> set[type]:
-    """The types of all that stands in lists within lists, found at the speed of C."""
+    """The types of all values in nested lists."""
     kinds = set(map(type, value))
     if kinds.isdisjoint(LISTS):
         return kinds
@@ -167,14 +168,14 @@ def _kinds_in(value: Any) -> set[type]:
 
 
 def to_float32(numbers: np.ndarray) -> np.ndarray | None:
-    """The same numbers in float32; None if one is not finite there."""
+    """The same numbers in float32; None if one is not finite."""
     with np.errstate(over="ignore"):
         narrow = numbers.astype(np.float32, copy=False)
     return narrow if np.isfinite(narrow).all() else None
 
 
 def rounded(numbers: np.ndarray) -> int:
-    """How many of these are whole numbers that float32 does not have.
+    """How many of these are integers that float32 cannot represent.
 
     >>> rounded(np.array([16777216.0, 16777217.0, 0.1]))
     1
@@ -187,17 +188,17 @@ def rounded(numbers: np.ndarray) -> int:
 
 
 def remark_rounding(numbers: np.ndarray, column: int, remarks: Remarks) -> None:
-    """Tell of whole numbers that float32 has to round."""
+    """Add a remark on integers that float32 rounds."""
     if count := rounded(numbers):
-        text = f"{count:,} whole number{'s' * (count > 1)} beyond 16,777,216, which float32 rounds"
-        remarks.append(Remark(column, "number.rounded", text, "divide the column by some power of ten", count))
+        text = f"float32 rounds {count:,} integer{'s' * (count > 1)} beyond 16,777,216"
+        remarks.append(Remark(column, "number.rounded", text, "divide the column by a power of ten", count))
 
 
 def label_of(value: Any, column: int, *, whole: bool = False) -> str:
-    """The label that a value is: a text as it stands, a number as it is spelt, so that 1 and 1.0 stay two labels.
+    """The label of a value: a text as it is, a number as it is written, so that 1 and 1.0 are two labels.
 
-    A column of whole numbers in which one is missing comes out of many programs as floats. So where `whole` says that
-    the column has no other numbers (`whole_floats`), 1.0 is the label 1.
+    Many programs write a column of integers with missing values as floats. So with `whole`, if all numbers of the
+    column are integers (`whole_floats`), 1.0 is the label 1.
 
     >>> label_of(1000001.0, 0), label_of(1000001.0, 0, whole=True), label_of(1, 0), label_of(True, 0)
     ('1000001.0', '1000001', '1', 'true')
@@ -205,18 +206,18 @@ def label_of(value: Any, column: int, *, whole: bool = False) -> str:
     if type(value) is str and value and not value.isspace():
         return value
     if value is None or type(value) is str:
-        raise Unfit(column, "row.empty_label", "the label is empty", "fill it in, or --bad-rows skip")
+        raise BadValue(column, "row.empty_label", "the label is empty", EMPTY_FIX)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return str(int(value)) if whole and value.is_integer() and abs(value) < WHOLE else repr(value)
     if not isinstance(value, int):
-        raise Unfit(column, "type.label", f"expected a label, got {kind_name(value)}")
+        raise BadValue(column, "type.label", f"expected a label, found {kind_name(value)}")
     return str(value)
 
 
 def whole_floats(values: Iterable[Any]) -> bool:
-    """Whether there are numbers, also in lists, and all of them are floats without a fraction.
+    """Whether there are numbers, also in lists, and all of them are floats with integer values.
 
     >>> whole_floats([1.0, None, 2.0]), whole_floats([1.0, 2]), whole_floats(["1.0"])
     (True, False, False)
@@ -230,19 +231,19 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
         yield from value if isinstance(value, list | tuple) else (value,)
 
 
-# What every reader gives: a table of records, whatever the format was.
+# Every reader returns a table of records, whatever the format.
 #
 # A column holds values of one kind: text (a csv cell), a list of texts (the tokens of a sentence), a number, or an
-# array (a sequence of vectors, a picture). So tasks, columns and splits are found in one way for all formats.
+# array (a sequence of vectors, a picture). So tasks, columns and splits are inferred in the same way for all formats.
 
 
 class Record(NamedTuple):
-    """One row as it was read: its values in the order of the table's columns, and where it stands."""
+    """One row: its values in the order of the table's columns, and its place."""
 
     values: tuple[Any, ...]
     path: str
-    line: int  # where it begins, from 1; the number of the row where a format has no lines
-    raw: Any = None  # what the reader needs to find a column again, when a problem must be located
+    line: int  # first line, from 1; the row number in formats without lines
+    raw: Any = None  # for `Table.locate`: what the reader needs to find the place of a value
 
 
 def _line_only(record: Record, _: int) -> Place:
@@ -250,9 +251,9 @@ def _line_only(record: Record, _: int) -> Place:
 
 
 class Table(NamedTuple):
-    """Named columns and a stream of records; it is read once, and the file is opened again for another reading."""
+    """Named columns and a stream of records, which can be read once."""
 
     columns: tuple[str, ...]
     records: Iterator[Record]
     locate: Callable[[Record, int], Place] = _line_only  # the place of the n-th value of a record
-    named: bool = True  # false where the columns are only numbered: a file without a header
+    named: bool = True  # false for a file without a header, whose columns are numbered

@@ -1,19 +1,19 @@
-r"""Pretrained word vectors: read for the words that are wanted, and laid out as the table of a tokeniser.
+r"""Pretrained word vectors: read for the words of a tokenizer, as the table of its embeddings.
 
-with_words(tokenizer, first_words(path, 100_000))     the file's most frequent words join those of the training data
-read_vectors(path, wanted_words(tokenizer))           ──▶ WordVectors ── table(tokenizer) ──▶ [V,D], and who was found
+with_words(tokenizer, first_words(path, 100_000))     adds the file's most frequent words
+read_vectors(path, wanted_words(tokenizer))           ──▶ WordVectors ── table(tokenizer) ──▶ [V,D], and the words found
 
-Most files hold lower-cased words only. A tokeniser that was joined with one reads a word as it stands, and if nobody
-knows it then in lower case; its table finds vectors by the same rule.
+Most files have only lowercase words. A tokenizer with added words looks up a word as it is, then in lower case; its
+table finds vectors in the same way.
 
-Files have three forms of rows, and every way in which they can be broken is refused with its place:
+There are three file formats; a malformed file is rejected with the place of the problem:
 
-    glove              the 0.418 0.24968 -0.41242        one row a line; a word may hold spaces
+    glove              the 0.418 0.24968 -0.41242        one row per line; a word may contain spaces
     word2vec           400000 50\n the 0.418 ...        the same below a header: rows and width (also fastText's .vec)
     word2vec-binary    400000 50\n the <50 x float32>    little-endian, the next word follows, sometimes after \n
 
-The extension decides (.vec, .bin, .txt, each text also with .gz); a .txt has a header if its first line is two whole
-numbers. What a header promises is compared with the size of the file before anything is kept.
+The extension decides (.vec, .bin, .txt; text also with .gz); a .txt has a header if its first line is two integers. The
+header is compared with the size of the file before anything is read.
 """
 
 import io
@@ -34,7 +34,7 @@ from seqloom.data.readers.passages import chunks_of
 from seqloom.errors import DataError
 from seqloom.text.special_tokens import COUNT, PAD
 from seqloom.text.tokenizer import Tokenizer
-from seqloom.text.words import WordCutter, WordsData
+from seqloom.text.words import WordsData, WordSegmenter
 
 VectorFormat = Literal["glove", "word2vec", "word2vec-binary"]
 CHUNK = 1 << 20  # bytes
@@ -62,7 +62,7 @@ class _Joined(io.RawIOBase):
 
 
 class VectorRow(NamedTuple):
-    """One row as it stands in the file: the word, and its numbers not yet read."""
+    """One row of the file: the word, and its numbers, not parsed yet."""
 
     word: bytes
     numbers: bytes
@@ -70,14 +70,14 @@ class VectorRow(NamedTuple):
 
 
 class VectorFile:
-    """An open file of vectors: its `rows`, each of `width` numbers, and how the numbers of one are read."""
+    """An open file of vectors: its `rows` of `width` numbers, and how to parse them."""
 
     def __init__(self, path: Path, stream: BinaryIO, form: VectorFormat | None, width: int | None) -> None:
         self.path, self._stream = path, stream
         form = form or self._form_by_extension()
         self._binary = form == "word2vec-binary"
         if self._binary and _is_packed(path):
-            self._refuse(None, "vec.format", "a binary file is read without .gz", "unpack it")
+            self._refuse(None, "vec.format", "binary files cannot be read with .gz", "unpack it")
         first = None if form in ("word2vec", "word2vec-binary") else self._line(1)
         if form is None and first is not None:
             form = self._form_by_first_line(first)
@@ -90,14 +90,14 @@ class VectorFile:
         self.width = width or first.count(b" ")
         if not 1 <= self.width <= MAX_WIDTH:
             text = f"expected a word and its numbers, found {self.width} numbers"
-            self._refuse(1, "vec.fields", text, "is it the right file?")
+            self._refuse(1, "vec.fields", text, "check that this is a file of word vectors")
         self.rows = self._text_rows(first, None)
 
     def _refuse(self, line: int | None, code: str, text: str, fix: str) -> NoReturn:
         Ledger().bad_file(code, text, Place(str(self.path), line), fix)
 
     def read(self, numbers: bytes) -> np.ndarray:
-        """The numbers of a row; ValueError for what is none."""
+        """The numbers of a row; raises ValueError for anything else."""
         if self._binary:
             return np.frombuffer(numbers, "<f4")
         try:
@@ -105,16 +105,16 @@ class VectorFile:
                 return np.array([float(field) for field in numbers.split(b" ")])
         except ValueError:
             pass
-        raise ValueError(f"{_shown(numbers)} holds what is no number")
+        raise ValueError(f"expected numbers, found {_shown(numbers)}")
 
     def vector(self, row: VectorRow) -> np.ndarray:
         """[D] the numbers of a row as float32."""
         try:
             values = self.read(row.numbers)
         except ValueError as error:
-            self._refuse(row.line, "vec.number", str(error), "is the file damaged?")
+            self._refuse(row.line, "vec.number", str(error), "check the file for damage")
         if not (np.abs(values) <= LARGEST_NUMBER).all():  # false for NaN
-            self._refuse(row.line, "vec.number", f"a number of {_shown(row.word)} is not finite", "leave it out")
+            self._refuse(row.line, "vec.number", f"a number of {_shown(row.word)} is not finite", "remove the row")
         return values.astype(np.float32)
 
     def name(self, word: bytes) -> str:
@@ -125,12 +125,12 @@ class VectorFile:
             self._refuse(None, "enc.utf8", f"the word {_shown(word)} is not UTF-8", "convert the file to UTF-8")
 
     def _form_by_extension(self) -> VectorFormat | None:
-        """The format that an extension means; None for .txt, where the first line decides."""
+        """The format of the extension; None for .txt, where the first line decides."""
         forms: dict[str, VectorFormat | None] = {".vec": "word2vec", ".bin": "word2vec-binary", ".txt": None}
         suffix = Path(self.path.stem if _is_packed(self.path) else self.path).suffix.lower()
         if suffix not in forms:
             fix = "give format='glove', 'word2vec' or 'word2vec-binary'"
-            self._refuse(None, "vec.format", f"the extension '{suffix}' does not say what the file holds", fix)
+            self._refuse(None, "vec.format", f"unknown extension '{suffix}' of a file of word vectors", fix)
         return forms[suffix]
 
     def _form_by_first_line(self, line: bytes) -> VectorFormat:
@@ -138,41 +138,42 @@ class VectorFile:
         if len(fields) != 2 or not all(field.isdigit() for field in fields):
             return "glove"
         if int(fields[1][:20]) == 1:
-            text = f"the first line {_shown(line)} is a header, or a word with one number"
+            text = f"the first line {_shown(line)} may be a header or a word with one number"
             self._refuse(1, "vec.format", text, "give format='word2vec' or format='glove'")
         return "word2vec"
 
     def _line(self, number: int) -> bytes | None:
-        """The next line without its end and the space that some programs leave there; None behind the last."""
+        """The next line without line end and trailing spaces; None at the end."""
         line = self._stream.readline(MAX_LINE)
         if len(line) == MAX_LINE:
-            self._refuse(number, "line.too_long", f"over {MAX_LINE:,} bytes", "is this a file of vectors?")
+            fix = "check that this is a file of word vectors"
+            self._refuse(number, "line.too_long", f"a line of more than {MAX_LINE:,} bytes", fix)
         return line.rstrip(b"\n").removesuffix(b"\r").rstrip(b" ") if line else None
 
     def _header(self, line: bytes, width: int | None) -> tuple[int, int]:
-        """Rows and width, both possible in a file of this size."""
+        """The rows and width of the header, checked against the size of the file."""
         fields = line.split()
         if line.startswith(FASTTEXT_MODEL):
-            fix = "take the .vec file beside it"
-            self._refuse(None, "vec.format", "this is a model of fastText, not vectors", fix)
+            fix = "use the .vec file of the model"
+            self._refuse(None, "vec.format", "this is a fastText model, not a file of vectors", fix)
         if len(fields) != 2 or not all(field.isdigit() for field in fields) or not line.endswith(b"\n"):
-            text = f"expected 'rows width', found {_shown(line)}"
-            self._refuse(1, "vec.header", text, "is it a file without a header: format='glove'?")
+            text = f"expected a header 'rows width', found {_shown(line)}"
+            self._refuse(1, "vec.header", text, "use format='glove' for a file without a header")
         rows, found = int(fields[0][:20]), int(fields[1][:20])
         if not (1 <= found <= MAX_WIDTH and rows <= MAX_ROWS):
-            text = f"{rows:,} rows of {found:,} numbers, and at most {MAX_ROWS:,} of {MAX_WIDTH:,} are read"
-            self._refuse(1, "vec.header", text, "is the file damaged?")
+            text = f"{rows:,} rows of {found:,} numbers; the limit is {MAX_ROWS:,} rows of {MAX_WIDTH:,}"
+            self._refuse(1, "vec.header", text, "check the file for damage")
         if width not in (None, found):
-            text = f"the vectors have {found:,} numbers, and {width:,} were asked for"
-            self._refuse(1, "vec.header", text, "ask for these")
+            text = f"expected vectors of {width:,} numbers, found {found:,}"
+            self._refuse(1, "vec.header", text, f"give width={found}")
         least = rows * (4 * found + 2 if self._binary else 2 * found + 1)  # " 0" for each number at least
         if not _is_packed(self.path) and least > (size := self.path.stat().st_size):
-            text = f"{rows:,} rows of {found:,} numbers need {least:,} bytes at least, and the file has {size:,}"
+            text = f"{rows:,} rows of {found:,} numbers need at least {least:,} bytes, but the file has {size:,}"
             self._refuse(1, "vec.truncated", text, "copy the file again")
         return rows, found
 
     def _text_rows(self, line: bytes | None, count: int | None) -> Iterator[VectorRow]:
-        """The rows of a text, the first of which may be read; where a header promised a count, no word has a space."""
+        """Yield the rows of a text file; `line` is the first, if it was read. With a header, words have no spaces."""
         number = before = 0 if count is None else 1
         line = self._line(number + 1) if line is None else line
         while line is not None:
@@ -185,13 +186,13 @@ class VectorFile:
             yield VectorRow(word, b" ".join(numbers), number)
             line = self._line(number + 1)
         if count is not None and number - before != count:
-            text = f"the header promises {count:,} rows, and there are {number - before:,}"
+            text = f"the header says {count:,} rows, but there are {number - before:,}"
             self._refuse(number, "vec.truncated", text, "copy the file again")
         if number == before:
             self._refuse(None, "data.empty", "there are no rows", "give a file of vectors")
 
     def _binary_rows(self, count: int) -> Iterator[VectorRow]:
-        r"""The rows of a binary file, read in blocks; the \n that some programs write behind each row is left out."""
+        r"""Yield the rows of a binary file; the \n that some programs write after each row is removed."""
         held, at, size = b"", 0, 4 * self.width
         for number in range(1, count + 1):
             if len(held) - at <= MAX_WORD + 1 + size:
@@ -207,8 +208,8 @@ class VectorFile:
                 self._refuse(number, "vec.truncated", text, "copy the file again")
             yield VectorRow(word.removeprefix(b"\n"), numbers, number)
         if held[at:] + self._stream.read(2) not in (b"", b"\n"):
-            text = f"bytes are left behind the last of {count:,} rows"
-            self._refuse(count, "vec.header", text, "is the header right?")
+            text = f"more bytes follow the last of {count:,} rows"
+            self._refuse(count, "vec.header", text, "check the number of rows in the header")
 
 
 def _is_packed(path: Path) -> bool:
@@ -220,7 +221,7 @@ def _shown(word: bytes) -> str:
 
 
 def _is_number(word: bytes) -> bool:
-    """Whether a word ends in a number, so that its line holds one number too many."""
+    """Whether a word ends in a number, so that its line has one number too many."""
     try:
         float(word.rpartition(b" ")[2])
     except ValueError:
@@ -230,7 +231,7 @@ def _is_number(word: bytes) -> bool:
 
 @contextmanager
 def open_vectors(path: Path, form: VectorFormat | None, width: int | None) -> Iterator[VectorFile]:
-    """The file, open while its rows are read."""
+    """Open a file of word vectors."""
     ledger = Ledger()
     if is_folder(path):
         ledger.bad_file("file.is_dir", "this is a folder", Place(str(path)), "give a file of vectors")
@@ -241,11 +242,11 @@ def open_vectors(path: Path, form: VectorFormat | None, width: int | None) -> It
 
 
 class VectorTable(NamedTuple):
-    """A vector for every symbol of a tokeniser."""
+    """A vector for every token of a tokenizer."""
 
     rows: np.ndarray  # [V,D] float32; PAD is zero
-    own: np.ndarray  # [V] bool: the words that have a vector of their own
-    lowered: np.ndarray  # [V] bool: those that have that of their lower-cased form
+    own: np.ndarray  # [V] bool: words with their own vector
+    lowered: np.ndarray  # [V] bool: words with the vector of their lowercase form
 
     @property
     def coverage(self) -> float:
@@ -254,12 +255,12 @@ class VectorTable(NamedTuple):
 
     @property
     def found(self) -> int:
-        """How many words have a vector of their own."""
+        """The number of words with their own vector."""
         return int(self.own.sum())
 
     @property
     def words(self) -> int:
-        """How many words there are."""
+        """The number of words."""
         return len(self.rows) - COUNT
 
 
@@ -268,67 +269,68 @@ class WordVectors(NamedTuple):
 
     words: tuple[str, ...]
     matrix: np.ndarray  # [words, D] float32
-    duplicates: int = 0  # rows that were left out, as their word had come before
+    duplicates: int = 0  # rows ignored because their word occurred before
 
     def table(self, tokenizer: Tokenizer, seed: int = 0) -> VectorTable:
-        """The vectors of a tokeniser of words; symbols without one are drawn with the spread of those that have one."""
+        """Return the vectors of a word tokenizer; tokens without a vector get random ones of the same spread."""
         numbers = known_words(tokenizer)
         rows = {word: row for row, word in enumerate(self.words)}
         own: dict[int, int] = {}
         lowered: dict[int, int] = {}
-        for word, symbol in numbers.items():
+        for word, token in numbers.items():
             if word in rows:
-                own[symbol] = rows[word]
+                own[token] = rows[word]
             elif _lowers(tokenizer) and word.lower() in rows:
-                lowered[symbol] = rows[word.lower()]
+                lowered[token] = rows[word.lower()]
         if not own and not lowered:
-            text = f"none of {len(numbers):,} words of the tokeniser has a vector"
-            raise DataError(text, fix="take vectors of the same language and case")
-        symbols, places = (np.fromiter(part, np.int64) for part in zip(*(own | lowered).items(), strict=True))
+            text = f"none of the {len(numbers):,} words of the tokenizer has a vector"
+            raise DataError(text, fix="use vectors of the same language and case")
+        tokens, places = (np.fromiter(part, np.int64) for part in zip(*(own | lowered).items(), strict=True))
         spread = float(self.matrix[places].std(dtype=np.float64))
         drawn = np.random.default_rng(seed).normal(0.0, spread, (tokenizer.vocab_size, self.matrix.shape[1]))
         table = drawn.astype(np.float32)
-        table[symbols] = self.matrix[places]
+        table[tokens] = self.matrix[places]
         table[PAD] = 0.0
         known = (np.isin(np.arange(len(table)), list(part)) for part in (own, lowered))
         return VectorTable(table, *known)
 
 
 def known_words(tokenizer: Tokenizer) -> dict[str, int]:
-    """The words of a tokeniser with their symbols; only one of kind "words" has any."""
-    if not isinstance(tokenizer.cutter, WordCutter):
-        raise DataError(f"pretrained vectors are of words, and this tokeniser cuts {tokenizer.config.kind()}")
-    return tokenizer.cutter.numbers
+    """The words of a tokenizer with their tokens; raises DataError unless it is of kind "words"."""
+    if not isinstance(tokenizer.segmenter, WordSegmenter):
+        kind = tokenizer.config.kind()
+        raise DataError(f"word vectors need --tokenizer words, but this tokenizer is {kind}", fix="use words")
+    return tokenizer.segmenter.numbers
 
 
 def _lowers(tokenizer: Tokenizer) -> bool:
-    return isinstance(tokenizer.config, WordsConfig) and tokenizer.config.or_lower
+    return isinstance(tokenizer.config, WordsConfig) and tokenizer.config.lowercase_fallback
 
 
 def wanted_words(tokenizer: Tokenizer) -> set[str]:
-    """The words under which a table of this tokeniser looks for vectors."""
+    """The words for which this tokenizer needs vectors."""
     words = known_words(tokenizer)
     return {*words, *(word.lower() for word in words)} if _lowers(tokenizer) else set(words)
 
 
 def with_words(tokenizer: Tokenizer, words: Sequence[str]) -> Tokenizer:
-    """The tokeniser with further words behind its own; what even so is not known is looked up in lower case."""
-    known_words(tokenizer)  # refuses other kinds
-    assert isinstance(tokenizer.cutter, WordCutter) and isinstance(tokenizer.config, WordsConfig)
-    both = (*tokenizer.cutter.data().words, *tokenizer.cutter.whole(tokenizer.normalised(words)))
-    limit = max(tokenizer.config.limit, COUNT + len(both))
-    config = msgspec.structs.replace(tokenizer.config, limit=limit, or_lower=True)
-    return Tokenizer(config, WordCutter(config, WordsData(both)), tokenizer.dropped)
+    """Return the tokenizer with more words added; words it does not know are looked up in lower case."""
+    known_words(tokenizer)  # raises for other kinds
+    assert isinstance(tokenizer.segmenter, WordSegmenter) and isinstance(tokenizer.config, WordsConfig)
+    both = (*tokenizer.segmenter.data().words, *tokenizer.segmenter.whole(tokenizer.normalized(words)))
+    limit = max(tokenizer.config.vocab_size, COUNT + len(both))
+    config = msgspec.structs.replace(tokenizer.config, vocab_size=limit, lowercase_fallback=True)
+    return Tokenizer(config, WordSegmenter(config, WordsData(both)), tokenizer.dropped)
 
 
 def first_words(path: str | Path, count: int) -> tuple[str, ...]:
-    """The first words of a file of vectors: files begin with what is most frequent."""
+    """The first words of a file of vectors, which are usually the most frequent."""
     with open_vectors(Path(path), None, None) as file:
         return tuple(file.name(row.word) for row in islice(file.rows, count))
 
 
 def width_of(path: str | Path) -> int:
-    """How many numbers a vector of a file has."""
+    """The size of the vectors of a file."""
     with open_vectors(Path(path), None, None) as file:
         return file.width
 
@@ -337,13 +339,18 @@ def read_vectors(
     path: str | Path,
     words: Collection[str] | None = None,
     *,
-    format: VectorFormat | None = None,  # noqa: A002  # the word of ReadingConfig
+    format: VectorFormat | None = None,  # the word of ReadingConfig
     width: int | None = None,
 ) -> WordVectors:
-    """The vectors of the wanted words, or of all, from a file in the format that its extension or `format` names.
+    """Read word vectors from a file of GloVe, word2vec or fastText.
 
-    Only wanted rows are kept and their numbers read, so a large file needs little memory. A word that comes again is
-    counted, and its first row kept. `width` is needed only for GloVe files whose first word holds a space.
+    Args:
+        path: the file.
+        words: only these words are kept, so that a large file needs little memory (default: all).
+        format: the file format (default: by the extension).
+        width: size of the vectors; needed only for GloVe files whose first word contains a space.
+
+    Returns the words and their vectors. Of a repeated word the first row is kept.
     """
     wanted = None if words is None else {word.encode("utf-8", "surrogatepass") for word in words}
     numbers: dict[bytes, int] = {}

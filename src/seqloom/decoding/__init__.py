@@ -1,7 +1,7 @@
-"""Decoding: how a model that scores the next symbol writes a whole sequence.
+"""Decoding: generate sequences with a model that scores the next token.
 
-decode.py      `write` and `stream`: answers to a batch of prompts; greedy and sampling, one symbol after another
-beam.py        several texts side by side, the best of them the answer
-answers.py     texts as they are written, what they are worth, and what is asked of a model
-alignment.py   where a decoder looked
+decode.py      `write` and `stream`: outputs for a batch of prompts, by greedy decoding or sampling
+beam.py        beam search
+answers.py     drafts, stop strings, scores and penalties, and the interface of models
+alignment.py   the attention of a decoder to its source
 """

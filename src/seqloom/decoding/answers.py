@@ -1,22 +1,21 @@
-"""Drafts: answers that are being written, the texts that end them, and what of a text may be shown already.
+"""Drafts (outputs in progress), stop strings, scores and penalties, and the interface of models.
 
-The text of an answer is what it adds to the text of its prompt: so a word that follows another one has its space. A
-stop string may begin in one symbol and end in another. It is looked for in the text of the last symbols, and only where
-it is found there is the whole text made. A symbol may change how the one before it is written, no earlier one: a hyphen
+The text of an output is what it adds to the text of its prompt, so it keeps the space before its first word. A stop
+string may start in one token and end in another. It is searched in the text of the last tokens, and the whole text is
+decoded only if it is found there. A token may change how the previous one is written, but no earlier one: a hyphen
 joins two words when the second is known.
 
-What a symbol and a whole answer are worth.
+Penalties:
 
-repetition    a score of a symbol that was said is divided by r where it is positive, multiplied by r where it is
-              negative                                                                      Keskar et al. 2019
+repetition    the score of a token that was generated before is divided by r if it is positive, and multiplied by r if
+              it is negative                                                                Keskar et al. 2019
 length        log P(y) / ((5 + |y|) / 6)^alpha, where |y| counts END                        Wu et al. 2016
 coverage      + beta sum_i log(min(sum_j a_ij, 1)) for each element i of the source         Wu et al. 2016
 
-Reading on: what every way of writing needs of a model, and nothing more.
+The interface of models:
 
-A model that is written with gives scores of the next symbol and a state. The state is a value with the batch on axis
-0, so rows are left out, repeated or put in another order without the model's knowing: an LSTM and a Transformer, a
-language model that goes on with a prompt and a decoder that looks at a source, are all the same here.
+A model returns scores of the next token and a state. The state has the batch on axis 0, so rows can be dropped,
+repeated or reordered. LSTM and Transformer, language model and encoder-decoder are all the same here.
 """
 
 import re
@@ -33,57 +32,57 @@ from seqloom.nn.types import Padded, merge_rows, select_rows
 from seqloom.text.special_tokens import BEGIN, COUNT, END
 
 Decode = Callable[[list[int]], str]
-Ended = Literal["end", "stop", "longest"]
+FinishReason = Literal["end", "stop", "length"]
 
-BYTES = 4  # symbols that a character may have: those of a tokeniser of bytes
-# What a tokeniser writes for the last bytes of a text that make no character, or not yet.
+BYTES = 4  # most tokens of a character, with a byte tokenizer
+# How a tokenizer writes bytes at the end of a text that are no complete character yet.
 HALF = re.compile(r"(?:\\x[0-9a-f]{2}){1,3}\Z")
 
 
-class Written(NamedTuple):
-    """One answer: its symbols, without END or what a stop string begins in, and why it ended."""
+class GeneratedText(NamedTuple):
+    """One output: its tokens without END and stop strings, its score, and its finish reason."""
 
-    symbols: list[int]
-    score: float  # log P of the symbols and END, as the model gives it; of a beam with its penalties
-    ended: Ended
-    text: str = ""  # what it adds to its prompt, where a tokeniser is given
+    tokens: list[int]
+    score: float  # log-probability of the tokens and END; for a beam with its penalties
+    finish_reason: FinishReason
+    text: str = ""  # what follows the prompt, if there is a tokenizer
 
 
 class Stops:
-    """The texts that end an answer."""
+    """The stop strings."""
 
     def __init__(self, stops: Sequence[str], decode: Decode | None) -> None:
         if stops and decode is None:
             raise ConfigError(
-                "stop strings end a text, and symbols are written", fix="give `decode`, or leave them out"
+                "stop strings need text, and there is no tokenizer", fix="give `decode`, or leave out `stop`"
             )
         self.stops, self.decode = tuple(stops), decode
-        self.reach = BYTES * (max(map(len, stops), default=0) + 1)  # symbols that a stop string may lie in
+        self.reach = BYTES * (max(map(len, stops), default=0) + 1)  # tokens that a stop string may cover
         self.dense = [stop.replace(" ", "") for stop in stops]
 
-    def text(self, before: Sequence[int], symbols: Sequence[int]) -> str:
-        """What the symbols add to the text of those before them; "" without a tokeniser."""
+    def text(self, before: Sequence[int], tokens: Sequence[int]) -> str:
+        """The text that tokens add to the tokens before them; "" without a tokenizer."""
         if self.decode is None:
             return ""
-        prompt, whole = self.decode(list(before)), self.decode([*before, *symbols])
-        # A symbol may change how the prompt ends, which is said already: then it is written by itself.
-        return whole[len(prompt) :] if whole.startswith(prompt) else self.decode(list(symbols))
+        prompt, whole = self.decode(list(before)), self.decode([*before, *tokens])
+        # A token may change how the prompt ends, which cannot change any more: then it is decoded by itself.
+        return whole[len(prompt) :] if whole.startswith(prompt) else self.decode(list(tokens))
 
-    def reached(self, before: Sequence[int], symbols: Sequence[int]) -> bool:
-        """Whether a stop string stands in the text."""
+    def reached(self, before: Sequence[int], tokens: Sequence[int]) -> bool:
+        """Whether the text contains a stop string."""
         if not self.stops or self.decode is None:
             return False
-        tail = self.decode([*before[-self.reach :], *symbols][-self.reach :]).replace(" ", "")  # spaces may differ
-        return any(stop in tail for stop in self.dense) and self.place(self.text(before, symbols)) is not None
+        tail = self.decode([*before[-self.reach :], *tokens][-self.reach :]).replace(" ", "")  # spaces may differ
+        return any(stop in tail for stop in self.dense) and self.place(self.text(before, tokens)) is not None
 
     def place(self, text: str) -> int | None:
-        """Where the first stop string begins; None where there is none."""
+        """Where the first stop string starts; None if there is none."""
         return min((text.find(stop) for stop in self.stops if stop in text), default=None)
 
     def settled(self, text: str, earlier: str) -> int:
-        """How many characters of a text that goes on can be shown: no half character, no beginning of a stop string.
+        """How many characters of an unfinished text can be shown: no half character, no start of a stop string.
 
-        `earlier` is the text without its last symbol; what differs from it may still change.
+        `earlier` is the text without its last token; where they differ, the text may still change.
 
         >>> Stops(["END."], str).settled("the END", "the EN"), Stops([], str).settled("caf\\\\xc3", "caf")
         (4, 3)
@@ -101,65 +100,65 @@ class Stops:
 
 
 class Draft:
-    """An answer that is being written after the symbols of its prompt."""
+    """An output in progress, after the tokens of its prompt."""
 
     def __init__(self, before: list[int], most: int, stops: Stops) -> None:
         self.before, self.most, self.stops = before, most, stops
-        self.symbols: list[int] = []
+        self.tokens: list[int] = []
         self.score = 0.0
-        self.ended: Ended | None = None if most > 0 else "longest"
+        self.finish_reason: FinishReason | None = None if most > 0 else "length"
 
-    def add(self, symbol: int, log: float) -> None:
-        """Say one more symbol, whose log-probability is given."""
+    def add(self, token: int, log: float) -> None:
+        """Add a token with its log-probability."""
         self.score += log
-        if symbol != END:
-            self.symbols.append(symbol)
-        self.ended = ended(symbol, self.before, self.symbols, self.most, self.stops)
+        if token != END:
+            self.tokens.append(token)
+        self.finish_reason = finish_reason(token, self.before, self.tokens, self.most, self.stops)
 
-    def written(self) -> Written:
-        """The answer as it is now."""
-        return written(self.before, self.symbols, self.score, self.ended or "longest", self.stops)
+    def written(self) -> GeneratedText:
+        """The output so far."""
+        return written(self.before, self.tokens, self.score, self.finish_reason or "length", self.stops)
 
 
-def ended(symbol: int, before: list[int], symbols: list[int], most: int, stops: Stops) -> Ended | None:
-    """Why an answer is at its end with this symbol; None where it goes on."""
-    if symbol == END:
+def finish_reason(token: int, before: list[int], tokens: list[int], most: int, stops: Stops) -> FinishReason | None:
+    """The finish reason of an output with this last token; None if it is not finished."""
+    if token == END:
         return "end"
-    if stops.reached(before, symbols):
+    if stops.reached(before, tokens):
         return "stop"
-    return "longest" if len(symbols) >= most else None
+    return "length" if len(tokens) >= most else None
 
 
-def written(before: list[int], symbols: list[int], score: float, why: Ended, stops: Stops) -> Written:
-    """The answer of these symbols; a stop string, and all behind it, is left out of the text and the symbols."""
-    text = stops.text(before, symbols)
+def written(before: list[int], tokens: list[int], score: float, why: FinishReason, stops: Stops) -> GeneratedText:
+    """The output of these tokens, without a stop string and everything after it."""
+    text = stops.text(before, tokens)
     place = stops.place(text) if why == "stop" else None
     if place is None:
-        return Written(symbols, score, why, text)
-    kept = len(symbols)
-    while kept and len(stops.text(before, symbols[:kept])) > place:
+        return GeneratedText(tokens, score, why, text)
+    kept = len(tokens)
+    while kept and len(stops.text(before, tokens[:kept])) > place:
         kept -= 1
-    return Written(symbols[:kept], score, why, text[:place])
+    return GeneratedText(tokens[:kept], score, why, text[:place])
 
 
-LEAST_LOOK = 1e-9  # the logarithm of an element that was never looked at would be infinite
+LEAST_ATTENTION = 1e-9  # avoids the logarithm of zero
 
 
-def log_probabilities(scores: Tensor, said: Tensor | None, repetition: float, never: Sequence[int]) -> Tensor:
-    """[B,V] the logarithm of the probability of each symbol; minus infinity for those that are never said.
+def log_probabilities(scores: Tensor, generated: Tensor | None, repetition: float, never: Sequence[int]) -> Tensor:
+    """[B,V] the log-probability of each token; minus infinity for tokens in `never`.
 
-    `said` [B,V] is true for symbols that a row has said; None where nothing is made of it.
+    `generated` [B,V] is true for tokens that a row has generated; None without a repetition penalty.
     """
     scores = scores if scores.dtype == torch.float64 else scores.float()
-    if said is not None:
-        scores = torch.where(said, torch.where(scores > 0, scores / repetition, scores * repetition), scores)
+    if generated is not None:
+        scores = torch.where(generated, torch.where(scores > 0, scores / repetition, scores * repetition), scores)
     logs = scores.log_softmax(dim=-1)
     logs[:, list(never)] = -torch.inf
     return logs
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """What the log-probability of so many symbols is divided by.
+    """The divisor of the log-probability of `length` tokens.
 
     >>> length_penalty(1, 0.6), length_penalty(7, 1.0), length_penalty(50, 0.0)
     (1.0, 2.0, 1.0)
@@ -168,73 +167,75 @@ def length_penalty(length: int, alpha: float) -> float:
 
 
 def coverage_penalty(covered: Tensor, beta: float) -> Tensor:
-    """[B] what it costs that elements of the source were too little looked at; `covered` [B,S] sums all looks."""
-    return beta * covered.clamp(LEAST_LOOK, 1.0).log().sum(dim=-1)
+    """[B] the penalty for source elements with little attention; `covered` [B,S] is the summed attention."""
+    return beta * covered.clamp(LEAST_ATTENTION, 1.0).log().sum(dim=-1)
 
 
-NEVER = tuple(symbol for symbol in range(COUNT) if symbol != END)  # special symbols that no text holds
-BLOCK = 128  # symbols of a prompt that are read at once: scores of every one of them would not fit in memory
+NEVER = tuple(token for token in range(COUNT) if token != END)  # special tokens that no text contains
+BLOCK = 128  # tokens of a prompt that are read at once: the scores of all of them would not fit in memory
 
-Looked = Callable[[], Tensor]  # [B,T,S] where the model looked in its latest step; 1 in the padding of the source
-Looking = Callable[[], AbstractContextManager[Looked]]  # inside the `with`, the model is watched
+AttentionOf = Callable[[], Tensor]  # [B,T,S] the attention of the latest step; 1 in the padding of the source
+WatchAttention = Callable[[], AbstractContextManager[AttentionOf]]  # inside the `with`, attention is recorded
 
 
 class SteppedRows(Protocol):
-    """A model that scores the next symbol: `LanguageModel`, `EncoderDecoder`."""
+    """A model that scores the next token: `LanguageModel`, `EncoderDecoder`."""
 
     def step(self, x: Padded, state: Any) -> tuple[Padded, Any]:
-        """The scores at further symbols of each row, [B,T,V], and the state after them."""
+        """The scores at further tokens of each row, [B,T,V], and the state after them."""
 
 
-class Heard(NamedTuple):
-    """What a model says after the last symbol of each row."""
+class StepOutput(NamedTuple):
+    """The output of a model after the last token of each row."""
 
-    scores: Tensor  # [B,V] of the next symbol
-    looks: tuple[Tensor, ...] = ()  # [B,S] where it looked for them, if it is watched
+    scores: Tensor  # [B,V] of the next token
+    attention: tuple[Tensor, ...] = ()  # [B,S] its attention to the source, if it is recorded
 
-    def select(self, rows: Tensor) -> "Heard":
-        """The chosen rows, in the order asked for."""
+    def select(self, rows: Tensor) -> "StepOutput":
+        """The given rows, in this order."""
         return select_rows(self, rows)
 
 
 def begins(rows: int, device: torch.device) -> Padded:
-    """What a decoder reads first: BEGIN in every row."""
+    """The first input of a decoder: BEGIN in every row."""
     return Padded.of(torch.full((rows, 1), BEGIN, device=device))
 
 
 def positions_of(stack: StackConfig) -> int | None:
-    """How many symbols a stack can read in one row; None where there is no limit."""
+    """The most tokens of a row that a stack can read; None: no limit."""
     return stack.max_length if stack.position == "learned" else None
 
 
 def room(prompt: Padded, most: Tensor, limit: int | None) -> Tensor:
-    """[B] how many symbols each row may say after its prompt: `most` [B], or as many as there are positions for.
+    """[B] how many tokens each row may generate: `most` [B], or as many as there are positions for.
 
-    The last symbol that is said is not read. Raises DataError for a prompt that is too long by itself.
+    The last generated token is not read. Raises DataError for a prompt that is too long.
     """
     if limit is None:
         return most
     if (longest := int(prompt.lengths.max())) > limit:
         raise DataError(
-            f"a prompt of {longest:,} symbols, with the one that begins it, and the model has {limit:,} positions",
-            fix=f"give its last {limit - 1:,} symbols at most, or a model without learned positions",
+            f"a prompt has {longest:,} tokens (with BEGIN), and the model has {limit:,} positions",
+            fix=f"give at most its last {limit - 1:,} tokens, or choose a model without learned positions",
         )
     return most.clamp(max=limit + 1 - prompt.lengths)
 
 
-def read(model: SteppedRows, x: Padded, state: Any, looked: Looked | None = None) -> tuple[Heard, Any]:
-    """What a model says after further symbols of each row, at least one of each, and the state after them."""
-    heard: Heard | None = None
+def read(model: SteppedRows, x: Padded, state: Any, attention_of: AttentionOf | None = None) -> tuple[StepOutput, Any]:
+    """The output of a model after further tokens of each row, at least one each, and the new state."""
+    output: StepOutput | None = None
     for start in range(0, x.values.shape[1], BLOCK):
         block = x.cut(start, start + BLOCK)
         scores, state = model.step(block, state)
-        looks = () if looked is None else (block.with_values(looked()).last(),)
-        latest = Heard(scores.last(), looks)
-        heard = latest if heard is None else merge_rows(block.lengths > 0, latest, heard)
-    assert heard is not None, "a prompt has at least one symbol"
-    return heard, state
+        attention = () if attention_of is None else (block.with_values(attention_of()).last(),)
+        latest = StepOutput(scores.last(), attention)
+        output = latest if output is None else merge_rows(block.lengths > 0, latest, output)
+    assert output is not None, "a prompt has at least one token"
+    return output, state
 
 
-def read_symbols(model: SteppedRows, symbols: Tensor, state: Any, looked: Looked | None = None) -> tuple[Heard, Any]:
-    """The same after one more symbol of each row, [B]."""
-    return read(model, Padded(symbols[:, None], torch.ones_like(symbols), full=True), state, looked)
+def read_tokens(
+    model: SteppedRows, tokens: Tensor, state: Any, attention_of: AttentionOf | None = None
+) -> tuple[StepOutput, Any]:
+    """The same after one more token of each row, [B]."""
+    return read(model, Padded(tokens[:, None], torch.ones_like(tokens), full=True), state, attention_of)

@@ -1,13 +1,13 @@
-"""Beam search: several texts side by side, the likeliest of all their continuations kept, the best answer at the end.
+"""Beam search.
 
-                      a ──▶ a a, a b, a END          each hypothesis times each symbol
-    BEGIN ──▶ W best  b ──▶ b a, b b, b END   ──▶    the W likeliest go on; those that end are answers
+                      a ──▶ a a, a b, a END          each hypothesis times each token
+    BEGIN ──▶ W best  b ──▶ b a, b b, b END   ──▶    keep the W likeliest; those that end are outputs
 
-Log-probabilities never rise, so an unfinished hypothesis of log-probability s can become no answer better than
-s / length_penalty(longest): when enough answers are at least that good, the search is over, and nothing was missed.
+Log-probabilities never rise, so an unfinished hypothesis with log-probability s cannot become an output with a score
+above s / length_penalty(most): when enough outputs are at least that good, the search ends, and nothing was missed.
 
-Where END alone ends a text, twice the width of candidates are enough for so many to go on. A stop string may end any
-number of them: then further ones are looked at until the beam is full, or until the next could not win any more.
+If only END ends a text, the best 2 W candidates always contain W that continue. Stop strings may end any number of
+them: then further candidates are examined until the beam is full, or until the next one could not win.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,92 +20,92 @@ from torch import Tensor
 
 from seqloom.config.decoding import BeamConfig
 from seqloom.decoding.answers import (
-    Heard,
-    Looked,
-    Looking,
+    AttentionOf,
+    GeneratedText,
+    StepOutput,
     SteppedRows,
     Stops,
-    Written,
+    WatchAttention,
     coverage_penalty,
-    ended,
+    finish_reason,
     length_penalty,
     log_probabilities,
     read,
-    read_symbols,
+    read_tokens,
     written,
 )
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded, select_rows
 from seqloom.text.special_tokens import UNKNOWN
 
-FURTHER = 8  # times as many candidates are looked at where those that were do not fill a beam
+FURTHER = 8  # times as many candidates are examined if the first ones do not fill a beam
 
 
 class Hypothesis(NamedTuple):
-    """A text that is not finished."""
+    """An unfinished text."""
 
-    symbols: list[int]
-    log: float  # log P of the symbols
+    tokens: list[int]
+    log: float  # log P of the tokens
     row: int  # of the state
 
 
 class Candidate(NamedTuple):
-    """A hypothesis and one symbol more."""
+    """A hypothesis with one more token."""
 
     parent: Hypothesis
-    symbol: int
+    token: int
     log: float
 
 
-class Hunt:
-    """The search for the answers to one prompt."""
+class BeamSearch:
+    """The search for the outputs of one prompt."""
 
     def __init__(self, before: list[int], most: int, how: BeamConfig, stops: Stops) -> None:
         self.before, self.most, self.how, self.stops = before, most, how, stops
         self.beam: list[Hypothesis] = []
-        self.found: list[Written] = [] if most > 0 else [Written([], 0.0, "longest")]
+        self.found: list[GeneratedText] = [] if most > 0 else [GeneratedText([], 0.0, "length")]
 
-    def go_on(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
-        """Keep the likeliest candidates, which come in that order; `cost_of` a row is what is added to an answer."""
-        self.beam, width = [], self.how.width
-        for rank, (parent, symbol, log) in enumerate(candidates):
-            if rank >= width and self._has_enough(len(parent.symbols) + 1, log):
+    def advance(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
+        """Keep the likeliest candidates, which come in this order; `cost_of(row)` is added to its score."""
+        self.beam, width = [], self.how.beam_size
+        for rank, (parent, token, log) in enumerate(candidates):
+            if rank >= width and self._has_enough(len(parent.tokens) + 1, log):
                 break
-            symbols = [*parent.symbols, symbol]
-            why = ended(symbol, self.before, symbols, self.most, self.stops)
+            tokens = [*parent.tokens, token]
+            why = finish_reason(token, self.before, tokens, self.most, self.stops)
             if why is None and len(self.beam) < width:
-                self.beam.append(Hypothesis(symbols, log, parent.row))
+                self.beam.append(Hypothesis(tokens, log, parent.row))
             elif why is not None and rank < width:
-                score = log / length_penalty(len(symbols), self.how.length_penalty) + cost_of(parent.row)
-                kept = symbols[:-1] if why == "end" else symbols
+                score = log / length_penalty(len(tokens), self.how.length_penalty) + cost_of(parent.row)
+                kept = tokens[:-1] if why == "end" else tokens
                 self.found.append(written(self.before, kept, score, why, self.stops))
         if self.is_over():
             self.beam = []
 
     def _has_enough(self, length: int, log: float) -> bool:
-        """Whether no further candidate of this length is wanted, of which the likeliest has this log-probability."""
-        return len(self.beam) == self.how.width or length >= self.most or self._is_hopeless(log)
+        """Whether no further candidate is needed, given the length and the log-probability of the next one."""
+        return len(self.beam) == self.how.beam_size or length >= self.most or self._is_hopeless(log)
 
     def is_over(self) -> bool:
-        """Whether no hypothesis can become one of the best answers any more."""
+        """Whether no hypothesis can become one of the best outputs."""
         return not self.beam or self._is_hopeless(max(one.log for one in self.beam))
 
     def _is_hopeless(self, log: float) -> bool:
-        """Whether a text of this log-probability, gone on with, can be none of the best answers."""
+        """Whether no continuation of a text with this log-probability can be one of the best outputs."""
         best = self.answers()
         hope = log / length_penalty(self.most, self.how.length_penalty)
-        return len(best) == self.how.best and best[-1].score >= hope
+        return len(best) == self.how.n_best and best[-1].score >= hope
 
-    def answers(self) -> list[Written]:
-        """The best answers so far, the best first; a text that was found in several ways is one answer."""
-        different: dict[Any, Written] = {}
+    def answers(self) -> list[GeneratedText]:
+        """The best outputs so far, the best first; equal texts count once."""
+        different: dict[Any, GeneratedText] = {}
         for one in sorted(self.found, key=lambda one: -one.score):
-            different.setdefault(self._said(one), one)
-        return list(different.values())[: self.how.best]
+            different.setdefault(self._identity(one), one)
+        return list(different.values())[: self.how.n_best]
 
-    def _said(self, one: Written) -> Any:
-        """What tells an answer from others: its text, in which UNKNOWN cannot be seen; else its symbols."""
-        return tuple(one.symbols) if self.stops.decode is None else (one.text, one.symbols.count(UNKNOWN))
+    def _identity(self, one: GeneratedText) -> Any:
+        """What distinguishes outputs: text and number of unknown tokens, or the tokens without a tokenizer."""
+        return tuple(one.tokens) if self.stops.decode is None else (one.text, one.tokens.count(UNKNOWN))
 
 
 @torch.no_grad()
@@ -117,100 +117,111 @@ def search(
     how: BeamConfig,
     *,
     stops: Stops,
-    looks: Looking | None,
+    attention: WatchAttention | None,
     never: Sequence[int],
-    hunting: Callable[[list[int], int, BeamConfig, Stops], Hunt] = Hunt,
-) -> list[list[Written]]:
-    """The best answers to each row, the best first; `hunting` makes the hunt of a row, so that one can be watched."""
+    new_search: Callable[[list[int], int, BeamConfig, Stops], BeamSearch] = BeamSearch,
+) -> list[list[GeneratedText]]:
+    """The best outputs of each row, the best first; `new_search` makes the search of a row."""
     rows = zip(prompt.values.tolist(), prompt.lengths.tolist(), most.tolist(), strict=True)
-    hunts = [hunting(symbols[:length], allowed, how, stops) for symbols, length, allowed in rows]
+    searches = [new_search(tokens[:length], allowed, how, stops) for tokens, length, allowed in rows]
     has_room = most.to(prompt.lengths.device) > 0
     if bool(has_room.any()):
-        with watched(how, looks) as looked:
-            heard, state = read(model, prompt.select(has_room), select_rows(state, has_room), looked)
-            _Search(model, how, never, looked).run([hunt for hunt in hunts if hunt.most > 0], heard, state)
-    return [hunt.answers() for hunt in hunts]
+        with watched(how, attention) as attention_of:
+            output, state = read(model, prompt.select(has_room), select_rows(state, has_room), attention_of)
+            _Search(model, how, never, attention_of).run(
+                [prompt_search for prompt_search in searches if prompt_search.most > 0], output, state
+            )
+    return [prompt_search.answers() for prompt_search in searches]
 
 
-def watched(how: BeamConfig, looks: Looking | None) -> Any:
-    """The context in which a model is watched, if the coverage penalty asks for it."""
+def watched(how: BeamConfig, attention: WatchAttention | None) -> Any:
+    """The context in which attention is recorded, if the coverage penalty needs it."""
     if not how.coverage_penalty:
         return nullcontext(None)
-    if looks is None:
+    if attention is None:
         raise ConfigError(
-            "a coverage penalty counts how often each element of the source is looked at, and this model looks at none",
-            fix="set coverage_penalty = 0, or take a model with attention to its source",
+            "a coverage penalty needs attention to the source, and this model has none",
+            fix="set coverage_penalty = 0, or choose a model with attention to its source",
         )
-    return looks()
+    return attention()
 
 
 class _Search:
-    """The loop of a search, for all prompts at once: rows of the state are the hypotheses of all beams."""
+    """The loop over steps for all prompts together: rows of the state are the hypotheses of all beams."""
 
-    def __init__(self, model: SteppedRows, how: BeamConfig, never: Sequence[int], looked: Looked | None) -> None:
-        self.model, self.how, self.never, self.looked = model, how, never, looked
+    def __init__(
+        self, model: SteppedRows, how: BeamConfig, never: Sequence[int], attention_of: AttentionOf | None
+    ) -> None:
+        self.model, self.how, self.never, self.attention_of = model, how, never, attention_of
 
-    def run(self, hunts: list[Hunt], heard: Heard, state: Any) -> None:
-        """Give every hunt its answers."""
-        said = torch.zeros_like(heard.scores, dtype=torch.bool) if self.how.repetition > 1 else None
-        covered = heard.looks[0] if heard.looks else None
-        for row, hunt in enumerate(hunts):
-            hunt.beam = [Hypothesis([], 0.0, row)]
+    def run(self, searches: list[BeamSearch], output: StepOutput, state: Any) -> None:
+        """Run every search to its end."""
+        generated = torch.zeros_like(output.scores, dtype=torch.bool) if self.how.repetition_penalty > 1 else None
+        covered = output.attention[0] if output.attention else None
+        for row, prompt_search in enumerate(searches):
+            prompt_search.beam = [Hypothesis([], 0.0, row)]
         while True:
-            logs = log_probabilities(heard.scores, said, self.how.repetition, self.never)
-            self._go_on(hunts, logs, covered)
-            hunts = [hunt for hunt in hunts if hunt.beam]
-            if not hunts:
+            logs = log_probabilities(output.scores, generated, self.how.repetition_penalty, self.never)
+            self._advance(searches, logs, covered)
+            searches = [prompt_search for prompt_search in searches if prompt_search.beam]
+            if not searches:
                 return
-            parents, symbols = _rows_of(hunts, logs.device)
-            heard, state = read_symbols(self.model, symbols, select_rows(state, parents), self.looked)
-            said = None if said is None else said[parents].scatter(1, symbols[:, None], True)
-            covered = None if covered is None else covered[parents] + heard.looks[0]
+            parents, tokens = _rows_of(searches, logs.device)
+            output, state = read_tokens(self.model, tokens, select_rows(state, parents), self.attention_of)
+            generated = None if generated is None else generated[parents].scatter(1, tokens[:, None], True)
+            covered = None if covered is None else covered[parents] + output.attention[0]
 
-    def _go_on(self, hunts: list[Hunt], logs: Tensor, covered: Tensor | None) -> None:
-        """Give each hunt its next beam."""
+    def _advance(self, searches: list[BeamSearch], logs: Tensor, covered: Tensor | None) -> None:
+        """Give each search its next beam."""
         costs = [] if covered is None else coverage_penalty(covered, self.how.coverage_penalty).tolist()
-        for hunt, candidates in zip(hunts, _candidates(hunts, logs, 2 * self.how.width), strict=True):
-            hunt.go_on(candidates, lambda row: costs[row] if costs else 0.0)
+        for prompt_search, candidates in zip(
+            searches, _candidates(searches, logs, 2 * self.how.beam_size), strict=True
+        ):
+            prompt_search.advance(candidates, lambda row: costs[row] if costs else 0.0)
 
 
-def _candidates(hunts: list[Hunt], logs: Tensor, count: int) -> Iterator[Iterator[Candidate]]:
-    """For each hunt its candidates, the likeliest first: `count` of them from one look at all hunts, more if asked."""
-    width, symbols = max(len(hunt.beam) for hunt in hunts), logs.shape[1]
-    rows = [[one.row for one in hunt.beam] + [0] * (width - len(hunt.beam)) for hunt in hunts]
-    sums = [[one.log for one in hunt.beam] + [-torch.inf] * (width - len(hunt.beam)) for hunt in hunts]
-    before = torch.tensor(sums, dtype=logs.dtype, device=logs.device)  # [hunts, width]
-    total = before[:, :, None] + logs[torch.tensor(rows, device=logs.device)]  # [hunts, width, V]
+def _candidates(searches: list[BeamSearch], logs: Tensor, count: int) -> Iterator[Iterator[Candidate]]:
+    """The candidates of each search, the likeliest first: `count` from one top-k over all searches, more on demand."""
+    width, tokens = max(len(prompt_search.beam) for prompt_search in searches), logs.shape[1]
+    rows = [
+        [one.row for one in prompt_search.beam] + [0] * (width - len(prompt_search.beam)) for prompt_search in searches
+    ]
+    sums = [
+        [one.log for one in prompt_search.beam] + [-torch.inf] * (width - len(prompt_search.beam))
+        for prompt_search in searches
+    ]
+    before = torch.tensor(sums, dtype=logs.dtype, device=logs.device)  # [searches, width]
+    total = before[:, :, None] + logs[torch.tensor(rows, device=logs.device)]  # [searches, width, V]
     every = total.flatten(1)
-    values, places = every.topk(min(count, width * symbols))
-    for hunt, row, *first in zip(hunts, every, values.tolist(), places.tolist(), strict=True):
-        yield _made(hunt.beam, chain(zip(*first, strict=True), _further(row, first[1])), symbols)
+    values, places = every.topk(min(count, width * tokens))
+    for prompt_search, row, *first in zip(searches, every, values.tolist(), places.tolist(), strict=True):
+        yield _made(prompt_search.beam, chain(zip(*first, strict=True), _further(row, first[1])), tokens)
 
 
-def _made(beam: list[Hypothesis], ranked: Iterable[tuple[float, int]], symbols: int) -> Iterator[Candidate]:
-    """Candidates of log-probabilities and places among `symbols` of each hypothesis, up to the impossible ones."""
+def _made(beam: list[Hypothesis], ranked: Iterable[tuple[float, int]], tokens: int) -> Iterator[Candidate]:
+    """Candidates from log-probabilities and flat indices, up to the impossible ones."""
     for log, place in ranked:
         if log == -torch.inf:
             return
-        yield Candidate(beam[place // symbols], place % symbols, log)
+        yield Candidate(beam[place // tokens], place % tokens, log)
 
 
 def _further(row: Tensor, first: Sequence[int]) -> Iterator[tuple[float, int]]:
-    """The values of a row [N] and their places, the largest first, without the places that were first."""
+    """The values of a row [N] and their indices, the largest first, without those in `first`."""
     seen = set(first)
     while len(seen) < len(row):
         values, places = row.topk(min(FURTHER * len(seen), len(row)))
         new = [one for one in zip(values.tolist(), places.tolist(), strict=True) if one[1] not in seen]
-        yield from new  # not by rank: which of equal values are among the first, no two looks agree on
+        yield from new  # not by rank: two calls of top-k may order equal values differently
         seen |= {place for _, place in new}
 
 
-def _rows_of(hunts: list[Hunt], device: torch.device) -> tuple[Tensor, Tensor]:
-    """[N] the row of the state that each hypothesis of all beams goes on from, and its last symbol; rows count anew."""
-    every = [one for hunt in hunts for one in hunt.beam]
+def _rows_of(searches: list[BeamSearch], device: torch.device) -> tuple[Tensor, Tensor]:
+    """[N] the state row that each hypothesis continues from, and its last token; rows are renumbered."""
+    every = [one for prompt_search in searches for one in prompt_search.beam]
     parents = torch.tensor([one.row for one in every], device=device)
-    symbols = torch.tensor([one.symbols[-1] for one in every], device=device)
+    tokens = torch.tensor([one.tokens[-1] for one in every], device=device)
     numbers = iter(range(len(every)))
-    for hunt in hunts:
-        hunt.beam = [one._replace(row=next(numbers)) for one in hunt.beam]
-    return parents, symbols
+    for prompt_search in searches:
+        prompt_search.beam = [one._replace(row=next(numbers)) for one in prompt_search.beam]
+    return parents, tokens

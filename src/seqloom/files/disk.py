@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seqloom.errors import ConfigError, DurableError, did_you_mean
+from seqloom.files.layouts import RunFile
 
 # Places at which a test can make a run die: `SEQLOOM_FAIL=name:kill` ends the process when it comes there.
 #
@@ -43,7 +44,7 @@ NAMES = (
     "before-model",  # RUN/model is about to be replaced
     "after-model",  # it is replaced; the checkpoint does not know of it yet
     "retention-half",  # an old checkpoint has lost its name and its first file
-    "validation",  # before the dev part is looked at
+    "validation",  # before the dev set is looked at
     "first-batch",  # of an epoch, before its step
     "last-batch",  # of an epoch, after its step
     "epoch-boundary",  # the next position is in the next epoch
@@ -325,3 +326,20 @@ def require_free_space(path: Path, needed_bytes: int) -> int:
             fix=f"free {needed_bytes - free:,} bytes or choose a folder on another disk",
         )
     return free
+
+
+# Names that earlier versions gave to files of a run folder.
+_OLD_NAMES = {RunFile.PATHS: "places.json", RunFile.TEST_EVALUATIONS: "looks.jsonl"}  # of earlier versions
+
+
+def existing(path: Path) -> Path:
+    """This path, or the file beside it that an earlier version wrote under another name.
+
+    >>> existing(Path("run/paths.json")).as_posix()
+    'run/paths.json'
+    """
+    for name, old in _OLD_NAMES.items():
+        if path.name.endswith(name) and not path.exists():
+            before = path.with_name(path.name.removesuffix(name) + old)
+            return before if before.exists() else path
+    return path

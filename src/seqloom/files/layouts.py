@@ -1,16 +1,16 @@
-"""What a run folder and a model folder hold: every name once.
+"""The names of all files in a run folder and in a model folder.
 
 RUN/                                             RUN/model/, or a model folder by itself
-  config.toml     everything that was chosen       model.safetensors        the weights
-  data.json       sums of the files, the split     config.json              what the model is made of
-  places.json     where its files lie              labels.json              in the order of their numbers
+  config.toml     the complete configuration       model.safetensors        the weights
+  data.json       hashes of the files, the split   config.json              the configuration of the model
+  paths.json      where the data files are         labels.json              in the order of their numbers
   vocabulary/     labels, tokenizers               tokenizer.json           of the input, if it is text
   checkpoints/    step-00000020/, ...              target_tokenizer.json    of a target text with its own
-  model/          the weights that are shipped     card.md                  what people should know about it
-  metrics.jsonl   numbers that equal runs share    manifest.json            size and sha256 of each
-  events.jsonl    what depends on the machine
-  looks.jsonl     one line for each evaluation of the test part
-  memory.json     in how many pieces a step fits into memory
+  model/          the chosen weights               card.md                  the model card
+  metrics.jsonl   numbers that equal runs share    manifest.json            size and sha256 of each file
+  events.jsonl    what depends on the machine: speed, memory, times
+  test_evaluations.jsonl   one line for each evaluation on the test set
+  memory.json     how many micro-batches a step needs, if memory ran out
   report.html   card.md   tensorboard/   .lock
 """
 
@@ -18,17 +18,17 @@ from enum import StrEnum
 
 
 class RunFile(StrEnum):
-    """The files and folders in the folder of a run."""
+    """The files and folders in a run folder."""
 
     CONFIG = "config.toml"
     DATA = "data.json"
-    PLACES = "places.json"
+    PATHS = "paths.json"
     VOCABULARY = "vocabulary"
     CHECKPOINTS = "checkpoints"
     MODEL = "model"
     METRICS = "metrics.jsonl"
     EVENTS = "events.jsonl"
-    LOOKS = "looks.jsonl"
+    TEST_EVALUATIONS = "test_evaluations.jsonl"
     MEMORY = "memory.json"
     REPORT = "report.html"
     CARD = "card.md"
@@ -45,14 +45,14 @@ class VocabularyFile(StrEnum):
 
 
 class CheckpointFile(StrEnum):
-    """The files of a checkpoint beside its tensors."""
+    """The files of a checkpoint besides its tensors."""
 
-    STANDING = "standing.json"
+    STATE = "state.json"
     MACHINE = "machine.json"
 
 
 class ModelFile(StrEnum):
-    """The files of a model folder beside its manifest."""
+    """The files of a model folder besides its manifest."""
 
     WEIGHTS = "model.safetensors"
     CONFIG = "config.json"
@@ -60,3 +60,6 @@ class ModelFile(StrEnum):
     LABELS = "labels.json"
     TOKENIZER = "tokenizer.json"
     TARGET_TOKENIZER = "target_tokenizer.json"
+
+
+OLD_STATE = "standing.json"  # of a checkpoint of an earlier version, which cannot be resumed

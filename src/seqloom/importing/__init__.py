@@ -1,18 +1,18 @@
-"""Models from elsewhere, made into our own: exactly, or not at all.
+"""Import pretrained models: exactly, or not at all.
 
     a folder: config.json, tokenizer.json, model.safetensors          an encoder of the architecture of BERT
-    a file:   the vectors of words (GloVe, word2vec, fastText)        their mean, each word weighed or not
+    a file:   the vectors of words (GloVe, word2vec, fastText)        their mean, weighted or not
                                     │
                                     ▼
-    a model folder as training writes it: inspect, embed, search, fine-tune it as any other
+    a model folder as training writes it: inspect, embed, search and fine-tune it like any other
 
-What comes from outside is untrusted: no code of it is run, no pickle is opened, every size is compared with what is
-there before memory is taken, and whatever could change the outputs and is not understood is refused.
+Imported files are untrusted: no code is run, no pickle is opened, and sizes are checked before memory is allocated. A
+setting that could change the outputs and is not supported is an error.
 
-    models.py        what is given, what is asked, and the folder that is written
+    models.py        `import_model`
     bert.py          an encoder: its configuration, vocabulary and weights, and how it makes the vector of a sentence
     static.py        the vectors of words
-    checkpoint.py    files that anybody may have written
+    checkpoint.py    reading untrusted files
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Files of a checkpoint: JSON of a bounded size, and weights that are no pickle.
+"""Files of a checkpoint: JSON of a limited size, and weights in safetensors.
 
-A pickle can run anything when it is opened, so none is: weights are read from safetensors alone.
+Pickles can run arbitrary code when they are opened, so none is read.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch import Tensor
 from seqloom.errors import ConfigError, near_name
 from seqloom.files.tensors import TensorHeader, from_bytes, read_header
 
-LARGEST_JSON = 64 << 20  # bytes; tokenizer.json of a large vocabulary has a few million
+LARGEST_JSON = 64 << 20  # bytes; tokenizer.json of a large vocabulary has a few MB
 WEIGHTS = "model.safetensors"
 SEVERAL = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 
 
 def read_json(path: Path, form: type[Read]) -> Read:
-    """What a file of JSON holds, in the form that is asked for."""
+    """The content of a JSON file, converted to `form`."""
     try:
         if (size := path.stat().st_size) > LARGEST_JSON:
             raise ConfigError(f"{path}: {size:,} bytes, and the limit is {LARGEST_JSON:,}", fix="is it the right file?")
@@ -30,16 +30,16 @@ def read_json(path: Path, form: type[Read]) -> Read:
     except FileNotFoundError:
         raise ConfigError(f"{path} is missing", fix=near_name(path)) from None
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise ConfigError(f"{path}: {str(error)[:200]}", fix="take the file that belongs to the weights") from None
+        raise ConfigError(f"{path}: {str(error)[:200]}", fix="use the file that belongs to the weights") from None
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The same for an object whose keys are to be looked at one by one; none at all where there is no such file."""
+    """The object in a JSON file; empty if there is no such file."""
     return read_json(path, dict[str, Any]) if path.exists() else {}
 
 
 class WeightsFile:
-    """A file of weights: what it claims to hold is known before any tensor is made."""
+    """A file of weights; its header is read before any tensor is created."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / WEIGHTS
@@ -49,15 +49,15 @@ class WeightsFile:
         self.header: TensorHeader = read_header(self._data, str(self.path))
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors, under the names that they have there."""
+        """All tensors, by their names in the file."""
         return from_bytes(self._data, str(self.path))[0]
 
 
 def _no_weights(folder: Path) -> ConfigError:
-    """What to do about a folder without weights that can be read."""
+    """The error for a folder without readable weights."""
     if (folder / SEVERAL).exists():
         return ConfigError(f"{folder}: its weights are in several files", fix=f"save them as one {WEIGHTS}")
-    for patterns, why in ((PICKLED, "a pickle, which can run anything, and is never read"), (FOREIGN, "not read")):
+    for patterns, why in ((PICKLED, "a pickle, which could run code and is never read"), (FOREIGN, "not supported")):
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
             fix = f"convert it to {WEIGHTS} where you trust it: safetensors.torch.save_file"
             return ConfigError(f"{folder} has no {WEIGHTS}; {path.name} is {why}", fix=fix)

@@ -1,4 +1,4 @@
-"""What is given, what is asked, and the folder that is written: the door of `seqloom import`."""
+"""`import_model`, the function behind `seqloom import`."""
 
 import os
 from pathlib import Path
@@ -24,16 +24,23 @@ def import_model(
     weighting: Weighting | None = None,
     counts: str | Path | None = None,
 ) -> Path:
-    """The new model folder, made of a checkpoint folder or of a file of word vectors; `seqloom.load` reads it.
+    """Import a pretrained sentence encoder or word vectors as a model folder.
 
-    `pooling` makes the vector of a text in another way than the checkpoint's own. `weighting` and `counts` are for
-    vectors of words: "sif" needs a file of texts, from which it counts how frequent words are.
+    Args:
+        source: a checkpoint folder of the BERT architecture, or a file of word vectors.
+        out: the model folder to write; it must not exist.
+        pooling: how token vectors become the vector of a text (default: as in the checkpoint).
+        weighting: for word vectors, "mean" or "sif" (default: "sif" if counts are given).
+        counts: for "sif", a file of texts to count word frequencies in.
+
+    Returns:
+        The path of the model folder; `seqloom.load` reads it.
     """
     out = Path(out)
     if out.exists() or out.is_symlink():
-        raise ConfigError(f"{out} exists, and a model folder is written once", fix="choose another name, or remove it")
+        raise ConfigError(f"{out} exists already", fix="choose another name, or remove it")
     if not out.parent.is_dir():
-        raise ConfigError(f"{out}: there is no folder {out.parent}", fix="make it")
+        raise ConfigError(f"{out}: there is no folder {out.parent}", fix="create it")
     if not os.access(out.parent, os.W_OK | os.X_OK):
         raise ConfigError(f"{out.parent} cannot be written", fix="choose another folder")
     bundle = imported(source, pooling=pooling, weighting=weighting, counts=counts)
@@ -48,58 +55,62 @@ def imported(
     weighting: Weighting | None = None,
     counts: str | Path | None = None,
 ) -> Bundle:
-    """The same without a folder: nothing is written."""
+    """The imported model without writing a folder. Arguments as in `import_model`."""
     path = Path(source)
     if path.is_dir():
         if weighting is not None or counts is not None:
-            raise ConfigError(f"{path} is a checkpoint, and weighting is for vectors of words", fix="leave it out")
+            raise ConfigError(
+                f"{path} is a checkpoint folder, and weighting and counts are for word vectors", fix="leave them out"
+            )
         if "seqloom" in read_object(model_folder(path) / ModelFile.CONFIG):  # the version that wrote it
-            fix = "give it as it is: `seqloom embed`, `seqloom index`, `seqloom train --init`"
-            raise ConfigError(f"{path} is a model of Seqloom already", fix=fix)
+            fix = "use it directly: `seqloom embed`, `seqloom index`, `seqloom train --init`"
+            raise ConfigError(f"{path} is a Seqloom model already", fix=fix)
         return bert_bundle(path, pooling)
     if not path.is_file():
         raise ConfigError(f"there is no {path}", fix=near_name(path))
     if path.suffix.lower() in WEIGHTS_ALONE:
-        raise ConfigError(f"{path} is weights alone", fix="give the folder with config.json and tokenizer.json")
+        raise ConfigError(
+            f"{path} is only a file of weights", fix="give the folder with config.json and tokenizer.json"
+        )
     if not path.name.lower().endswith(VECTORS):
-        fix = "give a folder with a checkpoint, or a file of vectors of words by such a name"
-        raise ConfigError(f"{path} does not end in {', '.join(VECTORS)}", fix=fix)
+        fix = f"give a checkpoint folder, or word vectors in a file with the suffix {', '.join(VECTORS)}"
+        raise ConfigError(f"{path} is no file of word vectors by its suffix", fix=fix)
     if pooling not in (None, "mean"):
-        raise ConfigError(f"the vectors of words are weighed and their mean taken, not '{pooling}'", fix="leave it out")
+        raise ConfigError(f"word vectors are pooled by their mean, not by '{pooling}'", fix="leave out --pooling")
     if weighting == "sif" and counts is None:
-        raise ConfigError("sif weighs words by how frequent they are", fix="give a file of texts: --counts FILE.txt")
+        raise ConfigError("sif weights words by their frequency", fix="give a file of texts: --counts FILE.txt")
     if weighting == "mean" and counts is not None:
-        raise ConfigError("a mean counts no words", fix="leave --counts out, or take --weighting sif")
+        raise ConfigError("the weighting 'mean' uses no counts", fix="leave out --counts, or choose --weighting sif")
     if counts is not None and not Path(counts).is_file():
         raise ConfigError(f"there is no file {counts}", fix=near_name(Path(counts)))
     return static_bundle(path, None if counts is None else Path(counts))
 
 
 def card_of(bundle: Bundle) -> str:
-    """card.md: what the model is, and what is not known about it."""
+    """The model card."""
     return "\n".join(
         [
             f"# embed: imported from {bundle.notes['imported']['from']}",
             "",
             "A model for the task **embed**, imported with Seqloom: nothing was trained.",
             "",
-            *(f"- {line}" for line in said_of(bundle)),
+            *(f"- {line}" for line in facts_of(bundle)),
             "",
-            "What it was trained on, and how good it is, its makers say; on your texts `seqloom evaluate` says it.",
+            "Its authors say what it was trained on and how good it is. `seqloom evaluate` measures it on your texts.",
             "",
         ]
     )
 
 
-def said_of(bundle: Bundle) -> tuple[str, ...]:
-    """What was imported, in sentences."""
-    facts, tokenizer = bundle.notes["imported"], bundle.meaning.tokenizer
+def facts_of(bundle: Bundle) -> tuple[str, ...]:
+    """What was imported, in short lines."""
+    facts, tokenizer = bundle.notes["imported"], bundle.spec.tokenizer
     assert tokenizer is not None, "both kinds read text"
-    longest = bundle.notes.get("longest")
+    longest = bundle.notes.get("max_length")
     how = f"weighting {facts['weighting']}" if facts["from"] == "vectors" else f"pooling {facts['pooling']}"
-    unit = ", of length one" if facts.get("unit", True) else ""
+    unit = ", scaled to length 1" if facts.get("unit", True) else ""
     return (
-        f"{bundle.config.parameters():,} parameters, {tokenizer.vocab_size:,} symbols ({tokenizer.config.kind()})",
-        f"the vector of a text: {how}{unit}",
-        *([f"texts are cut after {longest:,} symbols"] if longest else []),
+        f"{bundle.config.parameters():,} parameters, {tokenizer.vocab_size:,} tokens ({tokenizer.config.kind()})",
+        f"text vectors: {how}{unit}",
+        *([f"texts are truncated after {longest:,} tokens"] if longest else []),
     )

@@ -1,13 +1,13 @@
-"""Sentence vectors without any training: the mean of the vectors of the words, weighed or not.
+"""Sentence vectors without training: the mean of word vectors, weighted or not.
 
     mean   v = (1/n) sum_w x_w
     sif    v = (I - u u^T) (1/n) sum_w a / (a + p(w)) x_w          Arora, Liang and Ma 2017, with a = 0.001
 
-Frequent words say little, so they count little; and what all texts have in common, the direction u, is taken out. p(w)
-and u come from texts. It is the baseline that any trained encoder has to beat, and costs nothing.
+SIF gives frequent words low weights and removes the common direction u of all texts. p(w) and u are computed from
+texts. It is a baseline that trained encoders have to beat.
 
-The weights of the words are multiplied into their vectors, and I - u u^T is the linear map of the head: so it is a
-model as any other, and can be trained further. An unknown word has the vector zero.
+The weights are multiplied into the word vectors, and I - u u^T is the linear layer of the head. So the result is an
+ordinary model and can be fine-tuned. Unknown words have the vector zero.
 """
 
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ from seqloom.data.readers.text import read as read_lines
 from seqloom.data.schema import Schema
 from seqloom.data.word_vectors import first_words, known_words, open_vectors, read_vectors, wanted_words, with_words
 from seqloom.errors import DataError
-from seqloom.tasks.task import Meaning
-from seqloom.text.cutter import blocks
+from seqloom.tasks.task import ModelSpec
 from seqloom.text.ragged import Ragged
+from seqloom.text.segmenter import blocks
 from seqloom.text.special_tokens import COUNT
 from seqloom.text.tokenizer import Tokenizer
 
@@ -43,18 +43,18 @@ MOST_WORDS = 2**24 - COUNT
 
 
 def static_bundle(path: Path, counts: Path | None) -> Bundle:
-    """The bundle of a file of vectors of words; weighed by the frequencies in a file of texts, if one is given."""
+    """The bundle of a file of word vectors; SIF-weighted if a file of texts is given as `counts`."""
     with open_vectors(path, None, None) as file:
-        for row in islice(file.rows, 1):  # one without numbers is of a text, most likely
+        for row in islice(file.rows, 1):  # a line without numbers: probably a text file
             try:
                 file.read(row.numbers)
             except ValueError:
-                fix = "in a file of vectors of words each line is a word and its numbers"
-                raise DataError(f"{path} is a text, not vectors: its line {row.line} has no numbers", fix=fix) from None
+                fix = "give a file with a word and its numbers on each line"
+                raise DataError(f"{path} has no word vectors: line {row.line} has no numbers", fix=fix) from None
     tokenizer = with_words(WordsConfig().fit([]), first_words(path, MOST_WORDS))
     if tokenizer.vocab_size == COUNT:
-        fix = "take vectors of words and marks, not of phrases"
-        raise DataError(f"{path} has no word that a text can give", fix=fix)
+        fix = "give vectors of words and punctuation, not of phrases"
+        raise DataError(f"{path} has no vector of a single word", fix=fix)
     table = _table(path, tokenizer)
     weights: dict[str, Tensor] = {}
     if counts is not None:
@@ -69,7 +69,7 @@ def static_bundle(path: Path, counts: Path | None) -> Bundle:
         head=VectorHeadConfig(size=None if counts is None else width),
     )
     notes = {"imported": {"from": "vectors", "weighting": "mean" if counts is None else "sif"}}
-    return Bundle(config, Meaning(Schema("text", "related"), tokenizer, None), weights, notes)
+    return Bundle(config, ModelSpec(Schema("text", "related"), tokenizer, None), weights, notes)
 
 
 def _tensor(values: np.ndarray) -> Tensor:
@@ -77,17 +77,17 @@ def _tensor(values: np.ndarray) -> Tensor:
 
 
 def _table(path: Path, tokenizer: Tokenizer) -> np.ndarray:
-    """[V,D] float32, the vector of every word; those of special symbols are zero."""
+    """[V,D] float32, the vector of every word; those of special tokens are zero."""
     numbers, vectors = known_words(tokenizer), read_vectors(path, wanted_words(tokenizer))
     rows = np.zeros((tokenizer.vocab_size, vectors.matrix.shape[1]), np.float32)
     found = [(numbers[word], row) for row, word in enumerate(vectors.words) if word in numbers]
-    symbols, places = np.array(found, np.int64).reshape(-1, 2).T
-    rows[symbols] = vectors.matrix[places]
+    tokens, places = np.array(found, np.int64).reshape(-1, 2).T
+    rows[tokens] = vectors.matrix[places]
     return rows
 
 
 def _encoded(tokenizer: Tokenizer, texts: Path) -> Iterator[Ragged]:
-    """The symbols of the lines of a file, block by block; what is bad in it is refused."""
+    """The tokens of the lines of a file, in blocks; DataError for bad lines."""
     ledger = Ledger()
     table = read_lines((texts,), ReadingConfig(), ledger)
     for block in blocks(record.values[0] for record in table.records):
@@ -106,7 +106,7 @@ def _weights_of(tokenizer: Tokenizer, texts: Path) -> np.ndarray:
 
 
 def _common_direction(tokenizer: Tokenizer, table: np.ndarray, texts: Path) -> np.ndarray:
-    """[D] the first right singular vector of the vectors of all texts: the direction in which they lie together."""
+    """[D] the first right singular vector of the vectors of all texts: their common direction."""
     moment = np.zeros((table.shape[1], table.shape[1]))
     for rows in _encoded(tokenizer, texts):
         some = rows.lengths > 0

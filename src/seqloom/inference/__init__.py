@@ -1,10 +1,10 @@
-"""A trained model in Python: it predicts, it is judged, and every look at the test set is written down.
+"""Trained models in Python: predict, generate, embed, evaluate.
 
 model.py        LoadedModel and `load`
-prediction.py   inputs in windows, sorted by length, answered, put back in order
-generation.py   prompts in batches, gone on with, and translations
-evaluation.py   which rows of which data a model is judged on, and the record of every look at the test part
-as_trained.py   how other files are read as training was told
+prediction.py   batches of inputs, and predictions in the order of the inputs
+generation.py   text generation and translation
+evaluation.py   which rows a model is evaluated on, the error file, and the record of test evaluations
+as_trained.py   reads further files with the settings of training
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""How files are read that somebody names beside a run: as training was told, unless something else is said.
+"""Reads further files as training read its own, unless options say otherwise.
 
-A run was told a delimiter, an encoding, columns. Whoever judges or asks its model with another file of the same format
-need not repeat them; what is given wins, and what was taken over is told in flags, to be copied and changed.
+A run knows the delimiter, the encoding and the columns of its data. A file of the same format for predict or evaluate
+is read the same way. Options that are given win, and a message lists the settings that were reused, as flags.
 """
 
 from collections.abc import Mapping
@@ -18,54 +18,54 @@ from seqloom.data.readers.text import Template
 
 
 class FileReading(NamedTuple):
-    """How files are read, and which of it is as in training, in flags."""
+    """How files are read, and the flags that were reused from training."""
 
     config: ReadingConfig
     reused: tuple[str, ...] = ()
 
     @property
-    def said(self) -> tuple[str, ...]:
-        """One sentence with all that is as in training; none where nothing is."""
+    def messages(self) -> tuple[str, ...]:
+        """One sentence with all reused settings; empty if there are none."""
         return (f"read as in training: {' '.join(self.reused)}",) if self.reused else ()
 
 
 def reading_as_trained(run: RunConfig | None, paths: tuple[Path, ...], given: Mapping[str, Any]) -> FileReading:
-    """How files are read that somebody names: as is given, else as in training if they have the same format.
+    """How to read files: by the given settings, else as in training if they have the same format.
 
-    A format that training was told is that of files with the same ending, and of those whose ending stands for none.
+    A format that was given for training holds for files with the same suffix, and for files of unknown suffix.
     """
     if run is None:
         return FileReading(ReadingConfig(**given))
     own, trained = run.data.reading, tuple(map(Path, run.data.train))
     was, endings = _format(trained, own.format), {path.suffix.lower() for path in trained}
     alike = all(path.suffix.lower() in endings or known_format(path) is None for path in paths)
-    told = own.format if alike and len(paths) == len(trained) else None
-    if (_format(paths, given.get("format", told)) or was) != was:
+    known = own.format if alike and len(paths) == len(trained) else None
+    if (_format(paths, given.get("format", known)) or was) != was:
         return FileReading(ReadingConfig(**given))
-    reading = msgspec.structs.replace(own, **({"format": told} | dict(given)))
+    reading = msgspec.structs.replace(own, **({"format": known} | dict(given)))
     return FileReading(reading, tuple(typed_changes(reading, given)))
 
 
 def inputs_as_trained(run: RunConfig | None, path: Path, given: Mapping[str, Any]) -> FileReading:
-    """The same for a file of inputs: a template that also names the target is that of other lines."""
+    """The same for a file of inputs without targets: a template that names the target is left out."""
     template = None if run is None else run.data.reading.template
     if run is None or template is None or "template" in given:
         return reading_as_trained(run, (path,), given)
-    labelled = {*Template.parse(template).fields} & {*run.data.target}
-    plain = msgspec.structs.replace(run.data.reading, template=None) if labelled else run.data.reading
+    labeled = {*Template.parse(template).fields} & {*run.data.target}
+    plain = msgspec.structs.replace(run.data.reading, template=None) if labeled else run.data.reading
     data = msgspec.structs.replace(run.data, reading=plain)
     return reading_as_trained(msgspec.structs.replace(run, data=data), (path,), given)
 
 
-def _format(paths: tuple[Path, ...], told: Format | None = None) -> Format | None:
-    """The format of files, as far as their names say; parallel text is lines of text."""
-    if len(paths) > 1 or told == "parallel":
+def _format(paths: tuple[Path, ...], known: Format | None = None) -> Format | None:
+    """The format of files by their names; parallel text is lines of text."""
+    if len(paths) > 1 or known == "parallel":
         return "text"
-    return told or known_format(paths[0]) or ("folder" if is_folder(paths[0]) else None)
+    return known or known_format(paths[0]) or ("folder" if is_folder(paths[0]) else None)
 
 
 def columns_as_trained(run: RunConfig | None, columns: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What training said about its columns, where a table has them and nothing else is given."""
+    """The column settings of training, if a table has these columns and no others are given."""
     if run is None or not run.data.input:
         return {}
     wanted = {name: given.get(name, getattr(run.data, name)) for name in ("input", "target")}
@@ -77,5 +77,5 @@ def columns_as_trained(run: RunConfig | None, columns: tuple[str, ...], given: M
 
 
 def columns_said(columns: Mapping[str, Any]) -> tuple[str, ...]:
-    """Columns that are read as in training, in flags."""
+    """Column settings as flags."""
     return tuple(typed_changes(DataConfig(train=(), **columns)))

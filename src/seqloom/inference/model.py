@@ -1,11 +1,11 @@
-"""A trained model with everything that belongs to it, ready to answer and to be judged."""
+"""A trained model with its tokenizer, labels and calibration: predict, embed, generate, translate, evaluate."""
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -14,11 +14,12 @@ from torch import Tensor
 
 from seqloom.bundle import built, model_folder, read_bundle, run_of
 from seqloom.config.base import read
-from seqloom.config.data import AnySplit, BadRows, EncodingConfig, Part, ReadingConfig
+from seqloom.config.data import BadRows, EncodingConfig, Format, SplitName, Unit
 from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
-from seqloom.config.options import stated, strict
-from seqloom.config.training import AnyFeed, ByLengthConfig, RunConfig
+from seqloom.config.options import settings as flags_of
+from seqloom.config.options import stated, strict, with_flags
+from seqloom.config.training import AnyBatching, ByLengthConfig, RunConfig
 from seqloom.data.check import Names
 from seqloom.data.inputs import given_inputs
 from seqloom.data.prepared import ExampleEncoder, Prepared
@@ -31,8 +32,8 @@ from seqloom.files.folders import read_manifest
 from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.inference.evaluation import (
     MOST_ERRORS,
-    Looks,
     Origin,
+    TestEvaluations,
     given_data,
     origin_for,
     own_data,
@@ -40,7 +41,7 @@ from seqloom.inference.evaluation import (
     write_errors,
 )
 from seqloom.inference.generation import chosen, generate, stream, translating
-from seqloom.inference.prediction import GivenInputs, Limits, Reply, encoder_of, replies, tell_too_long, windows_of
+from seqloom.inference.prediction import GivenInputs, Limits, Reply, encoder_of, replies, report_too_long, windows_of
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.models import count_parameters
@@ -48,151 +49,179 @@ from seqloom.nn.types import Batch, on_device
 from seqloom.tasks.embed import VectorPrediction, vectors_of
 from seqloom.tasks.encoders import lengths_read, longest_input
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
-from seqloom.tasks.registry import task_of
-from seqloom.tasks.task import Calibrator, Prediction, Task, Vectorizer, Writer
+from seqloom.tasks.task import Calibrator, Prediction, Task, Vectorizer, Writer, task_of
 
-# A trained model that was read from its folder: what it is made of, and what is known of its training.
+# A trained model that was read from its folder, and what is known about its training.
 
 
 class OpenedModel:
-    """The parts of a model: `task`, `config`, `meaning`, `model` and `notes`, and its `run` if it is still in one."""
+    """The parts of a trained model.
+
+    Attributes:
+        path: the model folder.
+        device: where the model is.
+        task: the task that it was trained for.
+        config: the configuration of the model.
+        spec: schema, tokenizers and calibration.
+        model: the `torch.nn.Module`.
+        notes: metrics, data and versions of the training, as JSON values.
+        folder, run: the run folder and its configuration; None for a model folder outside a run.
+    """
 
     def __init__(self, path: Path, device: torch.device | str) -> None:
         bundle = read_bundle(path)
         self.path, self.device = path, torch.device(device)
-        self.config, self.meaning, self.notes = bundle.config, bundle.meaning, bundle.notes
+        self.config, self.spec, self.notes = bundle.config, bundle.spec, bundle.notes
         decided = bundle.notes.get("metric")  # in its training
-        self.task = task_of(bundle.meaning).deciding_by(None if decided is None else str(decided))
+        self.task = task_of(bundle.spec).with_metric(None if decided is None else str(decided))
         self.task.require(bundle.config)
         self.model = built(bundle, device)
-        self.folder = run_of(path)  # of its run, if it is still in one
+        self.folder = run_of(path)
         self.run = None if self.folder is None else cast(RunConfig, read(self.folder / RunFile.CONFIG, RunConfig))
 
     @cached_property
     def data(self) -> RunData | None:
-        """What its run was told, with its files where they lie now; None of a model folder alone."""
+        """The data of its run, with the present paths of its files; None outside a run."""
         return None if self.folder is None or self.run is None else located(self.folder, self.run)
 
     def __repr__(self) -> str:
-        schema = self.meaning.schema
-        answer = f"{len(schema.labels):,} {schema.target.thing}s" if schema.labels else ""
-        symbols = "" if self.meaning.tokenizer is None else f"{self.meaning.tokenizer.vocab_size:,} symbols"
+        schema = self.spec.schema
+        answer = f"{len(schema.labels):,} {schema.target.noun}s" if schema.labels else ""
+        tokens = "" if self.spec.tokenizer is None else f"{self.spec.tokenizer.vocab_size:,} tokens"
         size = f"{count_parameters(self.model):,} parameters"
-        facts = [f"{schema.input} to {schema.target}", answer, symbols, size, f"on {self.device}"]
+        facts = [f"{schema.input} to {schema.target}", answer, tokens, size, f"on {self.device}"]
         return f"{type(self).__name__}({self.task.name}: {', '.join(filter(None, facts))}; {self.path})"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that training read, as far as it is known."""
-        if self.task.asked.schema.input != self.meaning.schema.input:
-            return ()  # questions are no rows of the training data
+        """The input columns of the training data, as far as they are known."""
+        if self.task.input_spec.schema.input != self.spec.schema.input:
+            return ()  # inputs for prediction are not those of training
         return self.run.data.input if self.run is not None else tuple(map(str, self.notes.get("columns", ())))
 
     @property
     def sequence(self) -> str | None:
-        """The column whose value all steps of a sequence share, if training read such a table."""
+        """The column that groups rows into sequences, if training used one."""
         return None if self.run is None else self.run.data.sequence
 
     @property
     def bad_rows(self) -> BadRows:
-        """The rule for bad rows that training had; of a model folder alone none is read over."""
+        """The rule for bad rows of the run; outside a run, bad rows are errors."""
         return BadRows() if self.run is None else self.run.data.bad_rows
 
     @property
     def encoding(self) -> EncodingConfig:
-        """How texts became numbers in training; of a model folder alone, as far as its notes say."""
+        """How texts were encoded in training; outside a run, as far as the notes say."""
         if self.run is not None:
             return self.run.encoding
-        longest = self.notes.get("longest")
-        return EncodingConfig(longest=longest) if isinstance(longest, int) else EncodingConfig()
+        longest = self.notes.get("max_length")
+        return EncodingConfig(max_length=longest) if isinstance(longest, int) else EncodingConfig()
 
     @property
     def positions(self) -> int | None:
-        """How many symbols or steps of one input it has positions for; None: any number."""
+        """The most tokens or steps of an input, for models with learned positions; None: no limit."""
         return longest_input(self.config)
 
     def reading(self) -> EncodingConfig:
-        """How inputs become numbers here: what is read in windows is not cut."""
-        return msgspec.structs.replace(self.encoding, longest=self.task.longest or self.encoding.longest)
+        """How inputs are encoded for prediction: tasks that read windows do not truncate."""
+        return msgspec.structs.replace(self.encoding, max_length=self.task.max_length or self.encoding.max_length)
 
 
 if TYPE_CHECKING:
     from seqloom.inspect.inspector import Inspection
 
-BUDGET = 8_192  # elements of a batch
-ON_PROCESSOR = 1_024  # of one whose vectors are wanted: what stays in the cache of a core
+BATCH_TOKENS = 8_192  # in a batch
+ON_PROCESSOR = 1_024  # in a batch for embedding on a CPU: it stays in the cache of a core
 
 
 class LoadedModel(OpenedModel):
-    """A model from a run or a model folder: `predict` answers, `evaluate` judges.
+    """A trained model, as `seqloom.load` returns it.
 
-    `task`, `config`, `meaning`, `model` and `notes` are what it is made of; `looks` are the looks at its test set.
+    >>> model = seqloom.load("runs/reviews")  # doctest: +SKIP
+    >>> model.predict(["a fine film"])[0].label  # doctest: +SKIP
+    'good'
     """
 
-    def predict(self, inputs: Iterable[Any], *, budget: int = BUDGET) -> list[Prediction]:
-        """The answer to each input, in order: texts, pairs of texts, lists of words, arrays of vectors or pixels."""
+    def predict(self, inputs: Iterable[Any], *, batch_tokens: int = BATCH_TOKENS) -> list[Prediction]:
+        """Predict the output for each input.
+
+        Args:
+            inputs: texts, pairs of texts, lists of words, or arrays of vectors or pixels, as in training.
+            batch_tokens: tokens in a batch; it changes memory and speed, not the predictions.
+
+        Returns:
+            One `Prediction` for each input, in order: `LabelPrediction`, `TagsPrediction`, `Translation`, ...
+        """
         examples, ledger = self._given(inputs)
-        return [prediction for _, prediction in self.answers(examples, ledger, budget=budget)]
+        return [prediction for _, prediction in self.answers(examples, ledger, batch_tokens=batch_tokens)]
 
-    def embed(self, texts: Iterable[Any], *, budget: int | None = None) -> np.ndarray:
-        """The vector of each text, [N,D] float32, in order; of a classifier or regressor what its head reads, unit.
+    def embed(self, texts: Iterable[Any], *, batch_tokens: int | None = None) -> np.ndarray:
+        """Embed texts.
 
-        ConfigError for a model that makes no vector of a whole input.
+        Args:
+            texts: the inputs.
+            batch_tokens: tokens in a batch (default: chosen by the device).
+
+        Returns:
+            [N,D] float32 vectors, in order. For a classifier or regressor these are the features that its head reads,
+            scaled to length 1. ConfigError for a model that cannot embed.
         """
         size = self.vector_size
         examples, ledger = self._given(texts)
-        found = self.vectors(windows_of(examples), ledger, budget=budget)
+        found = self.vectors(windows_of(examples), ledger, batch_tokens=batch_tokens)
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
     def vectors(
-        self, windows: Iterable[list[Example]], ledger: Ledger, *, budget: int | None = None
+        self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None
     ) -> Iterator[Reply]:
-        """The same for examples that come some at a time, each with its `VectorPrediction`; `replies` has bad rows."""
+        """The same for windows of examples, each with its `VectorPrediction`; bad rows as in `replies`."""
         encoder, limits = self._asked(ledger)
-        chosen = self.vector_budget if budget is None else budget
-        return replies(windows, encoder, self._vectors, budget=chosen, limits=limits)
+        chosen = self.vector_budget if batch_tokens is None else batch_tokens
+        return replies(windows, encoder, self._vectors, batch_tokens=chosen, limits=limits)
 
     @property
     def vector_size(self) -> int:
-        """How many numbers a vector has; ConfigError for a model that makes none."""
+        """The number of dimensions of a vector; ConfigError for a model that cannot embed."""
         return Vectorizer.of(self.task).vector_size(self.config)
 
     @property
     def vector_budget(self) -> int:
-        """Elements of a batch whose vectors are wanted, where nobody says how many."""
-        return ON_PROCESSOR if self.device.type == "cpu" else BUDGET
+        """The default number of tokens in a batch for embedding."""
+        return ON_PROCESSOR if self.device.type == "cpu" else BATCH_TOKENS
 
     def _vectors(self, inputs: Any) -> list[VectorPrediction]:
         with torch.no_grad():
             return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
 
     def _given(self, inputs: Iterable[Any]) -> tuple[list[Example], Ledger]:
-        """Values from Python as examples; what is bad is told before any work."""
+        """Values from Python as examples; bad values are reported before any work."""
         if isinstance(inputs, str):
-            raise ConfigError("inputs are a list, found one text", fix="put it in [ ]")
+            raise ConfigError("inputs must be a list, found one text", fix="put it in [ ]")
         ledger = GivenInputs()
         values = (one.numpy(force=True) if isinstance(one, Tensor) else one for one in inputs)
-        examples = list(given_inputs(values, self.task.asked.schema.input, ledger))
+        examples = list(given_inputs(values, self.task.input_spec.schema.input, ledger))
         ledger.close()
         return examples, ledger
 
     def answers(
-        self, examples: Iterable[Example], ledger: Ledger, *, budget: int = BUDGET
+        self, examples: Iterable[Example], ledger: Ledger, *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[tuple[Example, Prediction]]:
-        """Each example with its answer, in order and without end: memory is that of some thousand examples."""
-        replied = self.replies(windows_of(examples), ledger, budget=budget)
+        """Pairs of example and prediction, in order. Streams of any length: a few thousand examples are in memory."""
+        replied = self.replies(windows_of(examples), ledger, batch_tokens=batch_tokens)
         return (one for one in replied if not isinstance(one, Problem))
 
-    def replies(self, windows: Iterable[list[Example]], ledger: Ledger, *, budget: int = BUDGET) -> Iterator[Reply]:
-        """The same for examples that come some at a time; with a ledger `Told`, bad rows too, each in its place."""
+    def replies(
+        self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[Reply]:
+        """The same for windows of examples; with a `BadRowLedger`, bad rows are yielded too, in their place."""
         encoder, limits = self._asked(ledger)
-        return replies(windows, encoder, self._answer, budget=budget, limits=limits)
+        return replies(windows, encoder, self._answer, batch_tokens=batch_tokens, limits=limits)
 
     def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
-        """What makes numbers of questions, and what can be asked."""
-        encoder = encoder_of(self.task.asked, self.reading().longest, ledger)
-        return encoder, Limits(self.meaning.sizes, self.positions)
+        """The encoder of inputs, and the limits of the model."""
+        encoder = encoder_of(self.task.input_spec, self.reading().max_length, ledger)
+        return encoder, Limits(self.spec.sizes, self.positions)
 
     def _answer(self, inputs: Any) -> list[Prediction]:
         with torch.no_grad():
@@ -204,31 +233,55 @@ class LoadedModel(OpenedModel):
         prompts: Iterable[str],
         *,
         decoding: AnyDecoding | None = None,
-        budget: int = BUDGET,
-        longest: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        max_new_tokens: int | None = None,
         stop: Sequence[str] | None = None,
-        repetition: float | None = None,
+        repetition_penalty: float | None = None,
         temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
         min_p: float | None = None,
-        count: int | None = None,
+        num_samples: int | None = None,
         seed: int | None = None,
-        width: int | None = None,
-        best: int | None = None,
+        beam_size: int | None = None,
+        n_best: int | None = None,
         length_penalty: float | None = None,
         coverage_penalty: float | None = None,
     ) -> list[Sequence[Prediction]]:
-        """What a language model writes after each prompt, one answer or several, in the order of the prompts.
+        """Continue prompts with a language model.
 
-        The settings are those of one way to write: greedy, a sample (`temperature`, `seed`, ...) or a beam (`width`,
-        ...). `decoding` is a whole one.
+        Args:
+            prompts: texts to continue.
+            decoding: a complete configuration, instead of the settings below.
+            batch_tokens: tokens in a batch.
+            max_new_tokens: most tokens to generate for a prompt (default: 64).
+            stop: strings that end a text; they are not part of it.
+            repetition_penalty: above 1, tokens that were generated before become less likely.
+            temperature: above 0, tokens are sampled (default: the likeliest token, greedily).
+            top_k: sample from the k likeliest tokens only.
+            top_p: sample from the smallest set of tokens with this probability (nucleus).
+            min_p: sample from tokens with at least this share of the probability of the likeliest one.
+            num_samples: how many texts to sample for each prompt.
+            seed: the random seed of samples.
+            beam_size: search with a beam of this size.
+            n_best: how many texts of a beam to return.
+            length_penalty: above 0, a beam prefers longer texts.
+            coverage_penalty: above 0, a beam prefers texts that attend to the whole source.
+
+        Returns:
+            For each prompt its continuations: `text`, `score` and `finish_reason` (end, stop or length).
         """
-        named: dict[str, Any] = {"longest": longest, "stop": stop, "repetition": repetition, "width": width}
-        named |= {"best": best, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named: dict[str, Any] = {
+            "max_new_tokens": max_new_tokens,
+            "stop": stop,
+            "beam_size": beam_size,
+            "n_best": n_best,
+        }
+        named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
+        named |= {"coverage_penalty": coverage_penalty}
         named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        named |= {"count": count, "seed": seed}
-        return generate(self.task, self.model, prompts, chosen(decoding, stated(named)), budget=budget)
+        named |= {"num_samples": num_samples, "seed": seed}
+        return generate(self.task, self.model, prompts, chosen(decoding, stated(named)), batch_tokens=batch_tokens)
 
     @strict
     def stream(
@@ -236,25 +289,31 @@ class LoadedModel(OpenedModel):
         prompt: str,
         *,
         decoding: AnyDecoding | None = None,
-        longest: int | None = None,
+        max_new_tokens: int | None = None,
         stop: Sequence[str] | None = None,
-        repetition: float | None = None,
+        repetition_penalty: float | None = None,
         temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
         min_p: float | None = None,
-        count: int | None = None,
+        num_samples: int | None = None,
         seed: int | None = None,
-        width: int | None = None,
-        best: int | None = None,
+        beam_size: int | None = None,
+        n_best: int | None = None,
         length_penalty: float | None = None,
         coverage_penalty: float | None = None,
     ) -> Iterator[str]:
-        """The same for one prompt, piece by piece as it is written."""
-        named: dict[str, Any] = {"longest": longest, "stop": stop, "repetition": repetition, "width": width}
-        named |= {"best": best, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        """Continue one prompt and yield the text as it is generated. Arguments as in `generate`, without a beam."""
+        named: dict[str, Any] = {
+            "max_new_tokens": max_new_tokens,
+            "stop": stop,
+            "beam_size": beam_size,
+            "n_best": n_best,
+        }
+        named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
+        named |= {"coverage_penalty": coverage_penalty}
         named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        named |= {"count": count, "seed": seed}
+        named |= {"num_samples": num_samples, "seed": seed}
         return stream(self.task, self.model, prompt, chosen(decoding, stated(named)))
 
     @strict
@@ -264,27 +323,46 @@ class LoadedModel(OpenedModel):
         *,
         decoding: AnyDecoding | None = None,
         replace_unknown: bool = False,
-        budget: int = BUDGET,
-        longest: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        max_new_tokens: int | None = None,
         stop: Sequence[str] | None = None,
-        repetition: float | None = None,
-        width: int | None = None,
-        best: int | None = None,
+        repetition_penalty: float | None = None,
+        beam_size: int | None = None,
+        n_best: int | None = None,
         length_penalty: float | None = None,
         coverage_penalty: float | None = None,
     ) -> list[Prediction]:
-        """The text for each source, in order, written with a beam of five: texts, arrays of vectors or pixels.
+        """Translate sources with beam search.
 
-        The settings are those of the beam; `decoding` is a whole way to write. With `replace_unknown`, words that the
-        vocabulary lacks are copied from the source.
+        Args:
+            sources: texts, or arrays of vectors or pixels, as in training.
+            decoding: a complete configuration, instead of the settings of a beam.
+            replace_unknown: copy words that the vocabulary lacks from the source.
+            batch_tokens: tokens in a batch.
+            max_new_tokens: most tokens of a translation (default: by the length of the source).
+            stop: strings that end a text.
+            repetition_penalty: above 1, tokens that were generated before become less likely.
+            beam_size: the size of the beam (default: 5).
+            n_best: how many translations to return, as `alternatives` of the best one.
+            length_penalty: above 0, the beam prefers longer texts.
+            coverage_penalty: above 0, the beam prefers texts that attend to the whole source.
+
+        Returns:
+            One `Translation` for each source, in order.
         """
-        named: dict[str, Any] = {"longest": longest, "stop": stop, "repetition": repetition, "width": width}
-        named |= {"best": best, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        named: dict[str, Any] = {
+            "max_new_tokens": max_new_tokens,
+            "stop": stop,
+            "beam_size": beam_size,
+            "n_best": n_best,
+        }
+        named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
+        named |= {"coverage_penalty": coverage_penalty}
         task = translating(self.task, self.model, decoding, stated(named), replace_unknown=replace_unknown)
-        return self._asking(task).predict(sources, budget=budget)
+        return self._asking(task).predict(sources, batch_tokens=batch_tokens)
 
     def translator(self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False) -> "LoadedModel":
-        """The same model that answers as `translate` does: for files, and for streams without end."""
+        """The same model whose `predict`, `answers` and `replies` translate as `translate` does."""
         return self._asking(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
 
     def _asking(self, task: Task) -> "LoadedModel":
@@ -295,140 +373,180 @@ class LoadedModel(OpenedModel):
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        encode = encoding(self.task, self.reading().longest, self.positions, self.device)
+        encode = encoding(self.task, self.reading().max_length, self.positions, self.device)
         return Subject(self.task, self.config, self.model, encode)
 
     def inspect(
-        self, given: Any, *, target: str | None = None, among: Iterable[Any] = (), show: Show | None = None
+        self, given: Any, *, target: str | None = None, data: Iterable[Any] = (), show: Show | None = None
     ) -> "Inspection":
-        """A look inside at one input, with every view as a method: `.views()` lists them, `.attention()` is one.
+        """Look inside the model for one input.
 
-        `target` is the translation that is looked at, else the model writes it; views of data, such as `filters`, are
-        of this input and of those in `among`. `show` is told how far long work is.
+        Args:
+            given: the input.
+            target: the translation to look at (default: that of the model).
+            among: further inputs, for views of several inputs such as `filters`.
+            show: called with the progress of long work.
+
+        Returns:
+            An `Inspection` with every view as a method: `.views()` lists them, `.attention()` is one.
         """
         from seqloom.inspect.inspector import Inspection
 
-        return Inspection(self.subject, given, target=target, among=among, show=show)
+        return Inspection(self.subject, given, target=target, data=data, show=show)
 
     @strict
     def evaluate(
         self,
         *data: str | Path,
-        part: Part = "dev",
+        split: Literal["dev", "test"] = "dev",
         keep: int = 20,
-        budget: int | None = None,
+        batch_tokens: int | None = None,
         by: Iterable[str] = (),
         errors: str | Path | None = None,
-        most: int = MOST_ERRORS,
+        limit: int = MOST_ERRORS,
         decoding: AnyDecoding | None = None,
-        bad_rows: BadRows | None = None,
-        reading: ReadingConfig | dict[str, Any] | None = None,
         task: TaskName | None = None,
         input: Names | None = None,
         target: Names | None = None,
         id: str | None = None,
         label_separator: str | None = None,
         sequence: str | None = None,
-        split: AnySplit | None = None,
+        format: Format | None = None,
+        encoding: str | None = None,
+        delimiter: str | None = None,
+        header: bool | None = None,
+        template: str | None = None,
+        unit: Unit | None = None,
+        skip_bad_rows: bool | None = None,
+        max_bad_rows: float | str | None = None,
     ) -> Evaluation:
-        """How well the model does on data, or on the dev or test part of its run's.
+        """Evaluate the model and return its metrics with everything they were computed from.
 
-        From `reading` on, settings are those of `DataConfig`, for data that is given; what they leave open is as in
-        training. A look at a test part is written down first. Batches are those of training, or of examples of about
-        one length, `budget` symbols together. `by` names columns of the data, or "length": `slices` are then the
-        evaluations of the rows that share their values. `errors` is a file, .jsonl or .csv, for the `most` worst
-        answers, the worst first. Texts are written greedily, as in training, unless `decoding` says how. Rows that
-        cannot be read are refused, unless `bad_rows` skips them, or the rule of the run does.
+        Args:
+            data: files with targets, or the name of a data set (default: the data of the run).
+            split: which set of the run's data, or of a data set: dev or test. Evaluations on test are recorded.
+            keep: how many examples to keep in the result.
+            batch_tokens: tokens in a batch, padding included (default: as in training).
+            by: columns, or "length"; the result has `slices` with the metrics for each value.
+            errors: a .jsonl or .csv file for the worst predictions, the worst first.
+            limit: how many predictions to write to `errors`.
+            decoding: how texts are generated (default: greedy, as in training).
+
+        Arguments from `task` on say how `data` is read, as in `seqloom.train` (default: as in training).
+
+        Returns:
+            An `Evaluation`: `metrics`, `intervals(model.task)`, `confusion`, `examples`, `slices`, ...
         """
-        worst = 0 if errors is None else require_errors(Path(errors), most)
-        named = {"reading": reading, "task": task, "input": input, "target": target, "id": id, "split": split}
-        named |= {"label_separator": label_separator, "sequence": sequence}
-        judge = self.task if decoding is None else Writer.of(self.task, decoding.kind()).writing(decoding)
-        origin = self._origin(data, part, stated(named), bad_rows)
-        judge = judge.judging(origin.prepared.schema)
-        columns = {name: origin.values(name, origin.prepared.parts[part].tolist()) for name in names_in(by)}
-        if isinstance(self._feed(budget), ByLengthConfig):  # in packs and streams documents may be longer than rows
-            self._require_room(origin, part)
-        batches = self._batches(origin.prepared, part, budget)
-        if not data and part == "dev":
-            judge = self._cross_fitted(judge, self._batches(origin.prepared, part, budget))
-        evaluation = evaluate(judge, self.model, batches, keep=keep, worst=worst)
-        if part == "test":
-            self._record(judge, evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
+        worst = 0 if errors is None else require_errors(Path(errors), limit)
+        named: dict[str, Any] = {
+            "task": task,
+            "input": input,
+            "target": target,
+            "id": id,
+            "label_separator": label_separator,
+        }
+        named |= {"sequence": sequence, "format": format, "encoding": encoding, "delimiter": delimiter}
+        named |= {"header": header, "template": template, "unit": unit, "skip_bad_rows": skip_bad_rows}
+        named |= {"max_bad_rows": max_bad_rows}
+        evaluator = self.task if decoding is None else Writer.of(self.task, decoding.kind()).writing(decoding)
+        origin = self._origin(data, split, stated(named))
+        evaluator = evaluator.for_schema(origin.prepared.schema)
+        columns = {name: origin.values(name, origin.prepared.splits[split].tolist()) for name in names_in(by)}
+        if isinstance(
+            self._batching(batch_tokens), ByLengthConfig
+        ):  # in packs and streams documents may be longer than rows
+            self._require_room(origin, split)
+        batches = self._batches(origin.prepared, split, batch_tokens)
+        if not data and split == "dev":
+            evaluator = self._cross_fitted(evaluator, self._batches(origin.prepared, split, batch_tokens))
+        evaluation = evaluate(evaluator, self.model, batches, keep=keep, worst=worst)
+        if split == "test":
+            self._record(evaluator, evaluation, {} if decoding is None else {"decoding": msgspec.to_builtins(decoding)})
         if errors is not None:
-            write_errors(Path(errors), judge, evaluation, origin)
-        unseen = origin.unseen(origin.prepared.parts[part])
-        slices = _slices(judge, evaluation, origin, part, columns)
-        return evaluation._replace(unseen=unseen, slices=slices, said=origin.said)
+            write_errors(Path(errors), evaluator, evaluation, origin)
+        unseen = origin.unseen(origin.prepared.splits[split])
+        slices = _slices(evaluator, evaluation, origin, split, columns)
+        return evaluation._replace(unseen=unseen, slices=slices, messages=origin.messages)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
-        """The task for rows that found its calibration: each half of them is read as the other asks for."""
-        calibration = task.meaning.calibration
+        """The task for rows that the calibration was fitted on: cross-fitted, each half with that of the other half."""
+        calibration = task.spec.calibration
         if self.run is None or calibration == Calibration() or not isinstance(task, Calibrator):
             return task
         with answering(self.model):
-            fitted = task.deciding_by(self.run.training.metric).fitted(self.model, dev)
+            fitted = task.with_metric(self.run.training.metric).fitted(self.model, dev)
         return task.calibrated(calibration, fitted.rows)
 
-    def _require_room(self, origin: Origin, part: Part) -> None:
-        """Refuse inputs that are longer than the positions of the model, with their places."""
-        most, ledger, rows = self.positions, Ledger(), origin.prepared.parts[part]
+    def _require_room(self, origin: Origin, split: SplitName) -> None:
+        """Refuse inputs that are longer than the positions of the model."""
+        most, ledger, rows = self.positions, Ledger(), origin.prepared.splits[split]
         lengths = lengths_read(self.config, origin.prepared)
         for row in rows[lengths[rows] > most].tolist() if most is not None else ():
-            tell_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
+            report_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
         ledger.close()
 
-    def own_rows(self, part: Part) -> Prepared:
-        """The rows of a part of its run's data, read as `evaluate` reads them."""
-        return self._origin((), part, {}, None).prepared
+    def own_rows(self, split: SplitName) -> Prepared:
+        """The rows of a split of the run's data, as `evaluate` reads them."""
+        return self._origin((), split, {}).prepared
 
-    def _origin(
-        self, data: tuple[str | Path, ...], part: Part, settings: dict[str, Any], bad_rows: BadRows | None
-    ) -> Origin:
-        if not data and settings:
-            raise ConfigError(f"'{next(iter(settings))}' says how data is read, and none is given", fix="give data")
+    def _origin(self, data: tuple[str | Path, ...], split: SplitName, settings: dict[str, Any]) -> Origin:
+        rule = {name: value for name, value in settings.items() if name in flags_of(BadRows)}
+        if not data and (others := settings.keys() - rule.keys()):
+            raise ConfigError(f"'{min(others)}' says how to read data, and no data is given", fix="give data")
         run = None if self.data is None else self.data.config
-        source = given_data(data, part, self.meaning, run, settings) if data else own_data(self.data, part)
-        return origin_for(source.under(bad_rows), part, self.meaning, self.reading())
+        source = given_data(data, split, self.spec, run, settings) if data else own_data(self.data, split)
+        return origin_for(
+            source.under(with_flags(self.bad_rows, rule) if rule else None), split, self.spec, self.reading()
+        )
 
-    def _feed(self, budget: int | None) -> AnyFeed:
-        """Batches of examples of about one length where a budget is given, else those of training."""
-        if self.run is not None and budget is None:
-            return self.run.training.feed
-        return ByLengthConfig(budget=budget or BUDGET)
+    def _batching(self, batch_tokens: int | None) -> AnyBatching:
+        """The batching of training, or batches by length if `batch_tokens` is given."""
+        if self.run is not None and batch_tokens is None:
+            return self.run.training.batching
+        return ByLengthConfig(batch_tokens=batch_tokens or BATCH_TOKENS)
 
-    def _batches(self, prepared: Prepared, part: Part, budget: int | None) -> Iterator[Batch[Any, Any]]:
-        loader = self.task.loader(prepared, part, self._feed(budget), seed=0, workers=0)
+    def _batches(self, prepared: Prepared, split: SplitName, batch_tokens: int | None) -> Iterator[Batch[Any, Any]]:
+        loader = self.task.loader(prepared, split, self._batching(batch_tokens), seed=0, workers=0)
         for step in loader.steps(until=1):
             if step.batch is not None:
                 yield on_device(step.batch, self.device)
 
     @property
-    def looks(self) -> tuple[dict[str, Any], ...]:
-        """Every look at the test part so far."""
-        return Looks.of(self.path).records()
+    def test_evaluations(self) -> tuple[dict[str, Any], ...]:
+        """All evaluations on the test set so far, as recorded."""
+        return TestEvaluations.of(self.path).records()
 
     def _record(self, task: Task, evaluation: Evaluation, facts: dict[str, Any]) -> None:
         sha256 = read_manifest(self.path).files[ModelFile.WEIGHTS].sha256
         intervals = evaluation.intervals(task)
-        Looks.of(self.path).record(evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows, **facts)
+        TestEvaluations.of(self.path).record(
+            evaluation.metrics, intervals, model_sha256=sha256, rows=evaluation.rows, **facts
+        )
 
 
 def _slices(
-    task: Task, evaluation: Evaluation, origin: Origin, part: Part, columns: dict[str, list[Any]]
+    task: Task, evaluation: Evaluation, origin: Origin, split: SplitName, columns: dict[str, list[Any]]
 ) -> tuple[Slice, ...]:
-    """The slices of each column, whose values are those of the rows of the part."""
-    at = {str(row): place for place, row in enumerate(origin.prepared.parts[part].tolist())}
+    """The slices of each column, given the values of the rows of the split."""
+    at = {str(row): place for place, row in enumerate(origin.prepared.splits[split].tolist())}
     rows = [at[name] for name in evaluation.ids]
     found = (sliced(task, evaluation, name, [values[row] for row in rows]) for name, values in columns.items())
     return tuple(chain.from_iterable(found))
 
 
 def names_in(by: Iterable[str]) -> tuple[str, ...]:
-    """The names of columns, each once; one text is one name."""
+    """The names of columns, each once; a single text is one name."""
     return (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
 
 
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:
-    """The model in a run folder or a model folder, every byte of it verified."""
+    """Load a trained model.
+
+    Args:
+        path: a run folder or a model folder.
+        device: where the model runs.
+
+    Returns:
+        The model, after the checksum of every file was verified.
+    """
     return LoadedModel(model_folder(path).absolute(), device)

@@ -1,11 +1,11 @@
-"""Looking inside a model: attention, gates, gradients, filters, attributions, and how far a picture may be believed.
+"""Inspect a model: attention, gates, gradients, filters, attributions, and how faithful such explanations are.
 
-    subject    a model and one input, its tokens and its answers     layers         which layers have what is asked
-    readings   how each shape of model is asked                      requirements   whether there is what a view shows
-    view       results that show and save themselves                 inspector      one input, every view a method
-    edits      heads, gates and vectors changed for a while          what_if        what such a change does
+    subject    a model and its task; an input, its tokens, its scores    layers         find layers by number or path
+    readings   how each kind of model reads and scores an input         requirements   why a view is not available
+    view       the base class of views: show, save, JSON                inspector      one input, every view a method
+    edits      change heads, gates and vectors inside a `with`          what_if        views of what an edit changes
 
-Each view is a function in a file of its own: `seqloom.inspect.gates.gates(subject, reading)`.
+Each view is a function in its own file: `seqloom.inspect.gates.gates(subject, reading)`.
 """
 
 from typing import TYPE_CHECKING

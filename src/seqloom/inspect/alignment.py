@@ -1,21 +1,20 @@
-"""The alignment of a translation: which source tokens was each target token said from?
+"""The alignment of a translation: which source tokens does each target token attend to?
 
-Row t belongs to the token that is said at t, not to the one that the decoder reads there, which is the one before. What
-a beam wrote is read once more as it stands in the answer, so that no row can be that of another hypothesis.
+Row t belongs to the token that is predicted at step t, not to the one that the decoder reads there. The output of a
+beam search is run through the model again, so that every row belongs to the final translation.
 
-    coverage_j = sum_t a_tj        what a source token got of all target tokens; T / S of them on average
+    coverage_j = sum_t a_tj        the attention that a source token receives; T / S on average
 
-Links that are known to be right are between words, so with them pieces are put together. Words are those between
-spaces, numbered as `text.split()` numbers them whatever the tokeniser cuts: a mark belongs to the word that it stands
-at, a space to the word behind it. A target word is linked to the source word that it looked at most; one that looked at
-a special symbol most is linked to nothing.
+Gold links are between words, so subwords are joined. Words are those of `text.split()`, whatever the tokenizer does:
+punctuation belongs to its word, a space to the word after it. A target word is linked to the source word that it
+attends to most; one that attends most to a special token is not linked.
 
-    "0-0 1-2 3?4"    source word - target word; one with ? is possible, others are sure
+    "0-0 1-2 3?4"    source word - target word; ? marks a possible link, the others are sure
 
-    A found    S sure    P sure or possible
+    A predicted    S sure    P sure or possible
     precision = |A n P| / |A|      recall = |A n S| / |S|      AER = 1 - (|A n S| + |A n P|) / (|A| + |S|)
 
-The alignment error rate is that of Och and Ney (2003): a possible link is neither asked for nor held against anybody.
+The alignment error rate is that of Och and Ney (2003): possible links are neither required nor counted as errors.
 """
 
 import re
@@ -53,19 +52,19 @@ WRITTEN = re.compile(r"(\d+)([-?])(\d+)")
 
 
 class Gold(NamedTuple):
-    """The links that are known."""
+    """A reference alignment."""
 
     sure: tuple[WordPair, ...]
-    possible: tuple[WordPair, ...] = ()  # the others that may be there
+    possible: tuple[WordPair, ...] = ()  # links that are allowed but not required
 
     @property
     def every(self) -> tuple[WordPair, ...]:
-        """All of them."""
+        """Sure and possible links."""
         return (*self.sure, *self.possible)
 
 
-class Fit(NamedTuple):
-    """How well links fit those that are known; None where there is nothing to divide by."""
+class AlignmentScores(NamedTuple):
+    """Predicted links compared with gold links; None where a score is undefined."""
 
     error_rate: float | None
     precision: float | None
@@ -76,7 +75,7 @@ class Fit(NamedTuple):
 
 
 def gold_links(given: str | Sequence[WordPair] | Gold) -> Gold:
-    """The links of a text such as `0-0 1-2 3?4`, or of pairs, which are all sure.
+    """Parse gold links from a text such as `0-0 1-2 3?4`, or from pairs, which are all sure.
 
     >>> gold_links("0-0 1-2 3?4")
     Gold(sure=((0, 0), (1, 2)), possible=((3, 4),))
@@ -89,14 +88,14 @@ def gold_links(given: str | Sequence[WordPair] | Gold) -> Gold:
     for text in given.split():
         found = WRITTEN.fullmatch(text)
         if found is None:
-            fix = "write source-target, from 0, such as 0-0 1-2; possible ones 3?4"
-            raise DataError(f"'{text}' is no link", fix=fix)
+            fix = "write SOURCE-TARGET, counted from 0, such as 0-0 1-2; write a possible link as 3?4"
+            raise DataError(f"'{text}' is not an alignment link", fix=fix)
         links[found[2]][int(found[1]), int(found[3])] = None
     return Gold(tuple(links["-"]), tuple(pair for pair in links["?"] if pair not in links["-"]))
 
 
 def _pair(given: Iterable[SupportsIndex]) -> WordPair:
-    """Two whole numbers, which numpy may have made; a truth is none."""
+    """Two integers of Python or numpy; booleans are refused."""
     try:
         one, other = given
         if isinstance(one, bool) or isinstance(other, bool):
@@ -104,20 +103,20 @@ def _pair(given: Iterable[SupportsIndex]) -> WordPair:
         return index(one), index(other)
     except (TypeError, ValueError):
         fix = "give (number of the source word, number of the target word)"
-        raise DataError(f"{given!r} is no link", fix=fix) from None
+        raise DataError(f"{given!r} is not an alignment link", fix=fix) from None
 
 
-def fit_of(found: Collection[WordPair], gold: Gold) -> Fit:
-    """How well the links that were found fit.
+def alignment_scores(found: Collection[WordPair], gold: Gold) -> AlignmentScores:
+    """Score predicted links against gold links.
 
-    >>> fit_of([(0, 0), (1, 2)], Gold(sure=((0, 0), (1, 1)))).error_rate
+    >>> alignment_scores([(0, 0), (1, 2)], Gold(sure=((0, 0), (1, 1)))).error_rate
     0.5
     """
     links, sure, every = set(found), set(gold.sure), set(gold.every)
     right, allowed = len(links & sure), len(links & every)
     error = 1 - (right + allowed) / (len(links) + len(sure)) if links or sure else None
     precision, recall = (allowed / len(links) if links else None), (right / len(sure) if sure else None)
-    return Fit(error, precision, recall, len(links), len(sure), len(every) - len(sure))
+    return AlignmentScores(error, precision, recall, len(links), len(sure), len(every) - len(sure))
 
 
 LITTLE, MUCH = 0.25, 2.5  # of the average coverage: below the one a token is uncovered, above the other over-covered
@@ -126,7 +125,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentView(View):
-    """Source x target: the weights of one layer, and how far each source token is covered."""
+    """The cross-attention weights of one layer, and the coverage of each source token."""
 
     kind: ClassVar[str] = "alignment"
     weights: AttentionView
@@ -135,29 +134,29 @@ class AlignmentView(View):
     over_covered: tuple[int, ...]
     links: tuple[WordPair, ...]  # source and target: what each target token looked at most; beyond 512 with gold alone
     gold: Gold | None  # the links that were given, by the numbers of what is shown
-    fit: Fit | None  # of the links of the weights to those
+    scores: AlignmentScores | None  # of the links of the weights to those
 
     @property
     def source(self) -> tuple[str, ...]:
-        """The source as it is shown."""
+        """The source tokens or words."""
         return self.weights.columns
 
     @property
     def target(self) -> tuple[str, ...]:
-        """The target as it is shown, each token where it is said."""
+        """The target tokens or words."""
         return self.weights.rows
 
     def figures(self) -> tuple[Figure, ...]:
         covered = Strip(
-            title="How far each source token is covered",
+            title="Coverage of each source token",
             tokens=self.source,
             values=self.coverage.tolist(),
-            value_label="weight it got of all target tokens",
+            value_label="attention received from all target tokens",
         )
         return (*self._maps(), *([covered] if len(self.source) <= MEDIUM else []))
 
     def _maps(self) -> list[Figure]:
-        """The maps of the weights, known links framed where every cell is drawn."""
+        """The maps of the weights, with gold links framed where every cell is drawn."""
         found, first = list[Figure](), 0
         for figure in self.weights.maps():
             if isinstance(figure, Matrix) and self.gold is not None:
@@ -165,7 +164,7 @@ class AlignmentView(View):
                 sure, possible = (
                     [(target - first, source) for source, target in links if target in inside] for links in self.gold
                 )
-                caption = f"{figure.caption} Framed: links that are known to be right, dashed ones are possible."
+                caption = f"{figure.caption} Framed: gold links; dashed: possible links."
                 figure = replace(figure, framed=sure, dashed=possible, caption=caption)
                 first = inside.stop
             found.append(figure)
@@ -174,21 +173,21 @@ class AlignmentView(View):
     def _sentences(self) -> tuple[str, ...]:
         low, high = float(np.nanmin(self.coverage)), float(np.nanmax(self.coverage))
         return (
-            *self._said_of_gold(),
-            f"Source tokens got {interval(low, high)} of the weight of {len(self.target):,} target tokens.",
+            *self._gold_sentences(),
+            f"Coverage of the source tokens: {interval(low, high)}, summed over {len(self.target):,} target tokens.",
             *_listed("Uncovered", [f"'{self.source[at]}' ({at})" for at in self.uncovered]),
             *_listed("Over-covered", [f"'{self.source[at]}' ({at})" for at in self.over_covered]),
         )
 
-    def _said_of_gold(self) -> tuple[str, ...]:
-        if self.gold is None or self.fit is None:
+    def _gold_sentences(self) -> tuple[str, ...]:
+        if self.gold is None or self.scores is None:
             return ()
-        rates = zip(("Alignment error rate", "precision", "recall"), self.fit[:3], strict=True)
-        told = ", ".join(f"{name} {'unknown' if rate is None else f'{number(rate)}'}" for name, rate in rates)
-        counts = f"{self.fit.found} links of the weights, {self.fit.sure} sure and {self.fit.possible} possible ones"
+        rates = zip(("Alignment error rate", "precision", "recall"), self.scores[:3], strict=True)
+        scores = ", ".join(f"{name} {'undefined' if rate is None else number(rate)}" for name, rate in rates)
+        counts = f"{self.scores.found} predicted, {self.scores.sure} sure and {self.scores.possible} possible links"
         missed = [pair for pair in self.gold.sure if pair not in self.links]
         named = [f"'{self.source[one]}' - '{self.target[other]}'" for one, other in missed]
-        return (f"{told} ({counts}).", *_listed("Missed", named))
+        return (f"{scores} ({counts}).", *_listed("Missed", named))
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         if max(len(self.source), len(self.target)) <= SMALL:
@@ -198,7 +197,7 @@ class AlignmentView(View):
 
 
 def _listed(word: str, names: Sequence[str]) -> tuple[str, ...]:
-    """A sentence that names the first of them; none where there are none."""
+    """A sentence that lists the first names; nothing for an empty list."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return (f"{word}: {', '.join(names[:MOST_NAMED])}{more}.",) if names else ()
 
@@ -213,14 +212,17 @@ def alignment(
     exclude_special: bool = False,
     gold: str | Sequence[WordPair] | Gold = (),
 ) -> AlignmentView:
-    """The weights from target to source, of the last layer that looks at it and the mean of its heads if not told.
+    """Which source tokens each target token attends to: the cross-attention weights of one layer.
 
-    `gold` are links that are known to be right, (number of the source word, number of the target word) or a text of
-    them, `0-0 1-2 3?4`, of which those with ? are possible. They are between words as `text.split()` gives them, from
-    0, which are shown then.
+    Args:
+        layer: Number or path of a cross-attention layer; the last one if none is given.
+        head: Number of the head; the mean over heads if none is given.
+        words: Join the subwords of each word.
+        exclude_special: Take the weight off special tokens and rescale the rest.
+        gold: Reference links, `"0-0 1-2 3?4"` or pairs (source word, target word), counted from 0; shown by words.
     """
     known = gold_links(gold)
-    if known.every:  # the words are those between spaces
+    if known.every:  # gold links count words between spaces
         spaced = (tuple(token._replace(word=token.spaced) for token in side.tokens) for side in reading.sides)
         both = zip(reading.sides, spaced, strict=True)
         reading = reading._replace(sides=tuple(side._replace(tokens=tokens) for side, tokens in both))
@@ -228,7 +230,7 @@ def alignment(
     crossing = [each for each in layers_of(subject, reading) if not each.same and each.queries == target_tokens]
     if len(reading.sides) < 2 or not crossing:
         raise ConfigError(
-            "this model aligns nothing: no layer of a target reads a source by weights",
+            "this model has no alignment: its target does not attend to a source",
             fix="choose a translator with attention, such as transformer or seq2seq-dot",
         )
     chosen = chosen_layer(crossing, layer)
@@ -240,34 +242,34 @@ def alignment(
     fit = None
     if shown is not None:
         links = links or _links(subject, reading, chosen, head, exclude_special)
-        inside = set(source.values()), set(target.values())  # what else is shown are special symbols
-        fit = fit_of([(one, other) for one, other in links if one in inside[0] and other in inside[1]], shown)
-    usual = np.nanmean(weights.mass)
+        inside = set(source.values()), set(target.values())  # without special tokens
+        fit = alignment_scores([(one, other) for one, other in links if one in inside[0] and other in inside[1]], shown)
+    mean = np.nanmean(weights.received)
     return AlignmentView(
-        title=f"Alignment by {chosen.path}",
+        title=f"Alignment of {chosen.path}",
         weights=weights,
-        coverage=weights.mass,
-        uncovered=tuple(int(at) for at in np.flatnonzero(weights.mass < LITTLE * usual)),
-        over_covered=tuple(int(at) for at in np.flatnonzero(weights.mass > MUCH * usual)),
+        coverage=weights.received,
+        uncovered=tuple(int(at) for at in np.flatnonzero(weights.received < LITTLE * mean)),
+        over_covered=tuple(int(at) for at in np.flatnonzero(weights.received > MUCH * mean)),
         links=links,
         gold=shown,
-        fit=fit,
+        scores=fit,
     )
 
 
 def _words_of(tokens: Sequence[Token]) -> dict[int, int]:
-    """Where each word, by its number, stands among what is shown."""
+    """The row or column of each word, by the number of the word."""
     firsts = [tokens[start] for start in units(tokens, words=True).starts[:-1]]
     return {token.word: at for at, token in enumerate(firsts) if token.word != NO_WORD}
 
 
 def _shown(gold: Gold, source: Mapping[int, int], target: Mapping[int, int]) -> Gold:
-    """Links between words by the numbers of what is shown, where special symbols stand too."""
+    """Gold links by row and column numbers, which also count special tokens."""
     for one, other in gold.every:
         if one not in source or other not in target:
             raise DataError(
-                f"the link {one}-{other} leads outside {len(source)} source and {len(target)} target words",
-                fix="words are those between spaces: give (number of the source word, of the target word), from 0",
+                f"the link {one}-{other} is outside the {len(source)} source and {len(target)} target words",
+                fix="count words between spaces, from 0: SOURCE-TARGET",
             )
     return Gold(*(tuple((source[one], target[other]) for one, other in links) for links in gold))
 
@@ -275,7 +277,7 @@ def _shown(gold: Gold, source: Mapping[int, int], target: Mapping[int, int]) -> 
 def _links(
     subject: Subject, reading: Reading, layer: AttentionLayer, head: int | None, exclude_special: bool
 ) -> tuple[WordPair, ...]:
-    """The links of a table that is too large to be held, some rows at a time."""
+    """The predicted links of a large table, computed a block of rows at a time."""
     rows, columns = units(layer.queries, words=True), units(layer.keys, words=True)
     left_out = np.array([exclude_special and token.is_special for token in layer.keys], dtype=bool)
 
@@ -288,6 +290,6 @@ def _links(
 
 
 def _strongest(tables: Sequence[np.ndarray]) -> tuple[WordPair, ...]:
-    """Of each target word, in tables of some of them each, the source word with the most weight."""
+    """The source word with the largest weight for each target word."""
     best = np.concatenate([np.nan_to_num(values, nan=-1.0).argmax(axis=1) for values in tables])
     return tuple((int(source), target) for target, source in enumerate(best))

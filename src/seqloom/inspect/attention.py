@@ -1,11 +1,11 @@
-"""The attention matrix: which positions does each position read?
+"""The attention matrix: which tokens does each token attend to?
 
-up to 64 tokens      every weight, with the entropy of each row and what each token gets of all rows
+up to 64 tokens      every weight, the entropy of each query and the attention that each token receives
 up to 256            a map of every weight
-beyond               maps of the maxima and of the means of blocks, and the strongest links off the diagonal;
-                     `window=(start, stop)` shows a part exactly, `row=` one token
+beyond               maps of the maximum and the mean of blocks, and the strongest links off the diagonal;
+                     `window=(start, stop)` shows a part exactly, `token=` one token
 
-H_i = -sum_j a_ij log a_ij      as spread as an even look at exp(H_i) tokens
+H_i = -sum_j a_ij log a_ij      as spread as uniform attention over exp(H_i) tokens
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ MOST_SENTENCES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionView(View):
-    """Weights from rows (queries) to columns (keys), exact or, of many tokens, pooled."""
+    """Attention weights from rows (queries) to columns (keys); pooled for long texts."""
 
     kind: ClassVar[str] = "attention"
     layer: str
@@ -61,11 +61,11 @@ class AttentionView(View):
     first_row: int  # the numbers of the first row and column that are shown
     first_column: int
     values: np.ndarray | None  # [R,N], NaN where the mask forbids; None beyond 512 tokens
-    pooled: Pooled | None  # what stands for the values then
+    pooled: Pooled | None  # the values in blocks, for a long text
     entropy: np.ndarray  # [R] in nats, over all columns
-    mass: np.ndarray  # [N] that each column gets of the rows shown
+    received: np.ndarray  # [N] summed over the rows shown
     links: tuple[WeightLink, ...]  # the strongest, by the numbers of tokens
-    excluded: float | None  # the mean weight on special symbols, where they are left out
+    excluded: float | None  # the mean weight on special tokens, if they are excluded
 
     @property
     def _largest(self) -> int:
@@ -77,9 +77,9 @@ class AttentionView(View):
             title = f"{self.title}: what '{self.rows[0]}' ({self.first_row}) reads"
             return (self._strip(self.values[0], title, "weight"),)
         if self._largest <= SMALL:
-            mass = self._strip(self.mass, "What each token gets of all rows", "mass")
+            mass = self._strip(self.received, "Attention that each token receives", "sum over queries")
             spread = Strip(
-                title="How spread each row is", tokens=self.rows, values=self.entropy.tolist(), value_label="nats"
+                title="Entropy of each query", tokens=self.rows, values=self.entropy.tolist(), value_label="nats"
             )
             return (*self.maps(), mass, spread)
         return (*self.maps(), self._lines(), *([self._bars()] if self.links else []))
@@ -91,17 +91,19 @@ class AttentionView(View):
         if known.size:
             mean = float(known.mean())
             said.append(
-                f"Rows have an entropy of {number(mean)} nats on average: spread as over {number(np.exp(mean))} tokens."
+                f"Mean entropy {number(mean)} nats: as spread as uniform attention over {number(np.exp(mean))} tokens."
             )
         if masked:
-            said.append(f"{masked:,} of {len(self.rows):,} rows read nothing here and are shown as masked.")
+            said.append(f"{masked:,} of {len(self.rows):,} queries are fully masked here.")
         if self.excluded is not None:
             said.append(
-                f"Special symbols are left out; they had {share(self.excluded)} of the weight, "
-                "and rows add up to 1 again."
+                f"Special tokens are left out; they had {share(self.excluded)} of the weight. "
+                "The other weights are rescaled to sum to 1."
             )
         if self._largest > SMALL and len(self.rows) > 1:
-            said += [f"Token {self._told(link)} with {number(link.weight)}." for link in self.links[:MOST_SENTENCES]]
+            said += [
+                f"Token {self._link(link)} with weight {number(link.weight)}." for link in self.links[:MOST_SENTENCES]
+            ]
         return tuple(said)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
@@ -111,8 +113,8 @@ class AttentionView(View):
                 (name, *("-" if np.isnan(weight) else float(weight) for weight in weights))
                 for name, weights in zip(self.rows, self.values, strict=True)
             ]
-            # Programs that read a page aloud can walk through a table; it is closed until it is opened
-            table = Details("All weights as a table; - is masked", [TableBlock(("token", *self.columns), rows)])
+            # For screen readers; closed until it is opened
+            table = Details("All weights as a table (- means masked)", [TableBlock(("token", *self.columns), rows)])
             return [*pictures(self.figures()), table]
         if len(self.rows) == 1:
             return pictures(self.figures())
@@ -120,7 +122,7 @@ class AttentionView(View):
         return [self.canvas(maps), *pictures(self.figures()[len(maps) :])]
 
     def canvas(self, maps: Sequence[Figure]) -> MapCanvas:
-        """The weights on the canvas of a page: exact, or the maxima and the means; elsewhere these figures."""
+        """The weights as an interactive map of an HTML page; other formats show these figures."""
         named = Named(self.rows, self.columns, self.first_row, self.first_column)
         if self.values is not None:
             return MapCanvas(pictures(maps), self.title, [Map("every weight", self.values, named)])
@@ -135,32 +137,32 @@ class AttentionView(View):
         return pooled(self.values, 1, 1)
 
     def _strip(self, values: np.ndarray, title: str, label: str) -> Figure:
-        """One number for each column: chips where they can be read, else a line."""
+        """One number for each column: colored tokens, or a line for a long text."""
         if len(self.columns) <= MEDIUM:
             return Strip(title=title, tokens=self.columns, values=values.tolist(), value_label=label)
         series = Series(name=label, x=_numbers(values, self.first_column), y=values.tolist())
         return Line(title=title, series=[series], x_label="token", y_label=label)
 
     def _matrices(self, values: np.ndarray) -> list[Figure]:
-        """One matrix, or several with some of the rows each: a matrix has no more cells than a browser bears."""
+        """One matrix, or several with some of the rows each, because a matrix has a maximum size."""
         most = float(np.nanmax(values, initial=0.0)) or 1.0
         each = max(1, MOST_CELLS // len(self.columns))
         return [
             Matrix(
-                title=self.title if at == 0 else f"{self.title}, rows from {self.first_row + at}",
-                caption=f"Each row adds up to 1; colours run from 0 to {number(most)}.",
+                title=self.title if at == 0 else f"{self.title}, from token {self.first_row + at}",
+                caption=f"Each row sums to 1; the color scale is 0 to {number(most)}.",
                 values=values[at : at + each].tolist(),
                 rows=self.rows[at : at + each],
                 columns=self.columns,
-                x_label="reads",
-                y_label="token",
+                x_label="key",
+                y_label="query",
                 span=(0.0, most),
             )
             for at in range(0, len(self.rows), each)
         ]
 
     def maps(self) -> list[Figure]:
-        """The weights themselves: written out, as colours, or the maxima and the means of blocks."""
+        """The weights as numbers, as colors, or as the maximum and the mean of blocks."""
         if self.values is not None and self._largest <= SMALL:
             return self._matrices(self.values)
         if self.values is not None and self._largest <= LARGEST_PICTURE:
@@ -178,34 +180,34 @@ class AttentionView(View):
             values=values.tolist(),
             y=_numbers(values, self.first_row, down),
             x=_numbers(values.T, self.first_column, across),
-            x_label="reads token",
-            y_label="token",
+            x_label="key",
+            y_label="query",
             value_label=label,
         )
 
     def _lines(self) -> Figure:
         curves = {
-            "entropy of the row, nats": (self.entropy, self.first_row),
-            "mass on the token": (self.mass, self.first_column),
+            "entropy of the query, nats": (self.entropy, self.first_row),
+            "attention received": (self.received, self.first_column),
         }
         series = [
             Series(name=name, x=_numbers(values, first), y=values.tolist())
             for name, (values, first) in curves.items()
             if not np.isnan(values).all()
         ]
-        return Line(title="Rows and columns as a whole", series=series, x_label="token")
+        return Line(title="Entropy and received attention", series=series, x_label="token")
 
     def _bars(self) -> Figure:
         return Bars(
-            title="The strongest links off the diagonal, to no special symbol",
-            labels=[self._told(link) for link in self.links],
+            title="The strongest links (without the diagonal and special tokens)",
+            labels=[self._link(link) for link in self.links],
             values=[link.weight for link in self.links],
             x_label="weight",
         )
 
-    def _told(self, link: WeightLink) -> str:
+    def _link(self, link: WeightLink) -> str:
         row, column = self.rows[link.row - self.first_row], self.columns[link.column - self.first_column]
-        return f"{link.row} '{row}' reads {link.column} '{column}'"
+        return f"{link.row} '{row}' attends to {link.column} '{column}'"
 
 
 def _numbers(values: np.ndarray, first: int, step: int = 1) -> list[float]:
@@ -218,23 +220,29 @@ def attention(
     *,
     layer: int | str | None = None,
     head: int | None = None,
-    row: int | str | None = None,
+    token: int | str | None = None,
     side: str | None = None,
     words: bool = False,
     exclude_special: bool = False,
     window: tuple[int, int] | None = None,
 ) -> AttentionView:
-    """The weights of a layer (the last, if none is named) in one head, or as the mean of its heads.
+    """The attention weights of a layer: each row is a query, each column a key.
 
-    `row` is one token alone, `window` the tokens start..stop alone. With `words`, pieces of words are put together;
-    with `exclude_special`, the weight on BEGIN, END and their like is given to the other keys.
+    Args:
+        layer: Number or path of an attention layer; the last one if none is given.
+        head: Number of the head; the mean over heads if none is given.
+        token: Show only the row of this token, by its number or its text.
+        side: The sequence that the queries belong to: source or target, first or second.
+        words: Join the subwords of each word.
+        exclude_special: Take the weight off BEGIN, END and other special tokens and rescale the rest.
+        window: Show only the tokens start..stop.
     """
     asked = chosen_layer(layers_of(subject, reading, side), layer)
     rows, columns = units(asked.queries, words=words), units(asked.keys, words=words)
-    first, last = _shown_rows(asked, rows, row, window)
+    first, last = _shown_rows(asked, rows, token, window)
     inside = slice(*window) if window is not None and asked.same else slice(0, len(columns.names))
     exact = max(last - first, inside.stop - inside.start) <= MEDIUM or last - first == 1
-    left_out = np.array([exclude_special and token.is_special for token in asked.keys], dtype=bool)
+    left_out = np.array([exclude_special and each.is_special for each in asked.keys], dtype=bool)
 
     def take(_: AttentionLayer, given: AttentionRows) -> AttentionView:
         heads = chosen_heads(asked, given.num_heads, head)
@@ -253,7 +261,7 @@ def attention(
             values=found.values,
             pooled=None if exact else found.pooled,
             entropy=found.entropy,
-            mass=found.mass,
+            received=found.received,
             links=tuple(WeightLink(first + link.row, inside.start + link.column, link.weight) for link in found.links),
             excluded=found.left_out if left_out.any() else None,
         )
@@ -263,20 +271,20 @@ def attention(
 
 
 def _shown_rows(
-    asked: AttentionLayer, rows: MergedUnits, row: int | str | None, window: tuple[int, int] | None
+    asked: AttentionLayer, rows: MergedUnits, token: int | str | None, window: tuple[int, int] | None
 ) -> tuple[int, int]:
-    if row is not None and window is not None:
-        raise ConfigError("a row and a window were both asked for", fix="give one of them")
-    if row is not None:
-        token = chosen_token(asked.queries, row)
-        unit = int(np.searchsorted(rows.starts, token, side="right")) - 1
+    if token is not None and window is not None:
+        raise ConfigError("token and window are both given", fix="give one of them")
+    if token is not None:
+        place = chosen_token(asked.queries, token)
+        unit = int(np.searchsorted(rows.starts, place, side="right")) - 1
         return unit, unit + 1
     if window is None:
         return 0, len(rows.names)
     start, stop = window
     if not 0 <= start < stop <= len(rows.names):
         raise ConfigError(
-            f"the window from {start} to {stop} is not inside the {len(rows.names):,} rows",
+            f"the window from {start} to {stop} is not inside the {len(rows.names):,} tokens",
             fix=f"give start and stop with 0 <= start < stop <= {len(rows.names)}",
         )
     return start, stop

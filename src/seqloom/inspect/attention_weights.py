@@ -1,23 +1,23 @@
-"""Rows of attention, recomputed from what a layer was asked while its own pass stays fused.
+"""Attention weights, recomputed from queries and keys while the model keeps its fused kernel.
 
-    attention           softmax of scores, masks and biases: the plain operator on the asked queries of one head
-    linear attention    a_ij = phi(q_i) . phi(k_j) / sum: the matrix that it implies and never holds
-    attention pooling   one row over the elements
+    attention           softmax of scores, masks and biases, for the requested queries of one head
+    linear attention    a_ij = phi(q_i) . phi(k_j) / sum: the matrix that it implies
+    attention pooling   one row over the tokens
 
-Only the asked rows of the asked head are made, so memory stays flat at any length. Weights are those before dropout; a
-cell that the mask forbids is NaN, and so is every cell of a query that may read nothing. Which tokens a layer reads:
+Only the requested rows of one head are computed, so memory does not grow with the square of the length. Weights are
+those before dropout; masked cells are NaN. Queries and keys of each kind of layer:
 
-    self-attention     the tokens of a side to the same tokens: those that are read, also of a decoder
-    cross-attention    the symbols of the target, each where it is said, to the tokens of the source
+    self-attention     the tokens of a side, to the same tokens
+    cross-attention    the tokens of the target, where they are predicted, to the tokens of the source
     pooling            one row, to the tokens of a side
 
-A table of attention of any length is made block by block: words merged, symbols left out, summaries of what passes by.
+A table of any length is computed block by block: words joined, special tokens excluded, summaries collected.
 
     weights of tokens ──without special keys──▶ ──by words──▶ blocks of rows ──▶ exact rows where they are few
-                                                                            └──▶ entropy, mass, maps of maxima and means
+                                                                            └──▶ entropy, received, maps of blocks
 
-Words: the weights of a word's pieces are added up as keys and averaged as queries, so that rows still add up to 1.
-Maps: a maximum shows whether there is anything in a block of cells, a mean how much; each alone would mislead.
+Words: weights of subwords are summed over keys and averaged over queries, so that rows still sum to 1.
+Maps: the maximum of a block shows whether there is any attention in it, the mean shows how much.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,6 @@ from seqloom.inspect.layers import chosen, read_by, required
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.nn.heads import Pooler
-from seqloom.nn.layouts import Places
 from seqloom.nn.mixers.contract import ConditionedMixer
 from seqloom.nn.ops.attention import Request, weights
 from seqloom.nn.ops.linear_attention import LinearQueries
@@ -42,12 +41,13 @@ from seqloom.nn.ops.masks import dense
 from seqloom.nn.ops.relations import Alibi, Buckets
 from seqloom.nn.ops.scores import Additive, Bilinear
 from seqloom.nn.taps import listening, taps
+from seqloom.nn.types import Places
 
 MOST_CELLS = 2**22  # of an additive score at once: it holds a vector for each pair of a query and a key
 
 
 class AttentionRows(ABC):
-    """The attention of one layer to one example, of which any row can be had."""
+    """The attention of one layer for one example, row by row on demand."""
 
     num_heads: int
     num_queries: int
@@ -55,10 +55,10 @@ class AttentionRows(ABC):
 
     @abstractmethod
     def weights(self, head: int, asked: slice) -> Tensor:
-        """[R,S] the weights of the asked queries in one head, NaN where the mask forbids."""
+        """[R,S] the weights of some queries in one head; NaN where masked."""
 
     def mean(self, heads: tuple[int, ...], asked: slice) -> Tensor:
-        """The same as a mean over heads, of which one at a time is held."""
+        """[R,S] the mean over heads."""
         total = self.weights(heads[0], asked)
         for head in heads[1:]:
             total = total + self.weights(head, asked)
@@ -66,7 +66,7 @@ class AttentionRows(ABC):
 
 
 class SoftmaxRows(AttentionRows):
-    """Those of self-attention, cross-attention and recurrent attention."""
+    """Rows of self-attention, cross-attention and recurrent attention."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -86,7 +86,7 @@ class SoftmaxRows(AttentionRows):
 
 
 class LinearRows(AttentionRows):
-    """Those that linear attention implies."""
+    """Rows of the matrix that linear attention implies."""
 
     def __init__(self, asked: LinearQueries) -> None:
         self.asked = asked
@@ -120,12 +120,12 @@ OFFERED: Mapping[type, Callable[[Any], AttentionRows]] = {
 
 
 def rows_of(offered: Request | LinearQueries | Tensor) -> AttentionRows:
-    """The rows of what a tap named `weights` offers, of the first example of its batch."""
+    """The rows of a `weights` tap, for the first example of the batch."""
     return OFFERED[type(offered)](offered)
 
 
 def one_head(request: Request, head: int, asked: slice) -> Request:
-    """The same request for the asked queries of one head alone; what all heads share stays as it is."""
+    """The request for some queries of one head."""
     mine, score, bias = slice(head, head + 1), request.score, request.bias
     if isinstance(score, Bilinear | Additive):
         score = type(score)(*(part[mine] for part in score))
@@ -159,7 +159,7 @@ def one_linear_head(request: LinearQueries, head: int, asked: slice) -> LinearQu
 
 
 def _first(places: Places, asked: slice = slice(None)) -> Places:
-    """The places of the first example."""
+    """The positions of the first example."""
     return Places(*(field[:1, asked] for field in places))
 
 
@@ -170,30 +170,30 @@ Taken = TypeVar("Taken")
 
 
 class AttentionLayer(NamedTuple):
-    """A layer that attends: what its rows and its columns stand for."""
+    """An attention layer with its queries (rows) and keys (columns)."""
 
     path: str
-    side: str  # that the queries belong to
+    side: str  # of the queries
     queries: tuple[Token, ...]
     keys: tuple[Token, ...]
     same: bool  # queries and keys are the same tokens
-    call: int = 0  # how often the layer was used before in the same pass: 1 for the second of two texts
+    call: int = 0  # number of the call in the same pass: 1 for the second of two texts
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The queries as they are shown."""
+        """The texts of the queries."""
         return tuple(token.text for token in self.queries)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The keys as they are shown."""
+        """The texts of the keys."""
         return tuple(token.text for token in self.keys)
 
 
 def layers_of(subject: Subject, reading: Reading, side: str | None = None) -> tuple[AttentionLayer, ...]:
-    """Every layer that attends, in the order of the model; those whose queries are of one side, if it is named.
+    """All attention layers in the order of the model, or those whose queries belong to one side.
 
-    Of two texts that the same layers read, the first is meant.
+    If the same layers read two texts, the default is the first text.
     """
     wanted = None if side is None else reading.side(side).name
     if side is None and len({each.stack for each in reading.sides}) < len(reading.sides):
@@ -201,11 +201,13 @@ def layers_of(subject: Subject, reading: Reading, side: str | None = None) -> tu
     every = tuple(
         layer for name in taps(subject.model) if name.endswith(TAP) for layer in _uses(subject, reading, name)
     )
-    required(every, subject.model, "attention", "none of its layers reads others by weights")
+    required(every, subject.model, "attention", "none of its layers uses attention")
     found = tuple(layer for layer in every if wanted in (None, layer.side))
     if not found:
         there = ", ".join(dict.fromkeys(layer.side for layer in every))
-        raise ConfigError(f"no layer of this model attends from the side '{side}'", fix=f"choose from {there}")
+        raise ConfigError(
+            f"no attention layer of this model has queries from the side '{side}'", fix=f"choose from {there}"
+        )
     return found
 
 
@@ -227,36 +229,34 @@ def _uses(subject: Subject, reading: Reading, name: str) -> Iterator[AttentionLa
 
 
 def chosen_layer(layers: Sequence[AttentionLayer], layer: int | str | None) -> AttentionLayer:
-    """The layer of a number or a path; the last one if none is named."""
+    """The layer with this number or path; the last one if none is given."""
     asked = layer.removesuffix(TAP) if isinstance(layer, str) else layer
     return chosen({each.path: each for each in layers}, asked, "layers with attention")
 
 
 def chosen_heads(layer: AttentionLayer, count: int, head: int | None) -> tuple[int, ...]:
-    """The head of a number, or all of them."""
+    """The head with this number, or all heads."""
     if head is None:
         return tuple(range(count))
     if not 0 <= head < count:
-        heads = f"{count} heads, 0 to {count - 1}" if count > 1 else "one head, 0"
+        heads = f"{count} heads, 0 to {count - 1}" if count > 1 else "1 head, 0"
         raise ConfigError(f"there is no head {head}: {layer.path} has {heads}", fix="choose one of them")
     return (head,)
 
 
 def chosen_token(tokens: Sequence[Token], token: int | str) -> int:
-    """The number of a token that is given by its number or its text; DataError where no or more than one fits."""
+    """The number of a token given by its number or text; DataError if there is none or more than one."""
     if isinstance(token, int):
         if not -len(tokens) <= token < len(tokens):
-            raise DataError(
-                f"there is no token {token}: they are numbered from 0 to {len(tokens) - 1}", fix="choose one"
-            )
+            raise DataError(f"there is no token {token}: the tokens are 0 to {len(tokens) - 1}", fix="choose one")
         return token % len(tokens)
     places = [number for number, each in enumerate(tokens) if token in (each.text, each.text.strip())]
     if not places:
-        raise DataError(f"no token reads '{token}'", fix=did_you_mean(token, {each.text for each in tokens}))
+        raise DataError(f"no token is '{token}'", fix=did_you_mean(token, {each.text for each in tokens}))
     if len(places) > 1:
         more = ", ..." if len(places) > MOST_NAMED else ""
         there = ", ".join(map(str, places[:MOST_NAMED])) + more
-        raise DataError(f"'{token}' stands in {len(places)} places: {there}", fix="give the number of one of them")
+        raise DataError(f"'{token}' occurs {len(places)} times, at {there}", fix="give the number of one of them")
     return places[0]
 
 
@@ -267,7 +267,7 @@ def heard(
     layers: Sequence[AttentionLayer],
     take: Callable[[AttentionLayer, AttentionRows], Taken],
 ) -> tuple[Taken, ...]:
-    """What `take` makes of each layer, in one pass; it is called while the layer is at work, and no layer is kept."""
+    """Call `take` on the attention of each layer, during one forward pass, and return the results."""
     wanted = {(layer.path, layer.call): layer for layer in layers}
     calls: dict[str, int] = {}
     taken: dict[tuple[str, int], Taken] = {}
@@ -288,23 +288,23 @@ ROWS_AT_ONCE = 128
 LARGEST_MAP = 512  # cells on a side of a pooled map
 MOST_LINKS = 16
 LINKS_TO_ONE = 3  # so that one token which all others read does not fill the list
-NEIGHBOURS = 1  # links so near the diagonal are not worth a list
+NEIGHBORS = 1  # links so near the diagonal are not worth a list
 
 
 class MergedUnits(NamedTuple):
-    """What the rows or the columns of a table stand for: tokens, or words of several."""
+    """The rows or columns of a table: tokens, or words of several tokens."""
 
     names: tuple[str, ...]
     starts: tuple[int, ...]  # of each unit among the tokens, and after the last the number of tokens
     special: np.ndarray  # [N] bool
 
     def cut(self, start: int, stop: int) -> "MergedUnits":
-        """Units start..stop alone; their tokens keep their numbers."""
+        """Only the units start..stop; token numbers do not change."""
         return MergedUnits(self.names[start:stop], self.starts[start : stop + 1], self.special[start:stop])
 
 
 def units(tokens: Sequence[Token], *, words: bool) -> MergedUnits:
-    """The tokens one by one, or by the words that they are pieces of."""
+    """The tokens one by one, or joined to words."""
     names, starts = list[str](), list[int]()
     for at, token in enumerate(tokens):
         before = tokens[at - 1] if at else None
@@ -318,7 +318,7 @@ def units(tokens: Sequence[Token], *, words: bool) -> MergedUnits:
 
 
 class AskedWeights(NamedTuple):
-    """Which table: heads whose mean it is, and what its rows and columns stand for."""
+    """The requested table: heads to average, rows and columns."""
 
     heads: tuple[int, ...]
     rows: MergedUnits
@@ -355,7 +355,7 @@ def blocks(rows: AttentionRows, asked: AskedWeights, at_once: int = ROWS_AT_ONCE
 
 
 def _mean_of(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-    """The mean over the rows of each unit, of those that read anything at all."""
+    """The mean over the rows of each word, without fully masked rows."""
     if len(firsts) == len(values):
         return values
     reads = ~np.isnan(values).all(axis=1)
@@ -376,7 +376,7 @@ class Pooled(NamedTuple):
 
     @property
     def areas(self) -> np.ndarray:
-        """How many cells each block has: those at the end may have fewer."""
+        """The number of cells in each block."""
         heights = np.diff([*range(0, self.shape[0], self.down), self.shape[0]])
         widths = np.diff([*range(0, self.shape[1], self.across), self.shape[1]])
         found: np.ndarray = np.outer(heights, widths)
@@ -384,7 +384,7 @@ class Pooled(NamedTuple):
 
 
 def pooled(values: np.ndarray, down: int, across: int) -> Pooled:
-    """Maxima and means of blocks; a block without any value is NaN."""
+    """The maximum and the mean of blocks; NaN for a block without values."""
     edges = np.arange(0, values.shape[0], down), np.arange(0, values.shape[1], across)
     maximum = np.fmax.reduceat(np.fmax.reduceat(values, edges[0], axis=0), edges[1], axis=1)
     sums = np.add.reduceat(np.add.reduceat(np.nan_to_num(values), edges[0], axis=0), edges[1], axis=1)
@@ -393,7 +393,7 @@ def pooled(values: np.ndarray, down: int, across: int) -> Pooled:
 
 
 def coarser(map_: Pooled, largest: int) -> Pooled:
-    """The same with at most `largest` blocks on a side, as if it had been pooled at once."""
+    """The map with at most `largest` blocks on a side."""
     down, across = (-(-side // largest) for side in map_.maximum.shape)
     if down == across == 1:
         return map_
@@ -413,20 +413,20 @@ class WeightLink(NamedTuple):
 
 
 class AttentionTable(NamedTuple):
-    """What is known of a whole table of attention; `values` where it is asked for."""
+    """A table of attention with its summaries; `values` if requested."""
 
     values: np.ndarray | None  # [R,N]
     entropy: np.ndarray  # [R] of each row, in nats; NaN for one that reads nothing
-    mass: np.ndarray  # [N] that each column gets of all rows
+    received: np.ndarray  # [N] that each column gets of all rows
     pooled: Pooled
-    links: tuple[WeightLink, ...]  # the strongest, off the diagonal and to no special symbol
+    links: tuple[WeightLink, ...]  # the strongest, off the diagonal and to no special token
     left_out: float  # the mean weight on the keys that are left out
 
 
 def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:
-    """The summaries of a table, from blocks of which one at a time is held; with all its values if `exact`.
+    """The summaries of a table, computed block by block; with all values if `exact`.
 
-    Of the columns those of `shown` are kept; the entropy of a row is that over all of them.
+    Only the columns in `shown` are kept; the entropy is over all columns.
     """
     columns = asked.columns.cut(shown.start, shown.stop)
     shape = len(asked.rows.names), len(columns.names)
@@ -459,11 +459,11 @@ def entropy_of(values: np.ndarray) -> np.ndarray:
 
 
 def _strongest(values: np.ndarray, columns: MergedUnits, here: Sequence[int] | None) -> list[WeightLink]:
-    """The strongest link of each row; `here` are the tokens of the rows, where those of the columns are the same."""
+    """The strongest link of each row; `here` are the tokens of the rows, if rows and columns are the same."""
     values = np.nan_to_num(values) * ~columns.special
     if here is not None:
         own = np.searchsorted(columns.starts[:-1], here)
-        near = np.abs(np.arange(values.shape[1])[None] - own[:, None]) <= NEIGHBOURS
+        near = np.abs(np.arange(values.shape[1])[None] - own[:, None]) <= NEIGHBORS
         values = np.where(near, 0.0, values)
     best = values.argmax(axis=1)
     found = zip(range(len(values)), best, values[np.arange(len(values)), best], strict=True)

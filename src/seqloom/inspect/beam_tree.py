@@ -1,11 +1,10 @@
-"""The beam as a tree: which texts were written side by side, what they scored, what was dropped when, and who won.
+"""A beam search as a tree: every hypothesis, its score, and whether it was kept, finished or pruned.
 
-                 ┌ the ─┬ cat ── END   -1.9 / penalty      the winner
-        BEGIN ───┤      └ dog                              dropped at step 2
-                 └ a ──── cat                              given up: no better answer could come of it
+                 ┌ the ─┬ cat ── END   -1.9 / penalty      best hypothesis
+        BEGIN ───┤      └ dog                              pruned at step 2
+                 └ a ──── cat                              stopped: no better hypothesis was possible
 
-`seqloom.decoding.beam.search` takes the class of its hunts. The one here hunts as ever and remembers, so the tree is
-what happened and not a second telling of it. A candidate that was looked at is a node; one that never was is none.
+The tree is recorded during the real search: `seqloom.decoding.beam.search` takes a class that records every candidate.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +16,8 @@ import torch
 from torch import Tensor
 
 from seqloom.config.decoding import BeamConfig
-from seqloom.decoding.answers import NEVER, Stops, Written, begins, ended, positions_of, room
-from seqloom.decoding.beam import Candidate, Hunt, search
+from seqloom.decoding.answers import NEVER, GeneratedText, Stops, begins, finish_reason, positions_of, room
+from seqloom.decoding.beam import BeamSearch, Candidate, search
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.flow import still
 from seqloom.inspect.subject import Reading, Subject
@@ -34,28 +33,28 @@ from seqloom.report.numbers import number
 from seqloom.tasks.translate import Translate
 from seqloom.text.special_tokens import END
 
-Fate = Literal["went on", "answer", "dropped", "given up"]
-FATES: tuple[Fate, ...] = ("went on", "answer", "dropped", "given up")
+Status = Literal["kept", "finished", "pruned", "stopped"]
+STATUSES: tuple[Status, ...] = ("kept", "finished", "pruned", "stopped")
 
 
 class BeamStep(NamedTuple):
-    """A candidate, and what became of it."""
+    """A candidate and its status."""
 
-    symbols: tuple[int, ...]
-    log: float
+    tokens: tuple[int, ...]
+    log_prob: float
     score: float | None
-    fate: Fate
+    status: Status
 
 
-class WatchedHunt(Hunt):
-    """A hunt that remembers every candidate it looked at."""
+class WatchedSearch(BeamSearch):
+    """A search that records every candidate."""
 
     def __init__(self, *asked: Any) -> None:
         super().__init__(*asked)
         self.rounds: list[list[BeamStep]] = []
 
-    def go_on(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
-        """Keep the likeliest, as ever, and remember all."""
+    def advance(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
+        """Keep the best candidates and record all of them."""
         seen: list[Candidate] = []
 
         def remembered() -> Iterator[Candidate]:
@@ -64,92 +63,94 @@ class WatchedHunt(Hunt):
                 yield one
 
         before = len(self.found)
-        super().go_on(remembered(), cost_of)
+        super().advance(remembered(), cost_of)
         scores = iter(self.found[before:])
         self.rounds.append([self._looked(rank, one, scores) for rank, one in enumerate(seen)])
 
-    def _looked(self, rank: int, one: Candidate, scores: Iterator[Written]) -> BeamStep:
-        symbols = (*one.parent.symbols, one.symbol)
-        ends = ended(one.symbol, self.before, list(symbols), self.most, self.stops) is not None
-        if ends and rank < self.how.width:
-            return BeamStep(symbols, one.log, next(scores).score, "answer")
-        if list(symbols) in [kept.symbols for kept in self.beam]:
-            return BeamStep(symbols, one.log, None, "went on")
-        return BeamStep(symbols, one.log, None, "given up" if not self.beam and not ends else "dropped")
+    def _looked(self, rank: int, one: Candidate, scores: Iterator[GeneratedText]) -> BeamStep:
+        tokens = (*one.parent.tokens, one.token)
+        ends = finish_reason(one.token, self.before, list(tokens), self.most, self.stops) is not None
+        if ends and rank < self.how.beam_size:
+            return BeamStep(tokens, one.log, next(scores).score, "finished")
+        if list(tokens) in [kept.tokens for kept in self.beam]:
+            return BeamStep(tokens, one.log, None, "kept")
+        return BeamStep(tokens, one.log, None, "stopped" if not self.beam and not ends else "pruned")
 
 
-MOST_DRAWN, MOST_STEPS = 400, 24  # nodes and steps of a drawn tree: of a larger one the winner's path is shown
-LONGEST = 16  # symbols that go on with a text, unless more are asked for
-MOST_ANSWERS = 10  # that are drawn
-SHOWN = 80  # characters of an answer in a sentence
-GROUPS = ("the winner", "went on, or an answer", "dropped, or given up")
+MOST_DRAWN, MOST_STEPS = 400, 24  # of a drawn tree; of a larger one only the best path is drawn
+LONGEST = 16  # new tokens by default
+MOST_ANSWERS = 10  # hypotheses that are drawn
+SHOWN = 80  # characters of a hypothesis in a sentence
+GROUPS = ("best hypothesis", "kept or finished", "pruned or stopped")
 
 
 class Branch(NamedTuple):
-    """A text that the search looked at: its parent and one symbol more."""
+    """A hypothesis: its parent and one more token."""
 
-    parent: int  # its number; -1 for the beginning
-    step: int  # symbols that it has
-    symbol: str
-    log: float  # log P of its symbols
-    score: float | None  # of an answer, with its penalties
-    fate: Fate
-    wins: bool  # it is the best answer, or on the way to it
+    parent: int  # its number; -1 for the start
+    step: int  # number of tokens
+    token: str
+    log_prob: float  # of its tokens
+    score: float | None  # of a finished hypothesis, with length penalty
+    status: Status
+    is_best: bool  # part of the best hypothesis
 
     @property
     def group(self) -> int:
         """Which of `GROUPS` it belongs to."""
-        return 0 if self.wins else 1 if self.fate in ("went on", "answer") else 2
+        return 0 if self.is_best else 1 if self.status in ("kept", "finished") else 2
 
     @property
-    def told(self) -> str:
-        """Its symbol and its fate in words."""
+    def description(self) -> str:
+        """Its token and its status in words."""
         score = "" if self.score is None else f", score {number(self.score)}"
-        return f"“{self.symbol}” log P {number(self.log)}{score}, {self.fate}"
+        return f"“{self.token}” log-probability {number(self.log_prob)}{score}, {self.status}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutlinedTree(Network):
-    """A tree as a network that a terminal shows as indented lines."""
+    """A network that a terminal shows as indented lines."""
 
     outline: tuple[str, ...] = ()
 
     def _plot(self) -> Plot:
-        return super()._plot()._replace(notes=("The number below a symbol is log P of all symbols up to it.",))
+        return (
+            super()._plot()._replace(notes=("The number below a token is the log-probability of the text up to it.",))
+        )
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         return FigureBlock([fit(visible(line), width) for line in self.outline])
 
 
 @dataclass(frozen=True, kw_only=True)
 class BeamTreeView(View):
-    """Every text that a beam search looked at."""
+    """Every hypothesis of a beam search."""
 
     kind: ClassVar[str] = "beam_tree"
     branches: tuple[Branch, ...]  # parents before children
-    answers: tuple[tuple[str, float], ...]  # texts and scores, the best first
-    width: int
+    hypotheses: tuple[tuple[str, float], ...]  # texts and scores, the best first
+    beam_size: int
 
     @property
-    def winner(self) -> tuple[int, ...]:
-        """The numbers of the branches that lead to the best answer."""
-        return tuple(number for number, branch in enumerate(self.branches) if branch.wins)
+    def best_path(self) -> tuple[int, ...]:
+        """The numbers of the branches of the best hypothesis."""
+        return tuple(number for number, branch in enumerate(self.branches) if branch.is_best)
 
     def figures(self) -> tuple[Figure, ...]:
         is_large = len(self.branches) > MOST_DRAWN or self.branches[-1].step > MOST_STEPS
         return (self._path() if is_large else self._tree(), self._scores())
 
     def _sentences(self) -> tuple[str, ...]:
-        counts = {fate: sum(branch.fate == fate for branch in self.branches) for fate in FATES}
-        told = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
-        (text, score), *_ = self.answers
+        counts = {status: sum(branch.status == status for branch in self.branches) for status in STATUSES}
+        counted = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        (text, score), *_ = self.hypotheses
         return (
-            f"A beam of {self.width} looked at {len(self.branches)} texts in {self.branches[-1].step} steps: {told}.",
-            f"The winner is “{shortened(text.strip(), SHOWN)}” with {number(score)}.",
+            f"Beam size {self.beam_size}, {self.branches[-1].step} steps, {len(self.branches)} hypotheses: {counted}.",
+            f"Best hypothesis: “{shortened(text.strip(), SHOWN)}”, score {number(score)}.",
         )
 
     def _way(self, at: int) -> tuple[int, ...]:
-        """The numbers from the beginning to a branch: sorted by them, children follow their parent."""
+        """The numbers from the start to a branch; in this order, children follow their parent."""
         way: tuple[int, ...] = ()
         while at >= 0:
             way, at = (at, *way), self.branches[at].parent
@@ -157,106 +158,121 @@ class BeamTreeView(View):
 
     def _tree(self) -> Figure:
         rows = _rows(self.branches)
-        nodes = [Node(0, rows[-1], "beginning", note="the beginning")]
+        nodes = [Node(0, rows[-1], "start", note="start")]
         for at, one in enumerate(self.branches):
-            nodes.append(Node(one.step, rows[at], f"“{one.symbol}”", note=one.told, below=f"{one.log:.2f}"))
+            nodes.append(Node(one.step, rows[at], f"“{one.token}”", note=one.description, below=f"{one.log_prob:.2f}"))
         edges = [Edge(one.parent + 1, at + 1, one.group) for at, one in enumerate(self.branches)]
         ordered = [self.branches[at] for at in sorted(range(len(self.branches)), key=self._way)]
-        outline = tuple(f"{'  ' * (one.step - 1)}{'●○×'[one.group]} {one.told}" for one in ordered)
+        outline = tuple(f"{'  ' * (one.step - 1)}{'●○×'[one.group]} {one.description}" for one in ordered)
         return OutlinedTree(title=self.title, nodes=nodes, edges=edges, groups=GROUPS, outline=outline)
 
     def _path(self) -> Figure:
-        """The winner's log P along its symbols, and that of the best text that was dropped at each step."""
-        path = [self.branches[number] for number in self.winner]
+        """The log-probability of the best hypothesis by step, and that of the best pruned one."""
+        path = [self.branches[number] for number in self.best_path]
         lost: dict[int, float] = {}
         for branch in self.branches:
-            if branch.fate == "dropped":
-                lost[branch.step] = max(branch.log, lost.get(branch.step, -np.inf))
-        series = [Series(name="the winner", x=[one.step for one in path], y=[one.log for one in path])]
+            if branch.status == "pruned":
+                lost[branch.step] = max(branch.log_prob, lost.get(branch.step, -np.inf))
+        series = [Series(name="best hypothesis", x=[one.step for one in path], y=[one.log_prob for one in path])]
         if lost:
-            series.append(Series(name="the best that was dropped", x=sorted(lost), y=[lost[at] for at in sorted(lost)]))
-        caption = f"{len(self.branches):,} texts are too many to draw: this is the way of the best one."
-        return Line(title=self.title, series=series, x_label="symbols", y_label="log P", caption=caption)
+            series.append(Series(name="best pruned hypothesis", x=sorted(lost), y=[lost[at] for at in sorted(lost)]))
+        caption = f"{len(self.branches):,} hypotheses are too many to draw: this is the path of the best one."
+        return Line(title=self.title, series=series, x_label="tokens", y_label="log-probability", caption=caption)
 
     def _scores(self) -> Figure:
-        best = self.answers[:MOST_ANSWERS]
-        labels = [f"{at}. {text.strip() or 'nothing'}" for at, (text, _) in enumerate(best, start=1)]
+        best = self.hypotheses[:MOST_ANSWERS]
+        labels = [f"{at}. {text.strip() or '(empty)'}" for at, (text, _) in enumerate(best, start=1)]
         values = [score for _, score in best]
-        return Bars(title="The answers", labels=labels, values=values, x_label="log P with its penalties")
+        return Bars(
+            title="Finished hypotheses",
+            labels=labels,
+            values=values,
+            x_label="score: log-probability with length penalty",
+        )
 
 
 def beam_tree(
     subject: Subject,
     reading: Reading,
     *,
-    width: int = 4,
-    longest: int | None = None,
+    beam_size: int = 4,
+    max_new_tokens: int | None = None,
     length_penalty: float = 1.0,
 ) -> BeamTreeView:
-    """The tree of a beam search: what goes on with a text, or translates a source; all answers that are left."""
-    if reading.said is None:
-        raise ConfigError(
-            f"a model for {subject.task.name} writes no text", fix="choose a language model or a translator"
-        )
-    how = BeamConfig(width=width, longest=longest, length_penalty=length_penalty)
-    model: Any = subject.model
-    watched: list[WatchedHunt] = []
+    """The tree of a beam search that continues a text or translates a source.
 
-    def hunting(*asked: Any) -> Hunt:
-        watched.append(WatchedHunt(*asked))
+    Args:
+        beam_size: Hypotheses kept at each step.
+        max_new_tokens: The most tokens to generate.
+        length_penalty: Exponent of the length in the score of a finished hypothesis.
+    """
+    if reading.targets is None:
+        raise ConfigError(
+            f"a model for {subject.task.name} does not generate text", fix="choose a language model or a translator"
+        )
+    how = BeamConfig(beam_size=beam_size, max_new_tokens=max_new_tokens, length_penalty=length_penalty)
+    model: Any = subject.model
+    watched: list[WatchedSearch] = []
+
+    def new_search(*asked: Any) -> BeamSearch:
+        watched.append(WatchedSearch(*asked))
         return watched[-1]
 
     with torch.no_grad(), still(model):
-        state, prompt, most, tokenizer = _start(subject, reading, longest)
+        state, prompt, most, tokenizer = _start(subject, reading, max_new_tokens)
         stops = Stops((), tokenizer.decode)
         most = room(prompt, most, positions_of(model.config.decoder))
-        ((best, *_),) = search(model, state, prompt, most, how, stops=stops, looks=None, never=NEVER, hunting=hunting)
-    (hunt,) = watched
-    if not hunt.rounds:
-        raise DataError("nothing may be written: no position of the model is left", fix="give a shorter text")
+        ((best, *_),) = search(
+            model, state, prompt, most, how, stops=stops, attention=None, never=NEVER, new_search=new_search
+        )
+    (found,) = watched
+    if not found.rounds:
+        raise DataError(
+            "the text fills all positions of the model: nothing can be generated", fix="give a shorter text"
+        )
     return BeamTreeView(
-        title="The beam as a tree",
-        branches=_branches(hunt.rounds, best, subject),
-        answers=tuple((one.text, one.score) for one in sorted(hunt.found, key=lambda one: -one.score)),
-        width=width,
+        title="Beam search tree",
+        branches=_branches(found.rounds, best, subject),
+        hypotheses=tuple((one.text, one.score) for one in sorted(found.found, key=lambda one: -one.score)),
+        beam_size=beam_size,
     )
 
 
-def _start(subject: Subject, reading: Reading, longest: int | None) -> tuple[Any, Padded, Tensor, Any]:
-    """Where a search begins: state, prompt, how many symbols [1] may come, and the tokenizer that reads them."""
+def _start(subject: Subject, reading: Reading, max_new_tokens: int | None) -> tuple[Any, Padded, Tensor, Any]:
+    """The start of a search: state, prompt, most new tokens [1], and the tokenizer."""
     model, task = subject.model, subject.task
     if isinstance(model, LanguageModel):  # after a text
         prompt: Padded = reading.inputs
-        most = torch.full_like(prompt.lengths, longest or LONGEST)
-        return model.initial_state(1), prompt, most, task.meaning.tokenizer
+        most = torch.full_like(prompt.lengths, max_new_tokens or LONGEST)
+        return model.initial_state(1), prompt, most, task.spec.tokenizer
     assert isinstance(model, EncoderDecoder) and isinstance(task, Translate), "no other model writes"
     tokens = torch.tensor([len(reading.side("source").tokens)], device=subject.device)
-    most = torch.full_like(tokens, longest) if longest else task.most_symbols(tokens)
+    most = torch.full_like(tokens, max_new_tokens) if max_new_tokens else task.most_tokens(tokens)
     return model.initial_state(reading.inputs.source), begins(1, subject.device), most, task.tokenizer
 
 
-def _branches(rounds: list[list[BeamStep]], best: Written, subject: Subject) -> tuple[Branch, ...]:
+def _branches(rounds: list[list[BeamStep]], best: GeneratedText, subject: Subject) -> tuple[Branch, ...]:
     every = [one for each in rounds for one in each]
-    numbers = {one.symbols: number for number, one in enumerate(every)}
-    said = tuple(best.symbols)
-    winner = next(one.symbols for one in every if one.score == best.score and one.symbols in (said, (*said, END)))
+    numbers = {one.tokens: number for number, one in enumerate(every)}
+    said = tuple(best.tokens)
+    winner = next(one.tokens for one in every if one.score == best.score and one.tokens in (said, (*said, END)))
     path = {winner[:stop] for stop in range(1, len(winner) + 1)}
     return tuple(
         Branch(
-            parent=numbers.get(one.symbols[:-1], -1),
-            step=len(one.symbols),
-            symbol="END" if one.symbols[-1] == END else subject.name(one.symbols[-1]),
-            log=one.log,
+            parent=numbers.get(one.tokens[:-1], -1),
+            step=len(one.tokens),
+            token="END" if one.tokens[-1] == END else subject.name(one.tokens[-1]),
+            log_prob=one.log_prob,
             score=one.score,
-            fate=one.fate,
-            wins=one.symbols in path,
+            status=one.status,
+            is_best=one.tokens in path,
         )
         for one in every
     )
 
 
 def _rows(branches: tuple[Branch, ...]) -> dict[int, float]:
-    """The row of each branch, -1 being the beginning: leaves below each other, parents in the middle of children."""
+    """The row of each branch, -1 for the start: leaves below each other, parents centered over children."""
     children: dict[int, list[int]] = {}
     for at, branch in enumerate(branches):
         children.setdefault(branch.parent, []).append(at)

@@ -1,9 +1,8 @@
-"""The difference of two views of one kind: after less before, wherever both have a number.
+"""The difference of two views of the same kind: after - before, wherever both have a number.
 
-Each kind of view says which of its fields names which axis of its arrays (`AXES`). Where a text has become longer or
-shorter, rows and columns are brought together by what stands before and behind the change. What has changed is paired
-from its end, because the last piece of a word is the first that has read all of it; pieces that are left over have no
-partner and no value.
+`AXES` says which field of a view has the labels of each axis. If a text becomes longer or shorter, rows and columns are
+matched by the text before and after the change. The changed tokens are matched from the end, because only the last
+subword has read the whole word; the remaining tokens have no partner and no value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,16 +22,16 @@ from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number
 
-# of each kind of view the arrays that can be subtracted, and which field names each of their axes; None: numbers that
-# mean the same in every view. What stands in order of size is left out: no two of it belong together.
+# for each kind of view, the arrays that can be subtracted and the fields with the labels of their axes; None: positions
+# that mean the same in every view. Arrays sorted by size are left out: their entries cannot be matched.
 AXES: Mapping[str, Mapping[str, tuple[str | None, ...]]] = {
     "alignment": {"coverage": ("weights.columns",)},
-    "attention": {"values": ("rows", "columns"), "entropy": ("rows",), "mass": ("columns",)},
+    "attention": {"values": ("rows", "columns"), "entropy": ("rows",), "received": ("columns",)},
     "attribution": {"values": ("tokens",), "baseline_scores": (None,)},
     "attribution_table": {"score": ("rows",), "error": ("rows",)},
     "attributions": {"tau": (None, None), "overlap": (None, None)},
     "change": {"distance": ("rows",)},
-    "extrapolation": {"loss": (None,), "beyond": (None,)},
+    "extrapolation": {"loss": (None,), "loss_beyond": (None,)},
     "gates": {"values": ("names", "tokens", None), "memory": (None,)},
     "lattice": {
         "emissions": ("words", "tags"),
@@ -42,16 +41,16 @@ AXES: Mapping[str, Mapping[str, tuple[str | None, ...]]] = {
         "ends": ("tags",),
     },
     "maps": {"picture": (None, None), "maps": (None, None, None)},
-    "neighbours": {"contextual": (None, None), "static": (None, None), "alike": ("sentence",)},
-    "next_symbols": {"surprisal": ("said",), "entropy": ("said",), "rank": ("said",)},
+    "neighbors": {"contextual": (None, None), "static": (None, None), "similarities": ("sentence",)},
+    "next_tokens": {"surprisal": ("targets",), "entropy": ("targets",), "rank": ("targets",)},
     "pinned_token": {"values": ("names", "columns")},
     "probe": {"correlations": (None,)},
     "query_key": {"content": ("columns",), "position": ("columns",), "logit": ("columns",), "weights": ("columns",)},
     "similarity_pairs": {"values": ("rows", "columns")},
-    "states": {"path": ("tokens", None), "held": (None,), "moves": ("tokens",)},
+    "states": {"path": ("tokens", None), "explained_variance": (None,), "step_sizes": ("tokens",)},
 }
-# what lies in a frame of its own, and the field with the frame: it is subtracted where that is the same
-FRAMES: Mapping[str, Mapping[str, str]] = {"states": {"path": "plane", "held": "plane"}}
+# fields that depend on a coordinate frame: they are subtracted only if the frames are equal
+FRAMES: Mapping[str, Mapping[str, str]] = {"states": {"path": "plane", "explained_variance": "plane"}}
 LARGEST_MAP = 256
 POINTS = 200  # of a curve
 Asked = TypeVar("Asked")
@@ -59,7 +58,7 @@ Asked = TypeVar("Asked")
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceView(View):
-    """What has changed between two views."""
+    """The difference of two views."""
 
     kind: ClassVar[str] = "difference"
     of: str  # the kind of the two
@@ -68,7 +67,7 @@ class DifferenceView(View):
 
     @property
     def largest(self) -> Mapping[str, float]:
-        """The largest change of each field, whatever its sign."""
+        """The largest absolute change of each field."""
         return {name: float(np.nanmax(np.abs(values), initial=0.0)) for name, values in self.changes.items()}
 
     def figures(self) -> tuple[Figure, ...]:
@@ -76,12 +75,10 @@ class DifferenceView(View):
         return tuple(self._drawn(name, values) for name, values in shown.items()) or (self._bars(),)
 
     def _sentences(self) -> tuple[str, ...]:
-        return tuple(
-            f"In {self.of}, the largest change of {name}: {number(value)}." for name, value in self.largest.items()
-        )
+        return tuple(f"Largest change of {self.of}.{name}: {number(value)}." for name, value in self.largest.items())
 
     def _bars(self) -> Figure:
-        labels, values = list(self.largest) or ["nothing"], list(self.largest.values()) or [0.0]
+        labels, values = list(self.largest) or ["no change"], list(self.largest.values()) or [0.0]
         return Bars(title=self.title, labels=labels, values=values, x_label="largest change")
 
     def _drawn(self, name: str, values: np.ndarray) -> Figure:
@@ -93,30 +90,32 @@ class DifferenceView(View):
             return Matrix(title=title, values=values.tolist(), rows=axes[0], columns=axes[1], span=span)
         # at most 256 rows and columns: of each block the change that is farthest from zero
         small = strongest_in(values, *(-(-side // LARGEST_MAP) for side in values.shape))
-        return HeatMap(title=title, values=small.tolist(), value_label="after less before", span=span)
+        return HeatMap(title=title, values=small.tolist(), value_label="after - before", span=span)
 
     def _line(self, title: str, values: np.ndarray, names: tuple[str, ...]) -> Figure:
         if names and len(values) <= MEDIUM:
             span = _both_ways(values)
-            return Strip(title=title, tokens=names, values=values.tolist(), value_label="after less before", span=span)
+            return Strip(title=title, tokens=names, values=values.tolist(), value_label="after - before", span=span)
         if np.isnan(values).all():
             return self._bars()
         high, low = blocks_of(values, POINTS), blocks_of(-values, POINTS)
         curves = {"mean": high.mean, "maximum": high.maximum, "minimum": [-value for value in low.maximum]}
-        shown = {name: f"{name} of {high.size}" for name in curves} if high.size > 1 else {"mean": "after less before"}
+        shown = {name: f"{name} of {high.size}" for name in curves} if high.size > 1 else {"mean": "after - before"}
         series = [Series(name=said, x=high.starts, y=curves[name]) for name, said in shown.items()]
-        return Line(title=title, series=series, x_label="number", y_label="after less before")
+        return Line(title=title, series=series, x_label="number", y_label="after - before")
 
 
-def changed(look: Callable[[Asked], View], before: Asked, after: Asked) -> DifferenceView:
-    """How a view of one thing differs from that of another: of two readings, two layers, two models."""
-    return difference(look(before), look(after))
+def changed(view: Callable[[Asked], View], before: Asked, after: Asked) -> DifferenceView:
+    """Call a view function on two inputs (or layers, or models) and return the difference."""
+    return difference(view(before), view(after))
 
 
 def difference(before: View, after: View) -> DifferenceView:
-    """What has changed from one view to another of the same kind."""
+    """The difference of two views of the same kind; ConfigError for different kinds."""
     if type(before) is not type(after):
-        raise ConfigError(f"a view of {before.kind} and one of {after.kind} have no difference", fix="give two alike")
+        raise ConfigError(
+            f"the views {before.kind} and {after.kind} cannot be subtracted", fix="give two views of the same kind"
+        )
     changes, names = {}, {}
     for field in (each for each in fields(before) if each.compare and _in_one_frame(before, after, each.name)):
         one, other = _numbers(getattr(before, field.name)), _numbers(getattr(after, field.name))
@@ -125,7 +124,7 @@ def difference(before: View, after: View) -> DifferenceView:
         olds, news = ([[pair[at] for pair in axis.pairs] for axis in axes] for at in (0, 1))
         changes[field.name] = taken(other, news) - taken(one, olds)
         names[field.name] = tuple(axis.names for axis in axes)
-    return DifferenceView(title=f"What changed in {before.kind}", of=before.kind, changes=changes, names=names)
+    return DifferenceView(title=f"Change of {before.kind}", of=before.kind, changes=changes, names=names)
 
 
 def _in_one_frame(before: View, after: View, field: str) -> bool:
@@ -138,14 +137,14 @@ def _in_one_frame(before: View, after: View, field: str) -> bool:
 
 @dataclass(frozen=True)
 class DifferenceAxis:
-    """Which numbers of two axes belong together, and how the places are called."""
+    """Matched positions of two axes, with their labels."""
 
     pairs: tuple[tuple[int | None, int | None], ...]
     names: tuple[str, ...]
 
 
 def _axes(before: View, after: View, field: str, one: np.ndarray, other: np.ndarray) -> list[DifferenceAxis] | None:
-    """The axes of two arrays, as their kind of view names them; None where they cannot be brought together."""
+    """The matched axes of two arrays; None if they cannot be matched."""
     named = AXES.get(before.kind, {}).get(field, ())
     if one.ndim != len(named) or other.ndim != len(named):
         return None
@@ -161,7 +160,7 @@ def _axes(before: View, after: View, field: str, one: np.ndarray, other: np.ndar
 
 
 def paired(before: Sequence[str], after: Sequence[str]) -> DifferenceAxis:
-    """Tokens brought together: those before the first difference, those behind the last, and the ones in between.
+    """Match two token sequences: the common beginning, the common end, and the tokens in between.
 
     >>> paired(("the", "cat", "sat"), ("the", "big", "dog", "sat")).names
     ('the', '∅ → big', 'cat → dog', 'sat')
@@ -186,7 +185,7 @@ def _name(before: Sequence[str], after: Sequence[str], pair: tuple[int | None, i
 
 
 def taken(values: np.ndarray, axes: Sequence[Sequence[int | None]]) -> np.ndarray:
-    """The chosen places along each axis, NaN where there is none."""
+    """The values at these positions along each axis; NaN for None."""
     for at, places in enumerate(axes):
         found = np.take(values, [place or 0 for place in places], axis=at)
         missing = [number for number, place in enumerate(places) if place is None]
@@ -196,7 +195,7 @@ def taken(values: np.ndarray, axes: Sequence[Sequence[int | None]]) -> np.ndarra
 
 
 def _numbers(value: object) -> np.ndarray | None:
-    """A field as an array of numbers; None for what is none."""
+    """A field as an array of numbers; None if it is not one."""
     if isinstance(value, float):  # whole numbers count and name things: their difference says nothing
         return np.array(value)
     whole = isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
@@ -205,6 +204,6 @@ def _numbers(value: object) -> np.ndarray | None:
 
 
 def _both_ways(values: np.ndarray) -> tuple[float, float] | None:
-    """The same scale for more and for less, so that no change is the colour between them."""
+    """A symmetric color scale around zero."""
     largest = float(np.nanmax(np.abs(values), initial=0.0))
     return (-largest, largest) if largest > 0 else None

@@ -1,15 +1,14 @@
-"""What if this head, this weight, this vector were different: edits that last as long as a `with`.
+"""Edits: change heads, attention weights, gates or activations of a model inside a `with` block.
 
-    with ablated(subject, layer=1, head=3):             a head finds nothing
-    with attending(subject, reading, layer=1, ...):     a token reads as it is told
-    with patched(subject, reading, other, at=5):        a vector comes from another text
-    with clamped(subject, layer=0, gate="forget", ...): a gate, or a unit, has one value at every element
-    with carried(subject, reading, other, at=5):        what is remembered comes from another text from there on
+    with ablated(subject, layer=1, head=3):             the output of an attention head is zero
+    with attending(subject, reading, layer=1, ...):     a token has given attention weights
+    with patched(subject, reading, other, at=5):        an activation comes from another text
+    with clamped(subject, layer=0, gate="forget", ...): a gate, or a unit, has a fixed value at every token
+    with carried(subject, reading, other, at=5):        the recurrent state comes from another text from there on
 
-The first three act through taps. Between two elements of a fused kernel nothing can be reached, so while one of the
-last two lasts the recurrences of the model run element by element, and another cell stands in the edited layer. Later
-elements feel it: it is part of the recurrence. The weights of the model are never touched, and behind the `with` its
-answers are the same, bit for bit. `standing_of` tells whether a model was trained, or an edit began or ended, since.
+The first three act through taps. A fused recurrent kernel cannot be changed inside, so the last two run recurrent
+layers token by token with a changed cell, and later tokens see the effect. The weights of the model never change:
+after the `with` block the answers are exactly the same as before. `model_state` detects training and edits.
 """
 
 import math
@@ -34,16 +33,16 @@ from seqloom.nn.taps import listening, taps
 from seqloom.report.numbers import counted
 
 LEAST_SUM = 1e-9
-MIXED = ".mixed"  # the tap of what the heads of a layer found, behind the path of the layer
+MIXED = ".mixed"  # the tap with the outputs of the heads of a layer
 
 
 @contextmanager
 def ablated(subject: Subject, *, layer: int | str | None = None, head: int | None = None) -> Iterator[str]:
-    """Inside the `with`, a head of a layer (all of them if none is named) finds nothing: zeros; gives its tap."""
+    """Set the output of an attention head to zero, or of all heads of a layer; yields the name of the tap."""
     paths = [name.removesuffix(MIXED) for name in taps(subject.model) if name.endswith(MIXED)]
-    found = required(paths, subject.model, "heads", "no layer of it is attention")
+    found = required(paths, subject.model, "heads", "none of its layers uses attention")
     asked = layer.removesuffix(MIXED) if isinstance(layer, str) else layer
-    path = chosen({path: path for path in found}, asked, "layers with heads")
+    path = chosen({path: path for path in found}, asked, "layers with attention heads")
     heads: Any = getattr(subject.model.get_submodule(path), "heads", None)
     count = 1 if heads is None else int(heads.num_heads)  # an alignment is one head
     if head is not None and not 0 <= head < count:
@@ -65,24 +64,27 @@ def attending(
     subject: Subject,
     reading: Reading,
     *,
-    row: int | str,
+    token: int | str,
     weights: Sequence[float],
     layer: int | str | None = None,
     head: int | None = None,
 ) -> Iterator[Tensor]:
-    """Inside the `with`, a token reads with these weights, one for each key, made to add up to 1; gives them.
+    """Give a token these attention weights, one for each key, rescaled to sum to 1; yields the weights.
 
-    The layer may be attention of any kind, or attention pooling, whose one row is 0.
+    Works for any attention layer, and for attention pooling, whose only row is token 0.
     """
     layers = layers_of(subject, reading)
     asked = chosen_layer(layers, layer)
-    at = chosen_token(asked.queries, row)
+    at = chosen_token(asked.queries, token)
     given = torch.tensor(list(map(float, weights)))
     if len(given) != len(asked.keys):
-        fix = "give one for each token that can be read"
+        fix = "give one weight for each key"
         raise DataError(f"{len(given)} weights for {len(asked.keys)} keys", fix=fix)
     if not bool((given >= 0).all()) or not bool(given.isfinite().all()) or float(given.sum()) < LEAST_SUM:
-        raise DataError("weights are not below zero, and not all of them zero", fix="give a distribution")
+        raise DataError(
+            "the weights are not a distribution: all must be 0 or more, and one above 0",
+            fix="give weights such as [0.5, 0.5, 0]",
+        )
     wanted = (given / given.sum()).to(subject.device)
     turns = _Turns(asked.call, sum(each.path == asked.path for each in layers))
 
@@ -93,11 +95,13 @@ def attending(
         mine = chosen_heads(asked, rows.weights.shape[1], head)
         if rows.weights.shape[-1] != len(wanted):
             raise DataError(
-                f"{len(wanted)} weights were given, and the text that is read has {rows.weights.shape[-1]} keys",
-                fix="read texts of the same length inside this edit",
+                f"{len(wanted)} weights for a text with {rows.weights.shape[-1]} keys",
+                fix="inside this edit, read only texts of the same length",
             )
         if bool((wanted > 0).logical_and(~rows.allowed[0, 0, at - rows.start]).any()):
-            raise DataError(f"token {at} was told to read what it may not see", fix="give such tokens the weight 0")
+            raise DataError(
+                f"token {at} has weights on tokens that the mask hides", fix="give masked tokens the weight 0"
+            )
         changed = rows.weights.clone()
         changed[:, mine, at - rows.start] = wanted.to(changed.dtype)
         return changed
@@ -107,13 +111,13 @@ def attending(
 
 
 class _Turns:
-    """Whose turn it is where a layer is used several times in a pass, once for each of two texts."""
+    """Counts the calls of a layer that is used several times in a pass, once for each of two texts."""
 
     def __init__(self, mine: int, every: int) -> None:
         self.mine, self.every, self.count, self.now = mine, every, 0, False
 
     def next(self) -> bool:
-        """Whether the use that begins is the one that was asked for."""
+        """Whether the call that begins is the requested one."""
         self.now = self.count % self.every == self.mine
         self.count += 1
         return self.now
@@ -129,20 +133,22 @@ def patched(
     layer: int | str | None = None,
     side: str | None = None,
 ) -> Iterator[str]:
-    """Inside the `with`, what leaves a layer at a token is what left it in another reading at the same place.
+    """Replace the output of a layer at one token by the one from another reading; yields the name of the tap.
 
-    Gives the name of the tap. Of two texts that differ in one word, this tells where the difference is carried
-    (activation patching, Vig et al. 2020).
+    For two texts that differ in one word, this shows which layers carry the difference (activation patching, Vig et
+    al. 2020).
     """
-    places = required(state_places(subject.model, reading, side), subject.model, "states", "no layer of it has a tap")
+    places = required(
+        state_places(subject.model, reading, side), subject.model, "states", "none of its layers has a tap"
+    )
     place: LayerPlace = chosen({one.path: one for one in places}, layer, "layers with states")
     token = chosen_token(place.tokens, at)
     _require_alike(reading, other)
     vectors: Tensor = heard(subject, other, [place.path])[place.path][place.call]
     if token >= vectors.shape[1]:
         raise DataError(
-            f"the other text has {vectors.shape[1]} tokens, and token {token} was asked for",
-            fix="choose an earlier one",
+            f"there is no token {token} in the other text, which has {vectors.shape[1]} tokens",
+            fix="choose an earlier token",
         )
 
     turns = _Turns(place.call, _texts(reading, place))
@@ -152,8 +158,8 @@ def patched(
             return values
         if token >= values.shape[1]:
             raise DataError(
-                f"token {token} is patched, and the text that is read has {values.shape[1]} tokens",
-                fix="read texts that are as long inside this edit",
+                f"there is no token {token} to patch in a text of {values.shape[1]} tokens",
+                fix="inside this edit, read only texts of the same length",
             )
         changed = values.clone()
         changed[:, token] = vectors[0, token]
@@ -166,18 +172,18 @@ def patched(
 def _require_alike(reading: Reading, other: Reading) -> None:
     if len(other.sides) != len(reading.sides):
         raise DataError(
-            f"the other input has {counted(len(other.sides), 'text')}, and the one that is read {len(reading.sides)}",
-            fix="give as many texts as are read",
+            f"the other input has {counted(len(other.sides), 'text')}, this one has {len(reading.sides)}",
+            fix="give the same number of texts",
         )
 
 
 def _texts(reading: Reading, place: LayerPlace) -> int:
-    """How many texts the stack of a layer reads in one pass."""
+    """The number of texts that the stack of a layer reads in one pass."""
     return sum(side.stack == reading.side(place.side).stack for side in reading.sides)
 
 
-class ModelStanding(NamedTuple):
-    """What tells one standing of a model from another; equal for the same one."""
+class ModelState(NamedTuple):
+    """A fingerprint of weights, listeners, hooks and cells; equal if nothing changed."""
 
     weights: tuple[tuple[int, int], ...]  # which tensor, and how often it was changed in place
     heard: tuple[Any, ...]  # whoever listens to taps
@@ -185,9 +191,9 @@ class ModelStanding(NamedTuple):
     cells: tuple[Cell, ...]  # of recurrences
 
 
-def standing_of(model: nn.Module) -> ModelStanding:
-    """How a model stands now."""
-    return ModelStanding(
+def model_state(model: nn.Module) -> ModelState:
+    """The current state of a model."""
+    return ModelState(
         tuple((id(weight), 0 if weight.is_inference() else weight._version) for weight in model.parameters()),
         tuple(one for tap in taps(model).values() for one in tap._listeners),
         tuple(
@@ -199,30 +205,32 @@ def standing_of(model: nn.Module) -> ModelStanding:
     )
 
 
-TANH = "new"  # the gate that is a tanh: what is written; all others are logistic
+TANH = "candidate"  # a tanh; all other gates are logistic
 
 
 @contextmanager
 def clamped(
     subject: Subject, *, unit: int, value: float, gate: str | None = None, layer: int | str | None = None
 ) -> Iterator[str]:
-    """Inside the `with`, a unit of a recurrent layer, or one of its gates, has one value at every element.
-
-    Gives the path of the layer.
-    """
+    """Fix a unit of a recurrent layer, or one of its gates, at one value; yields the path of the layer."""
     every = [path for path, module in subject.model.named_modules() if isinstance(module, Recurrent)]
-    found = required(every, subject.model, "recurrence", "no layer of it carries a state")
+    found = required(every, subject.model, "recurrence", "none of its layers is recurrent")
     path = chosen({name: name for name in found}, layer, "recurrent layers")
     module: Any = subject.model.get_submodule(path)
     if not 0 <= unit < module.width:
-        raise ConfigError(f"there is no unit {unit}: {path} has {module.width}, from 0", fix="choose one of them")
+        raise ConfigError(
+            f"there is no unit {unit}: {path} has {module.width} units, 0 to {module.width - 1}",
+            fix="choose one of them",
+        )
     gates = module.cell.gates
     if gate is not None and gate not in gates:
-        fix = did_you_mean(gate, gates) if gates else "clamp a unit of its state: leave gate out"
+        fix = (
+            did_you_mean(gate, gates) if gates else "this layer has no gates: leave gate out to clamp the hidden state"
+        )
         raise ConfigError(f"{path} has no gate '{gate}'", fix=fix)
     low = -1.0 if gate in (TANH, None) else 0.0
     if not math.isfinite(value) or (gate is not None and not low <= value <= 1.0):
-        raise ConfigError(f"{gate or 'a unit'} at {value:g}", fix=f"give a number from {low:g} to 1")
+        raise ConfigError(f"{gate or 'the unit'} cannot be {value:g}", fix=f"give a number from {low:g} to 1")
 
     def hold(state: Memory) -> Memory:
         hidden, *others = state
@@ -237,7 +245,7 @@ def clamped(
 
 @contextmanager
 def _reading_with(module: Any, cell: Cell) -> Iterator[None]:
-    """Inside the `with`, a recurrent layer has another cell, and runs element by element."""
+    """Inside the `with` block, a recurrent layer has another cell and runs token by token."""
     before = module.cell
     module.cell = cell
     try:
@@ -248,9 +256,9 @@ def _reading_with(module: Any, cell: Cell) -> Iterator[None]:
 
 
 def _gated(cell: Cell, gate: str, unit: int, value: float) -> Cell:
-    """The same recurrence, one gate of one unit always at `value`.
+    """The cell with one gate of one unit fixed at `value`.
 
-    A gate is s(fed + kept), or tanh: with the first at the inverse of the value and the second at zero it is the value.
+    A gate is s(fed + kept) or tanh(fed + kept): fed becomes the inverse of the value, and kept becomes zero.
     """
     place = cell.gates.index(gate)
     given = torch.tensor(value, dtype=torch.float64)
@@ -280,12 +288,12 @@ def carried(
     layer: int | str | None = None,
     side: str | None = None,
 ) -> Iterator[str]:
-    """Inside the `with`, a layer remembers, once it has read a token, what it remembered there in another text.
+    """Replace the recurrent state after a token by the one from another text; yields the path of the layer.
 
-    Gives the path of the layer. Both its hidden vector and its cell are exchanged; what follows is read from there.
+    Both hidden state and cell are replaced; the layer continues from there.
     """
     every = places(subject.model, reading, (Recurrent,), side)
-    found = required(every, subject.model, "recurrence", "no layer of it carries a state")
+    found = required(every, subject.model, "recurrence", "none of its layers is recurrent")
     place: LayerPlace = chosen({one.path: one for one in found}, layer, "recurrent layers")
     token = chosen_token(place.tokens, at)
     _require_alike(reading, other)
@@ -293,7 +301,7 @@ def carried(
     step = len(place.tokens) - 1 - token if is_backward(subject.model, place.path) else token
     if step >= len(known):
         raise DataError(
-            f"the other text has {len(known)} tokens, and token {token} was asked for", fix="choose another"
+            f"there is no token {token} in the other text, which has {len(known)} tokens", fix="choose another token"
         )
     module = place.module(subject.model)
     clock = _Clock(_texts(reading, place))
@@ -309,7 +317,7 @@ def carried(
 
 @torch.no_grad()
 def _states(subject: Subject, reading: Reading, place: LayerPlace) -> list[Memory]:
-    """What a layer remembers after each element that it reads, in its own order."""
+    """The states of a layer after each token, in the order in which it reads."""
     with still(subject.model), unrolled(subject.model) as states:
         scores(subject, reading.inputs)
     side = reading.side(place.side)
@@ -318,19 +326,16 @@ def _states(subject: Subject, reading: Reading, place: LayerPlace) -> list[Memor
 
 
 class _Clock:
-    """Which element a layer reads: of which of the texts that are read in turn, and its number there.
-
-    Each use of the model is one text, of whatever length, so it may be another one than the edit was made for.
-    """
+    """Counts the tokens that a layer reads, and the texts of a pass."""
 
     def __init__(self, texts: int) -> None:
         self.texts, self.uses, self.time = texts, -1, -1
 
     def begin(self, *_: object) -> None:
-        """Begin a text."""
+        """Start a text."""
         self.uses, self.time = self.uses + 1, -1
 
     def tick(self) -> tuple[int, int]:
-        """The text and the element that comes now."""
+        """The number of the text and of the next token."""
         self.time += 1
         return self.uses % self.texts, self.time

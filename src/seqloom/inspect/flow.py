@@ -1,19 +1,17 @@
-"""How far gradients reach: by distance in time through each mixer, and by depth through the layers.
+"""How far gradients reach: by distance through each mixer, and by depth through the layers.
 
-What a mixer makes at element t depends on what it read at element k; how much, is the norm of the Jacobian dy_t/dx_k.
-In a recurrence that is a product of one factor per element in between (Bengio et al. 1994; Pascanu et al. 2013):
+The influence of the input at token k on the output at token t is the norm of the Jacobian dy_t/dx_k. In a recurrent
+layer it is a product of one factor per token in between (Bengio et al. 1994; Pascanu et al. 2013):
 
     dh_t/dh_k = prod_{j=k+1..t} diag(f'(.)) W_hh        |W_hh| < 1: it vanishes     > 1: it may explode
 
-so its logarithm falls or rises along a line over the distance t - k. Attention reads any element at once, and its norm
-has no reason to fall. The same measure serves every family: a mixer is run on the inputs that it gets inside the model,
-and the gradient of its last output flows back to all of them. One backward pass gives all distances of a random
-direction v; E|J' v|^2 is the squared Frobenius norm of J (Hutchinson 1990).
+so its logarithm is linear in the distance t - k. Attention reaches any token at once. The same measure works for every
+family: a mixer runs on its inputs inside the model, and the gradient of its last output flows back to all of them.
+One backward pass gives all distances of a random direction v; E|J' v|^2 is the squared Frobenius norm of J
+(Hutchinson 1990).
 
-On a logarithmic axis a factor for each element in between is a straight line; a window is a curve that ends.
-
-A fused recurrence gives h_1..h_T as one tensor, and the gradient at it is only what comes from above: what a state does
-to the states after it stays inside the kernel. `unrolled` listens to the cell itself, element by element:
+A fused recurrent kernel returns h_1..h_T as one tensor, and the gradient at it is only the part from the layer above:
+the influence on later states stays inside the kernel. `unrolled` runs the cell token by token:
 
     dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total, and of an LSTM that of c_t beside it
 """
@@ -68,13 +66,13 @@ class Flow(NamedTuple):
 
     @property
     def has_window(self) -> bool:
-        """Whether it stops at a distance at once, as a convolution does, instead of fading until nothing is left."""
+        """Whether the influence ends at a fixed distance, as in a convolution."""
         known = [norm for norm in self.norms if norm > 0]
         return 0 in self.norms and min(known, default=0.0) > UNDERFLOWN * max(known, default=0.0)
 
     @property
     def left(self) -> float:
-        """The norm at the farthest distances as a share of that at distance 1: a mean over the last quarter."""
+        """The norm at the largest distances relative to distance 1: the mean over the last quarter."""
         if len(self.norms) < 3:
             return 1.0
         far = self.norms[-max(1, len(self.norms) // 4) :]
@@ -90,7 +88,7 @@ class Depth(NamedTuple):
 
     @property
     def left(self) -> float:
-        """What reaches the first layer, as a share of what reaches the last."""
+        """The gradient norm at the first layer relative to the last."""
         return self.norms[0] / max(self.norms[-1], 1e-30)
 
 
@@ -150,7 +148,7 @@ def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
     def listener(name: str) -> Any:
         def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
             if not arguments[0].values.is_floating_point():
-                return  # symbols have no gradient
+                return  # tokens have no gradient
             rows = _full_rows(arguments[0])
             if name not in heard or rows.values.shape[1] > heard[name].values.shape[1]:
                 heard[name] = rows
@@ -178,7 +176,7 @@ def _full_rows(x: Padded) -> Padded:
 
 @contextmanager
 def still(model: nn.Module) -> Iterator[None]:
-    """Inside, nothing is dropped; afterwards the model is in the mode it was in."""
+    """Inside the `with` block, the model is in evaluation mode; afterwards in its previous mode."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -209,11 +207,11 @@ def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth,
 LEAST_SHOWN = 1e-30
 
 
-def flow_drawn(found: Sequence[Flow], title: str = "How far gradients reach") -> Line:
+def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance") -> Line:
     """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
     shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
     radii = [f"{flow.layer}: spectral radius {number(flow.radius)}" for flow in shown if flow.radius is not None]
-    factors = [f"{flow.layer}: {reach_said(flow)}" for flow in shown]
+    factors = [f"{flow.layer}: {reach_text(flow)}" for flow in shown]
     return Line(
         title=title,
         caption="; ".join([*factors, *radii]),
@@ -225,23 +223,23 @@ def flow_drawn(found: Sequence[Flow], title: str = "How far gradients reach") ->
             )
             for flow in shown
         ],
-        x_label="distance in elements",
+        x_label="distance in tokens",
         y_label="norm of the gradient",
         y_axis="log",
     )
 
 
-def reach_said(flow: Flow) -> str:
-    """What distance does to a gradient, in words: a window cuts it off, everything else multiplies it."""
+def reach_text(flow: Flow) -> str:
+    """How the gradient changes with distance, in words."""
     if flow.has_window:
-        seen = counted(flow.norms.index(0) - 1, "element")  # fewer than it reads, where its widest filters are silent
-        return f"it looks through a window: here nothing more than {seen} away had a part in it"
-    return f"times {number(flow.factor)} for each element"
+        seen = counted(flow.norms.index(0) - 1, "token")  # fewer than it reads, where its widest filters are silent
+        return f"it reads a window: nothing farther than {seen} away has an influence"
+    return f"the gradient changes by a factor of {number(flow.factor)} per token"
 
 
 @contextmanager
 def unrolled(model: nn.Module) -> Iterator[dict[str, list[Memory]]]:
-    """Inside the `with`, recurrences go element by element, and the states of each are kept by its path, in order."""
+    """Inside the `with` block, recurrent layers run token by token, and their states are recorded by path."""
     recurrences = {name: module for name, module in model.named_modules() if isinstance(module, Recurrent)}
     cells = {name: module.cell for name, module in recurrences.items()}
     states: dict[str, list[Memory]] = {name: [] for name in recurrences}
@@ -264,7 +262,7 @@ def unrolled(model: nn.Module) -> Iterator[dict[str, list[Memory]]]:
 
 
 def changed_states(cell: Cell, change: Callable[[Memory], Memory]) -> Cell:
-    """The same recurrence, whose states `change` may exchange, one after the other."""
+    """The cell with every state passed through `change`."""
 
     def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
         return change(cell.update(fed, kept, state))

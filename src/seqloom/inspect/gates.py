@@ -1,12 +1,11 @@
-"""Gates of an LSTM or a GRU over a sentence: what is written, kept, forgotten and shown at each element.
+"""Gates and states of an LSTM or a GRU at each token.
 
-    LSTM   write i    forget f    new g    show o    cell c' = f * c + i * g      hidden h' = o * tanh(c')
-    GRU    reset r    keep z      new n              hidden h' = (1 - z) * n + z * h
+    LSTM   input i    forget f    candidate g    output o    cell c' = f * c + i * g      hidden h' = o * tanh(c')
+    GRU    reset r    update z    candidate n                hidden h' = (1 - z) * n + z * h
 
-The fused kernels keep no gates. They are computed again from the inputs and the states that the layer had, all elements
-at once, so what is shown is what happened. A unit whose memory gate (forget, keep) stands at f keeps a share f of what
-it holds, and remembers about 1/(1-f) elements. A gate below 0.1 or above 0.9 is *saturated* (Karpathy et al. 2015):
-shut or open whatever comes.
+Fused kernels do not store gates. They are computed again from the inputs and states of the layer, for all tokens at
+once. A unit whose forget gate (GRU: update gate) is f keeps a share f of its state and remembers about 1/(1-f) tokens.
+A gate below 0.1 or above 0.9 is *saturated* (Karpathy et al. 2015).
 """
 
 import itertools
@@ -33,21 +32,21 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import number, share
 
-MEMORY = ("forget", "keep")  # the gates that say which share of its state a unit keeps
+MEMORY = ("forget", "update")  # the gates that decide how much of the state is kept
 STATES = ("cell", "hidden")
 SHUT, OPEN = 0.1, 0.9
 TABLE_UNITS = 12  # rows of a table that shows numbers
-USUAL = 0.9  # of the median of the norms of states: so large it is when it is filled
+FILLED = 0.9  # of the median norm: from there on the state counts as filled
 TURNS = 5  # places worth looking at that are named
 POOLED = 256  # columns of a map of a long text
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # the classes of memory lengths begin here
 
 
 class Saturation(NamedTuple):
-    """Which share of a gate, over all units and elements, is shut or open."""
+    """The share of a gate, over all units and tokens, that is closed or open."""
 
     gate: str
-    shut: float
+    closed: float
     open: float
 
 
@@ -57,27 +56,29 @@ class GatesView(View):
 
     kind: ClassVar[str] = "gates"
     layer: str
-    backward: bool  # the layer reads from the end; elements are in the order of the text all the same
+    backward: bool  # the layer reads from the end; tokens are in the order of the text
     tokens: tuple[str, ...]
     names: tuple[str, ...]  # gates, then the states: cell where there is one, hidden
-    values: np.ndarray  # [names, elements, units]
-    start: int  # the number of the first element that is shown
-    unit: int  # the one that is drawn by itself
+    values: np.ndarray  # [names, tokens, units]
+    start: int  # the number of the first token shown
+    unit: int  # the unit that is drawn separately
     saturation: tuple[Saturation, ...]
-    memory: np.ndarray  # [units] the elements that each remembers: 1 / (1 - mean of its memory gate)
-    turns: tuple[int, ...]  # the elements whose reading changes the hidden state most, the largest change first
-    filling: int = 0  # of a long text, the elements that fill the state up at the beginning: none of them is a turn
+    memory: np.ndarray  # [units] in tokens: 1 / (1 - mean of the forget or update gate)
+    largest_changes: tuple[
+        int, ...
+    ]  # the elements whose reading changes the hidden state most, the largest change first
+    burn_in: int = 0  # tokens at the beginning of a long text that do not count as changes
 
     def of(self, name: str) -> np.ndarray:
-        """[elements, units] one gate or state."""
+        """[tokens, units] the values of one gate or state."""
         if name not in self.names:
-            raise ConfigError(f"this layer has no '{name}'", fix=f"choose from {', '.join(self.names)}")
+            raise ConfigError(f"this layer has no gate or state '{name}'", fix=f"choose from {', '.join(self.names)}")
         found: np.ndarray = self.values[self.names.index(name)]
         return found
 
     @property
     def order(self) -> np.ndarray:
-        """The units, those that remember longest first."""
+        """The units sorted by memory length, longest first."""
         return np.argsort(-self.memory, kind="stable")
 
     def figures(self) -> tuple[Figure, ...]:
@@ -87,9 +88,9 @@ class GatesView(View):
         means = {each.gate: self.of(each.gate).mean(axis=1) for each in self.saturation}
         pinned = {name: self.of(name)[:, self.unit] for name in self.names}
         return (
-            self._over_time(f"Mean of the units, {layer}", means),
+            self._over_time(f"Mean over units, {layer}", means),
             *(self._map(name) for name in self.names),
-            self._over_time(f"Unit {self.unit}, {layer}, exactly", pinned),
+            self._over_time(f"Unit {self.unit}, {layer}", pinned),
             self._lengths(),
         )
 
@@ -97,7 +98,7 @@ class GatesView(View):
         units = _liveliest(self.of("hidden"), min(TABLE_UNITS, self.values.shape[2]), self.unit)
         return Matrix(
             title=f"{name.capitalize()}, {short_name(self.layer)}",
-            caption=f"The {len(units)} units of {self.values.shape[2]} whose hidden state moves most.",
+            caption=f"The {len(units)} of {self.values.shape[2]} units whose hidden state varies most.",
             values=self.of(name)[:, units].T.tolist(),
             rows=[f"unit {unit}" for unit in units],
             columns=self.tokens,
@@ -106,14 +107,14 @@ class GatesView(View):
 
     def _map(self, name: str) -> HeatMap:
         pooled, width = _pooled(self.of(name)[:, self.order])
-        blocks = f" Columns are means of {width} elements." if width > 1 else ""
+        blocks = f" Each column is the mean of {width} tokens." if width > 1 else ""
         return HeatMap(
             title=f"{name.capitalize()}, {short_name(self.layer)}",
-            caption=f"Units that remember longest stand first.{blocks}",
+            caption=f"Units sorted by memory length, longest first.{blocks}",
             values=pooled.T.tolist(),
             x=[float(self.start + at * width) for at in range(len(pooled))],
             y=[float(unit) for unit in self.order],
-            x_label="element",
+            x_label="token",
             y_label="unit",
             value_label=name,
             span=_span(name, self.of(name)),
@@ -122,15 +123,15 @@ class GatesView(View):
     def _over_time(self, title: str, curves: dict[str, np.ndarray]) -> Line:
         places = [float(self.start + at) for at in range(len(self.tokens))]
         series = [Series(name=name, x=places, y=curve.tolist()) for name, curve in curves.items()]
-        return Line(title=title, series=series, x_label="element")
+        return Line(title=title, series=series, x_label="token")
 
     def _lengths(self) -> Bars:
         counts = np.histogram(self.memory, bins=[*LENGTHS, np.inf])[0]
         ends = [f"{low} to {high}" for low, high in itertools.pairwise(LENGTHS)] + [f"{LENGTHS[-1]} or more"]
         last = max(int(np.flatnonzero(counts)[-1]), 3)
         return Bars(
-            title="How many elements units remember",
-            caption="1/(1-f), with f the mean of the gate that keeps the state.",
+            title="Memory length of the units, in tokens",
+            caption="1/(1-f), where f is the mean of the forget gate (GRU: update gate).",
             labels=ends[: last + 1],
             values=[float(count) for count in counts[: last + 1]],
             x_label="units",
@@ -138,29 +139,29 @@ class GatesView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
-            f"{each.gate}: {share(each.shut)} below {SHUT}, {share(each.open)} above {OPEN}."
+            f"{each.gate.capitalize()} gate: {share(each.closed)} below {SHUT}, {share(each.open)} above {OPEN}."
             for each in self.saturation
         ]
         if len(self.tokens) > SMALL:
-            places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.turns)
-            after = f" once {self.filling} elements have filled it" if self.filling else ""
-            part = "window=(start, stop) shows a part of the text by itself"
-            said.append(f"The state changes most at {places}{after}; {part}.")
+            places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.largest_changes)
+            after = f" after the first {self.burn_in} tokens" if self.burn_in else ""
+            part = "use window=(start, stop) to see a part of the text"
+            said.append(f"The hidden state changes most at {places}{after}; {part}.")
         long = self.order[0]
-        reads = " The layer reads from the end." if self.backward else ""
+        reads = " This layer reads the text backward." if self.backward else ""
         return (
-            f"Half of the units remember {number(np.median(self.memory))} elements or more; "
-            f"unit {long} remembers longest, {number(self.memory[long])}.{reads}",
+            f"Median memory length {number(np.median(self.memory))} tokens; "
+            f"unit {long} has the longest, {number(self.memory[long])}.{reads}",
             *said,
         )
 
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        """The numbers; of a long text means of blocks of elements, and the drawn unit exactly."""
-        known = super().told_values(whole=whole)
-        if whole or len(self.tokens) <= MEDIUM:
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
+        """The numbers; of a long text the means of blocks of tokens, and the exact values of the drawn unit."""
+        known = super().json_values(full=full)
+        if full or len(self.tokens) <= MEDIUM:
             return known
         pooled = [_pooled(self.of(name)) for name in self.names]
-        small = {"values": np.stack([values for values, _ in pooled]), "elements_in_a_block": pooled[0][1]}
+        small = {"values": np.stack([values for values, _ in pooled]), "block_size": pooled[0][1]}
         return {**known, **small, "unit_values": self.values[:, :, self.unit]}
 
 
@@ -173,9 +174,13 @@ def gates(
     unit: int | None = None,
     window: tuple[int, int] | None = None,
 ) -> GatesView:
-    """The gates of a recurrent layer, the last one if none is named, over all elements or those of a window.
+    """The gates and states of a recurrent layer at each token.
 
-    `unit` is the one that is drawn by itself, else the liveliest.
+    Args:
+        layer: Number or path of an LSTM or GRU layer; the last one if none is given.
+        side: The sequence: source or target, first or second.
+        unit: Number of a unit to draw separately; the one that varies most if none is given.
+        window: Show only the tokens start..stop.
     """
     model = subject.model
     found = [place for place in places(model, reading, (Recurrent,), side) if place.module(model).cell.gates]
@@ -184,7 +189,8 @@ def gates(
     start, stop = window or (0, len(place.tokens))
     if not 0 <= start < stop <= len(place.tokens):
         raise ConfigError(
-            f"there is no window from {start} to {stop}", fix=f"the elements are 0 to {len(place.tokens)}"
+            f"the window from {start} to {stop} is not inside the text",
+            fix=f"choose 0 <= start < stop <= {len(place.tokens)}",
         )
     with _beginning(model, place) as begun:
         record = heard(subject, reading, [f"{place.path}.gates", f"{place.path}.hidden"])
@@ -194,18 +200,18 @@ def gates(
     changes = torch.diff(hidden[0], dim=0, prepend=begun[place.call] if begun else torch.zeros_like(hidden[0, :1]))
     filling = 0
     if stop - start > SMALL and not begun:
-        # Of a state that begins at zero the largest changes are always those away from it, whatever is read there
+        # A state that starts at zero always changes most at the beginning, whatever the text
         norms = hidden[0].float().norm(dim=1)
-        filling = min(SMALL, int((norms >= USUAL * norms.median()).int().argmax()) + 1)
+        filling = min(SMALL, int((norms >= FILLED * norms.median()).int().argmax()) + 1)
     sizes = torch.where(torch.arange(len(changes), device=changes.device) < filling, 0.0, changes.float().norm(dim=1))
     if backward:
         values, sizes = values.flip(1), sizes.flip(0)
     numbers = values[:, start:stop].float().cpu().numpy()
     units = numbers.shape[2]
     if unit is not None and not 0 <= unit < units:
-        fix = "choose one"
+        fix = "choose one of them"
         raise ConfigError(f"there is no unit {unit}: {place.path} has {units} units, 0 to {units - 1}", fix=fix)
-    open_at = {name: numbers[names.index(name)] for name in names if name not in STATES and name != "new"}
+    open_at = {name: numbers[names.index(name)] for name in names if name not in STATES and name != "candidate"}
     memory = next(shares for name, shares in open_at.items() if name in MEMORY)
     # The numbers of the elements with the largest changes [T] of the state, the largest first
     turns = tuple(start + int(at) for at in np.argsort(-sizes[start:stop].cpu().numpy(), kind="stable")[:TURNS])
@@ -223,14 +229,14 @@ def gates(
             for name, shares in open_at.items()
         ),
         memory=1 / np.maximum(1 - memory.mean(axis=0, dtype=np.float64), 1e-9),
-        turns=turns,
-        filling=filling,
+        largest_changes=turns,
+        burn_in=filling,
     )
 
 
 @contextmanager
 def _beginning(model: Any, place: LayerPlace) -> Iterator[list[Tensor]]:
-    """Inside, the hidden states [1,D] that a layer begins with, of each time, if something else than zero seeds it."""
+    """Inside the `with` block, collects the initial hidden states [1,D] of a layer, if they are not zero."""
     around = model.get_submodule(place.path.rpartition(".")[0])
     begun: list[Tensor] = []
 
@@ -242,11 +248,11 @@ def _beginning(model: Any, place: LayerPlace) -> Iterator[list[Tensor]]:
 
 
 def remembered(cell: Cell, opened: Gates, hidden: Tensor) -> tuple[tuple[str, ...], Tensor]:
-    """The names and [names,T,D] values of the gates and states of one row, in the order in which it is read."""
+    """The names and values [names,T,D] of the gates and states of one row, in reading order."""
     decided = dict(zip(opened.names, opened.values[0].unbind(1), strict=True))  # each [T,D]
     states = {"hidden": hidden[0]}
     if cell.num_states > 1:
-        written, state, kept = decided["write"] * decided["new"], torch.zeros_like(hidden[0, 0]), []
+        written, state, kept = decided["input"] * decided["candidate"], torch.zeros_like(hidden[0, 0]), []
         for forget, new in zip(decided["forget"], written, strict=True):
             state = forget * state + new  # c' = f * c + i * g, from c = 0
             kept.append(state)
@@ -255,21 +261,21 @@ def remembered(cell: Cell, opened: Gates, hidden: Tensor) -> tuple[tuple[str, ..
 
 
 def _liveliest(states: np.ndarray, count: int, pinned: int | None = None) -> list[int]:
-    """The units whose state [T,D] moves most, with the pinned one among them."""
+    """The units whose state [T,D] varies most, including the pinned one."""
     order = [int(unit) for unit in np.argsort(-states.std(axis=0), kind="stable")]
     first = [] if pinned is None else [pinned]
     return [*first, *(unit for unit in order if unit not in first)][:count]
 
 
 def _span(name: str, values: np.ndarray) -> tuple[float, float]:
-    """The colour scale that a gate or state always has; the cell has no bounds."""
+    """The color scale of a gate or state; the cell has no bounds."""
     if name == "cell":
         reach = max(float(np.abs(values).max()), 1e-9)
         return -reach, reach
-    return (-1.0, 1.0) if name in ("new", "hidden") else (0.0, 1.0)
+    return (-1.0, 1.0) if name in ("candidate", "hidden") else (0.0, 1.0)
 
 
 def _pooled(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """The means of blocks of elements [T,D], and how many elements a block has."""
+    """The means of blocks of tokens [T,D], and the size of a block."""
     width = -(-len(values) // POOLED)
     return block_means(values.astype(np.float64), (width, 1)), width

@@ -1,17 +1,14 @@
-"""Gradients through time: what reaches each element from an answer, and how far a gradient goes in every layer.
+"""Gradients through time: the gradient of a score at each token, and how far gradients reach in every layer.
 
-Two pictures of one thing (Bengio et al. 1994):
+Two measures (Bengio et al. 1994):
 
-    |dL/dh_t|       the total gradient of an answer at the state after element t, for each layer and direction; of a
-                    recurrence through all its later states, of any other layer at the vector that leaves it there
-    |dy_t/dx_k|     the Jacobian of one layer against the distance t - k, which no answer has a part in
-                    (`seqloom.inspect.flow`), and that of the whole stack
+    |dL/dh_t|       the total gradient of a score at the state after token t, for each layer and direction; of a
+                    recurrent layer through all its later states, of any other layer at its output
+    |dy_t/dx_k|     the Jacobian of one layer, and of the whole stack, by the distance t - k; independent of a score
+                    (`seqloom.inspect.flow`)
 
-On a logarithmic axis a factor for each element is a straight line. A float32 has no normal number below 1.2e-38: what
-would be smaller is lost, and the picture says where.
-
-Of every model the total gradient is also taken at the vectors that enter its first layer, and the Jacobian of a whole
-stack from what enters to what leaves it at the last element.
+On a logarithmic axis a constant factor per token is a straight line. float32 has no normal number below 1.2e-38; the
+view says where gradients underflow. The total gradient is also taken at the input vectors.
 """
 
 import math
@@ -33,7 +30,7 @@ from seqloom.inspect.flow import (
     flow_between,
     flow_drawn,
     flows_while,
-    reach_said,
+    reach_text,
     still,
     unrolled,
 )
@@ -61,11 +58,11 @@ from seqloom.report.numbers import number
 
 UNDERFLOW = torch.finfo(torch.float32).tiny
 NEAR_UNDERFLOW = 1e-30  # what comes so near fades to nothing
-PARTS = ("hidden", "cell")  # of the state of a recurrence, in its order
+SPLITS = ("hidden", "cell")  # of the state of a recurrence, in its order
 
 
 class Totals(NamedTuple):
-    """The norm of the total gradient at each element, in the order of the tokens."""
+    """The norm of the total gradient at each token."""
 
     layer: str
     part: str  # hidden, cell; output of a layer that has no state
@@ -79,7 +76,7 @@ class Totals(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """What one more element away from the end that is read last multiplies the norm by, fitted."""
+        """The fitted factor by which the norm changes per token of distance from the token that is read last."""
         return Flow(self.layer, self.norms if self.backward else self.norms[::-1]).factor
 
     @property
@@ -98,7 +95,7 @@ class Totals(NamedTuple):
 def total_gradients(
     subject: Subject, reading: Reading, goal: Callable[[Tensor], Tensor], side: str | None = None
 ) -> tuple[Totals, ...]:
-    """The total gradient of a number of the scores at each element: at what one side enters, and in every layer."""
+    """The total gradient of a score at each token: at the input vectors of one side, and in every layer."""
     model, chosen = subject.model, reading.side(side)
     recurrent = [place.path for place in places(model, reading, (Recurrent,), side)]
     layers = {path.split(".")[2] for path in recurrent}  # of stack.layers.number.rest
@@ -125,7 +122,7 @@ def total_gradients(
     for path in recurrent:
         mine = states[path][begin : begin + len(chosen.tokens)]
         backward = is_backward(model, path)
-        parts = zip(PARTS, zip(*mine, strict=True), strict=False)
+        parts = zip(SPLITS, zip(*mine, strict=True), strict=False)
         points += [_Point(path, part, backward, list(tensors)) for part, tensors in parts]
     for place in others:
         points.append(_Point(place.path.removesuffix(".output"), "output", False, [outputs[place.path][call]]))
@@ -133,7 +130,7 @@ def total_gradients(
 
 
 class _Point(NamedTuple):
-    """Where a gradient is taken: states one by one, in the order in which they are read, or all of them at once."""
+    """Where a gradient is taken: states one by one in reading order, or all of them at once."""
 
     layer: str
     part: str
@@ -142,7 +139,7 @@ class _Point(NamedTuple):
 
 
 def _awake(vectors: Padded) -> Padded:
-    """The same vectors, whose gradient is wanted even where that of no weight is."""
+    """The vectors with requires_grad, also if no weight needs a gradient."""
     return vectors.with_values(vectors.values.detach().requires_grad_())
 
 
@@ -160,7 +157,7 @@ def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
 
 
 def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, seed: int = 0) -> Flow:
-    """The norm of dy_T/dx_k through a whole stack: what leaves it at the last element by what enters at the others."""
+    """The norm of dy_T/dx_k through a whole stack: its output at the last token by its inputs."""
     stack, call = reading.side(side).stack, call_of(reading, reading.side(side))
     entered: list[Tensor] = []
     left: list[Padded] = []
@@ -186,7 +183,7 @@ CELLS = 1600  # of a table with its numbers
 
 @dataclass(frozen=True, kw_only=True)
 class GradientsView(View):
-    """Total gradients of one answer, and the flow through every layer."""
+    """Total gradients of one score, and the gradient flow through every layer."""
 
     kind: ClassVar[str] = "gradients"
     tokens: tuple[str, ...]
@@ -209,22 +206,20 @@ class GradientsView(View):
             series = [Series(name="every layer", x=places, y=[0.0] * len(places))]
         elif any(each.lost for each in shown):
             ends = [places[0], places[-1]]
-            series.append(Series(name="float32 ends", x=ends, y=[UNDERFLOW] * 2))
+            series.append(Series(name="float32 underflow", x=ends, y=[UNDERFLOW] * 2))
         return Line(
-            title=f"What {self.answer} sends back to each element",
+            title=f"Gradient of {self.answer} at each token",
             caption="; ".join(
-                f"{each.name}: times {number(each.factor)} for each element"
-                for each in shown[:6]
-                if len(each.norms) > 1
+                f"{each.name}: factor {number(each.factor)} per token" for each in shown[:6] if len(each.norms) > 1
             ),
             series=series,
-            x_label="element",
+            x_label="token",
             y_label="norm of the gradient",
             y_axis="log" if shown else "linear",
         )
 
     def _by_layer(self) -> tuple[Figure, ...]:
-        """Layers against elements, with every number while they are few."""
+        """Layers x tokens, with numbers if there are few."""
         logarithms = np.array(
             [
                 [math.log10(norm) if norm > 0 and math.isfinite(norm) else math.nan for norm in each.norms]
@@ -236,8 +231,8 @@ class GradientsView(View):
         least = float(np.nanmin(logarithms))
         values = (logarithms - least).tolist()
         names, count = [each.name for each in self.totals], len(self.tokens)
-        title = "The same by layer"
-        said = f"Decimal orders above the smallest norm, {number(10**least)}; hatched where it is zero."
+        title = "Gradient norm by layer"
+        said = f"Orders of magnitude (log10) above the smallest norm, {number(10**least)}; hatched: zero."
         if count <= SMALL and len(names) <= SMALL and len(names) * count <= CELLS:
             return (Matrix(title=title, caption=said, values=values, rows=names, columns=self.tokens),)
         return (
@@ -245,24 +240,23 @@ class GradientsView(View):
                 title=title,
                 caption=f"{said} {'; '.join(f'{number}: {name}' for number, name in enumerate(names))}.",
                 values=values,
-                x_label="element",
+                x_label="token",
                 y_label="layer",
-                value_label="decimal orders above the smallest",
+                value_label="log10 of norm / smallest norm",
             ),
         )
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
-            f"In {each.name} what arrives is below what float32 can hold at "
-            f"{each.lost:,} of {len(each.norms):,} elements."
+            f"In {each.name} the gradient underflows float32 at {each.lost:,} of {len(each.norms):,} tokens."
             for each in self.totals
             if each.lost
         ]
         if len(self.tokens) > LONGEST and any(len(flow.norms) == LONGEST for flow in self.flows):
-            said.append(f"Layers by themselves are measured on the first {LONGEST:,} of {len(self.tokens):,} elements.")
+            said.append(f"Single layers are measured on the first {LONGEST:,} of {len(self.tokens):,} tokens.")
         if len(self.tokens) < 2:
-            said.append("There is one element alone: a gradient has no way to go.")
-        return (*said, *(f"{flow.layer}: {reach_said(flow)}." for flow in self.flows if len(flow.norms) > 1))
+            said.append("The text has only one token: there is no distance to measure.")
+        return (*said, *(f"{flow.layer}: {reach_text(flow)}." for flow in self.flows if len(flow.norms) > 1))
 
 
 def gradients(
@@ -274,9 +268,13 @@ def gradients(
     at: int | str | None = None,
     seed: int = 0,
 ) -> GradientsView:
-    """What an answer sends back to each element, by layer and direction, and how far gradients reach in each layer.
+    """The gradient of a score at each token, by layer and direction, and how far gradients reach in each layer.
 
-    Without `at` the last answer is meant: of a language model the last symbol, which everything stands before.
+    Args:
+        side: The sequence: source or target, first or second.
+        answer: Label, tag or token whose score is used; the prediction if none is given.
+        at: Position of the answer, if there are several; the last one if none is given.
+        seed: Of the random directions for the Jacobian norms.
     """
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
     start = f"{reading.side(side).stack}.layers."
@@ -294,26 +292,27 @@ def gradients(
 
 @dataclass(frozen=True, kw_only=True)
 class GradientsComparedView(View):
-    """The flow through the whole stack of several models, on the same input."""
+    """The gradient flow through the whole stack of several models, on the same input."""
 
     kind: ClassVar[str] = "gradients_compared"
     flows: tuple[Flow, ...]  # `layer` is the name of the model
 
     def figures(self) -> tuple[Figure, ...]:
-        return (flow_drawn(self.flows, "What the last element knows of one so far away"),)
+        return (flow_drawn(self.flows, "Influence of earlier tokens on the last state"),)
 
     def _sentences(self) -> tuple[str, ...]:
         return tuple(
-            f"{flow.layer}: {reach_said(flow)}; {number(flow.left)} is left at the end." for flow in self.flows
+            f"{flow.layer}: {reach_text(flow)}; {number(flow.left)} of it is left at the largest distance."
+            for flow in self.flows
         )
 
 
 def gradients_compared(
     subjects: Mapping[str, Subject], given: Any, *, target: str | None = None, side: str | None = None, seed: int = 0
 ) -> GradientsComparedView:
-    """How far gradients reach in several models that read the same input, by name."""
+    """Compare how far gradients reach in several models, given by name, on the same input."""
     if not 1 <= len(subjects) <= MOST_SHOWN:
-        raise DataError(f"{len(subjects)} models were given to be compared", fix=f"give 1 to {MOST_SHOWN} of them")
+        raise DataError(f"{len(subjects)} models to compare", fix=f"give 1 to {MOST_SHOWN}")
     readings = {name: read(subject, given, target=target) for name, subject in subjects.items()}
     found = [
         stack_flow(subject, readings[name], side=side, seed=seed)._replace(layer=name)
@@ -321,5 +320,5 @@ def gradients_compared(
     ]
     short = [flow.layer for flow in found if len(flow.norms) < 3]
     if short:
-        raise DataError(f"'{short[0]}' reads fewer than 3 elements of this input", fix="give a longer one")
+        raise DataError(f"'{short[0]}' reads fewer than 3 tokens of this input", fix="give a longer input")
     return GradientsComparedView(title="How far gradients reach", flows=tuple(found))

@@ -1,13 +1,13 @@
-"""The head view: for this token, where does each head look?
+"""The head view: what does each attention head attend to from a token?
 
-Of a row the *nucleus* is drawn: the fewest keys that together have 0.8 of the weight, at most 12 (the idea of Holtzman
-et al. 2020, there for next words). So a token has few lines at any length.
+For each query the *nucleus* is drawn: the fewest keys that together hold 0.8 of the weight, at most 12 (as in nucleus
+sampling, Holtzman et al. 2020). So a token has few lines at any length.
 
-    a token pinned with `row=`   its row in every layer and head: a map of heads x keys, the keys that matter, ranked,
-                                 with the words around them; one row of each head is all that is computed
-    none, up to 64 tokens        lines from every token, one colour for each head of a layer
-    none, up to 512              of every token the strongest line alone
-    none, beyond                 as if the last token were pinned
+    with `token=`                its attention in every layer and head: a map of heads x keys, and the strongest keys
+                                 in context; only one row of each head is computed
+    without, up to 64 tokens     lines from every token, one color for each head of a layer
+    without, up to 512           only the strongest line of every token
+    without, beyond              the last token
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.network import MOST_LINK_GROUPS, MOST_LINKS, Links
 from seqloom.report.figures.network import Link as Line
 from seqloom.report.figures.strip import Strip
-from seqloom.report.numbers import number, share
+from seqloom.report.numbers import counted, number, share
 
 NUCLEUS, MOST_KEYS = 0.8, 12
 LEAST = 0.02  # a line below this is not drawn where all are
@@ -56,11 +56,11 @@ class HeadEdge(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadLinesView(View):
-    """The lines of the heads of one layer, from every token."""
+    """The attention of the heads of one layer as lines, from every token."""
 
     kind: ClassVar[str] = "head_lines"
     layer: str
-    groups: tuple[str, ...]  # what each colour stands for: a head, or the mean of all
+    groups: tuple[str, ...]  # the name of each color: a head, or the mean of all
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     edges: tuple[HeadEdge, ...]
@@ -75,28 +75,28 @@ class HeadLinesView(View):
                 links=sorted(lines, key=lambda line: -line.value)[:MOST_LINKS],
                 groups=self.groups,
                 left_label="token",
-                right_label="reads",
+                right_label="attends to",
                 value_label="weight",
             ),
         )
 
     def _sentences(self) -> tuple[str, ...]:
         if max(len(self.rows), len(self.columns)) > SMALL:
-            return ("Of each token the strongest line; row=... pins a token and shows all that it reads.",)
-        keys = f"of each row the fewest keys with {share(NUCLEUS)} of the weight, at most {MOST_KEYS}"
-        return (f"{len(self.edges):,} lines: {keys}.",)
+            return ("Only the strongest line of each token is drawn; token=... shows all keys of one token.",)
+        keys = f"for each token, the fewest keys that hold {share(NUCLEUS)} of the weight, at most {MOST_KEYS}"
+        return (f"{counted(len(self.edges), 'line')}: {keys}.",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedTokenView(View):
-    """What one token reads in each head of each layer."""
+    """The attention of one token in each head of each layer."""
 
     kind: ClassVar[str] = "pinned_token"
     row: int
     token: str
     columns: tuple[str, ...]
     names: tuple[str, ...]  # layer.head of each row of the values
-    values: np.ndarray  # [heads,S], NaN where the mask forbids
+    values: np.ndarray  # [heads,S], NaN where masked
 
     @property
     def mean(self) -> np.ndarray:
@@ -109,12 +109,12 @@ class PinnedTokenView(View):
         return {name: tuple(nucleus(row)) for name, row in zip(self.names, self.values, strict=True)}
 
     def figures(self) -> tuple[Figure, ...]:
-        title, mean = f"{self.title}: mean of {len(self.names)} heads", self.mean.tolist()
+        title, mean = f"{self.title}: mean of {counted(len(self.names), 'head')}", self.mean.tolist()
         found = [self._map()]
         if len(self.columns) <= MEDIUM:
             found.insert(0, Strip(title=title, tokens=self.columns, values=mean, value_label="weight"))
         if len(self.columns) > SMALL:
-            title, best = "What it reads most, mean of the heads", self._best()
+            title, best = "Strongest keys, mean over heads", self._best()
             labels = [f"{at} {snippet(self.columns, at)}" for at in best]
             found.append(Bars(title=title, labels=labels, values=[mean[at] for at in best], x_label="weight"))
         return tuple(found)
@@ -122,9 +122,10 @@ class PinnedTokenView(View):
     def _sentences(self) -> tuple[str, ...]:
         sizes = [len(keys) for keys in self.nuclei().values()]
         few = sum(size < MOST_KEYS for size in sizes)
-        said = f"{few} of {len(sizes)} heads have {share(NUCLEUS)} of their weight on fewer than {MOST_KEYS} tokens."
+        heads = counted(len(sizes), "head")
+        said = f"{few} of {heads} put {share(NUCLEUS)} of the weight on fewer than {MOST_KEYS} tokens."
         best = [f"{at} '{snippet(self.columns, at)}' {number(self.mean[at])}" for at in self._best()[:3]]
-        return said, f"Most, as a mean of these heads: {'; '.join(best)}."
+        return said, f"Strongest keys, mean over heads: {'; '.join(best)}."
 
     def _best(self) -> list[int]:
         order = np.argsort(-np.nan_to_num(self.mean, nan=-1.0), kind="stable")[:RANKED]
@@ -134,28 +135,28 @@ class PinnedTokenView(View):
         if len(self.columns) <= SMALL and len(self.names) <= SMALL and self.values.size <= MOST_CELLS:
             return Matrix(
                 title=f"{self.title}, head by head",
-                caption="Each row adds up to 1.",
+                caption="Each row sums to 1.",
                 rows=self.names,
                 columns=self.columns,
                 values=self.values.tolist(),
-                x_label="reads",
+                x_label="key",
                 y_label="layer.head",
             )
         small = coarser(pooled(self.values, 1, 1), LARGEST_PICTURE)
-        blocks = f", largest of up to {small.down} x {small.across}" if small.down * small.across > 1 else ""
+        blocks = f", maximum of up to {small.down} x {small.across}" if small.down * small.across > 1 else ""
         return HeatMap(
             title=f"{self.title}, head by head",
-            caption=f"Rows are heads, from {self.names[0]} to {self.names[-1]}, layer by layer.",
+            caption=f"Rows are heads (layer.head), from {self.names[0]} to {self.names[-1]}.",
             values=small.maximum.tolist(),
             x=[float(at * small.across) for at in range(small.maximum.shape[1])],
-            x_label="reads token",
+            x_label="key",
             y_label="head",
             value_label=f"weight{blocks}",
         )
 
 
 def nucleus(row: np.ndarray, most: int = MOST_KEYS) -> list[int]:
-    """The fewest keys that together have 0.8 of the weight, at most `most`, the strongest first.
+    """The fewest keys that together hold 0.8 of the weight, at most `most`, the strongest first.
 
     >>> nucleus(np.array([0.1, 0.5, np.nan, 0.4]))
     [1, 3]
@@ -167,7 +168,7 @@ def nucleus(row: np.ndarray, most: int = MOST_KEYS) -> list[int]:
 
 
 def snippet(tokens: Sequence[str], at: int) -> str:
-    """A token between brackets with those around it."""
+    """A token in brackets with its context."""
     before, after = tokens[max(0, at - AROUND) : at], tokens[at + 1 : at + 1 + AROUND]
     return " ".join([*before, f"[{tokens[at]}]", *after])
 
@@ -178,18 +179,25 @@ def head_view(
     *,
     layer: int | str | None = None,
     head: int | None = None,
-    row: int | str | None = None,
+    token: int | str | None = None,
     side: str | None = None,
 ) -> HeadLinesView | PinnedTokenView:
-    """Where heads look: from one token, in all layers unless one is named; or from all tokens, in one layer."""
+    """What attention heads attend to: from one token in all layers, or from all tokens in one layer.
+
+    Args:
+        layer: Number or path of an attention layer; with a token all layers, otherwise the last one.
+        head: Number of the head; all heads if none is given.
+        token: The token, by its number or its text.
+        side: The sequence that the queries belong to: source or target, first or second.
+    """
     layers = layers_of(subject, reading, side)
     chosen = chosen_layer(layers, layer)
-    if row is None and max(len(chosen.queries), len(chosen.keys)) <= MEDIUM:
+    if token is None and max(len(chosen.queries), len(chosen.keys)) <= MEDIUM:
         return _lines(subject, reading, chosen, head)
     read = chosen.queries, chosen.keys, chosen.call
     alike = [each for each in layers if (each.queries, each.keys, each.call) == read]
     wanted = alike if layer is None else [chosen]
-    return _pinned(subject, reading, wanted, head, chosen_token(chosen.queries, -1 if row is None else row), layers)
+    return _pinned(subject, reading, wanted, head, chosen_token(chosen.queries, -1 if token is None else token), layers)
 
 
 def _pinned(
@@ -208,7 +216,7 @@ def _pinned(
     found = heard(subject, reading, wanted, take)
     token = wanted[0].rows[row]
     return PinnedTokenView(
-        title=f"What token {row} '{token}' reads",
+        title=f"Attention of token {row} '{token}'",
         row=row,
         token=token,
         columns=wanted[0].columns,
@@ -236,7 +244,7 @@ def _lines(subject: Subject, reading: Reading, asked: AttentionLayer, head: int 
             if weights[key] >= least
         ]
         return HeadLinesView(
-            title=f"Where the heads of {asked.path} look",
+            title=f"Attention heads of {asked.path}",
             layer=asked.path,
             groups=groups,
             rows=asked.rows,

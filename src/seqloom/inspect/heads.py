@@ -1,19 +1,19 @@
-"""All heads at a glance: a small map of each, and what kind of head it is.
+"""All attention heads at a glance: a small map of each, and what kind of head it is.
 
-The cost does not grow with the square of the length: at most 512 rows of each head are looked at, evenly spread, and
-a map has at most 64 x 64 cells, the maxima of its blocks. What each head means for the answers, the faithfulness report
-says; a head that looks tidy need not matter.
+At most 512 evenly spaced queries of each head are used, and a map has at most 64 x 64 cells (block maxima), so the cost
+does not grow with the square of the length. A head with a clear pattern need not matter for the prediction: see
+faithfulness, or ablate it.
 
-What kind of head is this? Shares of its weight on keys of a kind, against what an even look would give them.
+The kind of a head: the share of its weight on keys of each kind, compared with uniform attention.
 
     itself, previous, next     the key at the same place, one before, one after
-    first                      the first key                       special    BEGIN, END and their like
-    same word                  other pieces of the query's word    same token   the query's symbol at another place
-    induction                  the key after an earlier occurrence of the query's symbol (Elhage et al. 2021)
+    first                      the first key                       special    BEGIN, END, ...
+    same word                  other subwords of the word          same token   the same token at another position
+    induction                  the key after an earlier occurrence of the query's token (Elhage et al. 2021)
     diagonal                   keys near the straight line from the first row and column to the last
 
-A head is called after the kind with the largest *lift*, (share - even) / (1 - even): 0 is what an even look over the
-allowed keys gives, 1 is everything. Rows that may read one key alone have no choice and are not counted.
+A head is named after the kind with the largest *lift*, (share - uniform) / (1 - uniform): 0 is uniform attention, 1 is
+all of the weight. Queries with a single allowed key are not counted.
 """
 
 import math
@@ -37,41 +37,43 @@ from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
 from seqloom.report.numbers import counted
 
 KINDS = ("itself", "previous", "next", "first", "special", "same word", "same token", "induction", "diagonal")
-CALLED = 0.5  # the lift from which on a head is called after a kind
-BROAD = 0.9  # the share of the largest possible entropy from which on a head is called broad
+CALLED = 0.5  # least lift for a name
+BROAD = 0.9  # least normalized entropy of a broad head
 NEAR = 0.02  # of the length: how far from the line the diagonal goes, and at least one token
 LEAST_NEAR = 1
 CERTAIN = 0.95
 
 
 class HeadNumbers(NamedTuple):
-    """What a head does, as means over the rows that have a choice."""
+    """Measures of a head, averaged over queries with more than one key."""
 
     entropy: float  # in nats
-    evenness: float  # entropy over that of an even look at the same keys
+    normalized_entropy: float  # entropy / entropy of uniform attention
     distance: float  # in tokens, between the query and the keys that it reads; NaN across two sides
     shares: dict[str, float]  # of the weight, by kind
-    even: dict[str, float]  # what an even look would give
+    uniform_shares: dict[str, float]  # of uniform attention
     rows: int  # how many were counted
 
     @property
     def lifts(self) -> dict[str, float]:
-        """How far each share stands above that of an even look, 1 for everything."""
+        """How far each share is above uniform attention; 1 is all of the weight."""
         return {  # a kind that nearly all keys are of says nothing
-            kind: (share - self.even[kind]) / (1 - self.even[kind]) if self.even[kind] < CERTAIN else 0.0
+            kind: (share - self.uniform_shares[kind]) / (1 - self.uniform_shares[kind])
+            if self.uniform_shares[kind] < CERTAIN
+            else 0.0
             for kind, share in self.shares.items()
         }
 
     @property
     def kind(self) -> str:
-        """What the head is called: the kind with the largest lift, or broad, or mixed."""
+        """The name of the head: the kind with the largest lift, or broad, or mixed."""
         lifts = self.lifts
         named = [kind for kind in lifts if kind != "diagonal"]
         best = max(named, key=lambda kind: lifts[kind], default="diagonal")
         for kind in (best, "diagonal"):
             if lifts.get(kind, 0.0) >= CALLED:
                 return kind
-        return "broad" if self.evenness >= BROAD else "mixed"
+        return "broad" if self.normalized_entropy >= BROAD else "mixed"
 
 
 class Where(NamedTuple):
@@ -83,7 +85,7 @@ class Where(NamedTuple):
 
 
 def masks(where: Where, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """[R,S] bool for each kind: which keys are of it, for the queries of these numbers."""
+    """[R,S] bool for each kind: which keys belong to it, for these queries."""
     keys, i, j = where.keys, rows[:, None], np.arange(len(where.keys))[None]
     line = i * (len(keys) - 1) / max(1, len(where.queries) - 1)
     found = {
@@ -94,21 +96,21 @@ def masks(where: Where, rows: np.ndarray) -> dict[str, np.ndarray]:
     if not where.same:
         return found
     words = np.array([key.word for key in keys])
-    symbols = np.array([-1 - at if key.symbol is None else key.symbol for at, key in enumerate(keys)])
-    before = np.concatenate([[np.iinfo(np.int64).min], symbols[:-1]])
+    tokens = np.array([-1 - at if key.id is None else key.id for at, key in enumerate(keys)])
+    before = np.concatenate([[np.iinfo(np.int64).min], tokens[:-1]])
     found |= {
         "itself": i == j,
         "previous": j == i - 1,
         "next": j == i + 1,
         "same word": (words[rows][:, None] == words) & (words != NO_WORD) & (i != j),
-        "same token": (symbols[rows][:, None] == symbols) & (i != j),
-        "induction": (symbols[rows][:, None] == before) & (j != i + 1) & (j != i),
+        "same token": (tokens[rows][:, None] == tokens) & (i != j),
+        "induction": (tokens[rows][:, None] == before) & (j != i + 1) & (j != i),
     }
     return {kind: found[kind] for kind in KINDS}
 
 
 class HeadRows:
-    """Some rows of a layer, whose heads all have the same masks: what is the same for all of them is made once."""
+    """Some queries of a layer, with the masks that all heads share."""
 
     def __init__(self, where: Where, rows: np.ndarray, allowed: np.ndarray) -> None:
         counts = allowed.sum(axis=1)
@@ -129,7 +131,7 @@ class HeadRows:
 
 
 class Counting:
-    """Sums over rows of a head, block by block."""
+    """Sums over the queries of a head, block by block."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -138,7 +140,7 @@ class Counting:
         self.kinds: tuple[str, ...] = ()
 
     def add(self, weights: np.ndarray, rows: HeadRows) -> None:
-        """Count further rows [R,S] of the head."""
+        """Add queries [R,S] of the head."""
         if not rows.count:
             return
         known = np.nan_to_num(weights[rows.choice])
@@ -150,7 +152,7 @@ class Counting:
         self.even = self.even + rows.even if self.even.size else rows.even
 
     def numbers(self) -> HeadNumbers:
-        """The means over all rows that were counted."""
+        """The means over all queries."""
         entropy, evenness, distance = (float(value) / max(1, self.rows) for value in self.first)
         shares, even = (
             dict(zip(self.kinds, (float(value) / self.rows for value in sums), strict=True))
@@ -162,7 +164,7 @@ class Counting:
 MOST_ROWS = 512  # of each head that are looked at
 MAP_SIDE = 64
 ROWS_AT_ONCE = 128
-SHARES = ("evenness", *KINDS)
+SHARES = ("normalized entropy", *KINDS)
 
 
 class HeadSummary(NamedTuple):
@@ -183,7 +185,7 @@ class HeadSummary(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadsView(View):
-    """Every head of every layer that attends, over one input or several."""
+    """All heads of all attention layers, over one or several inputs."""
 
     kind: ClassVar[str] = "heads"
     heads: tuple[HeadSummary, ...]
@@ -206,11 +208,11 @@ class HeadsView(View):
             said.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
         every = max(named.every for named in self.layers)
         if every > 1:
-            said.append(f"One row in {every} was looked at.")
+            said.append(f"One query in {every} was used.")
         return tuple(said)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
-        return [MapCanvas((), self.title, self._sent(), "weight, largest of a block"), *super()._blocks()]
+        return [MapCanvas((), self.title, self._sent(), "weight, maximum of a block"), *super()._blocks()]
 
     def table(self) -> list[dict[str, object]]:
         """One row for each head, as plain values."""
@@ -241,13 +243,13 @@ class HeadsView(View):
             maxima = coarser(head.map, side).maximum
             most = float(np.nanmax(maxima, initial=0.0)) or 1.0
             tiles.append(Tile(f"{head.name} {_words(head.kind)}", (maxima / most).tolist()))
-        label = "share of the largest weight of the same head; maxima of blocks"
+        label = "weight / largest weight of the head; maximum of each block"
         return Tiles(title=self.title, tiles=tiles, across=self.across, value_label=label)
 
     def _table(self, heads: Sequence[HeadSummary], at: int) -> Figure:
         return Matrix(
-            title=f"What each head reads{', continued' if at else ''}",
-            caption="Shares of the weight on keys of each kind; evenness is entropy over that of an even look.",
+            title=f"What each head attends to{', continued' if at else ''}",
+            caption="Share of the weight on keys of each kind. Normalized entropy: 1 is uniform attention.",
             rows=[f"{head.name} {_words(head.kind)}" for head in heads],
             columns=SHARES,
             values=[[_cells(head.numbers).get(name) for name in SHARES] for head in heads],
@@ -262,7 +264,9 @@ class HeadsView(View):
             for name, values in columns.items()
             if not all(map(math.isnan, values))  # what reads another sequence has no distance
         ]
-        return Line(title="Entropy in nats and distance in tokens", series=series, x_label="head, in the order above")
+        return Line(
+            title="Entropy (nats) and attention distance (tokens)", series=series, x_label="head, in the order above"
+        )
 
 
 def _words(kind: str) -> str:
@@ -271,20 +275,24 @@ def _words(kind: str) -> str:
 
 def _cells(numbers: HeadNumbers) -> dict[str, float]:
     shares = {kind: min(1.0, max(0.0, share)) for kind, share in numbers.shares.items()}
-    evenness = min(1.0, max(0.0, numbers.evenness))
-    return {"entropy": numbers.entropy, "distance": numbers.distance, "evenness": evenness, **shares}
+    evenness = min(1.0, max(0.0, numbers.normalized_entropy))
+    return {"entropy": numbers.entropy, "distance": numbers.distance, "normalized entropy": evenness, **shares}
 
 
 def heads(subject: Subject, readings: Reading | Sequence[Reading], *, side: str | None = None) -> HeadsView:
-    """The overview of all heads; numbers are means over the inputs, the maps are those of the first."""
+    """All attention heads with their kinds; numbers are means over the inputs, the maps are of the first input.
+
+    Args:
+        side: The sequence that the queries belong to: source or target, first or second.
+    """
     given: list[Reading] = [readings] if isinstance(readings, Reading) else list(readings)
     if not given:
-        raise DataError("no input was given to look at the heads with", fix="give at least one")
+        raise DataError("no input was given", fix="give at least one")
     counting: dict[tuple[int, int], Counting] = {}
     maps: dict[tuple[int, int], Pooled] = {}
     for reading in given:
         layers = layers_of(subject, reading, side)
-        for number, found in enumerate(heard(subject, reading, layers, partial(_look, counting, layers))):
+        for number, found in enumerate(heard(subject, reading, layers, partial(_maps, counting, layers))):
             for head, map_ in enumerate(found):
                 maps.setdefault((number, head), map_)
     layers, summaries = layers_of(subject, given[0], side), []
@@ -294,7 +302,7 @@ def heads(subject: Subject, readings: Reading | Sequence[Reading], *, side: str 
     across = max(head for _, head in maps) + 1
     every = [_every(len(layer.queries)) for layer in layers]
     return HeadsView(
-        title=f"Heads of {len(layers)} layers",
+        title=f"Attention heads of {counted(len(layers), 'layer')}",
         heads=tuple(summaries),
         across=across if len(maps) % across == 0 else min(12, len(maps)),
         inputs=len(given),
@@ -302,13 +310,13 @@ def heads(subject: Subject, readings: Reading | Sequence[Reading], *, side: str 
     )
 
 
-def _look(
+def _maps(
     counting: dict[tuple[int, int], Counting],
     layers: Sequence[AttentionLayer],
     layer: AttentionLayer,
     rows: AttentionRows,
 ) -> list[Pooled]:
-    """The maps of the heads of a layer, whose rows are counted on the way."""
+    """The maps of the heads of a layer; also adds its queries to the sums."""
     number, where = layers.index(layer), Where(layer.queries, layer.keys, layer.same)
     every = _every(rows.num_queries)
     count = -(-rows.num_queries // every)

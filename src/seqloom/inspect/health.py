@@ -1,11 +1,10 @@
-"""The health of every layer: how large its values are, what gradient arrives, and which of its units do nothing.
+"""Activations, gradients, dead and saturated units of every layer.
 
-One row for each place of a model that can be listened to, instead of a chart for each tensor: a layer that is a
-hundred times larger or smaller than the others stands out by its colour. What is compared is the decimal logarithm of
-the ratio to the median of all layers; what is shown beside it are shares of units that do nothing any more:
+One row for each tap of the model. Colors show log10 of the ratio to the median layer: a layer that is a hundred times
+larger or smaller than the others stands out.
 
-dead        max(0, z) with z < 0 for every element: no gradient ever comes back to it
-saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every element: what comes back is nearly nothing
+dead        max(0, z) with z < 0 for every token: no gradient
+saturated   tanh(z) near -1 or 1, s(z) near 0 or 1 for nearly every token: almost no gradient
 """
 
 import math
@@ -34,31 +33,31 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import counted, number, share
 from seqloom.tasks.task import Task
 
-END = 0.02  # so near to the end of its range a unit gives back a twenty-fifth of the gradient
+END = 0.02  # distance from the end of the range at which only 4 % of the gradient is left
 NEARLY_ALWAYS = 0.95  # of the elements
 LISTENED = (".hidden", ".maps", ".gates")
 MAPS_OF_PICTURES = ".maps."  # and the number of the layer: [B,filters,Y,X]
 
 
 class UnitHealth(NamedTuple):
-    """The units at one tap, or behind one gate: how many, and which share of them does nothing."""
+    """The units at one tap or gate, and the shares of dead and saturated ones."""
 
     name: str
     width: int
-    elements: int  # that were looked at
+    elements: int  # tokens
     dead: float
     saturated: float
 
 
 class UnitPart(NamedTuple):
-    """What is heard at one tap, or of one gate."""
+    """One tap, or one gate of it."""
 
     name: str
     is_gate: bool  # a gate at 0 is at an end of its range too
 
 
 def units(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> tuple[UnitHealth, ...]:
-    """The units of a model as they are over these batches."""
+    """The dead and saturated units of a model over these batches."""
     seen: dict[UnitPart, list[Tensor]] = {}
 
     def hear(name: str, value: Any) -> None:
@@ -74,12 +73,12 @@ def units(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> t
 
 
 def listened(name: str) -> bool:
-    """Whether a tap tells of units with a nonlinearity."""
+    """Whether a tap has units with a nonlinearity."""
     return name.endswith(LISTENED) or MAPS_OF_PICTURES in name
 
 
 def parts_of(name: str, value: Any) -> list[tuple[UnitPart, Tensor]]:
-    """What a tap tells, [N,units]: each gate by itself, or the one value that passes."""
+    """The values of a tap, [N,units]: each gate separately, or its one value."""
     if isinstance(value, Gates):
         return [
             (UnitPart(f"{name}.{gate}", True), _flat(value.values[:, :, at])) for at, gate in enumerate(value.names)
@@ -114,71 +113,78 @@ QUANTILES = (0.05, 0.5, 0.95)
 
 
 class LayerHealth(NamedTuple):
-    """One place in a model over some readings."""
+    """One tap of a model over several inputs."""
 
     name: str
     width: int
     elements: int
     mean: float
-    spread: float  # the standard deviation
+    std: float  # the standard deviation
     quantiles: tuple[float, ...]  # 5 %, 50 %, 95 %
     zeros: float  # the share of values that are zero
     dead: float  # the share of units that always are
     saturated: float  # the share of units that stand at an end of their range
-    gradient: float | None  # the norm of the gradient of the answers there, a mean over readings; None of gates
+    gradient_norm: float | None  # the norm of the gradient of the answers there, a mean over readings; None of gates
 
 
 class WeightHealth(NamedTuple):
-    """The weights of one part of a model."""
+    """The weights of one module."""
 
     name: str
     norm: float
-    gradient: float
+    gradient_norm: float
 
     @property
     def ratio(self) -> float:
-        """The gradient as a share of the weights."""
-        return self.gradient / max(self.norm, 1e-30)
+        """Gradient norm / weight norm."""
+        return self.gradient_norm / max(self.norm, 1e-30)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthView(View):
-    """Values and gradients of every layer, and the weights behind them."""
+    """Activations and gradients of every layer, and the gradients of its weights."""
 
     kind: ClassVar[str] = "health"
-    readings: int
+    inputs: int
     layers: tuple[LayerHealth, ...]
     weights: tuple[WeightHealth, ...]
 
     def figures(self) -> tuple[Figure, ...]:
         names = [short_name(layer.name).replace(" gates", "") for layer in self.layers]
         sizes = [
-            [_orders(layer.spread, self._spread), _orders(layer.gradient, self._gradient)] for layer in self.layers
+            [_orders(layer.std, self._spread), _orders(layer.gradient_norm, self._gradient)] for layer in self.layers
         ]
         shares: list[list[float | None]] = [[layer.zeros, layer.dead, layer.saturated] for layer in self.layers]
         ratios = Bars(
             title="Gradients of the weights",
-            caption="The norm of the gradient as a share of the norm of the weights.",
+            caption="Norm of the gradient / norm of the weights.",
             labels=[weight.name for weight in self.weights[:MOST_BARS]],
             values=[weight.ratio for weight in self.weights[:MOST_BARS]],
             x_label="gradient / weight",
         )
         if not self.layers:
             return (ratios,)
-        noted = "Decimal orders from the median of the layers: 1 is ten times as large. Gates have no gradient."
+        noted = "log10 of the ratio to the median layer: 1 means ten times as large. Gates have no gradient."
         return (
-            _table("How large, beside the other layers", noted, names, ("values", "gradient"), sizes, None),
-            _table("Units that do nothing", "Shares.", names, ("zero", "dead", "saturated"), shares, (0.0, 1.0)),
+            _table("Size relative to the other layers", noted, names, ("activations", "gradient"), sizes, None),
+            _table(
+                "Dead and saturated units",
+                "Shares of values or units.",
+                names,
+                ("zeros", "dead units", "saturated units"),
+                shares,
+                (0.0, 1.0),
+            ),
             ratios,
         )
 
     @property
     def _spread(self) -> float:
-        return _median([layer.spread for layer in self.layers])
+        return _median([layer.std for layer in self.layers])
 
     @property
     def _gradient(self) -> float:
-        return _median([layer.gradient for layer in self.layers if layer.gradient is not None])
+        return _median([layer.gradient_norm for layer in self.layers if layer.gradient_norm is not None])
 
     def _sentences(self) -> tuple[str, ...]:
         said = []
@@ -187,32 +193,35 @@ class HealthView(View):
                 if idle >= IDLE:
                     said.append(f"{share(idle)} of the units of {layer.name} {what}.")
             for value, median, what in (
-                (layer.spread, self._spread, "Its values are"),
-                (layer.gradient, self._gradient, "What arrives there is"),
+                (layer.std, self._spread, "activations"),
+                (layer.gradient_norm, self._gradient, "gradient"),
             ):
                 orders = _orders(value, median)
                 if orders is not None and abs(orders) >= FAR:
-                    said.append(f"{layer.name}: {what.lower()} {number(10**orders)} times those of the median layer.")
-        return tuple(said) or (f"No layer stands out over {counted(self.readings, 'reading')}.",)
+                    said.append(f"{layer.name}: {what} {number(10**orders)} times as large as in the median layer.")
+        return tuple(said) or (f"No layer stands out ({counted(self.inputs, 'input')}).",)
 
 
 def health(subject: Subject, readings: Sequence[Reading]) -> HealthView:
-    """The state of every layer over some readings; the gradient is that of what the model says, row by row."""
+    """Activations, gradient norms, dead and saturated units of every layer over several inputs.
+
+    The gradient is that of the highest score of each prediction.
+    """
     if not readings:
-        raise DataError("the health of layers is measured over readings, and none was given", fix="give some")
+        raise DataError("no input was given", fix="give at least one")
     watch = _HealthWatch(subject)
     for reading in readings:
         watch.read(reading)
     return HealthView(
-        title="The health of every layer",
-        readings=len(readings),
+        title="Activations and gradients of each layer",
+        inputs=len(readings),
         layers=tuple(watch.layers()),
         weights=tuple(watch.weights()),
     )
 
 
 class _HealthWatch:
-    """What is heard of a model, reading by reading."""
+    """Collects activations and gradients, input by input."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject, self.readings = subject, 0
@@ -227,7 +236,7 @@ class _HealthWatch:
         self.weight_slopes = dict.fromkeys(self.groups, 0.0)
 
     def read(self, reading: Reading) -> None:
-        """Let the model read, and take the gradient of what it says."""
+        """Run one input forward and backward."""
         passed: dict[str, list[Tensor]] = {}
 
         def hear(name: str, value: Any) -> Tensor | None:
@@ -268,7 +277,7 @@ class _HealthWatch:
             sums[name] = sums.get(name, 0.0) + math.sqrt(square)
 
     def layers(self) -> list[LayerHealth]:
-        """Every place, in the order of the model."""
+        """All taps, in the order of the model."""
         found = []
         for part, values in self.values.items():
             numbers = torch.cat(values)
@@ -293,7 +302,7 @@ class _HealthWatch:
         return found
 
     def weights(self) -> list[WeightHealth]:
-        """Every part of the model that has weights."""
+        """All modules with weights."""
         found = []
         for name, group in self.groups.items():
             norm = math.sqrt(sum(float(weight.detach().double().square().sum()) for weight in group))
@@ -302,7 +311,7 @@ class _HealthWatch:
 
 
 def _median(values: Sequence[float]) -> float:
-    """The median, of two in the middle their geometric mean: what is compared are orders."""
+    """The median; the geometric mean of the two middle values."""
     known = [math.log(value) for value in values if value > 0]
     return math.exp(float(np.median(known))) if known else 0.0
 
@@ -319,7 +328,7 @@ def _table(
     values: Sequence[Sequence[float | None]],
     span: tuple[float, float] | None,
 ) -> Figure:
-    """A row for each layer: with its numbers, or as colours alone where there are many."""
+    """A row for each layer: with numbers, or only colors if there are many."""
     if len(names) <= MOST_ROWS:
         return Matrix(title=title, caption=caption, values=values, rows=names, columns=columns, span=span)
     across = f"{caption} Columns: {', '.join(columns)}."

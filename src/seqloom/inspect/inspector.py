@@ -1,24 +1,21 @@
 """One input of one model, with every view of it as a method.
 
     inspection = seqloom.load("runs/trec").inspect("Who wrote Hamlet ?")
-    inspection.views()                  what this model has to show
-    inspection.attention(layer=0)       a result that shows and saves itself
-    inspection.missing()                what it has not, and why
+    inspection.views()                  the available views
+    inspection.attention(layer=0)       a view: show(), save(), to_json()
+    inspection.missing()                the other views, and why they are not available
 
-The methods are one table: a function, the question that it answers, and what a model needs for it. Functions about
-data are given this input and those that it is looked at among. Options are of the kinds that signatures say; what is
-not is refused before any work, in words:
+Each method has a function, the question that it answers, and the requirements of the view. Views of several inputs use
+this input and those of `data`. An option of a wrong type is an error before any work:
 
-    attention(layer=[1])    ConfigError: the view attention: layer is [1]. Fix: give a whole number, a text or None.
+    attention(layer=[1])    ConfigError: view attention: layer is [1]. Fix: give an integer, a string or None.
 
-Numbers may be those of numpy, and a list may stand where a tuple does. A truth is no number. What a signature leaves
-open, and elements of what can be read only once, are not looked at.
+numpy numbers are accepted, and a list may replace a tuple. A boolean is not a number.
 
-Each picture of attention, and each attribution, says in one sentence, its badge, how far it may be believed: what was
-measured by `faithfulness` on the same inspection, or that nothing was, and how to ask. So a view tells more once a
-report was asked for, by design. A report holds as long as the model stands as it did: while an edit lasts, and once its
-weights have changed, it is not told. A report on an explanation of the caller's own says nothing about the library's,
-and is not told either. An n-gram's share of a linear model is no estimate and needs none.
+Every view of attention, and every attribution, ends with a sentence about its faithfulness (its badge): the result of
+the last `faithfulness` of the same inspection, or that it was not measured. The result counts only for the tested
+model: inside an edit, or after the weights have changed, it is not shown. Reports on an explanation of the caller
+(`explain=`) are not shown either. The n-grams of a linear model are exact and have no badge.
 """
 
 import types
@@ -54,10 +51,10 @@ from seqloom.inspect.attribution.attribution import attribution, ngram_contribut
 from seqloom.inspect.attribution.pairs import similarity_pairs
 from seqloom.inspect.attribution.tables import attribution_table, attributions_compared
 from seqloom.inspect.beam_tree import beam_tree
-from seqloom.inspect.edits import ModelStanding, standing_of
+from seqloom.inspect.edits import ModelState, model_state
 from seqloom.inspect.faithfulness.measures import OWN
 from seqloom.inspect.faithfulness.report import FaithfulnessView, faithfulness
-from seqloom.inspect.filters import filters, fired
+from seqloom.inspect.filters import filter_activations, filters
 from seqloom.inspect.gates import gates
 from seqloom.inspect.gradients import gradients
 from seqloom.inspect.graphs.model import answer_graph
@@ -65,36 +62,36 @@ from seqloom.inspect.head_view import head_view
 from seqloom.inspect.heads import heads
 from seqloom.inspect.health import health
 from seqloom.inspect.lattice import lattice
-from seqloom.inspect.lens import lens, lens_places
-from seqloom.inspect.neighbors import neighbours
-from seqloom.inspect.next_tokens import next_symbols
+from seqloom.inspect.logit_lens import logit_lens, logit_lens_places
+from seqloom.inspect.neighbors import neighbors
+from seqloom.inspect.next_tokens import next_tokens
 from seqloom.inspect.picture_filters import activation_maps, picture_filters
 from seqloom.inspect.positions import positions
 from seqloom.inspect.query_key import query_key
-from seqloom.inspect.readings import cut_said, read
-from seqloom.inspect.segmentation import cutting
+from seqloom.inspect.readings import read, truncation_notes
 from seqloom.inspect.states import probe, states
 from seqloom.inspect.subject import Reading, Subject, WorkShown
+from seqloom.inspect.tokenization import tokenization
 from seqloom.inspect.view import View, show
 from seqloom.report.document import Code, Document, Shown, TableBlock
 from seqloom.report.numbers import counted
 
-LONGEST = 60  # characters of a value that is told
+LONGEST = 60  # characters of a value in a message
 
 
 def checked(view: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options, single numbers of numpy as those of Python; ConfigError for one that is not of its kind."""
+    """The options, with numpy numbers as Python numbers; ConfigError for an option of a wrong type."""
     hints = get_type_hints(function)
     for name, value in given.items():
         if not fits(value, hints[name]):
             told = repr(value)
             shown = told if len(told) <= LONGEST else f"{told[:LONGEST]}..., a {type(value).__name__}"
-            raise ConfigError(f"the view {view}: {name} is {shown}", fix=f"give {told_kind(hints[name])}")
+            raise ConfigError(f"view {view}: {name} is {shown}", fix=f"give {kind_name(hints[name])}")
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind, as an annotation has it; of one that is not known here, every value is.
+    """Whether a value fits a type annotation; True for annotations that are not known here.
 
     >>> fits([0, 2], tuple[int, int]), fits((0, 2.5), tuple[int, int]), fits(True, int | None)
     (True, False, False)
@@ -120,22 +117,22 @@ def _is_listed(value: Any) -> bool:
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
 
 
-def told_kind(kind: Any, *, many: bool = False) -> str:
-    """A kind in words, or several of it.
+def kind_name(kind: Any, *, many: bool = False) -> str:
+    """A type annotation in words, singular or plural.
 
-    >>> told_kind(tuple[int, int] | None), told_kind(Sequence[str | int])
-    ('two whole numbers or None', 'a list of texts or whole numbers')
+    >>> kind_name(tuple[int, int] | None), kind_name(Sequence[str | int])
+    ('two integers or None', 'a list of strings or integers')
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        *first, last = dict.fromkeys(told_kind(one, many=many) for one in inner)
+        *first, last = dict.fromkeys(kind_name(one, many=many) for one in inner)
         return f"{', '.join(first)} or {last}" if first else last
     if origin is Literal:
         return " or ".join(map(repr, inner))
     if origin is tuple and inner == (int, int):
-        return "pairs of whole numbers" if many else "two whole numbers"
+        return "pairs of integers" if many else "two integers"
     if origin in (Sequence, list, tuple):
-        return f"{'lists' if many else 'a list'} of {told_kind(inner[0], many=True)}"
+        return f"{'lists' if many else 'a list'} of {kind_name(inner[0], many=True)}"
     name = getattr(origin or kind, "__name__", "value")
     return WORDS.get(origin or kind, (f"a {name}", f"{name}s"))[many]
 
@@ -143,54 +140,54 @@ def told_kind(kind: Any, *, many: bool = False) -> str:
 NUMBERS = (int, float)
 PLAIN: Mapping[Any, Any] = {int: Integral, float: Real, bool: (bool, np.bool_)}
 WORDS: Mapping[Any, tuple[str, str]] = {
-    int: ("a whole number", "whole numbers"),
+    int: ("an integer", "integers"),
     float: ("a number", "numbers"),
     bool: ("True or False", "True or False"),
-    str: ("a text", "texts"),
+    str: ("a string", "strings"),
     type(None): ("None", "None"),
     Callable: ("a function", "functions"),
     AbstractContextManager: ("an edit", "edits"),
 }
 
 
-ATTENTION, ATTRIBUTION = "attention", "attribution"  # what a picture is, and what a report is about
+ATTENTION, ATTRIBUTION = "attention", "attribution"  # kinds of explanations
 
 PICTURES: Mapping[str, str] = {
     **dict.fromkeys(("attention", "heads", "head_view", "query_key", "alignment"), ATTENTION),
     **dict.fromkeys(("attribution", "attributions", "attribution_table", "similarity_pairs"), ATTRIBUTION),
 }
 ASK: Mapping[str, str] = {
-    ATTENTION: "how far to believe it: .faithfulness(), or --view faithfulness",
-    ATTRIBUTION: "how far to believe it: .faithfulness(method=...), or --view faithfulness --method NAME",
+    ATTENTION: "to measure it: .faithfulness(), or --view faithfulness",
+    ATTRIBUTION: "to measure it: .faithfulness(method=...), or --view faithfulness --method NAME",
 }
 
 
-class Beliefs:
-    """What is known of how far the pictures of one input of a model may be believed."""
+class FaithfulnessBadges:
+    """The results of faithfulness for one inspection, as sentences for other views."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._known = dict[str, tuple[ModelStanding, str]]()  # by what a report was about, the latest
+        self._known = dict[str, tuple[ModelState, str]]()  # the latest result, by what it was about
 
     def learn(self, view: View) -> None:
-        """Remember a report of faithfulness on a picture of the library, and no other view."""
-        if isinstance(view, FaithfulnessView) and view.picture != OWN and view.level != "not measured":
-            about = ATTRIBUTION if view.evidence.moved is None else ATTENTION
-            picture = view.picture[0].lower() + view.picture[1:]
-            said = f"{view.badge().text.capitalize()}; measured of {picture}."
-            self._known[about] = standing_of(self._model), said
+        """Store the result, if the view is a faithfulness report on a method of the library."""
+        if isinstance(view, FaithfulnessView) and view.explanation != OWN and view.level != "not measured":
+            about = ATTRIBUTION if view.evidence.permutation_tvd is None else ATTENTION
+            picture = view.explanation[0].lower() + view.explanation[1:]
+            said = f"{view.badge().text.capitalize()}; measured for {picture}."
+            self._known[about] = model_state(self._model), said
 
     def badge(self, name: str, missing: str | None) -> tuple[str, ...]:
-        """The sentence that the view of a name carries, if it is such a picture; `missing` is why none can be asked."""
+        """The sentence about faithfulness for a view; `missing` is why it cannot be measured."""
         if (about := PICTURES.get(name)) is None:
             return ()
         if missing is not None:
             return (f"Faithfulness cannot be measured: {missing}.",)
-        standing, said = self._known.get(about, (None, ""))
-        if standing == standing_of(self._model):
+        state, said = self._known.get(about, (None, ""))
+        if state == model_state(self._model):
             return (said,)
-        changed = "" if standing is None else " of the model as it is now, edited or trained since the report"
-        return (f"Faithfulness not measured{changed}; {ASK[about]}.",)
+        changed = "" if state is None else " for the current model, which was edited or trained since the report"
+        return (f"Faithfulness not measured{changed} ({ASK[about]}).",)
 
 
 P = ParamSpec("P")
@@ -199,25 +196,28 @@ Given = TypeVar("Given", Reading, list[Reading])
 
 
 class ViewMethod(partial[Any]):
-    """A function of which the first arguments are known; options that it lacks or does not take are told by name."""
+    """A view function bound to its inspection; errors name wrong and missing options."""
 
     __name__: str
-    noted: Callable[[View], tuple[str, ...]]  # what the inspection has to say about a view
+    noted: Callable[[View], tuple[str, ...]]  # notes of the inspection on a view
 
     def __call__(self, /, *given: Any, **options: Any) -> Any:
-        """What the function gives; ConfigError for options that are not its own, or not of their kind."""
+        """The view; ConfigError for unknown options, or options of a wrong type."""
         known = signature(self).parameters
         for name in options:
             if name not in known:
-                raise ConfigError(f"the view {self.__name__} takes no '{name}'", fix=f"it takes {', '.join(known)}")
+                raise ConfigError(
+                    f"view {self.__name__} has no option '{name}'", fix=f"its options are {', '.join(known)}"
+                )
         try:
             bound = signature(self).bind_partial(*given, **options).arguments
         except TypeError as error:
-            raise ConfigError(f"the view {self.__name__}: {error}", fix="give each option by its name") from None
-        for name, one in known.items():
-            if one.default is one.empty and name not in bound:
-                said = (self.__doc__ or "").partition("\n")[0].rstrip(".")
-                raise ConfigError(f"the view {self.__name__} needs '{name}'", fix=f"give {name}=...; it shows: {said}")
+            raise ConfigError(f"view {self.__name__}: {error}", fix="give each option by name") from None
+        missing = [name for name, one in known.items() if one.default is one.empty and name not in bound]
+        if missing:
+            shows = (self.__doc__ or "").partition("\n")[0].rstrip(".")
+            fix = f"give {', '.join(f'{name}=...' for name in missing)} ({shows})"
+            raise ConfigError(f"view {self.__name__} needs {' and '.join(missing)}", fix=fix)
         asked = checked(self.__name__, self.func, bound)
         with self.args[0].work("views", 1) as moved:
             view: View = super().__call__(**asked)
@@ -226,7 +226,7 @@ class ViewMethod(partial[Any]):
 
 
 class ViewCall(Generic[Given, P, V]):
-    """A view as a method: the function without what the inspection knows."""
+    """A view as a method of `Inspection`."""
 
     name: str
 
@@ -258,28 +258,28 @@ class ViewCall(Generic[Given, P, V]):
         return found
 
     def given(self, inspection: "Inspection") -> Given:
-        """What of the inspection the function is about."""
+        """The readings that the function takes."""
         raise NotImplementedError
 
 
-class OfOne(ViewCall[Reading, P, V]):
-    """A view of the input alone."""
+class InputView(ViewCall[Reading, P, V]):
+    """A view of one input."""
 
     def given(self, inspection: "Inspection") -> Reading:
         """The input."""
         return inspection.reading
 
 
-class OfAll(ViewCall[list[Reading], P, V]):
-    """A view of data: of the input, and of those that it is looked at among."""
+class DataView(ViewCall[list[Reading], P, V]):
+    """A view of several inputs: this one and those of `data`."""
 
     def given(self, inspection: "Inspection") -> list[Reading]:
         """All of them, the input first."""
-        return [inspection.reading, *inspection.among]
+        return [inspection.reading, *inspection.data]
 
 
 class Inspection(Shown):
-    """One input of a model, and every view of it: `views()` says which there are."""
+    """One input of a model, with every view as a method; `views()` lists them."""
 
     def __init__(
         self,
@@ -287,64 +287,86 @@ class Inspection(Shown):
         given: Any,
         *,
         target: str | None = None,
-        among: Iterable[Any] = (),
+        data: Iterable[Any] = (),
         show: Show | None = None,
     ) -> None:
         self.subject = subject if show is None else subject._replace(shown=WorkShown(show))
         self.reading = read(subject, given, target=target)
-        self.among = self.subject.made("inputs", list(among), lambda one: read(self.subject, one))
-        self._beliefs = Beliefs(subject.model)
+        self.data = self.subject.made("inputs", list(data), lambda one: read(self.subject, one))
+        self._beliefs = FaithfulnessBadges(subject.model)
 
-    attention = OfOne(attention, "which tokens each token reads, and how much", requirements.attention)
-    heads = OfAll(
-        heads, "what kind of head each one is: previous token, first token, same word", requirements.attention
+    attention = InputView(attention, "which tokens each token attends to, and how strongly", requirements.attention)
+    heads = DataView(
+        heads, "what each attention head does: previous token, first token, same word", requirements.attention
     )
-    head_view = OfOne(head_view, "where each head looks from a token, as lines", requirements.attention)
-    query_key = OfOne(query_key, "why a weight is high: query times key, dimension by dimension", requirements.keys)
-    alignment = OfOne(alignment, "which source words each target word was said from", requirements.alignment)
-    gates = OfOne(gates, "what an LSTM or GRU remembers, writes and shows at each token", requirements.gates)
-    states = OfOne(states, "the path of the hidden state through the input", requirements.states)
-    probe = OfAll(probe, "which unit tracks a property, such as depth or position", requirements.states)
-    gradients = OfOne(gradients, "how far back the error signal reaches, and where it dies", requirements.an_answer)
-    health = OfAll(health, "activations, gradient norms, dead and saturated units of each layer")
-    filters = OfAll(filters, "the n-grams of the data that fire each filter most", requirements.filters)
-    fired = OfOne(fired, "which filters fired here, and what they gave to the answer", requirements.fired_filters)
-    activation_maps = OfOne(activation_maps, "where in a picture each filter fires", requirements.picture_filters)
-    picture_filters = OfAll(picture_filters, "the patches that fire each filter most", requirements.picture_filters)
-    positions = OfOne(positions, "what the model knows about position, and how far it was trained", positions)
-    attribution = OfOne(attribution, "which tokens moved the answer", requirements.an_answer)
-    attributions = OfOne(
-        attributions_compared, "the same by several methods, and how far they agree", requirements.an_answer
+    head_view = InputView(head_view, "what each head attends to from one token, as lines", requirements.attention)
+    query_key = InputView(
+        query_key, "why an attention weight is high: query times key, by dimension", requirements.keys
     )
-    attribution_table = OfOne(attribution_table, "which tokens moved each answer", requirements.answers_by_element)
-    similarity_pairs = OfOne(similarity_pairs, "which pairs of tokens make two texts alike", requirements.two_texts)
-    ngrams = OfOne(ngram_contributions, "what each n-gram gives to the answer, exactly", requirements.ngrams)
-    faithfulness = OfAll(faithfulness, "how far attention, or an attribution, may be believed", requirements.believable)
-    neighbours = OfAll(neighbours, "the words nearest to a word in its context", requirements.contexts)
-    next_symbols = OfOne(next_symbols, "what comes next, and what sampling makes of it", requirements.next_symbols)
-    lens = OfOne(lens, "what would be said if the model stopped after each layer", lens_places)
-    beam_tree = OfOne(beam_tree, "what a beam search tried, kept and gave up", requirements.next_symbols)
-    lattice = OfOne(lattice, "why these tags: scores, moves, best paths and how sure", requirements.tags)
-    cutting = OfOne(cutting, "how the text was cut into symbols", cutting)
-    swap = OfOne(what_if.swap, "what changes when one word is another", requirements.words)
-    ablate = OfOne(what_if.ablate, "what changes when a head finds nothing", requirements.keys)
-    clamp = OfOne(what_if.clamp, "what changes when a unit or gate stands still", requirements.recurrence)
-    patch = OfOne(what_if.patch, "what changes with a vector of another input", requirements.states)
-    edits = OfOne(what_if.edited, "what changes while any edit lasts")
-    graph = OfOne(answer_graph, "every operation, with its value and its gradient", requirements.an_answer)
+    alignment = InputView(alignment, "which source words each target word attends to", requirements.alignment)
+    gates = InputView(gates, "gates and states of an LSTM or GRU at each token", requirements.gates)
+    states = InputView(states, "the hidden states over the input, in two dimensions", requirements.states)
+    probe = DataView(probe, "which units track a feature, such as depth or position", requirements.states)
+    gradients = InputView(gradients, "how far back gradients reach, and where they vanish", requirements.an_answer)
+    health = DataView(health, "activations, gradient norms, dead and saturated units of each layer")
+    filters = DataView(filters, "the n-grams that activate each filter most", requirements.filters)
+    filter_activations = InputView(
+        filter_activations,
+        "which filters are active, and how much each adds to the score",
+        requirements.filter_activations,
+    )
+    activation_maps = InputView(
+        activation_maps, "where in an image each filter is active", requirements.picture_filters
+    )
+    picture_filters = DataView(
+        picture_filters, "the image patches that activate each filter most", requirements.picture_filters
+    )
+    positions = InputView(positions, "how positions are encoded, and the longest input of training", positions)
+    attribution = InputView(attribution, "which tokens the prediction depends on", requirements.an_answer)
+    attributions = InputView(
+        attributions_compared, "attributions by several methods, and how well they agree", requirements.an_answer
+    )
+    attribution_table = InputView(
+        attribution_table, "which tokens each of several predictions depends on", requirements.answers_by_element
+    )
+    similarity_pairs = InputView(
+        similarity_pairs, "which pairs of tokens make two texts similar", requirements.two_texts
+    )
+    ngrams = InputView(
+        ngram_contributions, "the exact contribution of each n-gram (linear models)", requirements.ngrams
+    )
+    faithfulness = DataView(
+        faithfulness, "whether attention or an attribution is faithful to the model", requirements.believable
+    )
+    neighbors = DataView(neighbors, "the nearest neighbors of a word in context", requirements.contexts)
+    next_tokens = InputView(
+        next_tokens, "next-token probabilities, and what sampling does to them", requirements.next_tokens
+    )
+    logit_lens = InputView(logit_lens, "what each layer predicts through the output head", logit_lens_places)
+    beam_tree = InputView(beam_tree, "what beam search tried, kept and pruned", requirements.next_tokens)
+    lattice = InputView(lattice, "why these tags: emissions, transitions, best paths, confidence", requirements.tags)
+    tokenization = InputView(tokenization, "how the tokenizer split the text", tokenization)
+    swap = InputView(what_if.swap, "what changes when a word is replaced", requirements.words)
+    ablate = InputView(what_if.ablate, "what changes when an attention head is set to zero", requirements.keys)
+    clamp = InputView(what_if.clamp, "what changes when a unit or gate has a fixed value", requirements.recurrence)
+    patch = InputView(what_if.patch, "what changes with an activation from another input", requirements.states)
+    edits = InputView(what_if.edited, "what changes inside any edit (Python only)")
+    graph = InputView(
+        answer_graph, "the computation graph: every operation, its value and its gradient", requirements.an_answer
+    )
 
     def views(self) -> dict[str, str]:
-        """The views that this model has of this input, each with the question that it answers."""
-        return {look.name: look.question for look in LOOKS.values() if self._reason(look) is None}
+        """The views that are available for this model and input, each with the question that it answers."""
+        return {look.name: look.question for look in VIEWS.values() if self._reason(look) is None}
 
     def missing(self) -> dict[str, str]:
-        """The views that it has not, each with the reason."""
-        return {look.name: reason for look in LOOKS.values() if (reason := self._reason(look)) is not None}
+        """The views that are not available, each with the reason."""
+        return {look.name: reason for look in VIEWS.values() if (reason := self._reason(look)) is not None}
 
     def view(self, name: str, /, **options: Any) -> View:
-        """The view of this name: what a method of that name gives."""
-        if name not in LOOKS:
-            raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, LOOKS))
+        """The view of this name, with its options: the same as the method of that name."""
+        if name not in VIEWS:
+            raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, VIEWS))
         found: View = getattr(self, name)(**options)
         return found
 
@@ -353,34 +375,30 @@ class Inspection(Shown):
 
     @cached_property
     def cut(self) -> tuple[str, ...]:
-        """That the input was cut, in a sentence; none where the model reads all of it."""
-        return cut_said(self.subject, [self.reading])
+        """A note that the input was truncated; empty if the model reads all of it."""
+        return truncation_notes(self.subject, [self.reading])
 
     @cached_property
     def all_cut(self) -> tuple[str, ...]:
-        """How many of the inputs were cut, found out once: all of them are tokenised for it."""
-        return cut_said(self.subject, [self.reading, *self.among])
+        """A note on how many inputs were truncated; computed once, because it tokenizes all of them."""
+        return truncation_notes(self.subject, [self.reading, *self.data])
 
     def noted(self, name: str, view: View) -> tuple[str, ...]:
-        """What is to be known about a view: that its inputs were cut, and how far a picture may be believed.
-
-        A picture of attention, or an attribution, says what `faithfulness` found if it was asked before: so the same
-        call says more after a report than before it.
-        """
+        """Notes on a view: that its inputs were truncated, and how faithful an explanation is."""
         self._beliefs.learn(view)
-        missing = self._reason(LOOKS["faithfulness"])
-        # The pictures that it shows: itself, or those whose changes a trial has beside the answers
+        missing = self._reason(VIEWS["faithfulness"])
+        # The explanations that it shows: itself, or the views that an edit compares
         pictures = [one.of for one in view.differences] if isinstance(view, what_if.ChangeView) else [name]
         badges = (said for picture in pictures for said in self._beliefs.badge(picture, missing))
-        cut = self.all_cut if isinstance(LOOKS[name], OfAll) else self.cut
+        cut = self.all_cut if isinstance(VIEWS[name], DataView) else self.cut
         return (*cut, *dict.fromkeys(badges))
 
     def document(self) -> Document:
-        """What is looked into, and what there is to see."""
+        """The available views as a table."""
         return Document(self.told(), [TableBlock((), [(Code(name), asks) for name, asks in self.views().items()])])
 
     def to_json(self) -> dict[str, Any]:
-        """The views that there are with their questions, and those that there are not with the reasons."""
+        """The available views with their questions, and the missing ones with the reasons."""
         return {"views": self.views(), "missing": self.missing()}
 
     def show(self) -> None:
@@ -391,11 +409,11 @@ class Inspection(Shown):
         return f"Inspection({self.told()})"
 
     def told(self) -> str:
-        """What is looked into, in few words."""
+        """The task and the input, in a few words."""
         sides = ", ".join(f"{side.name} of {counted(len(side.tokens), 'token')}" for side in self.reading.sides)
         return f"{self.subject.task.name}: {'a picture' if isinstance(self.reading.inputs, Tensor) else sides}"
 
 
-LOOKS: dict[str, ViewCall[Any, Any, Any]] = {
+VIEWS: dict[str, ViewCall[Any, Any, Any]] = {
     name: look for name, look in vars(Inspection).items() if isinstance(look, ViewCall)
 }

@@ -1,10 +1,10 @@
-"""Why this sequence of tags: what each word scores for each tag, what moves between tags score, and the best two paths.
+"""Why these tags: emission and transition scores, marginals, and the two best paths.
 
     S(y) = start[y_1] + sum_t emission[t, y_t] + sum_t between[y_{t-1}, y_t] + end[y_T]     see seqloom.nn.ops.crf
 
-The marginal of a tag at a word is the share of all paths that go through it. A head without a chain has emissions
-alone: its marginals are their softmax, and the scheme of the tags still says which paths are lawful. An entity's
-confidence is the probability of the whole span, exactly so long and no longer.
+The marginal of a tag at a word is its probability over all paths. A tagger without a CRF has only emissions: its
+marginals are their softmax, and the tagging scheme decides which paths are allowed. The confidence of an entity is the
+probability of exactly this span.
 
 best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
              between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
@@ -42,7 +42,7 @@ EXCLUDED = -1e30  # a score that no path can make up for, and whose exponential 
 
 
 class LatticePath(NamedTuple):
-    """A sequence of tags and what it scores."""
+    """A sequence of tags and its score."""
 
     tags: tuple[int, ...]
     score: float
@@ -50,7 +50,7 @@ class LatticePath(NamedTuple):
 
 @torch.no_grad()
 def best_paths(scores: Tensor, moves: crf.Transitions, count: int) -> tuple[LatticePath, ...]:
-    """The `count` best legal paths through scores [T,K], the best first; fewer where there are no more."""
+    """The `count` best allowed paths through scores [T,K], the best first; fewer if there are no more."""
     start, between, end = moves.filled(-torch.inf, scores.dtype)
     best = (start + scores[0])[:, None]  # [K,k]
     origins = []
@@ -87,9 +87,9 @@ class SpanScore(NamedTuple):
 
 @torch.no_grad()
 def span_probabilities(scores: Tensor, moves: crf.Transitions, spans: Sequence[SpanScore]) -> list[float]:
-    """How likely each span is, exactly so, among all paths through scores [T,K].
+    """The probability of exactly each span, over all paths through scores [T,K].
 
-    What all paths to an element and all paths from it score is summed up once, whatever the number of spans.
+    The forward and backward sums are computed once for all spans.
     """
     wide = scores.double()  # sums over thousands of elements, of which a difference is taken
     between = moves.filled(EXCLUDED, wide.dtype)
@@ -100,7 +100,7 @@ def span_probabilities(scores: Tensor, moves: crf.Transitions, spans: Sequence[S
 
 
 def _sums(scores: Tensor, moves: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """[T,K] log of the sum over all paths that end in a tag, itself counted; [T,K] over all that go on behind it."""
+    """[T,K] forward and [T,K] backward log-sums over all paths."""
     start, between, end = moves
     before, behind = [start + scores[0]], [end]
     for element in scores[1:]:
@@ -111,7 +111,7 @@ def _sums(scores: Tensor, moves: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor,
 
 
 def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, span: SpanScore) -> Tensor:
-    """log of the sum over all paths that have the span and do not go on with it."""
+    """log of the sum over all paths with exactly this span."""
     tags = torch.tensor(span.tags, device=scores.device)
     places = torch.arange(span.start + 1, span.stop, device=scores.device)
     way = before[span.start, tags[0]] + (between[tags[:-1], tags[1:]] + scores[places, tags[1:]]).sum()
@@ -125,17 +125,23 @@ def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, spa
 DRAWN_WORDS, DRAWN_TAGS = 16, 12  # of a lattice with lines
 LISTED = 40  # entities, or doubtful words, in a picture
 LEAST_MASS = 0.005  # of a node that is drawn though no path goes through it
-GROUPS = ("the best path", "the second best", "gold")
+GROUPS = ("best path", "second best path", "gold")
 
 
 class Entity(NamedTuple):
-    """A span that the best path marks."""
+    """An entity of the best path."""
 
     start: int  # words start..stop
     stop: int
     label: str
     text: str
     confidence: float
+
+
+def _span(entity: Entity) -> str:
+    """The words of an entity: `word 4`, or `words 4-6`."""
+    last = entity.stop - 1
+    return f"word {last}" if last == entity.start else f"words {entity.start}-{last}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +162,12 @@ class LatticeView(View):
 
     @property
     def best(self) -> tuple[str, ...]:
-        """The tags that the model says."""
+        """The predicted tags."""
         return tuple(self.tags[tag] for tag in self.paths[0].tags)
 
     @property
     def confidence(self) -> np.ndarray:
-        """[T] the marginal of what was said."""
+        """[T] the marginal of the predicted tag."""
         return self.marginals[np.arange(len(self.words)), list(self.paths[0].tags)]
 
     def figures(self) -> tuple[Figure, ...]:
@@ -170,40 +176,42 @@ class LatticeView(View):
             return (*((self._lattice(),) if drawn else ()), *self._tables())
         if len(self.words) <= MEDIUM:
             return (self._map(), self._paths(), *self._moves())
-        title = f"{self.title}: doubt, 1 - marginal of what was said"
+        title = f"{self.title}: uncertainty (1 - marginal of the predicted tag)"
         return (blocks_line(1 - self.confidence, title=title, x_label="word"), self._list(), *self._moves())
 
     def _sentences(self) -> tuple[str, ...]:
         sure = (
-            f"“{one.text}” ({one.start}-{one.stop - 1}) is {one.label} with {number(one.confidence)}."
+            f"“{one.text}” ({_span(one)}): {one.label}, confidence {number(one.confidence)}."
             for one in self.entities[:LISTED]
         )
-        return (*self._said_of_gold(), self._said_of_paths(), *sure)
+        return (*self._gold_sentences(), self._paths_sentence(), *sure)
 
-    def _said_of_paths(self) -> str:
+    def _paths_sentence(self) -> str:
         if len(self.paths) < 2:
-            return "There is one lawful path alone."
+            return "Only one path is allowed."
         best, second = self.paths
         differences = ", ".join(
             f"“{self.words[at]}” ({at}) {self.tags[best.tags[at]]} or {self.tags[second.tags[at]]}"
             for at in self._unlike(second.tags)[:6]
         )
         gap = number(best.score - second.score)
-        return f"The best path scores {number(best.score)}, {gap} more than the second, which differs in {differences}."
+        score = f"The best path has score {number(best.score)}, {gap} above the second best"
+        return f"{score}, which differs at {differences}."
 
     def _unlike(self, tags: Sequence[int]) -> list[int]:
-        """The words at which the best path has other tags."""
+        """The words at which the best path has different tags."""
         return [at for at, pair in enumerate(zip(self.paths[0].tags, tags, strict=True)) if pair[0] != pair[1]]
 
-    def _said_of_gold(self) -> tuple[str, ...]:
+    def _gold_sentences(self) -> tuple[str, ...]:
         if self.gold is None:
             return ()
         wrong = self._unlike(self.gold)
-        told = ", ".join(f"“{self.words[at]}” ({at}) should be {self.tags[self.gold[at]]}" for at in wrong[:12])
-        return (f"{len(wrong)} of {counted(len(self.words), 'tag')} are wrong{': ' + told if told else ''}.",)
+        listed = ", ".join(f"“{self.words[at]}” ({at}) should be {self.tags[self.gold[at]]}" for at in wrong[:12])
+        verb = "is" if len(wrong) == 1 else "are"
+        return (f"{len(wrong)} of {counted(len(self.words), 'tag')} {verb} wrong{': ' + listed if listed else ''}.",)
 
     def _lattice(self) -> Figure:
-        """Words as columns, tags as rows: nodes coloured by their marginals, lines for the paths."""
+        """Words as columns, tags as rows: nodes colored by their marginals, lines for the paths."""
         routes = [path.tags for path in self.paths] + ([self.gold] if self.gold is not None else [])
         through = {(at, tag) for route in routes for at, tag in enumerate(route)}
         shown = [
@@ -221,7 +229,7 @@ class LatticeView(View):
             for at, (before, after) in enumerate(pairwise(route))
         ]
         used = GROUPS if self.gold is not None else GROUPS[: len(self.paths)]
-        caption = "In each box the emission; its colour is the marginal. On each line what the move scores."
+        caption = "Number in a box: emission score; color: marginal probability; number on a line: transition score."
         return Network(
             title=self.title,
             nodes=nodes,
@@ -245,7 +253,7 @@ class LatticeView(View):
         if self.emissions.size > MOST_CELLS or len(self.tags) > SMALL:
             return (self._map(), *self._moves())
         rows = [f"{word} / {tag}" for word, tag in zip(self.words, self.best, strict=True)]
-        caption = "A row is a word / the tag that the model says."
+        caption = "Each row is a word / its predicted tag."
         tables = [
             Matrix(title=name, rows=rows, columns=self.tags, values=values.tolist(), caption=caption)
             for name, values in (("Marginals", self.marginals), ("Emissions", self.emissions))
@@ -257,13 +265,13 @@ class LatticeView(View):
             return ()
         return (
             Matrix(
-                title="What moves between tags score",
+                title="Transition scores",
                 rows=self.tags,
                 columns=self.tags,
                 values=self.transitions.tolist(),
                 y_label="from",
                 x_label="to",
-                caption="A move that the scheme forbids is hatched.",
+                caption="Hatched: forbidden by the tagging scheme.",
             ),
         )
 
@@ -283,18 +291,18 @@ class LatticeView(View):
         routes = [(GROUPS[at], path.tags) for at, path in enumerate(self.paths)]
         routes += [(GROUPS[2], self.gold)] if self.gold is not None else []
         series = [Series(name=name, x=range(len(route)), y=[float(tag) for tag in route]) for name, route in routes]
-        return Line(title="The paths", series=series, x_label="word", y_label="number of the tag")
+        return Line(title="Best paths", series=series, x_label="word", y_label="tag number")
 
     def _list(self) -> Figure:
         if self.entities:
             least = sorted(self.entities, key=lambda one: one.confidence)[:LISTED]
             labels = [f"{one.start} “{one.text}” {one.label}" for one in least]
-            title = f"Entities the model is least sure of, of {len(self.entities):,}"
+            title = f"Least confident of {len(self.entities):,} entities"
             return Bars(title=title, labels=labels, values=[one.confidence for one in least], x_label="confidence")
         least_sure = np.argsort(self.confidence, kind="stable")[:LISTED]
         labels = [f"{at} “{self.words[at]}” {self.best[at]}" for at in least_sure]
         values = [float(self.confidence[at]) for at in least_sure]
-        return Bars(title="Words the model is least sure of", labels=labels, values=values, x_label="marginal")
+        return Bars(title="Least confident words", labels=labels, values=values, x_label="marginal")
 
 
 def _short(score: float) -> str:
@@ -303,16 +311,17 @@ def _short(score: float) -> str:
 
 @torch.no_grad()
 def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | None = None) -> LatticeView:
-    """The lattice of a sentence, with the tags that it should have where they are given.
+    """The emissions, transitions, marginals and best paths of a tagger for one sentence.
 
-    `gold` is a tag for each word, or a text of them with spaces or commas between: `O B-X I-X`.
+    Args:
+        gold: The correct tag of each word, as a list or as a text with spaces or commas: `O B-X I-X`.
     """
     task, model = tags(subject, reading), subject.model
-    labels = task.meaning.schema.labels
+    labels = task.spec.schema.labels
     true = None if gold is None else _numbers(task, gold, len(reading.rows))
     with still(model):
         tagger: Any = model
-        vectors = features(tagger, reading.inputs, window_size(tagger, task.meaning.longest))
+        vectors = features(tagger, reading.inputs, window_size(tagger, task.spec.max_length))
         emissions: Tensor = tagger.head(vectors).values[0].float()
     legal = task.chain.transitions(tagger.head, emissions)
     chained = isinstance(tagger.head, CrfHead)
@@ -350,13 +359,13 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
 
 
 def _numbers(task: Tag, gold: str | Sequence[str], count: int) -> tuple[int, ...]:
-    labels = task.meaning.schema.labels
+    labels = task.spec.schema.labels
     parts = gold.split(",") if isinstance(gold, str) else gold
     tags = [tag for part in parts for tag in ([part] if part in labels else part.split())]  # a tag may have a space
     if len(tags) != count:
         raise DataError(
             f"{counted(len(tags), 'gold tag')} for {counted(count, 'word')}",
-            fix="give one for each word, with spaces or commas between them",
+            fix="give one tag for each word, separated by spaces or commas",
         )
     for tag in tags:
         if tag not in labels:

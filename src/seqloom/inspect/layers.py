@@ -1,11 +1,10 @@
-"""Which layers of a model have what a view asks for, by number or by path; and what there is instead of it.
+"""Find layers of a model by number or path, record their taps, and replace input vectors.
 
-A layer is chosen by its number among those that have what is asked, from 0, or by its path in the model. A path names
-a layer whatever the family: what a family lacks is seen from the taps and modules that its model has, never from its
-name.
+A layer is chosen by its number, from 0, among the layers that a view can show, or by its path. What a model
+has is decided by its taps and modules, never by the name of its family.
 
-The vectors that the first layer reads can be replaced by others: attributions need the gradient at the vectors of
-tokens, not at their numbers. The input of every stack is a module, so a hook on it serves all families.
+The input vectors of the first layer can be replaced: attributions need gradients at the embeddings. The input of every
+stack is a module, so one hook works for all families.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,24 +56,24 @@ def places(
 
 
 def before(reading: Reading, side: Side) -> list[Side]:
-    """The sides that the same stack reads before this one: of two texts the first."""
+    """The sides that the same stack reads before this one: the first of two texts."""
     return [each for each in reading.sides[: reading.sides.index(side)] if each.stack == side.stack]
 
 
 def call_of(reading: Reading, side: Side) -> int:
-    """How often a stack was used in the same pass before it reads this side."""
+    """The number of the call in a pass in which a stack reads this side."""
     return len(before(reading, side))
 
 
 def read_by(reading: Reading, side: Side) -> tuple[Token, ...]:
-    """The tokens that a stack reads: the decoder of a translation has, where it says a symbol, read the one before."""
+    """The tokens that a stack reads: at each target token, the decoder of a translation reads the one before."""
     if len(reading.sides) > 1 and side.stack == "decoder":
-        return (Token("BEGIN", symbol=BEGIN), *side.tokens[:-1])
+        return (Token("BEGIN", id=BEGIN), *side.tokens[:-1])
     return side.tokens
 
 
 def state_places(model: nn.Module, reading: Reading, side: str | None) -> list[LayerPlace]:
-    """The tap with the vectors that leave each layer, [B,T,D]: of a block its output, else its last hidden state."""
+    """The tap with the output of each layer, [B,T,D]: of a block its output, otherwise its last hidden state."""
     found: dict[str, LayerPlace] = {}
     for place in places(model, reading, (Tap,), side):
         layer = ".".join(place.path.split(".")[:3])  # stack.layers.number
@@ -85,7 +84,7 @@ def state_places(model: nn.Module, reading: Reading, side: str | None) -> list[L
 
 @torch.no_grad()
 def heard(subject: Subject, reading: Reading, names: Sequence[str]) -> dict[str, list[Any]]:
-    """What passes these taps while the model reads, by name, one entry for each time that it does."""
+    """The values of these taps during one forward pass, by name; one entry for each call."""
     with still(subject.model), ExitStack() as stack:
         records = [stack.enter_context(recording(subject.model, name)) for name in names]
         scores(subject, reading.inputs)
@@ -99,7 +98,7 @@ def is_backward(model: nn.Module, path: str) -> bool:
 
 
 def short_name(path: str) -> str:
-    """A layer in few words, for labels.
+    """A short name of a layer, for labels.
 
     >>> short_name("encoder.layers.0.mixer.back"), short_name("decoder.layers.1.output")
     ('layer 0 back', 'layer 1 output')
@@ -109,13 +108,13 @@ def short_name(path: str) -> str:
 
 
 def chosen(named: Mapping[str, Found], layer: int | str | None, what: str) -> Found:
-    """The one of a number or a path, the last if none is named; `what` says in the plural what they are."""
+    """The one with this number or path, the last one if none is given; `what` names them in the plural."""
     if layer is None:
         return list(named.values())[-1]
     if isinstance(layer, str):
         fitting = [path for path in named if path == layer or path.startswith(f"{layer}.")]
         if len(fitting) != 1:
-            raise ConfigError(f"none of the {what} has the path '{layer}'", fix=did_you_mean(layer, named))
+            raise ConfigError(f"no layer '{layer}' among the {what}", fix=did_you_mean(layer, named))
         return named[fitting[0]]
     if not 0 <= layer < len(named):
         listed = ", ".join(f"{number} ({path})" for number, path in enumerate(named))
@@ -124,10 +123,10 @@ def chosen(named: Mapping[str, Found], layer: int | str | None, what: str) -> Fo
 
 
 def required(found: Sequence[Found], model: nn.Module, asked: str, reason: str) -> Sequence[Found]:
-    """What was found; ConfigError, which names the views that the model has, if that is nothing."""
+    """The layers that were found; ConfigError, which lists the available views, if there are none."""
     if not found:
         has = ", ".join([*(view for view, there in HAS.items() if there(model)), *EVERY_MODEL])
-        raise ConfigError(f"this model has no {asked}: {reason}", fix=f"look at what it has: {has}")
+        raise ConfigError(f"this model has no {asked}: {reason}", fix=f"choose one of its views: {has}")
     return found
 
 
@@ -150,7 +149,7 @@ Change = Callable[[int, Padded], Padded]  # (how many times it was called before
 
 @contextmanager
 def changed_vectors(model: nn.Module, stack: str, change: Change) -> Iterator[None]:
-    """Inside the `with`, a stack goes on with what `change` makes of the vectors of its input."""
+    """Inside the `with` block, `change` replaces the input vectors of a stack."""
     calls = 0
 
     def hook(_module: nn.Module, _arguments: Any, vectors: Padded) -> Padded:
@@ -166,7 +165,7 @@ def changed_vectors(model: nn.Module, stack: str, change: Change) -> Iterator[No
 
 
 def input_of(model: nn.Module, stack: str) -> nn.Module:
-    """The module that turns what a stack reads into vectors."""
+    """The module that turns the input of a stack into vectors."""
     found = model.get_submodule(stack).input
     assert isinstance(found, nn.Module), "every stack reads through a module"
     return found

@@ -1,8 +1,7 @@
-"""Maps on a page: a canvas, a choice between maps, and the tokens and the number of the cell below the pointer.
+"""Interactive maps for HTML pages: a canvas, a choice of maps, and the tokens and value of the cell below the pointer.
 
-A map of 512 x 512 cells as elements of a page would stop a browser; as pixels it is drawn at once. Cells travel as two
-bytes each, so a number that is read off is right to five digits after the point; what does not fit in 2 MB is pooled
-by the caller.
+A canvas draws 512 x 512 cells at once; as page elements they would stop a browser. Cells are sent as two bytes each, so
+values have five decimals. Maps that do not fit in 2 MB must be pooled by the caller.
 """
 
 import base64
@@ -27,7 +26,7 @@ RULES = (
 
 
 class Named(NamedTuple):
-    """The tokens along the sides of a map; the first has the number `first`, the others each `every` more."""
+    """The tokens along the sides of a map, with the numbers of the first ones and the step between rows."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -48,7 +47,7 @@ class Map(NamedTuple):
 
 @dataclass(frozen=True)
 class MapCanvas(Interactive):
-    """The maps on one canvas, with a choice between them; elsewhere the figures that are given as blocks."""
+    """The maps on one canvas, with a choice between them; other formats show the blocks."""
 
     rules: ClassVar[str] = RULES
     title: str
@@ -59,18 +58,18 @@ class MapCanvas(Interactive):
         choices = [tag("option", each.name, value=str(at)) for at, each in enumerate(self.maps)]
         hidden = {} if len(self.maps) > 1 else {"hidden": "hidden"}
         size = " x ".join(map(str, self.maps[0].values.shape))
-        told = f"A map of {size} cells; the numbers are in the file of JSON."
+        told = f"A map of {size} cells; the JSON output has the numbers."
         return [
             tag(
                 "div",
                 tag("label", "Map ", tag("select", *choices, id="choice")),
-                tag("label", tag("input", type="checkbox", id="one"), " one scale for all maps", **hidden),
+                tag("label", tag("input", type="checkbox", id="one"), " same color scale for all maps", **hidden),
                 class_="choice",
             ),
             tag("canvas", told, id="map", role="img", aria_label=self.title),
-            tag("canvas", "The colours from the lowest to the highest.", id="key", width=LEVELS, height=1),
+            tag("canvas", "Color scale, lowest to highest.", id="key", width=LEVELS, height=1),
             tag("p", "legend", id="ends"),
-            tag("p", "Point at a cell to read it.", id="said", aria_live="polite"),
+            tag("p", "Point at a cell to see its value.", id="said", aria_live="polite"),
         ]
 
     def script(self) -> str:
@@ -88,7 +87,7 @@ class MapCanvas(Interactive):
 
 
 def sent_bytes(values: np.ndarray) -> int:
-    """How many bytes of a page a map takes."""
+    """The size of a map in an HTML page, in bytes."""
     return values.size * 2 * 4 // 3
 
 

@@ -1,10 +1,10 @@
-"""Neighbours in context: one word in several sentences, and the tokens whose vectors are nearest to it there.
+"""Nearest neighbors of a word in context, and the similarity of its occurrences.
 
-    static        the vector of the word before any layer: the same in every sentence
-    contextual    that behind a layer: "bank" by the river and "bank" with the money move apart
+    static        the vector of the word before the first layer: the same in every sentence
+    contextual    the vector after a layer: "bank" of a river and "bank" with money become different
 
-A word of several pieces has the mean of their vectors. The vectors of a layer often share a direction, so that even
-words with nothing in common are alike (Ethayarajh 2019): the mean cosine of all pairs stands beside every number.
+A word of several tokens has the mean of their vectors. Contextual vectors often share a common direction, so that even
+unrelated words are similar (Ethayarajh 2019): compare each cosine with the mean cosine of all pairs.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ SMALLEST = 1e-12
 
 
 class Occurrence(NamedTuple):
-    """A word where it stands."""
+    """A word at one position."""
 
     sentence: int
     number: int  # among the words of its sentence
@@ -41,8 +41,8 @@ class Occurrence(NamedTuple):
     context: str  # as it was written, with some words around it
 
 
-class Neighbour(NamedTuple):
-    """An occurrence and how near it is to the word that was asked for."""
+class Neighbor(NamedTuple):
+    """An occurrence and its similarity to the word."""
 
     at: Occurrence
     contextual: float
@@ -50,33 +50,33 @@ class Neighbour(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighboursView(View):
-    """Where a word stands, how alike its vectors are there, and what is nearest to the first of them."""
+class NeighborsView(View):
+    """The occurrences of a word, their similarities, and the nearest neighbors of the first one."""
 
-    kind: ClassVar[str] = "neighbours"
+    kind: ClassVar[str] = "neighbors"
     word: str
     layer: str
-    occurrences: tuple[Occurrence, ...]  # of the word, the first being the one whose neighbours are asked for
+    occurrences: tuple[Occurrence, ...]  # of the word, the first being the one whose neighbors are asked for
     contextual: np.ndarray  # [N,N] cosines between them, behind the layer
     static: np.ndarray  # [N,N] the same of the vectors before any layer
-    nearest: tuple[Neighbour, ...]  # other words, the nearest in context first
-    usual: float  # the mean contextual cosine of two different places
-    usual_static: float
+    nearest: tuple[Neighbor, ...]  # other words, the nearest in context first
+    mean_cosine: float  # the mean contextual cosine of two different places
+    mean_static_cosine: float
     sentence: tuple[str, ...]  # the words of the first occurrence's sentence
-    alike: np.ndarray  # [W] how near each of them is to it, in context
+    similarities: np.ndarray  # [W] how near each of them is to it, in context
 
     def figures(self) -> tuple[Figure, ...]:
         found: list[Figure] = []
         if len(self.sentence) <= MEDIUM:
-            title, label = f"{self.title}: its own sentence", f"cosine with “{self.word}”"
-            found.append(Strip(title=title, tokens=self.sentence, values=self.alike.tolist(), value_label=label))
+            title, label = f"{self.title}: similarity within its sentence", f"cosine with “{self.word}”"
+            found.append(Strip(title=title, tokens=self.sentence, values=self.similarities.tolist(), value_label=label))
         if len(self.occurrences) > 1:
-            found.append(self._table("Static vectors of", self.static))
-            found.append(self._table("Vectors in context of", self.contextual))
+            found.append(self._table("Static embeddings of", self.static))
+            found.append(self._table("Contextual embeddings of", self.contextual))
         bars = Bars(
-            title=f"{self.title}: the nearest in context",
-            caption=f"Two places have a cosine of {number(self.usual)} on average.",
-            labels=[_labelled(each.at) for each in self.nearest],
+            title=f"{self.title}: nearest neighbors",
+            caption=f"Mean cosine of two words: {number(self.mean_cosine)}.",
+            labels=[_labeled(each.at) for each in self.nearest],
             values=[each.contextual for each in self.nearest],
             x_label="cosine",
         )
@@ -84,71 +84,75 @@ class NeighboursView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         said = [
-            f"Two places have a cosine of {number(self.usual)} on average behind {self.layer}, "
-            f"and of {number(self.usual_static)} before all layers."
+            f"Mean cosine of two words: {number(self.mean_cosine)} after {self.layer}, "
+            f"{number(self.mean_static_cosine)} before the first layer."
         ]
         if len(self.occurrences) > 1:
             least = 1 + int(self.contextual[0, 1:].argmin())
             said.append(
-                f"“{self.word}” stands in {len(self.occurrences)} places; from the first to the one that is least like "
-                f"it the cosine is {number(self.contextual[0, least])} in context, "
-                f"and {number(self.static[0, least])} without."
+                f"“{self.word}” occurs {len(self.occurrences)} times; cosine of the first and the least similar one: "
+                f"{number(self.contextual[0, least])} in context, "
+                f"{number(self.static[0, least])} without context."
             )
         shown = self.occurrences[:MOST_OCCURRENCES]
         return (*said, *(f"Sentence {each.sentence}, word {each.number}: {each.context}" for each in shown))
 
     def _table(self, title: str, values: np.ndarray) -> Figure:
-        names = [_labelled(each) for each in self.occurrences[:MOST_OCCURRENCES]]
+        names = [_labeled(each) for each in self.occurrences[:MOST_OCCURRENCES]]
         shown = values[:MOST_OCCURRENCES, :MOST_OCCURRENCES].tolist()
         return Matrix(
             title=f"{title} “{self.word}”: cosines", rows=names, columns=names, values=shown, span=(-1.0, 1.0)
         )
 
 
-def _labelled(each: Occurrence) -> str:
+def _labeled(each: Occurrence) -> str:
     """The word last: what runs from right to left then moves nothing that follows it."""
     return f"{each.sentence}.{each.number} {each.text}"
 
 
-def neighbours(
+def neighbors(
     subject: Subject,
     readings: Sequence[Reading],
     *,
     word: str | int,
     sentence: int = 0,
     layer: int | str | None = None,
-    most: int = 12,
-) -> NeighboursView:
-    """What is nearest to a word of one of some sentences, among the words of all of them, behind a layer.
+    top_k: int = 12,
+) -> NeighborsView:
+    """The nearest neighbors of a word among the words of all sentences, by cosine after a layer.
 
-    `word` is its text or its number among the words of `sentence`; its other places are those with the same text.
+    Args:
+        word: The word, by its text or its number in the sentence.
+        sentence: Number of the sentence that has the word.
+        layer: Number or path of the layer; the last one if none is given.
+        top_k: Number of neighbors.
     """
     if not 0 <= sentence < len(readings):
-        raise DataError(f"there is no sentence {sentence}", fix=f"they are numbered from 0 to {len(readings) - 1}")
+        raise DataError(f"there is no sentence {sentence}", fix=f"choose 0 to {len(readings) - 1}")
     if any(place.shape is not None for reading in readings for place in places_of(reading)):
-        raise DataError("a picture has no words to have neighbours", fix="look at its attribution, or activation_maps")
+        raise DataError("an image has no words", fix="choose attribution or activation_maps")
     states = state_places(subject.model, readings[sentence], None)
-    required(states, subject.model, "layers", "its vectors are the same in every sentence")
+    required(states, subject.model, "layers", "its word vectors do not depend on the context")
     path = chosen({place.path: place for place in states}, layer, "layers").path
     occurrences, static, contextual = _words(subject, readings, path)
     first = _place(occurrences, sentence, word)
     text = occurrences[first].text
     same = [first, *(at for at, each in enumerate(occurrences) if at != first and _alike(each.text, text))]
     near, plain = contextual @ contextual[first], static @ static[first]
-    order = [int(at) for at in np.argsort(-near, kind="stable") if at != first][:most]
+    order = [int(at) for at in np.argsort(-near, kind="stable") if at != first][:top_k]
     mine = [at for at, each in enumerate(occurrences) if each.sentence == sentence]
-    return NeighboursView(
+    return NeighborsView(
         title=f"The word “{text}” in sentence {sentence}",
         word=text,
         layer=path,
         occurrences=tuple(occurrences[at] for at in same),
         contextual=_cosines(contextual[same]),
         static=_cosines(static[same]),
-        nearest=tuple(Neighbour(occurrences[at], float(near[at]), float(plain[at])) for at in order),
-        usual=_usual(contextual),
-        usual_static=_usual(static),
+        nearest=tuple(Neighbor(occurrences[at], float(near[at]), float(plain[at])) for at in order),
+        mean_cosine=_mean_cosine(contextual),
+        mean_static_cosine=_mean_cosine(static),
         sentence=tuple(occurrences[at].text for at in mine),
-        alike=near[mine],
+        similarities=near[mine],
     )
 
 
@@ -156,14 +160,14 @@ def _place(occurrences: Sequence[Occurrence], sentence: int, word: str | int) ->
     mine = [at for at, each in enumerate(occurrences) if each.sentence == sentence]
     if isinstance(word, int):
         if not 0 <= word < len(mine):
-            raise DataError(f"there is no word {word} in the sentence", fix=f"it has the words 0 to {len(mine) - 1}")
+            raise DataError(f"there is no word {word} in the sentence", fix=f"choose 0 to {len(mine) - 1}")
         return mine[word]
     fitting = [at for at in mine if _alike(occurrences[at].text, word)]
     if not fitting and word.isdecimal():  # as it is typed
         return _place(occurrences, sentence, int(word))
     if not fitting:
         raise DataError(
-            f"no word of sentence {sentence} reads '{word}'",
+            f"sentence {sentence} has no word '{word}'",
             fix=did_you_mean(word, {occurrences[at].text for at in mine}),
         )
     return fitting[0]
@@ -173,8 +177,8 @@ def _alike(one: str, other: str) -> bool:
     return one.strip().casefold() == other.strip().casefold()
 
 
-def _usual(vectors: np.ndarray) -> float:
-    """The mean cosine of two different ones: |sum of them|^2 counts every pair twice and each with itself once."""
+def _mean_cosine(vectors: np.ndarray) -> float:
+    """The mean cosine of two different vectors: |sum|^2 counts every pair twice and each vector once."""
     count = len(vectors)
     total = float(np.square(vectors.sum(axis=0)).sum())
     own = float(np.square(vectors).sum())
@@ -182,7 +186,7 @@ def _usual(vectors: np.ndarray) -> float:
 
 
 def _words(subject: Subject, readings: Sequence[Reading], path: str) -> tuple[list[Occurrence], np.ndarray, np.ndarray]:
-    """All words of some sentences, with their static and contextual vectors, [N,D] of length one."""
+    """All words of the sentences, with their static and contextual unit vectors [N,D]."""
     occurrences: list[Occurrence] = []
     static, contextual = [], []
     for sentence, reading in enumerate(readings):
@@ -200,13 +204,13 @@ def _words(subject: Subject, readings: Sequence[Reading], path: str) -> tuple[li
             occurrences.append(Occurrence(sentence, at, word.text.strip(), " ".join(context)))
     if len(occurrences) > MOST_VECTORS:
         raise DataError(
-            f"{len(occurrences):,} words were given", fix=f"give at most {MOST_VECTORS:,}, or search an index of them"
+            f"{len(occurrences):,} words are too many", fix=f"give at most {MOST_VECTORS:,}, or use `seqloom index`"
         )
     return occurrences, _unit(np.concatenate(static)), _unit(np.concatenate(contextual))
 
 
 def _means(vectors: torch.Tensor, starts: Sequence[int]) -> np.ndarray:
-    """[W,D] the mean over the pieces of each word."""
+    """[W,D] the mean over the tokens of each word."""
     values = vectors.double().cpu().numpy()
     sizes = np.diff([*starts, len(values)])
     found: np.ndarray = np.add.reduceat(values, starts) / sizes[:, None]
@@ -219,6 +223,6 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _cosines(vectors: np.ndarray) -> np.ndarray:
-    """[N,N] of vectors of length one; rounding leaves none beyond 1."""
+    """[N,N] the cosines of unit vectors, clipped to 1."""
     found: np.ndarray = np.clip(vectors @ vectors.T, -1.0, 1.0)
     return found

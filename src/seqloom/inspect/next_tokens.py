@@ -1,12 +1,12 @@
-"""What a model would say next, how likely it found what was said, and what the settings of sampling make of it.
+"""Next-token probabilities, the surprisal of the actual tokens, and the effect of sampling settings.
 
-    p_t(v) = softmax(scores_t)_v        surprisal_t = -log p_t(said_t)        entropy_t = -sum_v p_t(v) log p_t(v)
+    p_t(v) = softmax(scores_t)_v        surprisal_t = -log p_t(target_t)      entropy_t = -sum_v p_t(v) log p_t(v)
     running perplexity at t = exp(mean of the surprisals up to t)
 
-Row t of a language model is the symbol after token t; row t of a translation is symbol t of the target. The settings go
-through `seqloom.decoding.decode.filtered`, so the second column of numbers is what a sample is drawn with; what is
-not listed stands in a tail, whose mass is told; what the model gives to symbols that are never written is in it. Scores
-are made for a block of rows at a time.
+Row t of a language model is the token after token t; row t of a translation is token t of the target. The settings go
+through `seqloom.decoding.decode.filtered`, so the second column has the probabilities that sampling uses. Tokens that
+are not listed are summed up in a tail, including tokens that are never generated. Scores are computed for a block of
+rows at a time.
 """
 
 import base64
@@ -25,7 +25,7 @@ from seqloom.inspect import requirements
 from seqloom.inspect.attention_weights import chosen_token
 from seqloom.inspect.flow import still
 from seqloom.inspect.readings import left_out
-from seqloom.inspect.subject import Reading, Subject, said_in
+from seqloom.inspect.subject import Reading, Subject, target_statistics
 from seqloom.inspect.view import MEDIUM, POINTS, View, blocks_of, script
 from seqloom.nn.types import Padded
 from seqloom.report.document import DocumentBlock, Interactive
@@ -34,7 +34,7 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.strip import Strip
-from seqloom.report.numbers import number
+from seqloom.report.numbers import counted, number
 from seqloom.text.special_tokens import END
 
 SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, step
@@ -67,35 +67,35 @@ class SamplingSliders(Interactive):
     places: Sequence[Mapping[str, Any]]
 
     def markup(self) -> list[Markup]:
-        options = [tag("option", f"{at} {place['said']}", value=str(at)) for at, place in enumerate(self.places)]
-        columns = {"before": "as the model has it", "after": "as it is drawn"}  # each with the colour of its bar
+        options = [tag("option", f"{at} {place['target']}", value=str(at)) for at, place in enumerate(self.places)]
+        columns = {"before": "model", "after": "with sampling settings"}  # each with the color of its bar
         heads = (tag("th", tag("div", " ", class_=kind), name, scope="col") for kind, name in columns.items())
-        head = tag("tr", tag("th", "symbol", scope="col"), tag("th", "probability", scope="col"), *heads)
+        head = tag("tr", tag("th", "token", scope="col"), tag("th", "probability", scope="col"), *heads)
         sliders = []
         for name, (low, high, step) in SLIDERS.items():
             value = float(getattr(self.how, name))
             slide = tag("input", id=name, type="range", min=low, max=high, step=step, value=value)
             output = tag("output", f"{value:g}", id=f"{name}_said")
             sliders.append(tag("label", f"{name.replace('_', '-')} ", slide, " ", output))
-        told = "The distribution as the model has it (gray) and as it is drawn (blue)."
+        caption = "The distribution of the model (gray) and with these sampling settings (blue)."
         inside = [
             *sliders,
-            tag("p", told, id="kept", aria_live="polite"),
+            tag("p", caption, id="kept", aria_live="polite"),
             tag("table", tag("thead", head), tag("tbody", " ", id="bars")),
-            tag("label", "The likeliest at row ", tag("select", *(options or [tag("option", "none")]), id="place")),
+            tag("label", "Top tokens at position ", tag("select", *(options or [tag("option", "none")]), id="place")),
             tag("p", " ", id="likeliest", aria_live="polite"),
         ]
         return [tag("div", *inside, class_="sampling")]
 
     def script(self) -> str:
-        return script("sampling.js") + script("next_symbols.js")
+        return script("sampling.js") + script("next_tokens.js")
 
     def data(self) -> Mapping[str, Any]:
         packed = base64.b64encode(self.logs.astype("<f4").tobytes()).decode()
         return {"logs": packed, "names": list(self.names), "places": list(self.places)}
 
 
-TOP = 100  # symbols of the chosen row that are listed
+TOP = 100  # tokens of the chosen row that are listed
 LIKELIEST = 10  # of every other row
 DRAWN_BARS = 15
 WORST = 20
@@ -103,38 +103,38 @@ BLOCK = 128  # rows whose scores are held at once: all of a long text would not 
 
 
 class TokenChoice(NamedTuple):
-    """A symbol that could be said."""
+    """A candidate for the next token."""
 
-    symbol: str
-    model: float  # its probability as the model gives it
-    drawn: float  # and as it is drawn with these settings
+    token: str
+    probability: float  # of the model
+    sampling_probability: float  # with the sampling settings
 
 
 class Likely(NamedTuple):
-    """One of the likeliest symbols of a row."""
+    """One of the most probable tokens of a row."""
 
-    symbol: str
+    token: str
     probability: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextSymbolsView(View):
-    """The distribution at one row, and the surprisal, the entropy and the rank of what was said at every row."""
+class NextTokensView(View):
+    """The distribution at one position, and surprisal, entropy and rank of the actual token at every position."""
 
-    kind: ClassVar[str] = "next_symbols"
-    said: tuple[str, ...]  # what was said in each row
+    kind: ClassVar[str] = "next_tokens"
+    targets: tuple[str, ...]  # the actual next token of each row
     surprisal: np.ndarray  # [R] nats
     entropy: np.ndarray  # [R] nats
-    rank: np.ndarray  # [R] of what was said: 1 is the likeliest
-    likeliest: tuple[tuple[Likely, ...], ...]  # of each row; none beyond 512 rows
+    rank: np.ndarray  # [R] of the actual token; 1 is the most probable
+    top_tokens: tuple[tuple[Likely, ...], ...]  # the most probable ones of each row; empty beyond 512 rows
     at: int
-    choices: tuple[TokenChoice, ...]  # of the chosen row, the likeliest first
-    tail: TokenChoice  # what all others have together, those that are never written among them
-    never: float  # the part of the model's probability that those have: UNKNOWN, BEGIN, padding
-    kept: int  # symbols that can be drawn
-    settings: SampleConfig
-    left_out: int  # symbols of the text that the model does not read
-    logs: np.ndarray = field(compare=False)  # [N] of the chosen row, of all that can be said, the likeliest first
+    choices: tuple[TokenChoice, ...]  # of the chosen row, the most probable first
+    tail: TokenChoice  # all others together, including those that are never generated
+    excluded_probability: float  # the probability of tokens that are never generated: UNKNOWN, BEGIN, padding
+    num_candidates: int  # tokens that can be sampled
+    sampling: SampleConfig
+    left_out: int  # truncated tokens of the text
+    log_probs: np.ndarray = field(compare=False)  # [N] of the chosen row, all candidates, the most probable first
 
     @property
     def perplexity(self) -> np.ndarray:
@@ -148,51 +148,51 @@ class NextSymbolsView(View):
 
     @property
     def _settings(self) -> dict[str, float]:
-        return {name: getattr(self.settings, name) for name in SLIDERS}
+        return {name: getattr(self.sampling, name) for name in SLIDERS}
 
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        told = {**super().told_values(whole=whole), "settings": self._settings, "perplexity": self.perplexity}
-        if not whole:
-            del told["logs"]  # of the whole vocabulary: `choices` and `tail` tell it
-        return told
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
+        values = {**super().json_values(full=full), "sampling": self._settings, "perplexity": self.perplexity}
+        if not full:
+            del values["log_probs"]  # of the whole vocabulary: `choices` and `tail` summarize it
+        return values
 
     def figures(self) -> tuple[Figure, ...]:
-        usual = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-        changed = [f"{name} {value:g}" for name, value in self._settings.items() if value != usual[name]]
-        written = ", ".join(changed) or "no setting changed, without symbols that are never written"
+        defaults = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        changed = [f"{name} {value:g}" for name, value in self._settings.items() if value != defaults[name]]
+        written = ", ".join(changed) or "default settings, without tokens that are never generated"
         every = (*self.choices, self.tail)
-        before = self._bars(f"{self.title}, as the model has it", [one.model for one in every])
-        after = self._bars(f"As it is drawn: {written}", [one.drawn for one in every])
-        if len(self.said) > MEDIUM:
+        before = self._bars(f"{self.title}: model probabilities", [one.probability for one in every])
+        after = self._bars(f"With sampling settings: {written}", [one.sampling_probability for one in every])
+        if len(self.targets) > MEDIUM:
             return before, after, self._lines(), self._bars_of_worst()
-        title, losses = "How surprised the model was", self.surprisal.tolist()
-        strip = Strip(title=title, tokens=self.said, values=losses, value_label="surprisal, nats")
+        title, losses = "Surprisal of each token", self.surprisal.tolist()
+        strip = Strip(title=title, tokens=self.targets, values=losses, value_label="surprisal, nats")
         return before, after, strip, self._lines()
 
     def _sentences(self) -> tuple[str, ...]:
         row = self.at
         return (
-            f"At row {row}, “{self.said[row]}” was said: rank {self.rank[row]}, probability "
+            f"Position {row}: the next token is “{self.targets[row]}”, rank {self.rank[row]}, probability "
             f"{number(np.exp(-self.surprisal[row]))}, entropy {number(self.entropy[row])} nats.",
-            f"With these settings {self.kept:,} of {len(self.logs):,} symbols can be drawn; the {len(self.choices)} "
-            f"listed have {number(sum(one.model for one in self.choices))} of the model's probability, and those that "
-            f"are never written have {number(self.never)}.",
-            f"Perplexity of all {len(self.said):,} symbols: {number(self.perplexity[-1])}.",
+            f"With these settings {self.num_candidates:,} of {len(self.log_probs):,} tokens can be sampled. "
+            f"The {len(self.choices)} listed tokens have {number(sum(one.probability for one in self.choices))} of the "
+            f"probability; tokens that are never generated have {number(self.excluded_probability)}.",
+            f"Perplexity of the text ({counted(len(self.targets), 'token')}): {number(self.perplexity[-1])}.",
         )
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         rows = [
-            {"said": said, "rank": int(rank), "surprisal": float(loss), "likeliest": [list(one) for one in ten]}
-            for said, rank, loss, ten in zip(self.said, self.rank, self.surprisal, self.likeliest, strict=False)
+            {"target": target, "rank": int(rank), "surprisal": float(loss), "top_tokens": [list(one) for one in ten]}
+            for target, rank, loss, ten in zip(self.targets, self.rank, self.surprisal, self.top_tokens, strict=False)
         ]
-        sliders = SamplingSliders((), self.settings, self.logs, [one.symbol for one in self.choices], rows)
+        sliders = SamplingSliders((), self.sampling, self.log_probs, [one.token for one in self.choices], rows)
         return [sliders, *super()._blocks()]
 
-    def _bars(self, title: str, told: Sequence[float]) -> Figure:
-        labels = [one.symbol for one in self.choices[:DRAWN_BARS]]
-        values = list(told[: len(labels)])
-        if (others := len(self.logs) + len(NEVER) - len(labels)) > 0:
-            labels, values = [*labels, f"all {others:,} others"], [*values, sum(told[len(labels) :])]
+    def _bars(self, title: str, probabilities: Sequence[float]) -> Figure:
+        labels = [one.token for one in self.choices[:DRAWN_BARS]]
+        values = list(probabilities[: len(labels)])
+        if (others := len(self.log_probs) + len(NEVER) - len(labels)) > 0:
+            labels, values = [*labels, f"all {others:,} others"], [*values, sum(probabilities[len(labels) :])]
         return Bars(title=title, labels=labels, values=values, x_label="probability")
 
     def _lines(self) -> Figure:
@@ -209,18 +209,18 @@ class NextSymbolsView(View):
             series.append(Series(name=name + mean, x=blocks.starts, y=blocks.mean))
             if name == "surprisal" and blocks.size > 1:
                 series.append(Series(name=f"{name}, maximum of {blocks.size}", x=blocks.starts, y=blocks.maximum))
-        return Line(title="Along the text", series=series, x_label="row", y_label="nats")
+        return Line(title="Along the text", series=series, x_label="position", y_label="nats")
 
     def _bars_of_worst(self) -> Figure:
         return Bars(
-            title="What surprised it most",
-            labels=[f"{row} “{self.said[row]}”" for row in self.worst],
+            title="Tokens with the highest surprisal",
+            labels=[f"{row} “{self.targets[row]}”" for row in self.worst],
             values=[float(self.surprisal[row]) for row in self.worst],
             x_label="surprisal, nats",
         )
 
 
-def next_symbols(
+def next_tokens(
     subject: Subject,
     reading: Reading,
     *,
@@ -229,61 +229,69 @@ def next_symbols(
     top_k: int = 0,
     top_p: float = 1.0,
     min_p: float = 0.0,
-) -> NextSymbolsView:
-    """What comes next at a row, the last if none is named, and how surprised the model was along the text."""
-    requirements.next_symbols(subject, reading)
+) -> NextTokensView:
+    """The next-token distribution at one position, and the surprisal of every token of the text.
+
+    Args:
+        at: The position, by its number or its token; the last one if none is given.
+        temperature: Sampling temperature; 1 leaves the probabilities as they are.
+        top_k: Sample from the k most probable tokens only; 0 means all.
+        top_p: Sample from the fewest tokens that together have this probability.
+        min_p: Leave out tokens with less than this share of the largest probability.
+    """
+    requirements.next_tokens(subject, reading)
     how = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     tokens = reading.sides[-1].tokens
     row = len(tokens) - 1 if at is None else chosen_token(tokens, at)
-    told, scores = _told(subject, reading, row)
+    rows, scores = _rows(subject, reading, row)
     logs = log_probabilities(scores, None, 1.0, NEVER)
     order = logs[0].argsort(descending=True, stable=True)[: int(logs[0].isfinite().sum())]
     model, drawn = logs[0].exp(), filtered(logs, how)[0]
     listed, rest = order[:TOP], order[TOP:]
     never = float(scores[0].softmax(dim=-1, dtype=logs.dtype)[list(NEVER)].sum())
-    return NextSymbolsView(
-        title=f"What comes next at “{reading.rows[row]}” ({row})",
-        said=_said(subject, reading),
-        **told,
+    return NextTokensView(
+        title=f"Next token after “{reading.rows[row]}” ({row})",
+        targets=_targets(subject, reading),
+        **rows,
         at=row,
         choices=tuple(TokenChoice(subject.name(int(one)), float(model[one]), float(drawn[one])) for one in listed),
         tail=TokenChoice("", never + float(model[rest].sum()), float(drawn[rest].sum())),
-        never=never,
-        kept=int((drawn > 0).sum()),
-        settings=how,
+        excluded_probability=never,
+        num_candidates=int((drawn > 0).sum()),
+        sampling=how,
         left_out=left_out(subject, reading),
-        logs=logs[0][order].cpu().numpy(),
+        log_probs=logs[0][order].cpu().numpy(),
     )
 
 
-def _said(subject: Subject, reading: Reading) -> tuple[str, ...]:
-    """What was said in each row: the target itself, or of a running text the token after."""
+def _targets(subject: Subject, reading: Reading) -> tuple[str, ...]:
+    """The target of each row: the token itself in a translation, the token after it in a running text."""
     tokens = reading.sides[-1].tokens
-    if tuple(token.symbol for token in tokens) == reading.said:
+    if tuple(token.id for token in tokens) == reading.targets:
         return tuple(token.text for token in tokens)
-    assert reading.said is not None, "it was asked for"
-    last = reading.said[-1]
+    assert reading.targets is not None, "it was asked for"
+    last = reading.targets[-1]
     return (*(token.text for token in tokens[1:]), "END" if last == END else subject.name(last))
 
 
 @torch.no_grad()
-def _told(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any], Tensor]:
-    """What is told of every row, and the scores [1,V] of the chosen one."""
+def _rows(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any], Tensor]:
+    """Surprisal, entropy, rank and top tokens of every row, and the scores [1,V] of the chosen one."""
     model: Any = subject.model
-    said = torch.tensor(reading.said, device=subject.device)
+    said = torch.tensor(reading.targets, device=subject.device)
     parts, chosen = [], None
     with still(model):
         vectors = model.features(reading.inputs).values
         for start in range(0, len(said), BLOCK):
             scores = model.head(Padded.of(vectors[:, start : start + BLOCK])).values[0]
-            logs, mine, rank, entropy = said_in(scores, said[start : start + BLOCK])
+            logs, mine, rank, entropy = target_statistics(scores, said[start : start + BLOCK])
             parts.append((-mine, entropy, rank, *logs.exp().topk(min(LIKELIEST, logs.shape[1]))))
             if start <= row < start + BLOCK:
                 chosen = scores[row - start][None]
     assert chosen is not None, "the row is one of them"
-    surprisal, entropies, ranks, chances, symbols = (
+    surprisal, entropies, ranks, chances, tokens = (
         torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
     )
-    pairs = zip(symbols.tolist(), chances.tolist(), strict=True) if len(said) <= MEDIUM else ()
+    pairs = zip(tokens.tolist(), chances.tolist(), strict=True) if len(said) <= MEDIUM else ()
     likeliest = tuple(tuple(map(Likely, map(subject.name, names), likely)) for names, likely in pairs)
-    return {"surprisal": surprisal, "entropy": entropies, "rank": ranks, "likeliest": likeliest}, chosen
+    return {"surprisal": surprisal, "entropy": entropies, "rank": ranks, "top_tokens": likeliest}, chosen

@@ -1,13 +1,13 @@
-"""Why is this weight high? The product of a query and a key, dimension by dimension and term by term.
+"""Why is this attention weight high? The product of query and key, by dimension and by term.
 
     dot, scaled dot, bilinear    e_ij = sum_d q'_id k_jd + bias(i, j)           q' the query as the score prepares it
     additive                     e_ij = sum_d u_d tanh(W_q q_i + W_k k_j)_d + bias(i, j)
     linear attention             m_ij = sum_d phi(q_i)_d phi(k_j)_d             a_ij = m_ij / sum_j' m_ij', no softmax
 
-    logit = content + position    position is what distance adds: a bias (ALiBi, T5), a vector of it (Shaw), or
-                                  the turning (rotary): the logit less that of the unturned query and key
+    logit = content + position    position is the term of the distance: a bias (ALiBi, T5), a vector (Shaw), or the
+                                  effect of the rotation (rotary)
 
-Positions that are added to the inputs are inside the query and the key, and cannot be told apart here.
+Position embeddings that are added to the inputs are part of query and key and cannot be separated.
 """
 
 from collections.abc import Callable, Mapping
@@ -85,15 +85,16 @@ class QueryKeyView(View):
         known = self.logit[~np.isnan(self.weights)]
         counts, edges = np.histogram(known, bins=BINS)
         labels = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
-        title = f"The logits of all {len(known):,} keys"
+        title = f"Logits of all {len(known):,} keys"
         spread = Bars(title=title, labels=labels, values=[float(count) for count in counts], x_label="keys")
         return self._terms(), self._dimensions(), spread
 
     def _sentences(self) -> tuple[str, ...]:
         best = self.keys[0]
-        said = f"'{self.token}' ({self.row}) reads '{self.columns[best]}' ({best}) with {number(self.weights[best])}"
-        terms = f"{number(self.content[best])} of content and {number(self.position[best])} of position"
-        return f"{said}: a logit of {number(self.logit[best])}, {terms}.", self.separated
+        key, weight = f"'{self.columns[best]}' ({best})", number(self.weights[best])
+        said = f"'{self.token}' ({self.row}) attends to {key} with weight {weight}"
+        terms = f"{number(self.content[best])} from content and {number(self.position[best])} from position"
+        return f"{said}: logit {number(self.logit[best])}, {terms}.", self.separated
 
     def _name(self, key: int) -> str:
         return f"{key} {self.columns[key] if len(self.columns) <= SMALL else snippet(self.columns, key)}"
@@ -116,8 +117,8 @@ class QueryKeyView(View):
         values = [float(products[dimension]) for dimension in shown]
         if len(rest):
             labels, values = [*labels, f"the other {len(rest)}"], [*values, float(products[rest].sum())]
-        title = f"'{self.token}' times '{self.columns[key]}' ({key}), dimension by dimension"
-        said = f"Together {number(products.sum())}."
+        title = f"Query '{self.token}' x key '{self.columns[key]}' ({key}), by dimension"
+        said = f"Sum: {number(products.sum())}."
         return Bars(title=title, labels=labels, values=values, x_label="query x key", caption=said)
 
 
@@ -127,25 +128,33 @@ def query_key(
     *,
     layer: int | str | None = None,
     head: int = 0,
-    row: int | str | None = None,
+    token: int | str | None = None,
     key: int | str | None = None,
     side: str | None = None,
 ) -> QueryKeyView:
-    """The parts of the logits of one query, the last token's if none is named, with one key or the strongest."""
+    """The logits of one query, split into content and position, and by dimension for the strongest keys.
+
+    Args:
+        layer: Number or path of an attention layer; the last one if none is given.
+        head: Number of the head.
+        token: The query, by its number or its text; the last token if none is given.
+        key: Only this key, by its number or its text.
+        side: The sequence that the queries belong to: source or target, first or second.
+    """
     layers = layers_of(subject, reading, side)
     # Numbers count the layers with keys, for pooling by weights has none
     keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
     asked = chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
-    at = chosen_token(asked.queries, -1 if row is None else row)
+    at = chosen_token(asked.queries, -1 if token is None else token)
     only = None if key is None else chosen_token(asked.keys, key)
     relation = getattr(subject.model.get_submodule(asked.path), "relation", None)
     turned = isinstance(relation, Relation) and relation.position == "rotary"
 
     def take(_: AttentionLayer, rows: AttentionRows) -> tuple[int, Parts, str]:
         (only_head,) = chosen_heads(asked, rows.num_heads, head)
-        if type(rows) not in PARTS:
-            raise ConfigError(f"{asked.path} pools by weights and has no keys", fix="choose a layer of attention")
-        return only_head, PARTS[type(rows)](rows, only_head, at, turned), _separation(rows, turned)
+        if type(rows) not in SPLITS:
+            raise ConfigError(f"{asked.path} is attention pooling, which has no keys", fix="choose an attention layer")
+        return only_head, SPLITS[type(rows)](rows, only_head, at, turned), _separation(rows, turned)
 
     ((chosen, parts, separated),) = heard(subject, reading, [asked], take)
     products, content, position, weights = (part.double().cpu().numpy() for part in parts)
@@ -184,7 +193,7 @@ def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts
 
 
 def _products(request: Request) -> Tensor:
-    """[S,D] what each dimension adds to the score of the one query with every key."""
+    """[S,D] the contribution of each dimension to the score of one query with every key."""
     score, query, key = request.score, request.query[0, 0], request.key[0, 0]
     if isinstance(score, Additive):
         inner = torch.tanh(query @ score.query_weight[0] + key @ score.key_weight[0])
@@ -193,7 +202,7 @@ def _products(request: Request) -> Tensor:
 
 
 def _bias(request: Request) -> Tensor:
-    """[S] what the bias adds for the one query."""
+    """[S] the bias of one query."""
     bias, places = request.bias, (request.query_places, request.key_places)
     if isinstance(bias, NoBias):
         return request.key.new_zeros(request.key.shape[2])
@@ -210,15 +219,13 @@ def _linear_parts(rows: LinearRows, head: int, at: int, _turned: bool) -> Parts:
     return Parts(products, content, torch.zeros_like(content), rows.weights(head, slice(at, at + 1))[0])
 
 
-PARTS: Mapping[type[AttentionRows], Callable[..., Parts]] = {SoftmaxRows: _softmax_parts, LinearRows: _linear_parts}
+SPLITS: Mapping[type[AttentionRows], Callable[..., Parts]] = {SoftmaxRows: _softmax_parts, LinearRows: _linear_parts}
 
 
 def _separation(rows: AttentionRows, turned: bool) -> str:
     if turned:
-        return (
-            "Rotary positions: the content is the product without the turning, the position what the turning changes."
-        )
+        return "Rotary positions: content is q . k without rotation, position is what the rotation changes."
     bias = rows.request.bias if isinstance(rows, SoftmaxRows) else NoBias()
     if isinstance(bias, NoBias):
-        return "Distance adds nothing to these logits; positions of the inputs, if any, are inside query and key."
-    return f"The position is the term that {type(bias).__name__} adds for the distance."
+        return "No position term: position embeddings of the inputs, if any, are part of query and key."
+    return f"Position is the bias that {type(bias).__name__} adds for the distance."

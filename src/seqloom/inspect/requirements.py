@@ -1,7 +1,7 @@
-"""Whether a model has what a view shows: each question raises the reason why not, and costs less than the view.
+"""Requirements of views: each function raises an error with the reason if a view is not available.
 
-What a model lacks is seen from its layers, its task and the input, never from the name of its family. The reason is a
-sentence that a person can read, for `Inspection.missing` and for the command line.
+Requirements are checked on the layers of a model, its task and the input, never on the name of its family. The reasons
+are shown by `Inspection.missing` and on the command line.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Question = Callable[[Subject, Reading], object]  # raises SeqloomError if the mo
 
 
 def reason(question: Question, subject: Subject, reading: Reading) -> str | None:
-    """Why the model lacks it, or None."""
+    """The reason why a requirement is not met, or None."""
     try:
         question(subject, reading)
     except SeqloomError as error:
@@ -35,87 +35,87 @@ def reason(question: Question, subject: Subject, reading: Reading) -> str | None
 
 
 def anything(_subject: Subject, _reading: Reading) -> None:
-    """What every model has."""
+    """No requirement."""
 
 
 def texts_read(subject: Subject) -> tuple[int, ...]:
-    """How many texts an input of the model may consist of; none where it reads no texts."""
+    """The numbers of texts that an input may have; empty for a model that does not read text."""
     if isinstance(subject.model, Embedder):
         return (1, 2)  # a vector, or two that are compared
-    kind = subject.task.asked.schema.input
+    kind = subject.task.input_spec.schema.input
     return (kind.num_columns,) if kind.reads_tokens else ()
 
 
 def words(subject: Subject, _reading: Reading) -> None:
     """An input of words."""
-    if not (kind := subject.task.asked.schema.input).reads_tokens:
-        raise ConfigError(f"there are no words to swap in an input of the kind {kind}")
+    if not (kind := subject.task.input_spec.schema.input).reads_tokens:
+        raise ConfigError(f"an input of kind {kind} has no words to swap")
 
 
 def an_answer(subject: Subject, reading: Reading) -> None:
-    """A number that can be asked about without naming it."""
+    """A score that can be explained without naming an answer."""
     if isinstance(subject.model, Embedder) and not isinstance(reading.inputs, Both):
-        raise ConfigError("a vector has many numbers, and none of them is the answer: compare two texts, or name one")
+        raise ConfigError("an embedding model has no single answer: give two texts, or choose a dimension with answer=")
 
 
 def elements(_subject: Subject, reading: Reading) -> None:
-    """An input of tokens or steps."""
+    """An input of tokens or time steps."""
     if isinstance(reading.inputs, Tensor):
-        raise ConfigError("a picture has no tokens: look at one answer, or at where its filters fire")
+        raise ConfigError("an image has no tokens: choose one answer, or activation_maps")
 
 
 def answers_by_element(subject: Subject, reading: Reading) -> None:
-    """An input of tokens or steps, and answers that they give to."""
+    """An input of tokens or time steps, and a score to explain."""
     elements(subject, reading)
     an_answer(subject, reading)
 
 
 def contexts(subject: Subject, reading: Reading) -> None:
-    """Tokens with vectors that hang on what stands around them."""
+    """Tokens with contextual vectors."""
     elements(subject, reading)
     states(subject, reading)
 
 
 def attention(subject: Subject, reading: Reading) -> None:
-    """Layers that read others by weights."""
+    """Attention layers."""
     layers_of(subject, reading)
 
 
 def keys(subject: Subject, reading: Reading) -> None:
-    """Layers whose weights come from queries and keys."""
+    """Attention layers with queries and keys."""
     layers = layers_of(subject, reading)
     if all(isinstance(subject.model.get_submodule(layer.path), Pooler) for layer in layers):
-        raise ConfigError("this model only pools by weights: there are no keys")
+        raise ConfigError("this model uses attention only for pooling: there are no keys")
 
 
 def alignment(subject: Subject, reading: Reading) -> None:
-    """Layers of a target that read a source."""
+    """Cross-attention layers."""
     if len(reading.sides) < 2 or all(layer.same for layer in layers_of(subject, reading, reading.sides[-1].name)):
-        raise ConfigError("this model aligns nothing: no layer of a target reads a source by weights")
+        raise ConfigError("this model has no alignment: its target does not attend to a source")
 
 
 def believable(subject: Subject, reading: Reading) -> None:
-    """Answers that can be compared, and attention, or tokens that they can be attributed to."""
+    """Probabilities that can be compared, and attention or tokens to attribute them to."""
     require_distributions(subject)
     if reason(attention, subject, reading) is not None:
         elements(subject, reading)
 
 
 def gates(subject: Subject, reading: Reading) -> None:
-    """Layers of cells with gates."""
+    """LSTM or GRU layers."""
     found = (place for side in reading.sides for place in places(subject.model, reading, (Recurrent,), side.name))
     if not any(place.module(subject.model).cell.gates for place in found):
         raise ConfigError("this model has no gates: none of its layers is an LSTM or a GRU")
 
 
 def recurrence(subject: Subject, _reading: Reading) -> None:
-    """Layers that go from element to element."""
+    """Recurrent layers."""
     if not any(isinstance(module, Recurrent) for module in subject.model.modules()):
-        raise ConfigError("this model has no recurrence: nothing is carried from token to token")
+        raise ConfigError("this model has no recurrent layers")
 
 
 def states(subject: Subject, reading: Reading) -> None:
-    """Layers between the input and the answer."""
+    """Layers between input and output."""
     layers_with_states(subject, reading)
 
 
@@ -124,8 +124,8 @@ def filters(subject: Subject, reading: Reading) -> None:
     convolution_place(subject, reading, None, None)
 
 
-def fired_filters(subject: Subject, reading: Reading) -> None:
-    """The same, and an answer that they give to."""
+def filter_activations(subject: Subject, reading: Reading) -> None:
+    """Convolutions over tokens, and a score to explain."""
     filters(subject, reading)
     an_answer(subject, reading)
 
@@ -133,13 +133,13 @@ def fired_filters(subject: Subject, reading: Reading) -> None:
 def picture_filters(subject: Subject, _reading: Reading) -> None:
     """Convolutions over pixels."""
     if not HAS["picture filters"](subject.model):
-        raise ConfigError("this model has no picture filters: it reads no pictures by convolution")
+        raise ConfigError("this model has no image filters: it has no 2-D convolution over images")
 
 
 def two_texts(_subject: Subject, reading: Reading) -> None:
-    """Two texts that are compared."""
+    """A model that compares two texts."""
     if not isinstance(reading.inputs, Both):
-        raise ConfigError("pairs of tokens belong to two texts that are compared, and this is none")
+        raise ConfigError("this view needs a model that compares two texts")
 
 
 def ngrams(subject: Subject, _reading: Reading) -> None:
@@ -148,15 +148,15 @@ def ngrams(subject: Subject, _reading: Reading) -> None:
         raise ConfigError("only a linear model reads n-grams")
 
 
-def next_symbols(subject: Subject, reading: Reading) -> None:
-    """A model that writes."""
-    if reading.said is None:
-        problem = f"a model for {subject.task.name} says no next symbol"
+def next_tokens(subject: Subject, reading: Reading) -> None:
+    """A model that generates text."""
+    if reading.targets is None:
+        problem = f"a model for {subject.task.name} does not predict next tokens"
         raise ConfigError(problem, fix="choose a language model or a translator")
 
 
 def tags(subject: Subject, _reading: Reading) -> Tag:
-    """The task of a model that tags."""
+    """A tagger."""
     if not isinstance(subject.task, Tag):
-        raise ConfigError(f"a model for {subject.task.name} gives no tags", fix="choose a model for tag")
+        raise ConfigError(f"a model for {subject.task.name} does not predict tags", fix="choose a model for tag")
     return subject.task

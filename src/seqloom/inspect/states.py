@@ -1,19 +1,18 @@
-"""Hidden states as a path: where a layer is after each token, in the plane that holds most of its movement.
+"""Hidden states as a path in two dimensions (PCA), and linear probes of a layer.
 
-The states h_1..h_T [T,D] of one layer are projected on their two principal components; the share of the variance that
-these two hold says how far the picture may be trusted. A long path is thinned by its own length: a place is kept
-wherever the state has gone another step, so that turns stay and standing still costs nothing. Two paths can be compared
-in one plane only: each reading has a plane of its own, unless it is looked at in that of another (`states_beside`).
+The states h_1..h_T [T,D] of one layer are projected on their first two principal components; their explained variance
+says how complete the figure is. A long path is thinned to evenly spaced points along it. Each reading has its own
+plane; `states_compared` draws another reading in the same plane.
 
-A probe says which unit tracks what: a property of each token is read off the states by the simplest possible reader.
+A probe predicts a feature of each token from the states with a linear model.
 
-    one unit     its correlation with the property; of labels the correlation ratio, the root of the share of the
-                 variance that lies between them
-    all units    ridge regression w = (X'X + lambda I)^-1 X'y, judged on readings that it was not fitted on: R^2 of
-                 numbers, accuracy of labels
+    one unit     its correlation with the feature; of labels the correlation ratio, the root of the share of the
+                 variance between them
+    all units    ridge regression w = (X'X + lambda I)^-1 X'y, evaluated on held-out inputs: R^2 of numbers, accuracy
+                 of labels
 
-A reader that is strong enough finds anything anywhere, so the same reader is fitted to the same property dealt out at
-random among the tokens (a control in the sense of Hewitt and Liang 2019): what it scores there is worth nothing.
+A probe can find something by chance, so the same probe is fitted to the same feature shuffled among the tokens (a
+control task, Hewitt and Liang 2019): compare the two scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,17 +34,17 @@ from seqloom.report.numbers import number, share
 
 MOST_DRAWN = 400  # places of a long path
 COMPONENTS = 2
-NEIGHBOURS = 3  # moves worth looking at that are named
+NEIGHBORS = 3  # moves worth looking at that are named
 
 
 class Plane(NamedTuple):
-    """A plane among states: where it is cut, and its two directions, of length one."""
+    """A plane of states: its center and two unit directions."""
 
     middle: np.ndarray  # [units]
     directions: np.ndarray  # [2, units], the second one zero where the states move along a line
 
     def path(self, states: np.ndarray) -> np.ndarray:
-        """[N,2] where states [N,units] lie in it."""
+        """[N,2] the coordinates of states [N,units]."""
         found: np.ndarray = (states - self.middle) @ self.directions.T
         return found
 
@@ -58,55 +57,61 @@ class Plane(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StatesView(View):
-    """The path of the states of one layer through the plane of their two largest components."""
+    """The states of one layer in the plane of their first two principal components."""
 
     kind: ClassVar[str] = "states"
     layer: str
     tokens: tuple[str, ...]
     path: np.ndarray  # [elements, 2]
-    held: tuple[float, float]  # the share of the variance that each component holds
-    moves: np.ndarray  # [elements] how far the whole state went from the one before; 0 for the first
+    explained_variance: tuple[float, float]  # the share of the variance that each component holds
+    step_sizes: np.ndarray  # [elements] how far the whole state went from the one before; 0 for the first
     plane: Plane  # that the path lies in
 
     def figures(self) -> tuple[Figure, ...]:
         total = len(self.tokens)
         kept = thinned(self.path, MOST_DRAWN if total > MEDIUM else total)
-        drawn = f"Drawn from {len(kept):,} of {total:,} places, even steps along the path."
+        drawn = f"{len(kept):,} of {total:,} states are drawn, evenly spaced."
         way = Trail(
-            title=f"The states at {short_name(self.layer)}",
+            title=f"Hidden states of {short_name(self.layer)} (PCA)",
             caption=drawn if len(kept) < total else "",
             labels=[self.tokens[at] for at in kept],
             x=self.path[kept, 0].tolist(),
             y=self.path[kept, 1].tolist(),
             numbers=[float(at) for at in kept],
-            x_label="first component" + (f", {share(self.held[0])} of the variance" if total > 1 else ""),
-            y_label="second component" + (f", {share(self.held[1])}" if total > 1 else ""),
-            value_label="element",
+            x_label="first principal component"
+            + (f", {share(self.explained_variance[0])} of the variance" if total > 1 else ""),
+            y_label="second principal component" + (f", {share(self.explained_variance[1])}" if total > 1 else ""),
+            value_label="token",
         )
         if total <= SMALL:
             return (way,)
-        moves = Series(name="", x=[float(at) for at in range(total)], y=self.moves.tolist())
-        return way, Line(title="How far the state goes at each element", series=[moves], x_label="element")
+        moves = Series(name="", x=[float(at) for at in range(total)], y=self.step_sizes.tolist())
+        return way, Line(title="Distance between successive states", series=[moves], x_label="token")
 
     def _sentences(self) -> tuple[str, ...]:
         if len(self.tokens) < 2:
-            return ("There is one state alone, and so no path.",)
-        first = f"The plane holds {share(sum(self.held))} of the variance of the states."
-        farthest = np.argsort(-self.moves, kind="stable")[:NEIGHBOURS]
+            return ("There is only one state.",)
+        first = f"The first two principal components explain {share(sum(self.explained_variance))} of the variance."
+        farthest = np.argsort(-self.step_sizes, kind="stable")[:NEIGHBORS]
         named = ", ".join(f"“{self.tokens[at]}” ({at})" for at in farthest)
-        return (first, f"The state goes farthest at {named}.")
+        return (first, f"The largest changes are at {named}.")
 
 
 def states(
     subject: Subject, reading: Reading, *, layer: int | str | None = None, side: str | None = None
 ) -> StatesView:
-    """The path of the states of one layer, the last one if none is named; any family with layers has states."""
+    """The hidden states of one layer in two dimensions (PCA).
+
+    Args:
+        layer: Number or path of the layer; the last one if none is given.
+        side: The sequence: source or target, first or second.
+    """
     place, found = layer_states(subject, reading, layer=layer, side=side)
     return _view(place, found, principal(found))
 
 
-def states_beside(subject: Subject, reading: Reading) -> Callable[[Subject, Reading], StatesView]:
-    """A look at the states of the last layer in the plane of this reading, whichever reading is looked at."""
+def states_compared(subject: Subject, reading: Reading) -> Callable[[Subject, Reading], StatesView]:
+    """A view of the states of the last layer that uses the plane of this reading for any reading."""
     plane = principal(layer_states(subject, reading)[1])
     return lambda asked, other: _view(*layer_states(asked, other), plane)
 
@@ -115,12 +120,12 @@ def _view(place: LayerPlace, found: np.ndarray, plane: Plane) -> StatesView:
     moves = np.zeros(len(found))
     moves[1:] = np.linalg.norm(np.diff(found, axis=0), axis=1)
     return StatesView(
-        title=f"The path of the states of {place.path}",
+        title=f"Hidden states of {place.path}",
         layer=place.path,
         tokens=tuple(token.text for token in place.tokens),
         path=plane.path(found),
-        held=plane.held(found),
-        moves=moves,
+        explained_variance=plane.held(found),
+        step_sizes=moves,
         plane=plane,
     )
 
@@ -128,22 +133,22 @@ def _view(place: LayerPlace, found: np.ndarray, plane: Plane) -> StatesView:
 def layer_states(
     subject: Subject, reading: Reading, *, layer: int | str | None = None, side: str | None = None
 ) -> tuple[LayerPlace, np.ndarray]:
-    """Which layer was meant, and [elements, units] what leaves it, in double precision."""
+    """The layer, and its outputs [tokens, units] in double precision."""
     place = chosen({each.path: each for each in layers_with_states(subject, reading, side)}, layer, "layers")
     values: Any = heard(subject, reading, [place.path])[place.path][place.call][0]
     return place, values.double().cpu().numpy()
 
 
 def layers_with_states(subject: Subject, reading: Reading, side: str | None = None) -> Sequence[LayerPlace]:
-    """Where the vectors that leave each layer can be heard; ConfigError for a model that has no layers."""
+    """The taps with the outputs of each layer; ConfigError for a model without layers."""
     found = state_places(subject.model, reading, side)
-    return required(found, subject.model, "states", "it has no layers between its input and its answer")
+    return required(found, subject.model, "states", "it has no layers between input and output")
 
 
 def principal(states: np.ndarray) -> Plane:
     """The plane of the two largest components of states [N,units].
 
-    The sign of a component is free; here its largest entry is positive, so that the same states give the same picture.
+    The largest entry of each component is positive, so that the same states give the same figure.
     """
     middle = states.mean(axis=0)
     _, _, directions = np.linalg.svd(states - middle, full_matrices=False)
@@ -155,7 +160,7 @@ def principal(states: np.ndarray) -> Plane:
 
 
 def thinned(path: np.ndarray, most: int) -> list[int]:
-    """The places that are kept of a path: one for each even step along it, the first and the last among them."""
+    """The numbers of evenly spaced points along a path, including the first and the last."""
     if len(path) <= most:
         return list(range(len(path)))
     along = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(path, axis=0), axis=1))])
@@ -196,7 +201,7 @@ PROPERTIES: Mapping[str, Property] = {"position": position, "depth": depth}
 
 
 class Unit(NamedTuple):
-    """How well one unit goes with the property."""
+    """The correlation of one unit with the feature."""
 
     unit: int
     correlation: float  # signed for numbers; of labels the correlation ratio
@@ -204,18 +209,18 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeView(View):
-    """How far the states of a layer know a property of each token."""
+    """How well the states of a layer predict a feature of each token."""
 
     kind: ClassVar[str] = "probe"
     layer: str
-    tracked: str
-    measure: str  # R2 or accuracy
+    feature: str
+    metric: str  # R2 or accuracy
     tokens: int  # that were looked at
-    fitted: int  # those of them that stand in readings which are not held out
+    num_train: int  # those of them that stand in readings which are not held out
     correlations: np.ndarray  # [units] with the property, on the same: the best unit is chosen without the others
     score: float  # of all units together, on readings held out
     control: float  # the same for the property dealt out at random
-    best_unit: float  # R2 of the best unit by itself, on readings held out; the accuracy of its label means
+    best_unit_score: float  # R2 of the best unit by itself, on readings held out; the accuracy of its label means
     example: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]  # tokens, the property, the best unit
 
     @property
@@ -227,65 +232,71 @@ class ProbeView(View):
     def figures(self) -> tuple[Figure, ...]:
         best = self.units[:BEST]
         bars = Bars(
-            title=f"Units of {short_name(self.layer)} that track {self.tracked}",
+            title=f"Units of {short_name(self.layer)} that track {self.feature}",
             labels=[f"unit {each.unit}" for each in best],
             values=[each.correlation for each in best],
             x_label="correlation",
         )
         scores = Bars(
-            title=f"What a linear reader makes of it ({self.measure}, readings held out)",
-            labels=["all units", f"unit {best[0].unit} alone", "all units, dealt out at random"],
-            values=[self.score, self.best_unit, self.control],
-            x_label=self.measure,
+            title=f"Linear probe: {self.metric} on held-out inputs",
+            labels=["all units", f"unit {best[0].unit} alone", "all units, shuffled labels (control)"],
+            values=[self.score, self.best_unit_score, self.control],
+            x_label=self.metric,
         )
         return (bars, scores, self._beside())
 
     def _beside(self) -> Figure:
-        """The property and the best unit over one reading, each on its own scale."""
+        """The feature and the best unit over one input, both standardized."""
         _, tracked, unit = self.example
         name = f"unit {self.units[0].unit}"
-        title, places = f"{self.tracked.capitalize()} and {name}", [float(at) for at in range(len(tracked))]
-        curves = [(self.tracked, _standard(tracked)), (name, _standard(unit))]
+        title, places = f"{self.feature.capitalize()} and {name}", [float(at) for at in range(len(tracked))]
+        curves = [(self.feature, _standard(tracked)), (name, _standard(unit))]
         if len(places) < 2:
             return HeatMap(title=title, values=[list(curve) for _, curve in curves])
         series = [Series(name=name, x=places, y=curve) for name, curve in curves]
-        return Line(title=title, caption="Each in its own standard deviations.", series=series, x_label="token")
+        return Line(title=title, caption="Both standardized.", series=series, x_label="token")
 
     def _sentences(self) -> tuple[str, ...]:
         best = self.units[0]
         return (
-            f"Unit {best.unit} goes with {self.tracked} at {number(best.correlation)} over {self.fitted:,} tokens; "
-            f"where it was not chosen, it alone reads it with {self.measure} {number(self.best_unit)}.",
-            f"All units together read it with {self.measure} {number(self.score)} where they were not fitted; dealt "
-            f"out at random, {number(self.control)}.",
+            f"Unit {best.unit} has a correlation of {number(best.correlation)} with {self.feature} "
+            f"({self.num_train:,} training tokens). On held-out inputs it alone reaches "
+            f"{self.metric} {number(self.best_unit_score)}.",
+            f"A linear probe on all units reaches {self.metric} {number(self.score)} on held-out inputs; "
+            f"with shuffled labels {number(self.control)}.",
         )
 
 
 def probe(
     subject: Subject,
     readings: Sequence[Reading],
-    tracked: str | Property | Sequence[Sequence[Value]],
+    feature: str | Property | Sequence[Sequence[Value]],
     *,
     layer: int | str | None = None,
     side: str | None = None,
     name: str | None = None,
     seed: int = 0,
 ) -> ProbeView:
-    """How far a layer tracks a property: `position`, `depth`, a function of the tokens, or values for each of them.
+    """A linear probe: how well the states of a layer predict a feature of each token.
 
-    Whole readings are held out, so that a reader cannot know their tokens from others of the same text.
+    Args:
+        feature: `position`, `depth`, a function of the tokens, or a row of numbers or labels for each input.
+        layer: Number or path of the layer; the last one if none is given.
+        side: The sequence: source or target, first or second.
+        name: What to call the feature in the view.
+        seed: Of the held-out inputs and the shuffled control.
     """
-    said = name or (tracked if isinstance(tracked, str) else "the property")
-    if isinstance(tracked, str) and tracked not in PROPERTIES:
-        raise ConfigError(f"there is no property '{tracked}'", fix=did_you_mean(tracked, PROPERTIES))
+    said = name or (feature if isinstance(feature, str) else "the feature")
+    if isinstance(feature, str) and feature not in PROPERTIES:
+        raise ConfigError(f"there is no feature '{feature}'", fix=did_you_mean(feature, PROPERTIES))
     if len(readings) < 2:
         raise DataError(
-            f"a probe needs readings to hold out, found {len(readings)}",
-            fix="give at least 2, better 20: inspect(..., among=[...]), or --data FILE",
+            f"a probe needs inputs to hold out, and there is only {len(readings)}",
+            fix="give at least 2, better 20: inspect(..., data=[...]), or --data FILE",
         )
     found = [layer_states(subject, reading, layer=layer, side=side) for reading in readings]
     texts = [tuple(token.text for token in place.tokens) for place, _ in found]
-    values = _values(PROPERTIES[tracked] if isinstance(tracked, str) else tracked, texts)
+    values = _values(PROPERTIES[feature] if isinstance(feature, str) else feature, texts)
     sample = _ProbeSample.of([states for _, states in found], values)
     train, test = sample.parted(len(readings), seed)
     dealt = sample._replace(values=sample.values[np.random.default_rng(seed).permutation(len(sample.values))])
@@ -293,16 +304,16 @@ def probe(
     best = int(np.abs(correlations).argmax())
     row = sample.readings == sample.readings[0]
     return ProbeView(
-        title=f"Where {said} is tracked",
+        title=f"Probe for {said}",
         layer=found[0][0].path,
-        tracked=said,
-        measure="R2" if sample.labels is None else "accuracy",
+        feature=said,
+        metric="R2" if sample.labels is None else "accuracy",
         tokens=len(sample.values),
-        fitted=int(train.sum()),
+        num_train=int(train.sum()),
         correlations=correlations,
         score=sample.score(train, test),
         control=dealt.score(train, test),
-        best_unit=sample._replace(states=sample.states[:, best : best + 1]).score(train, test),
+        best_unit_score=sample._replace(states=sample.states[:, best : best + 1]).score(train, test),
         example=(
             tuple(text for text, value in zip(texts[0], values[0], strict=True) if value is not None)[:EXAMPLE],
             tuple(float(value) for value in sample.values[row][:EXAMPLE]),
@@ -312,7 +323,7 @@ def probe(
 
 
 class _ProbeSample(NamedTuple):
-    """Every token that has the property, of all readings."""
+    """All tokens that have the feature, of all inputs."""
 
     states: np.ndarray  # [N,D]
     values: np.ndarray  # [N] numbers, or the numbers of labels
@@ -321,24 +332,24 @@ class _ProbeSample(NamedTuple):
 
     @classmethod
     def of(cls, states: Sequence[np.ndarray], values: Sequence[Sequence[Value]]) -> "_ProbeSample":
-        """The sample, with labels numbered; DataError for what is neither numbers nor labels, or all the same."""
+        """The sample, with labels as numbers; DataError if all values are the same."""
         kept = [np.array([value is not None for value in row], dtype=bool) for row in values]
         known = [value for row in values for value in row if value is not None]
         labels = tuple(sorted({str(value) for value in known})) if any(isinstance(one, str) for one in known) else None
         numbers = [float(labels.index(str(one))) if labels is not None else float(one) for one in known]
         if len(set(numbers)) < 2:
-            raise DataError("the property is the same at every token", fix="track one that differs")
+            raise DataError("the feature is the same at every token", fix="choose one that varies")
         rows = np.concatenate([np.full(int(mask.sum()), at) for at, mask in enumerate(kept)])
         chosen = np.concatenate([part[mask] for part, mask in zip(states, kept, strict=True)])
         return cls(chosen, np.array(numbers), rows, labels)
 
     def parted(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which tokens the reader is fitted on, and which it is judged on."""
+        """Masks of the training tokens and the held-out tokens."""
         order = np.random.default_rng(seed).permutation(count)
         held = order[: max(1, round(HELD_OUT * count))]
         test = np.isin(self.readings, held)
         if not test.any() or test.all():
-            raise DataError("all tokens with the property stand in one reading", fix="give more readings")
+            raise DataError("all tokens with this feature are in one input", fix="give more inputs")
         return ~test, test
 
     def only(self, chosen: np.ndarray) -> "_ProbeSample":
@@ -346,20 +357,20 @@ class _ProbeSample(NamedTuple):
         return self._replace(states=self.states[chosen], values=self.values[chosen], readings=self.readings[chosen])
 
     def correlations(self) -> np.ndarray:
-        """[D] of each unit with the property."""
-        centred = self.states - self.states.mean(axis=0)
-        spread = np.maximum(np.linalg.norm(centred, axis=0), 1e-12)
+        """[D] the correlation of each unit with the feature."""
+        centered = self.states - self.states.mean(axis=0)
+        spread = np.maximum(np.linalg.norm(centered, axis=0), 1e-12)
         if self.labels is None:
             value = self.values - self.values.mean()
-            found: np.ndarray = value @ centred / (spread * max(float(np.linalg.norm(value)), 1e-12))
+            found: np.ndarray = value @ centered / (spread * max(float(np.linalg.norm(value)), 1e-12))
             return found
-        groups = [centred[self.values == label] for label in np.unique(self.values)]
+        groups = [centered[self.values == label] for label in np.unique(self.values)]
         between = np.sum([len(group) * group.mean(axis=0) ** 2 for group in groups], axis=0)
         shares: np.ndarray = np.sqrt(np.minimum(between / spread**2, 1.0))
         return shares
 
     def score(self, train: np.ndarray, test: np.ndarray) -> float:
-        """R^2 of numbers, accuracy of labels, of ridge regression on the tokens held out."""
+        """R^2 of numbers or accuracy of labels, of ridge regression on held-out tokens."""
         wanted = self.values[:, None] if self.labels is None else np.eye(len(self.labels))[self.values.astype(int)]
         middle, mean = self.states[train].mean(axis=0), wanted[train].mean(axis=0)
         fed = self.states - middle
@@ -372,16 +383,16 @@ class _ProbeSample(NamedTuple):
         return 1 - float(((guess[:, 0] - self.values[test]) ** 2).sum()) / max(float((rest**2).sum()), 1e-12)
 
 
-def _values(tracked: Property | Sequence[Sequence[Value]], texts: Sequence[tuple[str, ...]]) -> list[Sequence[Value]]:
-    """The property of every token, one row for each reading."""
-    rows = [tracked(text) for text in texts] if callable(tracked) else list(tracked)
+def _values(feature: Property | Sequence[Sequence[Value]], texts: Sequence[tuple[str, ...]]) -> list[Sequence[Value]]:
+    """The feature of every token, one row for each input."""
+    rows = [feature(text) for text in texts] if callable(feature) else list(feature)
     if len(rows) != len(texts):
-        raise DataError(f"{len(rows)} rows of values for {len(texts)} readings", fix="give one row for each")
+        raise DataError(f"{len(rows)} rows of values for {len(texts)} inputs", fix="give one row for each input")
     for at, (row, text) in enumerate(zip(rows, texts, strict=True)):
         if len(row) != len(text):
             raise DataError(
-                f"reading {at} has {len(text)} tokens and {len(row)} values",
-                fix="give one for each token, None where there is none",
+                f"input {at} has {len(text)} tokens, but {len(row)} values were given",
+                fix="give one value for each token, None where there is none",
             )
     return rows
 

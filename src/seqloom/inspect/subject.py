@@ -1,17 +1,16 @@
-"""What is looked into: a model with its task, and one input as the model reads it.
+"""A model with its task (`Subject`), and one input as the model reads it (`Reading`).
 
     given ──▶ Reading: tokens of each side, the tensors that the model reads ──▶ scores [N,R,K], one row for each answer
 
-A *side* is a sequence that a stack of the model reads: the input, or the source and the target of a translation, or two
-texts that are compared. An answer is a row of scores: one for a whole text, one for each element of a tagger, one for
-each next symbol of a language model. Everything that looks inside a model, whatever its family, stands on this.
+A *side* is a sequence that a stack of the model reads: the input, the source and the target of a translation, or two
+texts. An answer is a row of scores: one for a text, one for each token of a tagger, one for each next token of a
+language model. All views are built on this.
 
-Every view names its rows and columns by tokens. A piece of a word shows the letters that it stands for in the text
-that was given, so upper case, accents and spaces are seen as they were written; a special symbol shows its name.
+Views label rows and columns with tokens. A subword shows its characters of the input, with upper case, accents and
+spaces; a special token shows its name.
 
-What a model decides, and how likely it holds each answer, is said here alone. Each row of scores is decided by itself,
-but for tags: theirs is the best lawful path (see seqloom.tasks.tag), and in a head that is a chain the likelihood of a
-tag is the share of all paths that go through it.
+Predictions and probabilities are computed here. Each row of scores is decided separately, except for tags: they are the
+best allowed path (see seqloom.tasks.tag), and with a CRF the probability of a tag is its marginal over all paths.
 """
 
 import unicodedata
@@ -49,80 +48,79 @@ STAND_IN = "\ufffd"  # for a word or a character that the vocabulary lacks
 
 
 class Token(NamedTuple):
-    """One element that a model reads."""
+    """One token that a model reads."""
 
     text: str  # as it is shown
-    start: int = 0  # text[start:stop] of what was given; nothing of it for a special symbol
+    start: int = 0  # text[start:stop] of the input; empty for a special token
     stop: int = 0
     word: int = NO_WORD  # the number of the word that it is a part of
-    symbol: int | None = None  # in the vocabulary; None for vectors and patches
-    spaced: int = NO_WORD  # the number of the word as text.split() counts; space belongs to the word behind it
+    id: int | None = None  # in the vocabulary; None for vectors and patches
+    spaced: int = NO_WORD  # the number of the word as text.split() counts; a space belongs to the next word
 
     @property
     def is_special(self) -> bool:
-        """Whether it stands for nothing that was written: BEGIN, END, a separator."""
-        return self.symbol is not None and self.symbol < COUNT and self.symbol != UNKNOWN
+        """Whether it is a special token: BEGIN, END, a separator."""
+        return self.id is not None and self.id < COUNT and self.id != UNKNOWN
 
 
 def text_tokens(tokenizer: Tokenizer, text: str) -> tuple[Token, ...]:
-    """The tokens of one text as its tokeniser cuts it."""
+    """The tokens of one text."""
     pieces, words, spaced = tokenizer.encode_with_offsets(text), list(_numbered_words(text)), _spaced_at(text)
     found = []
-    for symbol, start, stop in zip(pieces.symbols.tolist(), *pieces.spans.T.tolist(), strict=True):
-        if symbol < COUNT and symbol != UNKNOWN:
-            found.append(Token(NAMES[symbol], start, start, NO_WORD, symbol))
+    for token, start, stop in zip(pieces.tokens.tolist(), *pieces.spans.T.tolist(), strict=True):
+        if token < COUNT and token != UNKNOWN:
+            found.append(Token(NAMES[token], start, start, NO_WORD, token))
             continue
         word = next((one for one in words[start:stop] if one != NO_WORD), NO_WORD)
-        shown = text[start:stop] if start < stop else tokenizer.piece(symbol)
-        found.append(Token(shown, start, stop, word, symbol, spaced[min(start, len(text) - 1)] if text else NO_WORD))
+        shown = text[start:stop] if start < stop else tokenizer.piece(token)
+        found.append(Token(shown, start, stop, word, token, spaced[min(start, len(text) - 1)] if text else NO_WORD))
     return tuple(found)
 
 
-def symbol_tokens(tokenizer: Tokenizer, symbols: Sequence[int] | np.ndarray) -> tuple[Token, ...]:
-    """Tokens of symbols whose text is not at hand: each by the name that its piece has, each a word of its own."""
+def token_tokens(tokenizer: Tokenizer, tokens: Sequence[int] | np.ndarray) -> tuple[Token, ...]:
+    """Tokens of ids without a text; each counts as its own word."""
     return tuple(
-        Token(tokenizer.piece(int(symbol)), word=number if int(symbol) >= COUNT else NO_WORD, symbol=int(symbol))
-        for number, symbol in enumerate(symbols)
+        Token(tokenizer.piece(int(token)), word=number if int(token) >= COUNT else NO_WORD, id=int(token))
+        for number, token in enumerate(tokens)
     )
 
 
-def written_tokens(tokenizer: Tokenizer, symbols: Sequence[int]) -> tuple[Token, ...]:
-    """Tokens of symbols that a model wrote, with their words in the text that these make.
+def written_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[Token, ...]:
+    """Tokens of ids that a model generated, with the words of the decoded text.
 
-    A model may cut a word as its tokeniser never would. Pieces have their spaces in them then, which tell the words.
+    A model may split a word differently from its tokenizer; then the spaces in the tokens separate the words.
     """
-    plain = [symbol for symbol in symbols if symbol >= COUNT or symbol == UNKNOWN]
+    plain = [token for token in tokens if token >= COUNT or token == UNKNOWN]
     text = tokenizer.decode_copying(plain, [STAND_IN] * len(plain))
     cut = [token for token in text_tokens(tokenizer, text) if not token.is_special]
-    known = [token._replace(text=NAMES[UNKNOWN]) if token.symbol == UNKNOWN else token for token in cut]
-    if [token.symbol for token in known] != plain:
+    known = [token._replace(text=NAMES[UNKNOWN]) if token.id == UNKNOWN else token for token in cut]
+    if [token.id for token in known] != plain:
         known = _by_pieces(tokenizer, plain, len(text.split()))
     left = iter(known)
     return tuple(
-        next(left) if symbol >= COUNT or symbol == UNKNOWN else Token(NAMES[symbol], symbol=symbol)
-        for symbol in symbols
+        next(left) if token >= COUNT or token == UNKNOWN else Token(NAMES[token], id=token) for token in tokens
     )
 
 
-def _by_pieces(tokenizer: Tokenizer, symbols: Sequence[int], count: int) -> list[Token]:
-    """Tokens whose words are told by the spaces in their pieces; each one by itself where that is not what is read."""
+def _by_pieces(tokenizer: Tokenizer, tokens: Sequence[int], count: int) -> list[Token]:
+    """Tokens whose words are separated by the spaces in them; each one is a word if that does not fit the text."""
     found, begun, going_on = list[Token](), 0, False
-    for symbol in symbols:
-        piece = tokenizer.piece(symbol)
+    for token in tokens:
+        piece = tokenizer.piece(token)
         words = len(piece.split())
         first = begun - 1 if words and going_on and not piece[0].isspace() else begun
-        found.append(Token(piece, word=min(first, count - 1), symbol=symbol, spaced=min(first, count - 1)))
+        found.append(Token(piece, word=min(first, count - 1), id=token, spaced=min(first, count - 1)))
         begun, going_on = (first + words, not piece[-1].isspace()) if words else (begun, False)
-    return found if begun == count else list(symbol_tokens(tokenizer, symbols))
+    return found if begun == count else list(token_tokens(tokenizer, tokens))
 
 
 def numbered(count: int) -> tuple[Token, ...]:
-    """Tokens of elements that have no text: steps of vectors, patches of a picture."""
+    """Tokens without a text: time steps of vectors, patches of an image."""
     return tuple(Token(str(number), word=number, spaced=number) for number in range(count))
 
 
 def _numbered_words(text: str) -> Iterator[int]:
-    """The number of the word that each character belongs to; a mark of punctuation is a word, space is none.
+    """The number of the word of each character; punctuation marks are words, spaces are not.
 
     >>> list(_numbered_words("No way!"))
     [0, 0, -1, 1, 1, 1, 2]
@@ -139,7 +137,7 @@ def _numbered_words(text: str) -> Iterator[int]:
 
 
 def _spaced_at(text: str) -> list[int]:
-    """The number of the word, as `text.split()` counts, of each character; space has that of the word behind it.
+    """The number of the word of each character, as `text.split()` counts; a space belongs to the next word.
 
     >>> _spaced_at("No way! ")
     [0, 0, 1, 1, 1, 1, 1, 1]
@@ -158,7 +156,7 @@ class Side(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The tokens as they are shown."""
+        """The texts of the tokens."""
         return tuple(token.text for token in self.tokens)
 
 
@@ -168,8 +166,8 @@ class Reading(NamedTuple):
     given: Any
     inputs: Any  # what the model's `features` take: Padded, Subwords, Spelled, Pair, Both, or pictures
     sides: tuple[Side, ...]
-    rows: tuple[str, ...]  # what each answer is about: the token it stands at, or "answer"
-    said: tuple[int, ...] | None = None  # the column that was said in each row: next symbols, those of a translation
+    rows: tuple[str, ...]  # the label of each row: its token, or "answer"
+    targets: tuple[int, ...] | None = None  # the target column of each row: next tokens, or those of a translation
 
     def side(self, name: str | None = None) -> Side:
         """The side of this name, or the first one."""
@@ -177,7 +175,7 @@ class Reading(NamedTuple):
             return self.sides[0]
         found = {side.name: side for side in self.sides}
         if name not in found:
-            raise DataError(f"there is no side '{name}' of this input", fix=did_you_mean(name, found))
+            raise DataError(f"this input has no side '{name}'", fix=did_you_mean(name, found))
         return found[name]
 
 
@@ -186,7 +184,7 @@ Moved = Callable[[int], None]  # takes how many parts more are done
 
 @dataclass(eq=False)
 class _Work:
-    """A piece of work and how much of it is done."""
+    """A block of work and its progress."""
 
     parts: str
     total: int
@@ -194,7 +192,7 @@ class _Work:
 
 
 class WorkShown:
-    """The work that goes on, each piece of it a part of the one before, and who is shown how far it is."""
+    """Nested blocks of work, whose progress is reported to a callback."""
 
     def __init__(self, show: Show | None = None) -> None:
         self._show, self._works = show, list[_Work]()
@@ -202,7 +200,7 @@ class WorkShown:
 
     @contextmanager
     def work(self, parts: str, total: int) -> Iterator[Moved]:
-        """A block of work of so many parts, and what says that some more of them are done.
+        """A block of work of `total` parts; yields a function that reports finished parts.
 
         >>> shown = WorkShown(lambda progress: print(progress, progress.share))
         >>> with shown.work("inputs", 2) as moved:
@@ -244,7 +242,7 @@ class WorkShown:
 
 
 class Subject(NamedTuple):
-    """A model that is looked into."""
+    """A model with its task."""
 
     task: Task
     config: AnyModel
@@ -253,11 +251,11 @@ class Subject(NamedTuple):
     shown: WorkShown = WorkShown()  # to nobody
 
     def work(self, parts: str, total: int) -> AbstractContextManager[Moved]:
-        """A block of work of so many parts, and what says that some more of them are done."""
+        """A block of work of `total` parts; yields a function that reports finished parts."""
         return self.shown.work(parts, total)
 
     def made(self, parts: str, given: Sequence[Given], make: Callable[[Given], Made]) -> list[Made]:
-        """What is made of each of the given, which are the parts of a block of work."""
+        """The results of `make` for each input, with progress."""
         found = list[Made]()
         with self.work(parts, len(given)) as moved:
             for one in given:
@@ -271,25 +269,25 @@ class Subject(NamedTuple):
         return next(self.model.parameters()).device
 
     def name(self, column: int) -> str:
-        """What a column of the scores stands for: a label, a tag, a symbol, the number of a number."""
-        labels = self.task.meaning.schema.labels
+        """The name of a column of the scores: a label, a tag, a token, or an index."""
+        labels = self.task.spec.schema.labels
         if labels:
             return labels[column]
         return str(column) if self._writes is None else self._writes.piece(column)
 
     @property
     def _writes(self) -> Tokenizer | None:
-        """The tokeniser whose symbols the columns are; None where they are none."""
-        meaning = self.task.meaning
-        return (meaning.target_tokenizer or meaning.tokenizer) if meaning.schema.target.says_tokens else None
+        """The tokenizer of the columns; None if they are not tokens."""
+        spec = self.task.spec
+        return (spec.target_tokenizer or spec.tokenizer) if spec.schema.target.predicts_tokens else None
 
     def column(self, name: str | int) -> int:
-        """The column of a label, a tag or a symbol; DataError for one that there is not."""
-        labels = self.task.meaning.schema.labels
+        """The column of a label, a tag or a token; DataError if there is none."""
+        labels = self.task.spec.schema.labels
         if isinstance(name, int):
             count = len(labels) or (self._writes.vocab_size if self._writes is not None else None)
             if count is not None and not 0 <= name < count:
-                raise DataError(f"there is no answer {name}", fix=f"the answers are numbered from 0 to {count - 1}")
+                raise DataError(f"there is no answer {name}", fix=f"choose 0 to {count - 1}")
             return name
         if name in labels:
             return labels.index(name)
@@ -299,23 +297,23 @@ class Subject(NamedTuple):
             return int(name)
         if self._writes is None:
             raise DataError(
-                f"the answers of this model are numbers, and '{name}' names none", fix="give its number, from 0"
+                f"this model predicts numbers, and '{name}' is not one of them", fix="give its index, from 0"
             )
-        symbols = self._writes.encode_inner([name]).row(0)
-        if len(symbols) == 1 and symbols[0] != UNKNOWN:
-            return int(symbols[0])
+        tokens = self._writes.encode_inner([name]).row(0)
+        if len(tokens) == 1 and tokens[0] != UNKNOWN:
+            return int(tokens[0])
         if name in NAMES:  # as `Tokenizer.piece` calls a special one
             return NAMES.index(name)
-        if len(symbols) != 1:
-            raise DataError(f"'{name}' is {len(symbols)} symbols, and an answer is one", fix="name one of them")
+        if len(tokens) != 1:
+            raise DataError(f"'{name}' is {len(tokens)} tokens, but an answer is one token", fix="name one of them")
         raise DataError(
-            f"'{name}' is none of the {self._writes.vocab_size:,} symbols that the model can say",
-            fix=f"name one that it learnt, or a special one: {', '.join(NAMES)}",
+            f"'{name}' is not one of the {self._writes.vocab_size:,} tokens in the vocabulary",
+            fix=f"name a token of the vocabulary, or a special one: {', '.join(NAMES)}",
         )
 
 
 class ModelAnswer(NamedTuple):
-    """Which number of the scores is meant: the score of `column` in `row`, less that of `against` where it is given."""
+    """A number of the scores: that of `column` in `row`, minus that of `against` if it is given."""
 
     row: int
     column: int
@@ -338,27 +336,27 @@ def repeated(inputs: Any, count: int) -> Any:
 
 
 def encoding(task: Task, longest: int, room: int | None, device: torch.device) -> Callable[[Any], Any]:
-    """What makes a batch of one row of one input; `longest` symbols are read, `room` is what positions there are."""
-    meaning = task.asked
+    """A function that encodes one input as a batch of one row of at most `longest` tokens, or `room` positions."""
+    spec = task.input_spec
 
     def encode(value: Any) -> Any:
-        ledger, schema = Ledger(), Schema(meaning.schema.input, NoTarget())
-        config = EncodingConfig(longest=longest, too_long="cut")
+        ledger, schema = Ledger(), Schema(spec.schema.input, NoTarget())
+        config = EncodingConfig(max_length=longest, overlong="truncate")
         try:
             examples = list(given_inputs([value], schema.input, ledger))
             ledger.close()
-            encoder = ExampleEncoder(schema, config, meaning.tokenizer, None, ledger)
+            encoder = ExampleEncoder(schema, config, spec.tokenizer, None, ledger)
             inputs = schema.input.collate(encoder.columns(examples))
             ledger.close()
         except RejectedError as error:  # one refused input: there are no other rows that could be read without it
             found = "; ".join(str(detail["text"]) for detail in error.details)
-            fix = f"give one input that is not empty: the model reads {schema.input.name}"
+            fix = f"give an input that is not empty; the model reads {schema.input.name}"
             raise DataError(found, fix=fix) from error
         read = inputs.pieces if isinstance(inputs, Subwords) else inputs
         if room is not None and isinstance(read, Padded) and int(read.lengths[0]) > room:
             raise DataError(
-                f"{int(read.lengths[0]):,} symbols, and the learned positions of the model end at {room:,}",
-                fix="look at a part of the text",
+                f"the input has {int(read.lengths[0]):,} tokens, more than the {room:,} learned positions of the model",
+                fix="give a shorter text",
             )
         return on_device(inputs, device)
 
@@ -367,7 +365,7 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
 
 @torch.no_grad()
 def decided(subject: Subject, found: Tensor) -> list[int]:
-    """The column that is chosen in each row of scores [R,K]."""
+    """The predicted column in each row of scores [R,K]."""
     if not isinstance(subject.task, Tag):
         return [int(column) for column in found.argmax(dim=-1)]
     moves = subject.task.chain.transitions(_head(subject), found)
@@ -376,20 +374,20 @@ def decided(subject: Subject, found: Tensor) -> list[int]:
 
 @torch.no_grad()
 def likelihoods(subject: Subject, found: Tensor) -> Tensor:
-    """[R,K] how likely each column is in its row, of scores [R,K] of which one is right in each row."""
+    """[R,K] the probability of each column, of scores [R,K] with one correct column in each row."""
     head = _head(subject)
     if not (isinstance(subject.task, Tag) and isinstance(head, CrfHead)):
         return found.softmax(dim=-1)
     return crf.marginals(found[None], _length(found), subject.task.chain.transitions(head, found))[0]
 
 
-def said_in(scores: Tensor, said: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of scores [R,V] the log-probabilities [R,V]; of the column `said` in each row its own and its rank; the entropy.
+def target_statistics(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Log-probabilities [R,V] of scores [R,V]; log-probability and rank of the target in each row; entropy.
 
-    A rank of 1 is the likeliest, entropy and log-probabilities are in nats.
+    Rank 1 is the most probable; entropy and log-probabilities are in nats.
     """
     logs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-    mine = logs.gather(1, said[:, None])
+    mine = logs.gather(1, targets[:, None])
     return logs, mine[:, 0], 1 + (logs > mine).sum(dim=1), -(logs.exp() * logs).nan_to_num().sum(dim=1)
 
 

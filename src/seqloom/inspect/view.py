@@ -1,15 +1,14 @@
-"""What all views are: frozen results with their numbers, which show and save themselves.
+"""The base class of views: immutable results with their numbers, figures and sentences.
 
-    view.to_json()      the numbers, as programs read them: very many of them by blocks, unless to_json(whole=True)
-    view.document()     what is shown on every surface: sentences, figures, tables
+    view.to_json()      the numbers; large arrays are summarized in blocks, unless to_json(full=True)
+    view.document()     the content of every format: sentences, figures, tables
     view.show()         in a terminal as text, in a notebook as a page
     view.save(path)     .html .md .txt .svg .png .json
 
-A view gives figures that suit its size: with few tokens every label and number, with hundreds a map, with thousands a
-summary and the places worth looking at. The same document serves every surface.
+The figures depend on the length of the text: every label and number for few tokens, a map for hundreds, a summary and
+the most interesting positions for thousands.
 
-A file of numbers is for programs, and no program wants twelve megabytes for one picture: an array of very many numbers
-is told by blocks, each with its mean, its largest and its smallest number, and what was told so is listed by name.
+In JSON, a large array is summarized in blocks, each with its mean, maximum and minimum, and listed in `in_blocks`.
 
     {"shape": [512, 512], "block": [8, 4], "mean": [[...], ...], "maximum": [[...], ...], "minimum": [[...], ...]}
 """
@@ -34,28 +33,28 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.stack import png, stacked
 
-MOST_NUMBERS = 2**16  # of an array that is told number by number
-MOST_BLOCKS = 2**13  # of one that is not
+MOST_NUMBERS = 2**16  # of an array that is written in full
+MOST_BLOCKS = 2**13  # of a larger array
 DIGITS = 6  # of the numbers of blocks
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, all of it."""
-    return Telling(whole=True).of(value)
+    """A value as plain JSON values, in full."""
+    return JsonWriter(full=True).of(value)
 
 
-class Telling:
-    """Values as JSON has them: arrays as lists, NaN and infinity as None, results as objects.
+class JsonWriter:
+    """Converts values for JSON: arrays to lists, NaN and infinity to None, results to objects.
 
-    `in_blocks` is what of them was told by blocks, with its shape.
+    `in_blocks` has the names and shapes of the arrays that were summarized in blocks.
     """
 
-    def __init__(self, *, whole: bool) -> None:
-        self.whole = whole
+    def __init__(self, *, full: bool) -> None:
+        self.full = full
         self.in_blocks: dict[str, list[int]] = {}
 
     def of(self, value: Any, name: str = "") -> Any:
-        """A value as JSON has it; `name` is what it is called where it is told by blocks."""
+        """A value as plain JSON values; `name` is used in `in_blocks`."""
         if isinstance(value, np.ndarray):
             return self._array(value, name)
         if isinstance(value, float | np.floating):
@@ -63,7 +62,7 @@ class Telling:
         if isinstance(value, np.integer | np.bool_):
             return value.item()
         if isinstance(value, View):
-            value = value.told_values(whole=self.whole)
+            value = value.json_values(full=self.full)
         elif hasattr(value, "_asdict"):
             value = value._asdict()
         elif is_dataclass(value) and not isinstance(value, type):
@@ -75,7 +74,7 @@ class Telling:
         return value
 
     def _array(self, values: np.ndarray, name: str) -> Any:
-        if self.whole or values.size <= MOST_NUMBERS or values.dtype.kind not in "fiub":
+        if self.full or values.size <= MOST_NUMBERS or values.dtype.kind not in "fiub":
             return self._listed(values.tolist())
         self.in_blocks[name] = list(values.shape)
         return blocks(values)
@@ -87,7 +86,7 @@ class Telling:
 
 
 def blocks(values: np.ndarray) -> dict[str, Any]:
-    """An array by blocks: their mean, largest and smallest number of those that there are, None where there is none.
+    """An array in blocks: the mean, maximum and minimum of each, None for a block without values.
 
     >>> blocks(np.arange(4 * MOST_BLOCKS))["block"]
     [4]
@@ -105,7 +104,7 @@ def blocks(values: np.ndarray) -> dict[str, Any]:
 
 
 def block_means(values: np.ndarray, sides: Sequence[int]) -> np.ndarray:
-    """The mean of each block with these sides over its values; NaN where it has none."""
+    """The mean of each block; NaN for a block without values."""
     count = _reduced(np.add, (~np.isnan(values)).astype(float), sides)
     total = _reduced(np.add, np.nan_to_num(values), sides)
     found: np.ndarray = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
@@ -113,7 +112,7 @@ def block_means(values: np.ndarray, sides: Sequence[int]) -> np.ndarray:
 
 
 def strongest_in(values: np.ndarray, *sides: int) -> np.ndarray:
-    """The value of the largest size in each block with these sides, with its sign; NaN where it has none."""
+    """The value with the largest absolute value in each block, with its sign; NaN for a block without values."""
     ups, downs = _reduced(np.fmax, values, sides), _reduced(np.fmin, values, sides)
     return np.where(ups >= -downs, ups, downs)
 
@@ -138,71 +137,76 @@ JSON = ".json"
 
 @dataclass(frozen=True, kw_only=True)
 class View(Shown, ABC):
-    """A look inside a model, as a value."""
+    """A view of a model: its numbers as attributes, and methods to show and save it."""
 
     kind: ClassVar[str]
     title: str
-    notes: tuple[str, ...] = ()  # what is to be known about the input, whatever is looked at: that it was cut
+    notes: tuple[str, ...] = ()  # on the input and the faithfulness: that the input was truncated, ...
 
     @abstractmethod
     def figures(self) -> tuple[Figure, ...]:
-        """The pictures of it, at least one, by its size."""
+        """The figures, at least one."""
 
     @final
     def sentences(self) -> tuple[str, ...]:
-        """What there is to say about it in words, one line each; last what was noted where it was made."""
+        """The findings in sentences, followed by the notes."""
         return (*self._sentences(), *self.notes)
 
     def _sentences(self) -> tuple[str, ...]:
-        """What each kind of view has to say."""
+        """The findings of this kind of view."""
         return ()
 
     @final
-    def to_json(self, *, whole: bool = False) -> dict[str, Any]:
-        """The numbers as plain values that JSON can hold; a missing one is None.
+    def to_json(self, *, full: bool = False) -> dict[str, Any]:
+        """The numbers as plain values for JSON; a missing one is None.
 
-        Very large arrays are told by blocks, which `in_blocks` lists with their shapes; with `whole` all is told.
+        Args:
+            full: Include every number; otherwise large arrays are summarized in blocks and listed in `in_blocks`.
         """
-        telling = Telling(whole=whole)
-        told: dict[str, Any] = telling.of(self)
-        return told | {"notes": list(self.notes)} | ({"in_blocks": telling.in_blocks} if telling.in_blocks else {})
+        writer = JsonWriter(full=full)
+        values: dict[str, Any] = writer.of(self)
+        return values | {"notes": list(self.notes)} | ({"in_blocks": writer.in_blocks} if writer.in_blocks else {})
 
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
-        """What `to_json` tells, by name: the kind, and every field; kinds of views that tell something else say so.
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
+        """The values of `to_json` by name: the kind and every field; views override it for other content.
 
-        With `whole` nothing shall be made smaller.
+        With `full` nothing is summarized.
         """
         return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
 
     def document(self) -> Document:
-        """What is shown: the sentences, and below them the figures."""
+        """The content of the view: sentences, then figures."""
         return Document(self.title, [*map(Paragraph, self.sentences()), *self._blocks()])
 
     def _blocks(self) -> Sequence[DocumentBlock]:
-        """What stands below the sentences; kinds of views that have more than figures say so."""
+        """The content below the sentences: by default the figures."""
         return pictures(self.figures())
 
     def svg(self) -> str:
-        """The figures as one SVG element; what is said first about it, and what was noted, stands below the first."""
+        """The figures as one SVG element; the first sentence and the notes are below the first figure."""
         first, *others = self.figures()
         sentences = filter(None, (first.caption, *self._sentences()[:1], *self.notes))
         said = " ".join(one if one[-1] in ".?!" else f"{one}." for one in sentences)
         return stacked((replace(first, caption=said), *others))
 
-    def save(self, path: str | Path, *, whole: bool = False) -> Path:
-        """The file that was written, of the kind that its ending says; a file that is there is replaced at once.
+    def save(self, path: str | Path, *, full: bool = False) -> Path:
+        """Write the view to a file and return its path; the suffix decides the format.
 
-        With `whole` a file of JSON tells every number, as `to_json(whole=True)` does.
+        Args:
+            path: A file that ends in .html, .md, .txt, .svg, .png or .json; an existing file is replaced.
+            full: For .json: include every number, as `to_json(full=True)` does.
         """
         place = Path(path)
         if place.suffix not in WRITERS:
             raise ConfigError(
-                f"'{place.name}' has the ending of no kind of file that a view is saved as",
+                f"a view cannot be saved as '{place.name}': unknown file suffix",
                 fix=did_you_mean(place.suffix, WRITERS),
             )
-        if whole and place.suffix != JSON:
-            raise ConfigError(f"{place.name} has no numbers that could be whole", fix=f"end it in {JSON}")
-        write_file(place, _json(self, whole=True) if whole else WRITERS[place.suffix](self))
+        if full and place.suffix != JSON:
+            raise ConfigError(
+                f"full is only for JSON, and the file is {place.name}", fix=f"use a file that ends in {JSON}"
+            )
+        write_file(place, _json(self, full=True) if full else WRITERS[place.suffix](self))
         return place
 
     def show(self) -> None:
@@ -215,8 +219,8 @@ def pictures(figures: Sequence[Figure]) -> list[DocumentBlock]:
     return [Pictures([figure]) for figure in figures]
 
 
-def _json(view: View, *, whole: bool) -> bytes:
-    return (json.dumps(view.to_json(whole=whole), ensure_ascii=False, allow_nan=False) + "\n").encode()
+def _json(view: View, *, full: bool) -> bytes:
+    return (json.dumps(view.to_json(full=full), ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 WRITERS: Mapping[str, Callable[[View], bytes]] = {
@@ -224,7 +228,7 @@ WRITERS: Mapping[str, Callable[[View], bytes]] = {
     ".md": lambda view: view.markdown().encode(),
     ".svg": lambda view: view.svg().encode(),
     ".png": lambda view: png(view.svg()),
-    JSON: lambda view: _json(view, whole=False),
+    JSON: lambda view: _json(view, full=False),
     ".txt": lambda view: view.text(100).encode(),
 }
 
@@ -243,12 +247,12 @@ def show(result: Shown) -> None:
 
 
 def script(name: str) -> str:
-    """The text of a script for a page; they stand in `pages/`, and tests run some of them."""
+    """The text of a script of `pages/`."""
     return files("seqloom.inspect").joinpath("pages", name).read_text(encoding="utf-8")
 
 
 class Blocks(NamedTuple):
-    """A curve [N] of which each `size` neighbours have become one point."""
+    """A curve [N] in blocks of `size` points."""
 
     size: int
     starts: list[float]
@@ -257,9 +261,9 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(values: np.ndarray, most: int) -> Blocks:
-    """At most `most` points of a curve, for what there is the mean, for whether there is anything the maximum.
+    """A curve as the mean and the maximum of at most `most` blocks.
 
-    Points without a value, which are NaN, do not count; a block of them alone is a gap.
+    NaN values do not count; a block of NaN is a gap.
 
     >>> blocks_of(np.array([1.0, 3.0, 5.0, 9.0, 2.0]), 3)
     Blocks(size=2, starts=[0.0, 2.0, 4.0], mean=[2.0, 7.0, 2.0], maximum=[3.0, 9.0, 2.0])
@@ -273,7 +277,7 @@ def blocks_of(values: np.ndarray, most: int) -> Blocks:
 
 
 def blocks_line(values: np.ndarray, *, title: str, x_label: str, y_label: str = "") -> Line:
-    """A long curve as the means and the maxima of its blocks."""
+    """A line chart of the mean and the maximum of blocks of a long curve."""
     blocks = blocks_of(values, POINTS)
     series = [
         Series(name=f"mean of {blocks.size}", x=blocks.starts, y=blocks.mean),

@@ -1,13 +1,12 @@
-"""What if: another word, a head that finds nothing, a gate that stands still, a vector from another text.
+"""What if: replace a word, switch off a head, fix a gate, or patch an activation, and see what changes.
 
-Each tries one thing and shows what it changes: the answers, and the views that are named beside them.
+    swap        replace a word                       clamp    fix a unit or a gate at one value
+    ablate      set heads to zero                    patch    take an activation from another input
 
-    swap        one word is another                     clamp    a unit or a gate keeps one value
-    ablate      a head, or all of a layer, is silent    patch    a vector comes from another input
-
-The distance of two answers is the total variation TVD = 1/2 sum |p - q| where they are distributions (Jain and Wallace
-2019), else the largest change of a number. A text that has grown or shrunk is brought together by what stands around
-the change, as its views are (`seqloom.inspect.differences`); a translation has the same target both times.
+Each view shows the predictions before and after, and the differences of the views named with `views`. The distance is
+the total variation distance TVD = 1/2 sum |p - q| of two distributions (Jain and Wallace 2019), otherwise the largest
+change of a number. Texts of different lengths are matched around the change (`seqloom.inspect.differences`); a
+translation keeps its target.
 """
 
 import re
@@ -32,7 +31,7 @@ from seqloom.inspect.edits import ablated, clamped, patched
 from seqloom.inspect.flow import still
 from seqloom.inspect.gates import gates
 from seqloom.inspect.readings import read, scores, scores_of_both
-from seqloom.inspect.states import states_beside
+from seqloom.inspect.states import states_compared
 from seqloom.inspect.subject import Reading, Subject, decided, likelihoods
 from seqloom.inspect.view import MEDIUM, View, blocks_line
 from seqloom.nn.types import Pair
@@ -42,34 +41,38 @@ from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted, number
 from seqloom.text.special_tokens import UNKNOWN
 
-Look = Callable[[Subject, Reading], View]
+ViewFunction = Callable[[Subject, Reading], View]
 Place = TypeVar("Place")
 SHOWN = 12  # answers of one row
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeView(View):
-    """The answers before and after, and the differences of other views."""
+    """The answers before and after a change, and the differences of other views."""
 
     kind: ClassVar[str] = "change"
-    what: str  # was done, in words
-    rows: tuple[str, ...]  # what each answer is about, before → after where these differ
-    said: tuple[tuple[str, str], ...]  # of each row the answer before and after, ∅ where the row was not there
-    distance: np.ndarray  # [R] TVD, or the largest change of a number; NaN where one of the two is not there
-    row: int  # the row that is shown in full: the one that changed most
-    answers: tuple[tuple[str, float, float], ...]  # of that row, those that changed most
+    description: str  # of the change
+    rows: tuple[str, ...]  # the token of each answer, before → after where they differ
+    predictions: tuple[
+        tuple[str, str], ...
+    ]  # of each row the prediction before and after; ∅ where there is no such row
+    distance: (
+        np.ndarray
+    )  # [R] total variation distance, or the largest change of a number; NaN where one of the two is missing
+    row: int  # the row that changed most, which is shown in full
+    answers: tuple[tuple[str, float, float], ...]  # (name, before, after) of that row, the largest changes first
     differences: tuple[DifferenceView, ...]
-    remark: str = ""  # that nothing could change, and why
+    remark: str = ""  # why nothing could change
 
     @property
     def flipped(self) -> tuple[int, ...]:
-        """The rows whose answer is another; a row that was not there before, or is no more, is none of them."""
+        """The rows whose prediction changed; rows that exist only before or only after do not count."""
         there = ~np.isnan(self.distance)
-        return tuple(at for at, (before, after) in enumerate(self.said) if there[at] and before != after)
+        return tuple(at for at, (before, after) in enumerate(self.predictions) if there[at] and before != after)
 
     def figures(self) -> tuple[Figure, ...]:
         found: list[Figure] = [self._bars("before", 1), self._bars("after", 2)]
-        title = "How far each answer moved"
+        title = "How far each answer moved (total variation distance)"
         if 1 < len(self.rows) <= MEDIUM:
             found.append(Strip(title=title, tokens=self.rows, values=self.distance.tolist(), value_label="distance"))
         elif len(self.rows) > 1:
@@ -79,31 +82,33 @@ class ChangeView(View):
     def _sentences(self) -> tuple[str, ...]:
         rows, most = int((~np.isnan(self.distance)).sum()), np.nanmax(self.distance)
         because = f": {self.remark}" if self.remark else ""
-        moved = f"{len(self.flipped)} of {counted(rows, 'answer')} changed, at most by {number(most)}{because}"
-        told = [f"{self.what}: {moved}."]
+        moved = (
+            f"{len(self.flipped)} of {counted(rows, 'prediction')} changed; largest distance {number(most)}{because}"
+        )
+        lines = [f"{self.description}: {moved}."]
         for at in self.flipped[:SHOWN]:
-            told.append(f"“{self.rows[at]}” ({at}): {self.said[at][0]} became {self.said[at][1]}.")
-        return (*told, *(sentence for one in self.differences for sentence in one.sentences()))
+            lines.append(f"“{self.rows[at]}” ({at}): {self.predictions[at][0]} became {self.predictions[at][1]}.")
+        return (*lines, *(sentence for one in self.differences for sentence in one.sentences()))
 
     def _bars(self, when: str, place: int) -> Figure:
         labels = [answer[0] for answer in self.answers]
         values = [float(answer[place]) for answer in self.answers]
         where = "" if len(self.rows) == 1 else f" at “{self.rows[self.row]}” ({self.row})"
-        return Bars(title=f"{self.what}: {when}{where}", labels=labels, values=values)
+        return Bars(title=f"{self.description}: {when}{where}", labels=labels, values=values)
 
 
 def swapped(
-    subject: Subject, reading: Reading, *, old: str, new: str, at: int | None = None, looks: Sequence[Look] = ()
+    subject: Subject, reading: Reading, *, old: str, new: str, at: int | None = None, views: Sequence[ViewFunction] = ()
 ) -> ChangeView:
-    """What changes when a word is replaced: the answers, and each of the views that `looks` give."""
+    """How the answers, and each of these views, change when a word is replaced."""
     if old == new:
-        raise DataError(f"'{old}' is swapped for itself", fix="give another word")
+        raise DataError(f"old and new are the same word, '{old}'", fix="give another word")
     other = read_again(subject, reading, replaced(reading.given, old, new, at=at))
-    views, others = subject.made("views beside it", [reading, other], lambda one: _seen(subject, one, looks))
+    olds, news = subject.made("views", [reading, other], lambda one: _seen(subject, one, views))
     before, after = scores_of_both(subject, reading, other)
     answers = _answered(subject, reading, before), _answered(subject, other, after)
     rows = paired(reading.rows, other.rows)
-    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, tuple(map(difference, views, others)))
+    found = _view(subject, f"“{old}” becomes “{new}”", rows, answers, tuple(map(difference, olds, news)))
     return with_remark(found, reading, other)
 
 
@@ -112,57 +117,63 @@ def edited(
     reading: Reading,
     edit: AbstractContextManager[Any],
     *,
-    what: str = "The model is edited",
-    looks: Sequence[Look] = (),
+    what: str = "Edited model",
+    views: Sequence[ViewFunction] = (),
 ) -> ChangeView:
-    """What changes while an edit lasts: the answers, and each of the views that `looks` give."""
+    """How the answers, and each of these views, change inside an edit.
+
+    Args:
+        edit: A context manager of `seqloom.inspect.edits`, such as `ablated(model.subject, layer=0, head=1)`.
+        what: The title of the view.
+        views: Functions of views to compare before and after: `[gates]`.
+    """
     before = _answers(subject, reading)
     with subject.work("answers", 2) as moved:
-        views = _seen(subject, reading, looks)
+        olds = _seen(subject, reading, views)
         moved(1)
         with edit:
             after = _answers(subject, reading)
-            others = _seen(subject, reading, looks)
+            news = _seen(subject, reading, views)
         moved(1)
     rows = paired(reading.rows, reading.rows)
-    return _view(subject, what, rows, (before, after), tuple(map(difference, views, others)))
+    return _view(subject, what, rows, (before, after), tuple(map(difference, olds, news)))
 
 
-def _seen(subject: Subject, reading: Reading, looks: Sequence[Look]) -> list[View]:
-    return subject.made("looks", looks, lambda look: look(subject, reading))
+def _seen(subject: Subject, reading: Reading, views: Sequence[ViewFunction]) -> list[View]:
+    return subject.made("views", views, lambda view: view(subject, reading))
 
 
 def with_remark(view: ChangeView, before: Reading, after: Reading) -> ChangeView:
-    """The view, and where nothing changed since two inputs are the same to the model, that they are.
+    """The view, with a remark if nothing changed because the model reads the same tokens in both inputs.
 
-    To a model that reads letters an unknown word is more than its symbol: so the answers are looked at too.
+    A model with a character encoder can tell unknown words apart, so the answers are compared too.
     """
     both = [list(zip_longest(*(side.tokens for side in pair))) for pair in zip(before.sides, after.sides, strict=True)]
     pairs = [pair for side in both for pair in side]
-    if view.distance.any() or any(None in pair or pair[0].symbol != pair[1].symbol for pair in pairs):
+    if view.distance.any() or any(None in pair or pair[0].id != pair[1].id for pair in pairs):
         return view
     others = [token for pair in pairs if pair[0].text != pair[1].text for token in pair]
-    if not others or any(token.symbol is None for token in others):
+    if not others or any(token.id is None for token in others):
         return view
-    words = [f"“{token.text}”" for token in others if token.symbol == UNKNOWN]
-    why = f", since {' and '.join(words[:2])} are unknown to the vocabulary" if words else ""
-    return replace(view, remark=f"the model reads the same symbols both times{why}")
+    words = [f"“{token.text}”" for token in others if token.id == UNKNOWN]
+    why = f", because {' and '.join(words[:2])} are not in the vocabulary" if words else ""
+    return replace(view, remark=f"the model reads the same tokens both times{why}")
 
 
 def read_again(subject: Subject, reading: Reading, given: Any) -> Reading:
-    """Another input; of a translation the source, with the target that stood there before: else two things change."""
+    """Another input; for a translation another source with the same target, so that only one thing changes."""
     if not isinstance(reading.inputs, Pair):
         return read(subject, given)
-    other = read(subject, given, target="")  # a target at hand costs no search, and gives way to the one of before
+    other = read(subject, given, target="")  # any target avoids a search; the old one replaces it
     inputs = Pair(other.inputs.source, reading.inputs.target)
     return reading._replace(given=given, inputs=inputs, sides=(other.sides[0], *reading.sides[1:]))
 
 
 class Answers(NamedTuple):
-    """What a model answers to one input."""
+    """The answers of a model to one input."""
 
-    values: np.ndarray  # [R,K] probabilities where the answers of a row exclude each other, else the scores
-    said: tuple[str, ...]  # [R] what it decides
+    values: np.ndarray  # [R,K] probabilities where exactly one answer of a row is right, else the scores
+    predictions: tuple[str, ...]  # [R]
     exclusive: bool
 
 
@@ -173,9 +184,9 @@ def _answers(subject: Subject, reading: Reading) -> Answers:
 
 
 def _answered(subject: Subject, reading: Reading, found: Tensor) -> Answers:
-    """What scores [R,K] say."""
+    """The answers of scores [R,K]."""
     found = found.double()
-    exclusive = reading.said is not None or subject.task.meaning.schema.target.exclusive
+    exclusive = reading.targets is not None or subject.task.spec.schema.target.exclusive
     values = likelihoods(subject, found) if exclusive else found
     return Answers(values.cpu().numpy(), tuple(map(subject.name, decided(subject, found))), exclusive)
 
@@ -189,16 +200,18 @@ def _view(
 ) -> ChangeView:
     places = [[pair[when] for pair in rows.pairs] for when in (0, 1)]
     before, after = (taken(one.values, [where]) for one, where in zip(both, places, strict=True))
-    said = [["∅" if at is None else one.said[at] for at in where] for one, where in zip(both, places, strict=True)]
+    said = [
+        ["∅" if at is None else one.predictions[at] for at in where] for one, where in zip(both, places, strict=True)
+    ]
     moved = np.abs(after - before)
     distance = moved.sum(axis=1) / 2 if both[0].exclusive else moved.max(axis=1)
     row = int(np.nanargmax(distance))
     most = np.argsort(-np.maximum(moved[row], moved[row].max() * (before[row] == before[row].max())), kind="stable")
     return ChangeView(
         title=what,
-        what=what,
+        description=what,
         rows=rows.names,
-        said=tuple(zip(*said, strict=True)),
+        predictions=tuple(zip(*said, strict=True)),
         distance=distance,
         row=row,
         answers=tuple((subject.name(int(k)), float(before[row, k]), float(after[row, k])) for k in most[:SHOWN]),
@@ -207,7 +220,7 @@ def _view(
 
 
 def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
-    """The same input with another word: in its only place, or the place of that number, from 0.
+    """The input with one word replaced: its only occurrence, or number `at`, counted from 0.
 
     >>> replaced("he said that she saw", "he", "she")
     'she said that she saw'
@@ -216,7 +229,7 @@ def replaced(given: Any, old: str, new: str, *, at: int | None = None) -> Any:
         start, stop = _one(_places(given, old), old, at, given.split())
         return given[:start] + new + given[stop:]
     if not isinstance(given, tuple | list) or not all(isinstance(one, str) for one in given):
-        raise DataError(f"there are no words in this input, a {type(given).__name__}", fix="swap words of a text")
+        raise DataError(f"this input has no words: its type is {type(given).__name__}", fix="swap words of a text")
     if isinstance(given, tuple):  # two texts: the first that has it
         number = next((one for one, text in enumerate(given) if _places(text, old)), 0)
         return (*given[:number], replaced(given[number], old, new, at=at), *given[number + 1 :])
@@ -230,19 +243,19 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
 
 def _one(places: Sequence[Place], old: str, at: int | None, words: Sequence[str]) -> Place:
     if not places:
-        raise DataError(f"the word '{old}' does not stand in the text", fix=did_you_mean(old, set(words)))
+        raise DataError(f"the text has no word '{old}'", fix=did_you_mean(old, set(words)))
     if at is None and len(places) > 1:
         raise DataError(
-            f"'{old}' stands in {len(places)} places", fix=f"say which with at=0 to {len(places) - 1}, from the left"
+            f"'{old}' occurs {len(places)} times", fix=f"choose one, from the left: at=0 to at={len(places) - 1}"
         )
     if at is not None and not 0 <= at < len(places):
-        raise DataError(f"there is no '{old}' number {at}", fix=f"choose 0 to {len(places) - 1}")
+        raise DataError(f"there is no occurrence {at} of '{old}'", fix=f"choose at=0 to at={len(places) - 1}")
     return places[at or 0]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenView(View):
-    """What each token gives to one answer: the values of an attribution by themselves."""
+class AttributionValuesView(View):
+    """The values of an attribution: what each token contributes to one answer."""
 
     kind: ClassVar[str] = "attribution"
     tokens: tuple[str, ...]
@@ -252,32 +265,34 @@ class GivenView(View):
         return (Strip(title=self.title, tokens=self.tokens, values=self.values.tolist()),)
 
 
-def _attributing(subject: Subject, reading: Reading) -> Look:
-    """A look at attributions of the answers that this reading gets, also where another reading gets others."""
+def _attributing(subject: Subject, reading: Reading) -> ViewFunction:
+    """A view of the attributions of the answers of this reading, also where another reading has other answers."""
     goal = chosen_goal(subject, reading)
 
-    def look(asked: Subject, other: Reading) -> View:
-        # The same answers where their rows stand in another reading; those whose rows are not there are left out
+    def view(asked: Subject, other: Reading) -> View:
+        # The same answers, at their rows in the other reading; answers without such a row are left out
         rows = dict(paired(reading.rows, other.rows).pairs)
         places = [(answer, rows.get(answer.row)) for answer in goal.answers]
         moved = goal._replace(answers=tuple(answer._replace(row=row) for answer, row in places if row is not None))
         found = view_of(ground_of(asked, other), moved, METHOD, MethodOptions())
         tokens = tuple(text for part in found.parts for text in part.texts)
-        return GivenView(title=found.title, tokens=tokens, values=np.concatenate([part.values for part in found.parts]))
+        return AttributionValuesView(
+            title=found.title, tokens=tokens, values=np.concatenate([part.values for part in found.parts])
+        )
 
-    return look
+    return view
 
 
-# views that can stand beside an edit, and what a model needs for them
-BESIDE: Mapping[str, tuple[Callable[[Subject, Reading], Look], requirements.Question]] = {
+# views that can be compared before and after an edit, and what a model needs for them
+COMPARABLE: Mapping[str, tuple[Callable[[Subject, Reading], ViewFunction], requirements.Question]] = {
     "attention": (lambda *_: attention, requirements.attention),
     "attribution": (_attributing, requirements.an_answer),
     "gates": (lambda *_: gates, requirements.gates),
-    "states": (states_beside, requirements.states),
+    "states": (states_compared, requirements.states),
 }
-USUAL = ("attention", "attribution")
+DEFAULT = ("attention", "attribution")
 METHOD = "integrated"  # of attribution
-DEAR = "attribution"  # two paths of gradients over a text, minutes where it is long
+SLOW = "attribution"  # two gradient paths over the text: minutes for a long one
 
 
 def swap(
@@ -287,20 +302,26 @@ def swap(
     old: str,
     new: str,
     at: int | None = None,
-    beside: Sequence[str] | None = None,
+    views: Sequence[str] | None = None,
 ) -> ChangeView:
-    """What changes when the word `old` is `new`, with attention (if there is any) and attribution beside the answers.
+    """How the answers change when the word `old` is replaced by `new`.
 
-    Of a word that stands in several places, `at` is the number of one of them, from 0; `beside` names other views.
-    Where it names none, attribution stands beside texts of up to 512 tokens alone: it takes long.
+    Args:
+        old: The word to replace.
+        new: The word to put there.
+        at: Which occurrence of `old`, counted from 0; needed if there are several.
+        views: Names of views to compare before and after: attention, attribution, gates, states. Without it,
+            attention (if the model has any) and attribution; attribution only for texts of up to 512 tokens.
     """
-    there = (name for name in USUAL if requirements.reason(BESIDE[name][1], subject, reading) is None)
-    named = list(there if beside is None else beside)
-    left_out = beside is None and DEAR in named and max(len(side.tokens) for side in reading.sides) > MEDIUM
-    looks = _looks(subject, reading, [name for name in named if not (left_out and name == DEAR)])
-    view = swapped(subject, reading, old=old, new=new, at=at, looks=looks)
-    said = f"{DEAR.title()} is left out of more than {MEDIUM} tokens, where it takes long: ask beside={named}."
-    return replace(view, notes=(*view.notes, said)) if left_out else view
+    there = (name for name in DEFAULT if requirements.reason(COMPARABLE[name][1], subject, reading) is None)
+    named = list(there if views is None else views)
+    left_out = views is None and SLOW in named and max(len(side.tokens) for side in reading.sides) > MEDIUM
+    compared = _view_functions(subject, reading, [name for name in named if not (left_out and name == SLOW)])
+    view = swapped(subject, reading, old=old, new=new, at=at, views=compared)
+    note = (
+        f"{SLOW.title()} is left out for texts of more than {MEDIUM} tokens, because it is slow; views={named} adds it."
+    )
+    return replace(view, notes=(*view.notes, note)) if left_out else view
 
 
 def ablate(
@@ -309,12 +330,18 @@ def ablate(
     *,
     layer: int | str | None = None,
     head: int | None = None,
-    beside: Sequence[str] = (),
+    views: Sequence[str] = (),
 ) -> ChangeView:
-    """What changes when a head finds nothing; without `head` all heads of the layer, without `layer` the last one."""
+    """How the answers change when the output of an attention head is set to zero.
+
+    Args:
+        layer: Number or path of the layer; the last one with attention if none is given.
+        head: Number of the head; all heads of the layer if none is given.
+        views: Names of views to compare before and after: attention, attribution, gates, states.
+    """
     who = "all heads" if head is None else f"head {head}"
-    what = f"{who} of {'the last layer' if layer is None else f'layer {layer}'} of attention found nothing"
-    return _tried(subject, reading, ablated(subject, layer=layer, head=head), what, beside)
+    what = f"{who} of {'the last attention layer' if layer is None else f'attention layer {layer}'} set to zero"
+    return _tried(subject, reading, ablated(subject, layer=layer, head=head), what, views)
 
 
 def clamp(
@@ -325,11 +352,19 @@ def clamp(
     value: float,
     gate: str | None = None,
     layer: int | str | None = None,
-    beside: Sequence[str] = (),
+    views: Sequence[str] = (),
 ) -> ChangeView:
-    """What changes when a unit of a recurrent layer, or one gate of it, has the same value at every element."""
-    what = f"{'unit' if gate is None else f'the {gate} gate of unit'} {unit} stood at {value:g}"
-    return _tried(subject, reading, clamped(subject, unit=unit, value=value, gate=gate, layer=layer), what, beside)
+    """How the answers change when a unit of a recurrent layer, or one of its gates, is fixed at one value.
+
+    Args:
+        unit: Number of the unit.
+        value: The value that it has at every token.
+        gate: Name of a gate, such as forget or update; the hidden state of the unit if none is given.
+        layer: Number or path of the recurrent layer; the last one if none is given.
+        views: Names of views to compare before and after: attention, attribution, gates, states.
+    """
+    what = f"{'unit' if gate is None else f'the {gate} gate of unit'} {unit} fixed at {value:g}"
+    return _tried(subject, reading, clamped(subject, unit=unit, value=value, gate=gate, layer=layer), what, views)
 
 
 def patch(
@@ -340,27 +375,36 @@ def patch(
     at: int | str,
     layer: int | str | None = None,
     side: str | None = None,
-    beside: Sequence[str] = (),
+    views: Sequence[str] = (),
 ) -> ChangeView:
-    """What changes when the vector of a token behind a layer is the one that stands there in another input.
+    """How the answers change when the vector of one token comes from another input (activation patching).
 
-    Of a translation the other input is another source, read with the same target.
+    Args:
+        other: The other input; for a translation another source, read with the same target.
+        at: The token, by its number or its text.
+        layer: Number or path of the layer whose output is patched; the last one if none is given.
+        side: The sequence: source or target, first or second.
+        views: Names of views to compare before and after: attention, attribution, gates, states.
     """
     again = read_again(subject, reading, other)
     edit = patched(subject, reading, again, at=at, layer=layer, side=side)
-    found = _tried(subject, reading, edit, f"the vector at {at!r} came from the other input", beside)
+    found = _tried(subject, reading, edit, f"the vector of token {at!r} taken from the other input", views)
     return with_remark(found, reading, again)
 
 
-def _tried(subject: Subject, reading: Reading, edit: Any, what: str, beside: Sequence[str]) -> ChangeView:
-    return edited(subject, reading, edit, what=what[0].upper() + what[1:], looks=_looks(subject, reading, beside))
+def _tried(subject: Subject, reading: Reading, edit: Any, what: str, views: Sequence[str]) -> ChangeView:
+    return edited(
+        subject, reading, edit, what=what[0].upper() + what[1:], views=_view_functions(subject, reading, views)
+    )
 
 
-def _looks(subject: Subject, reading: Reading, beside: Sequence[str]) -> list[Look]:
+def _view_functions(subject: Subject, reading: Reading, views: Sequence[str]) -> list[ViewFunction]:
     """The views of these names."""
-    for name in beside:
-        if name not in BESIDE:
-            raise ConfigError(f"the view '{name}' does not stand beside an edit", fix=did_you_mean(name, BESIDE))
-        if (reason := requirements.reason(BESIDE[name][1], subject, reading)) is not None:
+    for name in views:
+        if name not in COMPARABLE:
+            raise ConfigError(
+                f"the view '{name}' cannot be compared before and after an edit", fix=did_you_mean(name, COMPARABLE)
+            )
+        if (reason := requirements.reason(COMPARABLE[name][1], subject, reading)) is not None:
             raise ConfigError(reason, fix=f"leave '{name}' out")
-    return [BESIDE[name][0](subject, reading) for name in beside]
+    return [COMPARABLE[name][0](subject, reading) for name in views]

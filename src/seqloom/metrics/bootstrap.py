@@ -1,17 +1,17 @@
-"""How far a figure would move with other examples of the same kind: the bootstrap (Efron 1979, Koehn 2004).
+"""Confidence intervals of metrics: the bootstrap (Efron 1979, Koehn 2004).
 
-A resample draws N of the N examples with replacement. Because every metric is a function of summed statistics, a
-resample is how often each example was drawn times its statistics: no model is asked again, and memory holds the counts
-of a few resamples, however many there are. A figure that is no function of sums, as a correlation of ranks, is made of
-the rows that were drawn; of many rows fewer resamples are made of it, for each of them sorts all rows.
+A resample draws N of the N examples with replacement. Every metric is a function of summed statistics, so a resample
+only needs to know how often each example was drawn: the model does not run again, and a few resamples at a time are in
+memory. A metric that is no function of sums, such as a rank correlation, is computed from the drawn rows; for many rows
+there are fewer resamples of it, because each one sorts all rows.
 
-An interval always holds the figure itself: a figure that noise can only raise, as a calibration error, is larger in
-resamples than it is, and then stands at the end of its interval.
+An interval always contains the metric itself. Noise can only increase a calibration error, so resamples of it are too
+high and the metric is then an end of its interval.
 
-One row can be drawn in one way only, and rows that are alike give one figure however they are drawn: of them the
-bootstrap says that there is no doubt, which is false. Such a figure has no interval. Where rows are all right, or all
-wrong, more is known. A share of 1 or 0 has the rule of three instead (Hanley and Lippman-Hand 1983): if none of n
-rows differs, fewer than 3/n of all further rows do, with 95 % confidence, because (1 - 3/n)^n is about 0.05.
+With one row, or if all rows are alike, every resample gives the same value. The bootstrap would claim certainty, so
+such a metric has no interval. If all rows are correct or all are wrong, the rule of three applies (Hanley and
+Lippman-Hand 1983): if none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence, because
+(1 - 3/n)^n is about 0.05.
 """
 
 import math
@@ -28,30 +28,30 @@ Summed = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows [N,S], each take
 SHARES = frozenset({"accuracy", "exact_match", "f1", "macro_f1", "precision", "recall"})  # in [0,1], and 1 is all right
 TOGETHER = 2**18  # counts of drawn rows that are held at a time
 SAME = 1e-12  # of a figure: what the order of a sum may change
-THREE = 3  # rows of n further ones that may differ where none of n did
-SORTED = 10**7, 100  # rows that are sorted for an interval, and the fewest resamples all the same
+THREE = 3  # rows of n further ones that may differ if none of n did
+SORTED = 10**7, 100  # rows to sort for an interval, and the fewest resamples
 
 
 def added(statistics: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The rows added up, each taken so often."""
+    """The sums of rows, each counted `times`."""
     return np.asarray(times @ statistics)
 
 
 def no_rows(_: np.ndarray) -> dict[str, float]:
-    """No figure."""
+    """No metrics."""
     return {}
 
 
 def resampled_sums(
     statistics: np.ndarray, resamples: int, draws: np.random.Generator, summed: Summed = added
 ) -> np.ndarray:
-    """[resamples,W] the summed statistics of as many draws of N rows out of [N,S]."""
+    """[resamples,W] the summed statistics of resamples of the rows [N,S]."""
     rows, sums = len(statistics), []
     for start in range(0, resamples, together := max(1, min(resamples, TOGETHER // rows))):
         count = min(together, resamples - start)
-        # [R,N] how often each row was drawn
-        times = np.stack([np.bincount(draws.integers(0, rows, rows), minlength=rows) for _ in range(count)])
-        sums.append(summed(statistics, times))
+        drawn = draws.integers(0, rows, (count, rows)) + rows * np.arange(count)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=count * rows)  # how often each row was drawn
+        sums.append(summed(statistics, times.reshape(count, rows)))
     return np.concatenate(sums)
 
 
@@ -66,10 +66,20 @@ def intervals(
     level: float = 0.95,
     shares: Collection[str] = SHARES,
 ) -> dict[str, Interval]:
-    """The interval of each figure that holds `level` of the resamples; the same for the same seed.
+    """Bootstrap confidence intervals, by name.
 
-    Of `shares` that are 0 or 1 it is that of the rule of three. Of one row there is none, nor of other figures that are
-    the same in every resample.
+    Args:
+        statistics: [N,S] one row per example.
+        measure: computes metrics from sums.
+        summed: computes sums of resampled rows.
+        rows: computes metrics that are no function of sums.
+        resamples: how many resamples to draw.
+        seed: the random seed.
+        level: the confidence level.
+        shares: metrics in 0..1 that use the rule of three if they are 0 or 1.
+
+    Returns:
+        (low, high) for each metric; none for a single row, or for a metric that is the same in every resample.
 
     >>> right = np.array([[1.0], [1.0], [0.0], [1.0]])
     >>> intervals(right, lambda sums: {"right": sums[..., 0] / 4})["right"]
@@ -82,7 +92,7 @@ def intervals(
     drawn = measure(resampled_sums(statistics, resamples, _generator(seed), summed))
     drawn |= _resampled_rows(statistics, rows, resamples, _generator(seed))
     tails = [(1 - level) / 2, (1 + level) / 2]
-    # resamples that differ by no more than the last digits of a sum are one figure
+    # resamples that differ only by rounding are the same
     spread = {name: values for name, values in drawn.items() if not np.ptp(values) <= SAME * np.abs(values).max()}
     ends = {name: np.quantile(values, tails).tolist() for name, values in spread.items()}
     found = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
@@ -96,7 +106,7 @@ def _generator(seed: int) -> np.random.Generator:
 def _resampled_rows(
     statistics: np.ndarray, measure: MeasureRows, resamples: int, draws: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """The figures of rows, of as many draws of N rows as time allows."""
+    """The metrics of resampled rows, for as many resamples as time allows."""
     names, count = measure(statistics), len(statistics)
     if not names:
         return {}
@@ -115,7 +125,7 @@ def rows_alike(
     level: float = 0.95,
     shares: Collection[str] = SHARES,
 ) -> dict[str, Interval]:
-    """The intervals of the shares that are 0 or 1, by the rule of three: n are the rows that have part in a figure.
+    """The intervals of shares that are 0 or 1, by the rule of three; n is the number of rows that a metric counts.
 
     >>> all_right = np.ones((30, 2))
     >>> low, high = rows_alike(all_right, lambda sums: {"accuracy": sums[..., 0] / sums[..., 1]})["accuracy"]
@@ -132,7 +142,7 @@ def rows_alike(
 def _rows_with(
     figures: dict[str, float], statistics: np.ndarray, measure: Measure, summed: Summed, together: int = 256
 ) -> dict[str, int]:
-    """How many rows alone have the same figure, by its name."""
+    """How many single rows have the same value, by metric."""
     found = dict.fromkeys(figures, 0)
     for start in range(0, len(statistics), together):
         block = statistics[start : start + together]
@@ -143,7 +153,7 @@ def _rows_with(
 
 
 def is_extreme(name: str, value: float | None, shares: Collection[str] = SHARES) -> bool:
-    """Whether a figure is a share of nothing or of all, of which resampling says nothing.
+    """Whether a metric is a share of 0 or 1, for which resampling shows no spread.
 
     >>> is_extreme("accuracy", 1.0), is_extreme("accuracy", 0.99), is_extreme("mse", 0.0)
     (True, False, False)
@@ -154,44 +164,46 @@ def is_extreme(name: str, value: float | None, shares: Collection[str] = SHARES)
 def alike_said(
     metrics: Mapping[str, float | None], rows: int, shares: Collection[str] = SHARES, one: str = "row"
 ) -> str:
-    """What the intervals of shares of 0 or 1 are; empty where there are none. `rows` is 0 where unknown.
+    """A note about the intervals of shares of 0 or 1; empty if there are none. `rows` is 0 if unknown.
 
     >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}, 20))
-    Not one row differs in accuracy, so drawing rows again shows no spread. The interval is the rule of three: of \
-as many further rows up to 3 may differ.
+    All rows have the same accuracy, so resampling shows no spread. The interval uses the rule of three: up to 3 of \
+20 further rows may differ.
     >>> alike_said({"accuracy": 0.9}, 20)
     ''
     """
     names = [name for name, number in metrics.items() if is_extreme(name, number, shares)]
-    same = f"Not one {one} differs in {' or '.join(names)}, so drawing {one}s again shows no spread."
+    many = f"{one.removesuffix('y')}ies" if one.endswith("y") else f"{one}s"
+    same = f"All {many} have the same {' and '.join(names)}, so resampling shows no spread."
     most = "all" if 0 < rows <= THREE else f"up to {THREE}"
-    rule = f"The interval is the rule of three: of as many further {one}s {most} may differ."
+    further = f"{rows:,}" if rows else "as many"
+    rule = f"The interval uses the rule of three: {most} of {further} further {many} may differ."
     return f"{same} {rule}" if names else ""
 
 
 def rule_of_three(rows: int, level: float) -> float:
-    """The share of further rows that may differ where none of so many did: 3/n for 95 %."""
+    """The share of further rows that may differ if none of `rows` did: 3/n for 95 %."""
     return min(1.0, -math.log(1 - level) / max(1, rows))
 
 
-# How sure the difference of two models is on the same examples: the paired jackknife (Quenouille 1949, Tukey 1958).
+# The standard error of the difference of two models on the same examples: the paired jackknife (Quenouille 1949,
+# Tukey 1958).
 #
-# Every metric is a function of summed statistics, so leaving examples out is a subtraction, and no model is asked
-# again:
+# Every metric is a function of summed statistics, so leaving examples out is a subtraction:
 #
 #     D    = metric(sums of the first) - metric(sums of the second)
 #     D_j  = the same without the examples of group j, of the m_j of n
-#     P_j  = h_j D - (h_j - 1) D_j   with h_j = n / m_j                      what group j says alone
+#     P_j  = h_j D - (h_j - 1) D_j   with h_j = n / m_j                      pseudo-value of group j
 #     error^2 = mean of (P_j - weighted mean of P)^2 / (h_j - 1)             Busing, Meijer and van der Leeden 1999
 #
-# Up to `MOST_GROUPS` examples each is a group of its own, and of a mean the error is that of a paired t-test. Of more
-# examples neighbours are left out together, so that the cost stays small; groups may differ in size by one.
+# Up to `MOST_GROUPS` examples, each is a group of its own, and the error of a mean is that of a paired t-test. With
+# more examples, neighbors are left out together to limit the cost; group sizes differ by at most one.
 
-MOST_GROUPS = 500  # the error itself is then known to 3 %: 1 / sqrt(2 x 499)
+MOST_GROUPS = 500  # the error is then known to 3 %: 1 / sqrt(2 x 499)
 
 
 class PairedDifference(NamedTuple):
-    """A figure of the first model less that of the second, and the standard error of it over the examples."""
+    """The metric of the first model minus that of the second, and its standard error over the examples."""
 
     value: float
     error: float
@@ -205,7 +217,7 @@ def paired_differences(
     *,
     groups: int = MOST_GROUPS,
 ) -> dict[str, PairedDifference]:
-    """The difference of each figure of two tables [N,S], whose rows are of the same examples, N at least 2.
+    """The paired difference of each metric of two tables [N,S] of the same examples; N is at least 2.
 
     >>> first, second = np.array([[1, 1], [1, 1], [0, 1], [1, 1]]), np.array([[1, 1], [0, 1], [0, 1], [1, 1]])
     >>> accuracy = lambda sums: {"accuracy": sums[..., 0] / sums[..., 1]}
@@ -222,7 +234,7 @@ def paired_differences(
 def _figures(
     table: np.ndarray, cuts: np.ndarray, summed: Callable[[np.ndarray], np.ndarray], measure: Measure
 ) -> dict[str, np.ndarray]:
-    """The figures [1+G] of the whole table, and of it without each of the groups."""
+    """The metrics [1+G] of the whole table, and without each of the groups."""
     sums = summed(table)
     parts = [summed(table[start:end]) for start, end in pairwise(cuts)]
     return measure(np.stack([sums, *(sums - part for part in parts)]))
@@ -233,3 +245,46 @@ def _difference(found: np.ndarray, times: np.ndarray) -> PairedDifference:
     alone = times * whole - (times - 1) * without  # P_j
     spread = (alone - np.average(alone, weights=1 / times)) ** 2 / (times - 1)
     return PairedDifference(float(whole), float(np.sqrt(spread.mean())))
+
+
+# Ratios and perplexity, of one set or of a thousand resampled ones at once. Each takes arrays of sums [...] and gives
+# an array [...]. Nothing found of nothing there is 0, as in conlleval.
+
+LARGEST_EXPONENT = 700.0  # exp of it is the last power that float64 holds, with room to spare
+
+
+def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, and 0 where the whole is 0.
+
+    >>> ratio(np.array([1.0, 0.0]), np.array([4.0, 0.0])).tolist()
+    [0.25, 0.0]
+    """
+    part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
+    quotient = np.zeros(part.shape)
+    np.divide(part, whole, out=quotient, where=whole != 0)
+    return quotient
+
+
+def sums_by(groups: np.ndarray, times: np.ndarray, count: int) -> np.ndarray:
+    """[...,count] the numbers [...,N] added up by the group of each [N].
+
+    >>> sums_by(np.array([2, 0, 2]), np.array([[1.0, 1.0, 1.0], [0.5, 0.0, 4.0]]), 3).tolist()
+    [[1.0, 0.0, 2.0], [0.0, 0.0, 4.5]]
+    """
+    if times.ndim == 1:
+        return np.bincount(groups, times, minlength=count)
+    sums = np.zeros((*times.shape[:-1], count))
+    if len(groups):
+        order = np.argsort(groups, kind="stable")
+        there, starts = np.unique(groups[order], return_index=True)
+        sums[..., there] = np.add.reduceat(times[..., order], starts, axis=-1)
+    return sums
+
+
+def perplexity(loss: np.ndarray) -> np.ndarray:
+    """exp(loss): among how many equally likely tokens the model would be as unsure; finite, whatever the loss.
+
+    >>> perplexity(np.log(np.array([8.0]))).round(6).tolist(), bool(np.isfinite(perplexity(np.array(1e9))))
+    ([8.0], True)
+    """
+    return np.asarray(np.exp(np.minimum(loss, LARGEST_EXPONENT)))

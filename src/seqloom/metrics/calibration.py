@@ -1,16 +1,16 @@
-"""Calibration: whether probabilities mean what they say, and what to do when they do not.
+"""Calibration: do probabilities match the share of correct predictions?
 
-Among a hundred answers given with probability 0.8, eighty should be right. The expected calibration error (Naeini et
-al. 2015) puts the answers into 15 bins of equal width by their probability, and is the mean distance between the
-probability and the share of right answers of a bin, weighted by the answers in it.
+Of a hundred predictions with probability 0.8, eighty should be correct. The expected calibration error (Naeini et al.
+2015) sorts predictions into 15 bins of equal width by their probability. It is the mean distance between probability
+and accuracy of a bin, weighted by the number of predictions in it.
 
-A network that is trained long is too sure. Dividing its scores z by one number T > 1, the temperature, makes it less
-so, and changes no answer: softmax(z / T) has its largest value where softmax(z) has (Guo et al. 2017). T is that of the
-least loss on the dev part. A dev part of a few rows that are all right would ask for T = 0, for no reason: so log T
-counts as drawn from a normal law around 0, whose deviation `DOUBT` costs as much as half a nat in the summed loss.
+Networks that are trained long are overconfident. Temperature scaling (Guo et al. 2017) divides the logits z by one
+number T; it changes no prediction, because softmax(z / T) has its maximum where softmax(z) has it. T minimizes the loss
+on the dev set. A dev set of a few correct rows would ask for T = 0, so log T has a normal prior around 0 with the
+standard deviation `DOUBT`.
 
-Rows that found a calibration flatter it. So figures of the dev part itself are cross-fitted: each half of its rows is
-read as the other half asks for, and what is shipped comes from all of them.
+A calibration looks too good on the rows that it was fitted on. So metrics of the dev set itself are cross-fitted: each
+half of its rows uses the calibration of the other half. The final calibration is fitted on all rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.metrics import ratio
+from seqloom.metrics.bootstrap import ratio, sums_by
 
 BINS = 15
 EDGES = np.linspace(0, 1, BINS + 1)  # a bin holds its upper edge
@@ -28,14 +28,14 @@ FARTHEST = 3.0  # of log T: temperatures lie between 1/20 and 20
 
 
 class Calibration(NamedTuple):
-    """How scores are read: divided by a temperature, and for several labels compared with thresholds."""
+    """A temperature for logits, and for several labels a threshold for each probability."""
 
     temperature: float = 1.0
-    thresholds: tuple[float, ...] = ()  # of the probability of each label; empty: 0.5
+    thresholds: tuple[float, ...] = ()  # one for each label; empty: 0.5
 
     @property
     def untempered(self) -> "Calibration":
-        """The same answers from plain probabilities: sigmoid(z / T) > t where sigmoid(z) > sigmoid(T logit(t)).
+        """The same predictions from uncalibrated probabilities: sigmoid(z / T) > t if sigmoid(z) > sigmoid(T logit(t)).
 
         >>> Calibration(2.0, (0.5, 0.2)).untempered
         Calibration(temperature=1.0, thresholds=(0.5, 0.058823529411764705))
@@ -45,17 +45,16 @@ class Calibration(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What a dev part asks for: what is shipped, and for each row that found it what the other half of them found."""
+    """The calibration of a dev set, and for each of its rows that of the other half (cross-fitting)."""
 
     shipped: Calibration = Calibration()
     rows: Mapping[str, Calibration] = MappingProxyType({})  # by id
 
 
 def cross_fitted(ids: Sequence[str], fit: Callable[[np.ndarray], Calibration]) -> Fitted:
-    """The calibration of all rows, and that of the other half for each; `fit` takes the places of some of them.
+    """The calibration of all rows, and for each row that of the other half; `fit` takes the indices of some rows.
 
-    Halves are drawn by the order of ids, whole numbers: so they are the same wherever the part begins, and however its
-    batches come.
+    Halves are drawn by the order of ids, so they do not depend on batches.
     """
     order = np.array(sorted(range(len(ids)), key=lambda place: (len(ids[place]), ids[place])), np.int64)
     drawn = order[np.random.Generator(np.random.PCG64(0)).permutation(len(ids))]
@@ -64,11 +63,11 @@ def cross_fitted(ids: Sequence[str], fit: Callable[[np.ndarray], Calibration]) -
     return Fitted(fit(np.sort(drawn)), rows)
 
 
-def binned(probabilities: np.ndarray, right: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """[3,15] of each bin: how many answers, their summed probability, and how many were right; each `times`."""
+def binned(probabilities: np.ndarray, correct: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """[...,3,15] of each bin: predictions, their summed probability, correct ones; each counted `times` [...,N]."""
     bins = np.searchsorted(EDGES[1:-1], probabilities, side="left")
-    weights = (times, times * probabilities, times * right)
-    return np.stack([np.bincount(bins, weight, minlength=BINS) for weight in weights])
+    weights = (times, times * probabilities, times * correct)
+    return np.stack([sums_by(bins, weight, BINS) for weight in weights], axis=-2)
 
 
 def calibration_error(bins: np.ndarray) -> np.ndarray:
@@ -85,10 +84,9 @@ def calibration_error(bins: np.ndarray) -> np.ndarray:
 
 
 def best_temperature(loss: Callable[[float], float]) -> float:
-    """The temperature of the least summed loss and doubt; 1 where no other is better.
+    """The temperature with the lowest sum of loss and prior; 1 if no other is better.
 
-    The loss is convex in 1 / T. The search halves an interval of log T by the golden section, so it is the same
-    whenever it is made.
+    The loss is convex in 1 / T. A golden-section search over log T finds it, without randomness.
 
     >>> round(best_temperature(lambda temperature: 1e6 * (temperature - 2) ** 2), 3)
     2.0
@@ -102,7 +100,7 @@ def best_temperature(loss: Callable[[float], float]) -> float:
 
 
 def _golden(cost: Callable[[float], float], low: float, high: float, within: float = 1e-4) -> float:
-    """Where a function with one valley between two places is least, by the golden section."""
+    """The minimum of a unimodal function in an interval, by golden-section search."""
     share = (5**0.5 - 1) / 2
     left, right = high - share * (high - low), low + share * (high - low)
     at_left, at_right = cost(left), cost(right)

@@ -1,37 +1,35 @@
-"""Pearson's correlation as a function of sums, so that ranks can add up and resamples need no second look.
+"""Pearson's correlation as a function of sums.
 
 r = (n S_xy - S_x S_y) / sqrt((n S_xx - S_x^2) (n S_yy - S_y^2))
 
-Spearman's correlation: whether two columns of numbers put the examples into the same order.
+Spearman's rank correlation:
 
     rho = correlation of rank(x) and rank(y)         equal numbers share the mean of their ranks
 
-It does not ask for the right numbers, only for the right order: what a measure of similarity is judged by.
+R², the coefficient of determination, from sums over examples:
 
-R²: how much of the spread of true numbers the answers explain, from sums over examples.
+    R² = 1 - Σ (predicted - expected)² / Σ (expected - mean)²       1: perfect; 0: no better than predicting the mean
 
-    R² = 1 - Σ (said - true)² / Σ (true - mean)²    1: all of it; 0: no more than the mean as the answer to everything
-
-Of several numbers it is the mean of each, as scikit-learn has it, which is the test. The spread is that of the judged
-examples. It comes from sums of the true numbers and of their squares, both less something near their mean: so of
-prices in millions that differ by cents no digit is lost. A number that never changes has no spread: R² is then 1
-where every answer is right, and else 0, as in scikit-learn.
+For several numbers it is the mean over them, as in scikit-learn. The mean is that of the evaluated examples. It is
+computed from sums of the expected numbers and of their squares, both shifted by something near their mean: so no digit
+is lost for prices in millions that differ by cents. A number that never changes has no variance: R² is then 1 if every
+prediction is correct, and else 0, as in scikit-learn.
 """
 
 import numpy as np
 
-from seqloom.metrics import ratio
+from seqloom.metrics.bootstrap import ratio
 
-SMALLEST = 1e-12  # of the largest that a spread could be: below it, sums of float64 know nothing
+SMALLEST = 1e-12  # relative variance: below it, float64 sums are only rounding
 
 
 def correlation_statistics(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """[N,5] what is to be added up: x, y, x^2, y^2, x y."""
+    """[N,5] statistics to be summed: x, y, x^2, y^2, x y."""
     return np.stack([x, y, x * x, y * y, x * y], axis=1)
 
 
 def correlation(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """[...] the correlation from sums [...,5] over so many [...]; 0 where one of the two never changes.
+    """[...] the correlation from sums [...,5] over `count` [...] examples; 0 if one of the two never changes.
 
     >>> x, y = np.array([1.0, 2.0, 4.0]), np.array([2.0, 4.0, 8.0])
     >>> round(float(correlation(correlation_statistics(x, y).sum(axis=0), np.array(3.0))), 12)
@@ -59,7 +57,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """The correlation of the ranks of two columns [N], in [-1,1]; 0 where one of them never changes.
+    """The rank correlation of two columns [N], in [-1,1]; 0 if one of them never changes.
 
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 25.0]))
     1.0
@@ -71,21 +69,21 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 KINDS = 3  # of columns for each number
-NO_SPREAD = 1e-12  # of the summed squares: what is left of them is noise
+NO_SPREAD = 1e-12  # of the summed squares: below it is rounding
 
 
-def explained_statistics(said: np.ndarray, true: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """[...,3K] of numbers [...,K]: squared errors, true numbers less `near` [K], and squares of these; to be summed.
+def explained_statistics(predicted: np.ndarray, expected: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """[...,3K] of numbers [...,K]: squared errors, expected numbers minus `near` [K], and their squares; to be summed.
 
     >>> explained_statistics(np.array([3.0]), np.array([5.0]), np.array([4.0])).tolist()
     [4.0, 1.0, 1.0]
     """
-    apart = true - near
-    return np.concatenate([(said - true) ** 2, apart, apart**2], axis=-1)
+    apart = expected - near
+    return np.concatenate([(predicted - expected) ** 2, apart, apart**2], axis=-1)
 
 
 def explained(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """[...] of sums [...,3K] over so many [...] examples.
+    """[...] R² from sums [...,3K] over `count` [...] examples.
 
     >>> rows = explained_statistics(np.array([[1.0], [2.0], [4.0]]), np.array([[1.0], [2.0], [3.0]]), np.array([2.0]))
     >>> explained(rows.sum(axis=0), np.array(3)).item()
@@ -97,7 +95,7 @@ def explained(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
 
 
 def spreads(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """[...,K] the summed squares of each true number less its mean; 0 where it never changes."""
+    """[...,K] the summed squares of each expected number minus its mean; 0 if it never changes."""
     _, apart, squares = np.split(sums, KINDS, axis=-1)
     found = squares - ratio(apart**2, np.asarray(count)[..., None])
     return np.asarray(np.where(found > NO_SPREAD * squares, found, 0.0))

@@ -1,9 +1,10 @@
-"""Heads: what is read off contextual vectors, the loss of it, and the best answer.
+"""Heads: outputs from contextual vectors, their loss, and the best prediction.
 
 A head reads a sequence and answers at every element; one answer for a whole sequence is the same head on the pooled
 vector, as a sequence of length one.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -24,16 +25,22 @@ from seqloom.config.heads import (
 )
 from seqloom.errors import DataError
 from seqloom.nn.ops import crf, pooling
-from seqloom.nn.ops.losses import binary_cross_entropy, chunked_linear_cross_entropy, cross_entropy, squared_error
-from seqloom.nn.packing import unpack
+from seqloom.nn.ops.losses import (
+    binary_cross_entropy,
+    chunked_linear_cross_entropy,
+    cross_entropy,
+    cross_entropy_curvature,
+    squared_error,
+)
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Loss, Padded
+from seqloom.nn.types import Loss, Padded, unpack
 
-CHUNK = 1024  # elements whose scores of a whole vocabulary are held at a time
+Curvature = Callable[[Tensor], Tensor]  # the second derivative of a loss by scores, times a direction [B,T,K]
+CHUNK = 1024  # elements whose scores over the vocabulary are in memory at a time
 
 
 class Losses(NamedTuple):
-    """The plain loss of each element, for judging: no smoothing, no class weights, no gradient needed.
+    """The loss of each element for evaluation: no label smoothing, no class weights, no gradient.
 
     The weight is what the loss of an element counts: 0 in the padding, and where the target is negative, which stands
     for a class that training never saw.
@@ -43,7 +50,7 @@ class Losses(NamedTuple):
     weights: Tensor  # [B,T]
 
     def of_rows(self) -> tuple[Tensor, Tensor]:
-        """[B] the loss of each row and its weight, on the host: summed in float64, which some devices lack."""
+        """[B] the loss of each row and its weight, on the CPU: summed in float64, which some devices lack."""
         return self.values.cpu().double().sum(dim=1), self.weights.cpu().double().sum(dim=1)
 
 
@@ -58,17 +65,29 @@ class Head(nn.Module):
         """The loss summed over the real elements, and the weight it was summed over; targets [B,T,...]."""
         raise NotImplementedError
 
+    def curvature(self, x: Padded, targets: Tensor) -> Curvature:
+        """The second derivative of the summed loss by the values of `x`, as autograd finds it."""
+        values = x.values.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = self.loss(x.with_values(values), targets)
+            (slope,) = torch.autograd.grad(loss.total, values, create_graph=True)
+
+        def times(along: Tensor) -> Tensor:
+            return torch.autograd.grad(slope, values, along.to(slope.dtype), retain_graph=True)[0]
+
+        return times
+
     def losses(self, x: Padded, targets: Tensor) -> Losses:
-        """The plain loss of every element; negative classes count nothing."""
+        """The loss of every element for evaluation; negative classes do not count."""
         raise NotImplementedError
 
     def predict(self, x: Padded) -> Tensor:
-        """The best answer at every element, [B,T,...]; zero in the padding."""
+        """The best prediction at every element, [B,T,...]; zero in the padding."""
         raise NotImplementedError
 
 
 def require_classes(targets: Tensor, x: Padded, count: int) -> None:
-    """Raise DataError for what would be an index error deep inside torch; the values are looked at on the CPU only."""
+    """Raise DataError for values that would be an index error deep inside torch; values are checked on the CPU only."""
     if targets.shape != x.values.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
         expected = list(x.values.shape[:2])
         raise DataError(f"classes are int64 or int32 numbers {expected}, found {targets.dtype} {list(targets.shape)}")
@@ -79,7 +98,7 @@ def require_classes(targets: Tensor, x: Padded, count: int) -> None:
 
 
 def require_numbers(targets: Tensor, x: Padded, size: int) -> None:
-    """Raise DataError for targets of another shape, which torch would stretch or refuse."""
+    """Raise DataError for targets of another shape, which torch would broadcast or reject."""
     expected = (*x.values.shape[:2], size)
     if targets.shape != expected:
         raise DataError(f"targets {list(expected)} were expected, found {list(targets.shape)}")
@@ -91,12 +110,12 @@ def _known(x: Padded, targets: Tensor) -> Tensor:
 
 
 def _documents(x: Padded) -> Padded:
-    """Every document in a row of its own; rows that hold one each stay as they are, without a look at the device."""
+    """Every document in a row of its own; rows with one document are unchanged, without synchronizing the device."""
     return x if x.segments is None else unpack(x).rows
 
 
 def _wide(scores: Tensor) -> Tensor:
-    """The scores in float32 or wider: under autocast they may come in less."""
+    """The scores in float32 or wider: under autocast they may have less precision."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
@@ -111,9 +130,9 @@ class ClassHead(Head):
         self._weigh(config)
 
     def _weigh(self, config: ClassHeadConfig | ScoresHeadConfig) -> None:
-        """Take over what the loss needs; the weights of classes are settings, so they are not stored with the model."""
+        """Set what the loss needs; class weights are settings, so they are not stored with the model."""
         weights = torch.tensor(config.class_weights) if config.class_weights else None
-        self.smoothing = config.smoothing
+        self.smoothing = config.label_smoothing
         self.register_buffer("class_weights", weights, persistent=False)
 
     def forward(self, x: Padded) -> Padded:
@@ -145,6 +164,14 @@ class ScoresHead(ClassHead):
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(x.values + self.bias)
+
+    @torch.no_grad()
+    def curvature(self, x: Padded, targets: Tensor) -> Curvature:
+        """The same in closed form, in float32."""
+        scores = self(x).values.float()
+        return cross_entropy_curvature(
+            scores, targets, weights=x.valid, smoothing=self.smoothing, class_weights=self.class_weights
+        )
 
 
 class LabelsHead(Head):
@@ -221,7 +248,7 @@ class NumberScoresHead(NumberHead):
 
 
 class CrfHead(Head):
-    """A chain of tags: W x + b for each element, and learned scores of moving from one tag to the next."""
+    """A CRF: W x + b for each element, and learned transition scores between tags."""
 
     legal_start: Tensor
     legal_between: Tensor
@@ -239,7 +266,7 @@ class CrfHead(Head):
 
     @property
     def transitions(self) -> crf.Transitions:
-        """The scores of moves in the form that the operators take."""
+        """The transition scores in the form that the operators take."""
         return crf.Transitions(self.start, self.between, self.end, self.legal_start, self.legal_between, self.legal_end)
 
     def forward(self, x: Padded) -> Padded:
@@ -253,15 +280,16 @@ class CrfHead(Head):
         return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
 
     def _require_legal(self, tags: Tensor, lengths: Tensor) -> None:
-        """Raise DataError for tags that no path may have; looked at on the CPU only: a GPU would have to be waited for.
+        """Raise DataError for forbidden transitions between tags; checked on the CPU only, to avoid synchronizing a
+        GPU.
 
         Files are checked when they are read, so this is for tensors that somebody made.
         """
         if tags.device.type == "cpu" and bool(crf.forbidden(tags, lengths, self.transitions).any()):
-            raise DataError("a sequence of tags makes a move that the scheme forbids", fix="correct the tags")
+            raise DataError("a sequence of tags has a transition that the scheme forbids", fix="correct the tags")
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
-        """A chain has one loss, which stands at its first element; one that training could not learn counts nothing."""
+        """A sequence has one loss, at its first element; sequences with unseen tags do not count."""
         unpacked, known = unpack(x), unpack(x.with_values(targets)).rows
         rows, tags = unpacked.rows, known.values.clamp(min=0)
         bad = (known.valid & (known.values < 0)).any(dim=1) | crf.forbidden(tags, rows.lengths, self.transitions)
@@ -286,7 +314,7 @@ class NextTokenHead(Head):
         assert (tied_to is not None) == config.tied, "whoever builds a tied head hands it the table"
         fresh = nn.Parameter(torch.randn(config.vocab_size, width) * width**-0.5) if tied_to is None else tied_to
         self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
-        self.smoothing = config.smoothing
+        self.smoothing = config.label_smoothing
 
     def _scores(self, features: Tensor) -> Tensor:
         return F.linear(features, self.table, self.bias)
@@ -296,14 +324,14 @@ class NextTokenHead(Head):
 
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.table))
-        features, symbols, weights = x.values.flatten(0, 1), targets.flatten(), None
-        if not x.full and x.values.is_cuda:  # picking rows out would make the host wait for the device
+        features, tokens, weights = x.values.flatten(0, 1), targets.flatten(), None
+        if not x.full and x.values.is_cuda:  # selecting rows would synchronize with the device
             weights = x.valid.flatten()
         elif not x.full:
             real = x.valid.flatten()
-            features, symbols = features[real], symbols[real]
+            features, tokens = features[real], tokens[real]
         return chunked_linear_cross_entropy(
-            features, self.table, self.bias, symbols, weights=weights, smoothing=self.smoothing
+            features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing
         )
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
@@ -319,7 +347,7 @@ class NextTokenHead(Head):
 
 
 class VectorHead(nn.Module):
-    """The pooled vector, mapped to another size if asked, of length one if asked."""
+    """The pooled vector, optionally mapped to another size and scaled to length 1."""
 
     def __init__(self, config: VectorHeadConfig, width: int) -> None:
         super().__init__()

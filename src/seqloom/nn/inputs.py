@@ -1,4 +1,4 @@
-"""Inputs: modules that turn symbols, vectors and pictures into sequences of vectors."""
+"""Inputs: modules that turn tokens, vectors and pictures into sequences of vectors."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -26,16 +26,15 @@ from seqloom.nn.mixers.contract import CausalMixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.convolution import convolve, convolve_2d
 from seqloom.nn.ops.pooling import maximum
-from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, Spelled, require_padded
+from seqloom.nn.types import Padded, Spelled, by_document, require_padded
 from seqloom.text.special_tokens import UNKNOWN
 
-LONGER = 0.5  # what n-grams of two symbols and more count in TF-IDF
+LONGER = 0.5  # weight of n-grams of two tokens and more in TF-IDF
 
 
 class Input(nn.Module):
-    """Anything that makes a sequence of vectors out of what a user has."""
+    """Turns raw inputs into a sequence of vectors."""
 
     def forward(self, raw: Any) -> Padded:
         """The sequence of vectors."""
@@ -47,45 +46,45 @@ def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
         raise DataError(f"{what} of {like.dtype} were expected, found {values.dtype}", fix="convert them first")
 
 
-def _require_symbols(x: Padded, vocab_size: int) -> None:
-    """Raise DataError for what would be an index error deep inside torch; the device is asked only on the CPU."""
+def _require_tokens(x: Padded, vocab_size: int) -> None:
+    """Raise DataError for values that would be an index error deep inside torch; checked on the CPU only."""
     require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
         raise DataError(
-            f"symbols are int64 or int32 numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}"
+            f"tokens are int64 or int32 numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}"
         )
     if x.values.device.type == "cpu" and x.values.numel():
         low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= vocab_size:
             found = low if low < 0 else high
-            raise DataError(f"symbol {found} in a vocabulary of {vocab_size}", fix=f"symbols are 0..{vocab_size - 1}")
+            raise DataError(f"token {found} in a vocabulary of {vocab_size}", fix=f"tokens are 0..{vocab_size - 1}")
 
 
 class Tokens(Stateless):
-    """A learned vector for each symbol."""
+    """A learned vector for each token."""
 
     def __init__(self, config: TokensConfig, width: int) -> None:
         super().__init__()
         size = width if config.size is None else config.size
         self.table = nn.Parameter(torch.randn(config.vocab_size, size) * size**-0.5)
-        self.symbol_dropout = config.symbol_dropout
+        self.token_dropout = config.token_dropout
         if size != width:
             self.widen = nn.Linear(size, width)
 
     def forward(self, x: Padded) -> Padded:
-        _require_symbols(x, len(self.table))
-        symbols = x.values.masked_fill(~x.valid, 0)
-        values = nn.functional.embedding(symbols, self.table)
-        if self.training and self.symbol_dropout:  # all places of a symbol together
-            kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.symbol_dropout)
-            values = values * kept[symbols, None]
+        _require_tokens(x, len(self.table))
+        tokens = x.values.masked_fill(~x.valid, 0)
+        values = nn.functional.embedding(tokens, self.table)
+        if self.training and self.token_dropout:  # all places of a token together
+            kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.token_dropout)
+            values = values * kept[tokens, None]
         return x.with_values(self.widen(values) if hasattr(self, "widen") else values)
 
 
 class Ngrams(CausalMixer[tuple[Tensor]]):
     """phi(x): at each element the sum of the vectors of the n-grams, of order 1 to n, that end there.
 
-    Symbols have a row each (counted); longer n-grams share `buckets` rows through a hash. Summed over a text this is
+    Tokens have a row each (counted); longer n-grams share `buckets` rows through a hash. Summed over a text this is
     W phi(x), the handcrafted features and weights of a linear model.
     """
 
@@ -99,21 +98,21 @@ class Ngrams(CausalMixer[tuple[Tensor]]):
         return (torch.full((batch_size, self.order - 1), -1, dtype=torch.int64, device=self.device),)
 
     def extend(self, x: Padded, inner: tuple[Tensor]) -> tuple[Padded, tuple[Tensor]]:
-        _require_symbols(x, self.vocab_size)
+        _require_tokens(x, self.vocab_size)
         reach, time = self.order - 1, x.values.shape[1]
-        symbols = torch.cat([inner[0], x.values.masked_fill(~x.valid, 0)], dim=1)  # [B,R+T]
-        rows, known = self.features(symbols, time)
+        tokens = torch.cat([inner[0], x.values.masked_fill(~x.valid, 0)], dim=1)  # [B,R+T]
+        rows, known = self.features(tokens, time)
         vectors = nn.functional.embedding(rows, self.table).masked_fill(~known[..., None], 0)
-        columns = x.lengths[:, None] + torch.arange(reach, device=symbols.device)
-        return x.with_values(vectors.sum(dim=2)), (symbols.gather(1, columns),)
+        columns = x.lengths[:, None] + torch.arange(reach, device=tokens.device)
+        return x.with_values(vectors.sum(dim=2)), (tokens.gather(1, columns),)
 
-    def features(self, symbols: Tensor, time: int) -> tuple[Tensor, Tensor]:
-        """[B,T,n] the row of each n-gram that ends at each of the last `time` symbols, and whether it is whole."""
+    def features(self, tokens: Tensor, time: int) -> tuple[Tensor, Tensor]:
+        """[B,T,n] the row of each n-gram that ends at each of the last `time` tokens, and whether it is whole."""
         reach = self.order - 1
-        code = symbols[:, reach : reach + time]
+        code = tokens[:, reach : reach + time]
         rows, known = [code], [torch.ones_like(code, dtype=torch.bool)]
         for back in range(1, self.order):
-            earlier = symbols[:, reach - back : reach - back + time]
+            earlier = tokens[:, reach - back : reach - back + time]
             code = _joined(code, earlier)
             rows.append(self.vocab_size + code % self.buckets)
             known.append(known[-1] & (earlier >= 0))
@@ -121,26 +120,26 @@ class Ngrams(CausalMixer[tuple[Tensor]]):
 
     def occurrences(self, x: Padded) -> tuple[Tensor, Tensor]:
         """[B,T,n] the row of each n-gram that ends at each element, and its weight: 1, or 0 where it is not whole."""
-        symbols = torch.cat([self.begin(len(x.lengths))[0], x.values.masked_fill(~x.valid, 0)], dim=1)
-        rows, known = self.features(symbols, x.values.shape[1])
+        tokens = torch.cat([self.begin(len(x.lengths))[0], x.values.masked_fill(~x.valid, 0)], dim=1)
+        rows, known = self.features(tokens, x.values.shape[1])
         return rows, (known & x.valid[..., None]).to(self.table.dtype)
 
 
 def _joined(code: Tensor, earlier: Tensor) -> Tensor:
-    """The code of n-grams with one more symbol before them.
+    """The code of n-grams with one more token before them.
 
-    A multiplicative hash: neighbours in either symbol fall into distant buckets.
+    A multiplicative hash: neighbors in either token fall into distant buckets.
     """
     return (code * 1_000_003 + earlier + 1) % 2**31 * 0x5BD1E995 % 2**31
 
 
 class Bags(NamedTuple):
-    """The n-grams of texts, each text's different ones once, ordered by text and row; M of them in all."""
+    """The different n-grams of each text, ordered by text and row; M in all."""
 
     texts: Tensor  # [M] the number of the text
     rows: Tensor  # [M] the row of the n-gram
-    counts: Tensor  # [M] how often it stands there
-    values: Tensor  # [M] phi, what it weighs
+    counts: Tensor  # [M] its count in the text
+    values: Tensor  # [M] phi, its weight
 
 
 class Tfidf(Input):
@@ -150,7 +149,7 @@ class Tfidf(Input):
         idf_g = 1 + log((1 + N) / (1 + n_g))         in n_g of the N texts of the training set; 0 where it is in none
 
     What g gives to the scores, phi_g w_g, is spread evenly over the places where it stands. So the sum over a text is
-    W phi(x), and what each element gives can be told. Symbols have a row each; longer n-grams share `buckets` rows
+    W phi(x), and what each element gives can be told. Tokens have a row each; longer n-grams share `buckets` rows
     through a hash and count half: there are many, most of them rare, and else they would make up most of the norm.
     """
 
@@ -195,11 +194,11 @@ class Tfidf(Input):
 
     def _features(self, x: Padded) -> tuple[Tensor, Tensor]:
         """[B,T,n] the row of each n-gram that ends at each element, and whether it is whole."""
-        _require_symbols(x, self.vocab_size)
+        _require_tokens(x, self.vocab_size)
         code = x.values.masked_fill(~x.valid, 0).long()
-        symbols, rows, known = code, [code], [x.valid]
+        tokens, rows, known = code, [code], [x.valid]
         for back in range(1, self.order):
-            code = _joined(code, _later(symbols, back))
+            code = _joined(code, _later(tokens, back))
             rows.append(self.vocab_size + code % self.buckets)
             known.append(x.valid & (torch.arange(x.values.shape[1], device=code.device) >= back))
         return torch.stack(rows, dim=2), torch.stack(known, dim=2)
@@ -217,9 +216,9 @@ class Tfidf(Input):
         return Bags(texts, found, counts, values), places
 
 
-def _later(symbols: Tensor, steps: int) -> Tensor:
+def _later(tokens: Tensor, steps: int) -> Tensor:
     """[B,T] each row moved to the right by so many elements."""
-    return nn.functional.pad(symbols, (steps, 0))[:, : symbols.shape[1]]
+    return nn.functional.pad(tokens, (steps, 0))[:, : tokens.shape[1]]
 
 
 class Vectors(Stateless):
@@ -238,7 +237,7 @@ class Vectors(Stateless):
 
 
 class LetterFilters(nn.Module):
-    """Filters over the letters of a word, each at its strongest: max_t (b + sum_k W_k x_{t+k}), k = -1, 0, 1."""
+    """Filters over the characters of a word with maximum pooling: max_t (b + sum_k W_k x_{t+k}), k = -1, 0, 1."""
 
     def __init__(self, letter_size: int, size: int) -> None:
         super().__init__()
@@ -247,24 +246,24 @@ class LetterFilters(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size))
 
     def forward(self, x: Padded) -> Tensor:
-        """The vector of each spelling [N,L,D]: [N,size]."""
+        """[N,size] the vector of each word, from its characters [N,L,D]."""
         return maximum(x.with_values(convolve(x.values, self.weight, self.bias, left=SPELLING_TAPS // 2)))
 
 
 class LetterReaders(nn.Module):
-    """An LSTM from each end of a word: what one knows at the last letter, and the other at the first."""
+    """A bidirectional LSTM over the characters of a word: the last state of each direction."""
 
     def __init__(self, letter_size: int, size: int) -> None:
         super().__init__()
         self.onward, self.back = (Recurrent(LstmConfig(), letter_size, size // 2) for _ in range(2))
 
     def forward(self, x: Padded) -> Tensor:
-        """The vector of each spelling [N,L,D]: [N,size]."""
+        """[N,size] the vector of each word, from its characters [N,L,D]."""
         return torch.cat([self.onward(x).last(), self.back(x.reverse()).last()], dim=1)
 
 
 class SpelledWords(Input):
-    """W [v; s] + b, with v the vector of a word and s that of its spelling."""
+    """W [v; s] + b, with v the vector of a word and s that of its characters."""
 
     def __init__(self, config: SpelledConfig, width: int) -> None:
         super().__init__()
@@ -272,39 +271,39 @@ class SpelledWords(Input):
         self.table = nn.Parameter(torch.randn(config.vocab_size, size) * size**-0.5)
         self.letters = nn.Parameter(torch.randn(NUM_LETTERS, config.letter_size) * config.letter_size**-0.5)
         readers = {"cnn": LetterFilters, "lstm": LetterReaders}
-        self.spelling = readers[config.letters](config.letter_size, config.spelling_size)
+        self.spelling = readers[config.char_encoder](config.letter_size, config.spelling_size)
         self.widen = nn.Linear(size + config.spelling_size, width)
         self.rare_from, self.unknown_rate = config.rare_from, config.unknown_rate
 
     def forward(self, raw: Spelled) -> Padded:
         if not isinstance(raw, Spelled):
             raise DataError(
-                f"words with their letters were expected, found {type(raw).__name__}",
-                fix="fit the tokeniser with WordsConfig(letters=True)",
+                f"words with their characters were expected, found {type(raw).__name__}",
+                fix="fit the tokenizer with WordsConfig(keep_characters=True)",
             )
         words, letters = raw
-        _require_symbols(words, len(self.table))
+        _require_tokens(words, len(self.table))
         if letters.dtype != torch.uint8 or letters.shape[:2] != words.values.shape or letters.ndim != 3:
             raise DataError(
-                f"letters are bytes [rows, time, letters], found {letters.dtype} {list(letters.shape)} for words of "
+                f"characters are bytes [rows, time, length], found {letters.dtype} {list(letters.shape)} for words of "
                 f"shape {list(words.values.shape)}"
             )
         vectors = nn.functional.embedding(self._some_unknown(words.values.masked_fill(~words.valid, 0)), self.table)
         return words.with_values(self.widen(torch.cat([vectors, self._spelled(letters)], dim=2)))
 
     def _spelled(self, letters: Tensor) -> Tensor:
-        """[B,T,S] the vectors of spellings; zero for a word without letters."""
+        """[B,T,S] the vectors of characters; zero for a word without any."""
         flat = letters.flatten(0, 1).int()  # [N,L]
         x = Padded(nn.functional.embedding(flat, self.letters), (flat > 0).sum(dim=1))
         vectors: Tensor = self.spelling(x.with_values(x.values))
         return vectors.view(*letters.shape[:2], vectors.shape[1])
 
-    def _some_unknown(self, symbols: Tensor) -> Tensor:
-        """The symbols, in training some of the rare ones replaced by UNKNOWN."""
+    def _some_unknown(self, tokens: Tensor) -> Tensor:
+        """The tokens, in training some of the rare ones replaced by UNKNOWN."""
         if not (self.training and self.unknown_rate) or self.rare_from is None:
-            return symbols
-        drawn = torch.rand(symbols.shape, device=symbols.device) < self.unknown_rate
-        return symbols.masked_fill(drawn & (symbols >= self.rare_from), UNKNOWN)
+            return tokens
+        drawn = torch.rand(tokens.shape, device=tokens.device) < self.unknown_rate
+        return tokens.masked_fill(drawn & (tokens >= self.rare_from), UNKNOWN)
 
 
 class _Picture(Input):
@@ -324,7 +323,7 @@ class _Picture(Input):
             raise DataError(
                 f"pictures [rows, height, width, channels] = [rows, {height}, {width}, {channels}] were expected, "
                 f"found {list(pictures.shape)}",
-                fix="put the channels last: pictures.permute(0, 2, 3, 1)" if first else "bring them to that shape",
+                fix="put the channels last: pictures.permute(0, 2, 3, 1)" if first else "convert them to that shape",
             )
         _require_numbers(pictures, next(self.parameters()), "pictures")
 

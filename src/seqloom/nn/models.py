@@ -1,4 +1,4 @@
-"""Models: embed, mix, read. Each gives scores, a summed loss, and the best answer."""
+"""Models: input, encoder or decoder, head. Each gives scores, a summed loss, and the best prediction."""
 
 from functools import partial
 from itertools import pairwise
@@ -25,7 +25,7 @@ from seqloom.nn.types import Batch, Loss, Padded, Pair, Subwords, map_state, pla
 
 
 class SequenceModel(nn.Module):
-    """One answer per sequence: a class, labels or numbers."""
+    """One prediction per sequence: a class, labels or numbers."""
 
     def __init__(self, config: SequenceModelConfig) -> None:
         super().__init__()
@@ -59,12 +59,12 @@ class SequenceModel(nn.Module):
         return self.head.loss(self.features(batch.inputs), batch.targets[:, None])
 
     def predict(self, inputs: Any) -> Tensor:
-        """The best answer for each sequence, [N] or [N,K]."""
+        """The best prediction for each sequence, [N] or [N,K]."""
         return self.head.predict(self.features(inputs))[:, 0]
 
 
 class ElementModel(nn.Module):
-    """One answer per element: tags, classes or numbers per step, or hidden symbols.
+    """One prediction per element: tags, classes or numbers per step, or masked tokens.
 
     Of words in subwords all pieces are read, and a word's answer is given at its first piece (Devlin et al. 2019).
     """
@@ -99,12 +99,12 @@ class ElementModel(nn.Module):
         return self.head.loss(x, _fitting(batch.targets, x))
 
     def predict(self, inputs: Any) -> Tensor:
-        """The best answer at each element, [B,T] or [B,T,K]."""
+        """The best prediction at each element, [B,T] or [B,T,K]."""
         return self.head.predict(self.features(inputs))
 
 
 class LanguageModel(CausalMixer[Any]):
-    """P(x_{t+1} | x_1..x_t) at every t, for symbols read from left to right."""
+    """P(x_{t+1} | x_1..x_t) at every t, for tokens read from left to right."""
 
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
@@ -128,32 +128,32 @@ class LanguageModel(CausalMixer[Any]):
         return x
 
     def continued_features(self, inputs: Padded, state: Any) -> tuple[Padded, Any]:
-        """The same for further elements of each row, and the state after them; without a state they are the first."""
+        """The same for further elements of each row, and the state after them; None is the state at the start."""
         return self.decoder.step(inputs, self.initial_state(len(inputs.lengths)) if state is None else state)
 
     def forward(self, x: Padded) -> Padded:
-        """The scores of the next symbol at each element, [B,T,V]."""
+        """The scores of the next token at each element, [B,T,V]."""
         scores: Padded = self.head(self.features(x))
         return scores
 
     def loss(self, batch: Batch[Padded, Tensor]) -> Loss:
-        """The negative log-likelihood summed over the real elements; targets [B,T] are the symbols that came next."""
+        """The negative log-likelihood summed over the real elements; targets [B,T] are the tokens that came next."""
         _require_batch(batch)
         x = self.features(batch.inputs)
-        return self._penalised(self.head.loss(x, _fitting(batch.targets, x)), x)
+        return self._penalized(self.head.loss(x, _fitting(batch.targets, x)), x)
 
     def continued_loss(self, batch: Batch[Padded, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The loss of reading on from a state, and the state after it, detached: the next step goes on from there.
+        """The loss of continuing from a state, and the detached state after it, from which the next step continues.
 
         So gradients end at the borders of steps while the memory does not: truncated back-propagation through time.
         """
         _require_batch(batch)
         x, after = self.continued_features(batch.inputs, state)
-        loss = self._penalised(self.head.loss(x, _fitting(batch.targets, x)), x)
+        loss = self._penalized(self.head.loss(x, _fitting(batch.targets, x)), x)
         return loss, map_state(Tensor.detach, after)
 
-    def _penalised(self, loss: Loss, x: Padded) -> Loss:
-        """The loss in training with a penalty on large and on restless vectors x, as Merity et al. 2017 have it."""
+    def _penalized(self, loss: Loss, x: Padded) -> Loss:
+        """The training loss with penalties on large and on changing vectors x (AR and TAR, Merity et al. 2017)."""
         size, change = self.config.size_penalty, self.config.change_penalty
         if not self.training or not (size or change):
             return loss
@@ -164,12 +164,12 @@ class LanguageModel(CausalMixer[Any]):
         return loss._replace(total=loss.total + penalty)
 
     def predict(self, inputs: Padded) -> Tensor:
-        """The likeliest next symbol at each element, [B,T]."""
+        """The likeliest next token at each element, [B,T]."""
         return self.head.predict(self.features(inputs))
 
 
 class EncoderDecoder(ConditionedMixer[Any]):
-    """P(y_{t+1} | source, y_1..y_t) at every t: an encoder reads the source, a decoder looks at what it left."""
+    """P(y_{t+1} | source, y_1..y_t) at every t: a decoder attends to the output of an encoder."""
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class EncoderDecoder(ConditionedMixer[Any]):
         self.head = config.head.build(config.decoder.width, _table(self.decoder.input, config.head))
 
     def begin(self, source: Any) -> Any:
-        """The state before the first target symbol: the encoder reads the source once."""
+        """The state before the first target token: the encoder reads the source once."""
         return self.decoder.begin(self.encoder(source))
 
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
@@ -189,7 +189,7 @@ class EncoderDecoder(ConditionedMixer[Any]):
         return self.head(y), after
 
     def initial_state(self, source: Any) -> Any:
-        """The state before the first target symbol."""
+        """The state before the first target token."""
         return self.decoder.initial_state(self.encoder(source))
 
     def features(self, inputs: Pair) -> Padded:
@@ -199,7 +199,7 @@ class EncoderDecoder(ConditionedMixer[Any]):
         return y
 
     def forward(self, target: Padded, source: Any) -> Padded:
-        """The scores of the next target symbol at each element, [B,T,V]."""
+        """The scores of the next target token at each element, [B,T,V]."""
         scores: Padded = self.head(self.features(Pair(source, target)))
         return scores
 
@@ -210,12 +210,12 @@ class EncoderDecoder(ConditionedMixer[Any]):
         return self.head.loss(y, _fitting(batch.targets, y))
 
     def predict(self, inputs: Pair) -> Tensor:
-        """The likeliest next target symbol at each element, given the true ones before it, [B,T]."""
+        """The likeliest next target token at each element, given the true ones before it, [B,T]."""
         return self.head.predict(self.features(inputs))
 
 
 class Embedder(nn.Module):
-    """One vector per sequence, learned from texts that stand together."""
+    """One vector per sequence, learned from texts, pairs or triples."""
 
     def __init__(self, config: EmbedderConfig) -> None:
         super().__init__()
@@ -232,17 +232,17 @@ class Embedder(nn.Module):
         return vectors
 
     def read(self, texts: Padded, *, chunks: int = 1) -> Tensor:
-        """The same; while gradients are wanted, in chunks whose inner values are thrown away and computed again.
+        """The same; with gradients, in chunks whose activations are recomputed in the backward pass.
 
-        There are so many chunks, or more: none has more rows than `rows_at_once` of the configuration.
+        There are at least `chunks` of them, and none has more rows than `micro_batch` of the configuration.
         """
         rows = len(texts.lengths)
-        size = min(self.config.rows_at_once or rows, -(-rows // chunks))
+        size = min(self.config.micro_batch or rows, -(-rows // chunks))
         if rows <= size or not torch.is_grad_enabled():
             vectors: Tensor = self(texts)
             return vectors
         parts = torch.split(torch.arange(rows, device=texts.lengths.device), size)
-        # dropout draws the same again: the generators' states are kept beside each chunk
+        # dropout draws the same masks again: the random state is kept for each chunk
         return torch.cat([checkpoint(self, texts.select(part), use_reentrant=False) for part in parts])
 
     def loss(self, batch: Batch[Any, Tensor], *, chunks: int = 1) -> Loss:
@@ -252,7 +252,7 @@ class Embedder(nn.Module):
 
 
 def _table(source: nn.Module, head: NextTokenHeadConfig) -> nn.Parameter | None:
-    """The matrix that a tied head reads with."""
+    """The matrix of a tied head."""
     if not head.tied:
         return None
     assert isinstance(source, Tokens), "require_tieable has checked it"
@@ -261,7 +261,7 @@ def _table(source: nn.Module, head: NextTokenHeadConfig) -> nn.Parameter | None:
 
 def _require_batch(batch: Any) -> None:
     if not isinstance(batch, Batch) or not isinstance(batch.targets, Tensor):
-        raise DataError("a loss is taken of a batch and a tensor of targets", fix="give Batch(inputs, targets)")
+        raise DataError("a loss needs a batch with a tensor of targets", fix="give Batch(inputs, targets)")
 
 
 def _require_pair(inputs: Any) -> None:
@@ -279,5 +279,5 @@ def _fitting(targets: Tensor, x: Padded) -> Tensor:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many weights a model has; shared ones count once."""
+    """The number of parameters of a model; tied ones count once."""
     return sum(weight.numel() for weight in set(model.parameters()) if isinstance(weight, torch.Tensor))

@@ -1,4 +1,4 @@
-"""Objectives as training takes them: texts that stand together are read, and their vectors make a loss.
+"""Objectives of embedding models: losses on the vectors of texts, pairs and triples.
 
     Padded              a text, which is read twice
     Both                two texts
@@ -24,11 +24,11 @@ Together = Padded | Both | Triple
 
 
 class ObjectiveLoss(NamedTuple):
-    """What came of a batch: the loss of each row, and whether its answer was right, where there is one."""
+    """The loss of each row of a batch, its cosine similarity, and whether the matching text is the nearest."""
 
     losses: Tensor  # [B]
     cosines: Tensor  # [B] of the first two texts
-    right: Tensor  # [B] true where the second text is the nearest; of a triple, nearer than the third
+    correct: Tensor  # [B] true if the second text is the nearest; for triples, if it is nearer than the third
 
     @property
     def loss(self) -> Loss:
@@ -37,15 +37,15 @@ class ObjectiveLoss(NamedTuple):
 
 
 class Objective(ABC):
-    """What is asked of vectors that stand together."""
+    """A loss on the vectors of a batch."""
 
     @abstractmethod
     def __call__(self, read: Read, texts: Together, scores: Tensor) -> ObjectiveLoss:
-        """What came of the texts of a batch; scores [B] are of scored pairs alone."""
+        """The losses of a batch; scores [B] are for scored pairs only."""
 
 
 class RowObjective(Objective):
-    """One whose loss of a row depends on that row alone: the losses of the pieces of a batch add up to its own."""
+    """One whose loss of a row depends on that row alone, so that a batch can be split into micro-batches."""
 
 
 class Contrast(Objective):
@@ -59,7 +59,7 @@ class Contrast(Objective):
         return self.of(tuple(map(read, sides)), sides)
 
     def of(self, vectors: tuple[Tensor, ...], texts: tuple[Padded, ...]) -> ObjectiveLoss:
-        """What came of vectors whose texts are known."""
+        """The losses of vectors, given their texts."""
         (first, second, *others), settings = vectors, {"temperature": self.temperature}
         excluded = related(texts[0], texts[1], texts[1])
         back = losses.contrast(second, first, excluded.T, **settings)
@@ -73,7 +73,7 @@ class Contrast(Objective):
 
 
 class Views(Contrast):
-    """Contrast of a text with itself, some symbols left out of the second reading."""
+    """Contrast of a text with a copy of itself in which some tokens are dropped."""
 
     def __init__(self, config: ViewsConfig) -> None:
         super().__init__(config)
@@ -95,7 +95,7 @@ class ScoredCosine(RowObjective):
 
 
 class Rank(Objective):
-    """The order of the scores in the cosines: one loss of the whole batch, of which each row has its share."""
+    """Ranks cosine similarities by the scores: one loss for the whole batch, shared among its rows."""
 
     def __init__(self, config: RankConfig) -> None:
         self.scale = config.scale
@@ -123,7 +123,7 @@ class Triplet(Objective):
 
 
 def equal_texts(first: Padded, second: Padded) -> Tensor:
-    """[B,C] whether two rows are the same symbols; compared column by column, so memory is that of the answer."""
+    """[B,C] whether two rows are the same tokens; compared column by column to save memory."""
     equal = first.lengths[:, None] == second.lengths[None, :]
     for column in range(min(first.values.shape[1], second.values.shape[1])):
         equal = equal & (first.values[:, column, None] == second.values[None, :, column])
@@ -131,7 +131,7 @@ def equal_texts(first: Padded, second: Padded) -> Tensor:
 
 
 def related(anchor: Padded, positive: Padded, candidate: Padded) -> Tensor:
-    """[B,C] whether a candidate is no negative of an anchor: it is that text, or belongs to it in some row."""
+    """[B,C] whether a candidate is not a negative of an anchor: it is the same text, or matches it in some row."""
     rows, belonging = equal_texts(anchor, anchor), equal_texts(positive, candidate)  # [i,k], [k,j]
     return equal_texts(anchor, candidate) | (rows.float() @ belonging.float() > 0)
 
@@ -147,15 +147,15 @@ def _cosines_of(read: Read, texts: Together) -> Tensor:
     return losses.paired_cosines(read(texts.first), read(texts.second))
 
 
-def thinned(symbols: Padded, draws: Tensor, left_out: float) -> Padded:
-    """The rows without the ordinary symbols whose draw [B,T] lies below the share; one at least stays.
+def thinned(tokens: Padded, draws: Tensor, left_out: float) -> Padded:
+    """The rows without the ordinary tokens whose draw [B,T] is below the share; at least one stays.
 
     >>> text = Padded.of(torch.tensor([[7, 8, 9]]))
     >>> thinned(text, torch.tensor([[0.9, 0.1, 0.5]]), 0.3).values.tolist()
     [[7, 9, 0]]
     """
-    ordinary = symbols.valid & (symbols.values >= COUNT)
+    ordinary = tokens.valid & (tokens.values >= COUNT)
     likeliest = draws.masked_fill(~ordinary, -1.0).amax(dim=1, keepdim=True)
-    kept = symbols.valid & (~ordinary | (draws >= left_out) | (draws == likeliest))
+    kept = tokens.valid & (~ordinary | (draws >= left_out) | (draws == likeliest))
     order = (~kept).to(torch.int8).argsort(dim=1, stable=True)  # those that stay, in their order, then the others
-    return Padded(symbols.values, kept.sum(dim=1)).with_values(symbols.values.gather(1, order))
+    return Padded(tokens.values, kept.sum(dim=1)).with_values(tokens.values.gather(1, order))

@@ -1,4 +1,4 @@
-"""Positions that enter with the inputs: a vector for each place, added to what stands there or concatenated with it.
+"""Absolute positions: a vector for each position, added to the input or concatenated with it.
 
     learned     p_t = row t of a learned table; nothing beyond its last row
     sinusoidal  p_t[2i] = sin(t / 10000^(2i/D)),  p_t[2i+1] = cos(t / 10000^(2i/D))        Vaswani et al. 2017
@@ -26,7 +26,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class Positions(CausalMixer[tuple[Tensor]]):
-    """Adds to each vector, or concatenates and maps back, the vector of its place in its document."""
+    """Adds to each vector, or concatenates and maps back, the vector of its position in its document."""
 
     place: Tensor
 
@@ -61,7 +61,7 @@ class Positions(CausalMixer[tuple[Tensor]]):
 
     def _placed(self, x: Padded, positions: Tensor) -> Padded:
         if self.learned:
-            # the clamp is for padding alone: real elements have been checked
+            # the clamp is only for padding: real elements have been checked
             vectors = self.table[positions.clamp(max=len(self.table) - 1)]
         else:
             vectors = sinusoids(positions, self.width).to(x.values.dtype)

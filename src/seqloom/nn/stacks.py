@@ -1,17 +1,202 @@
-"""Stacks: an input, positions and layers, one after another; the state of a chain is the tuple of its links' states."""
+"""Blocks: a mixer with norms, residuals and a feed-forward layer; and stacks of blocks after an input and positions.
+
+The drawings are in `seqloom.config.stacks.BlockConfig`. The state of a chain is the tuple of its links' states.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.config.stacks import ConditionedDecoderConfig, DecoderConfig, EncoderConfig, Norm, StackConfig
+from seqloom.config.mixers import Position
+from seqloom.config.stacks import (
+    BlockConfig,
+    ConditionedDecoderConfig,
+    DecoderBlockConfig,
+    DecoderConfig,
+    DropoutMask,
+    EncoderConfig,
+    Epsilon,
+    FeedForwardConfig,
+    Norm,
+    StackConfig,
+)
 from seqloom.errors import DataError
-from seqloom.nn.blocks import build_dropout, build_norm
-from seqloom.nn.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Stateless
+from seqloom.nn.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Mixer, Stateless
+from seqloom.nn.mixers.cross import CrossAttention, CrossSource
+from seqloom.nn.ops.activations import ACTIVATIONS
 from seqloom.nn.positions import Positions
+from seqloom.nn.taps import Tap
 from seqloom.nn.types import Padded
+
+
+def build_norm(norm: Norm, width: int, epsilon: Epsilon | None = None) -> nn.Module:
+    """LayerNorm: (x - mean) / sqrt(variance + e), scaled and shifted (deck B's sigma lacks the root); or RMSNorm."""
+    if norm == "layer":
+        return nn.LayerNorm(width, eps=1e-5 if epsilon is None else epsilon)
+    return nn.RMSNorm(width, eps=1e-6 if epsilon is None else epsilon)
+
+
+class SequenceDropout(nn.Module):
+    """x * m, with one mask m [B,1,D] for all elements of a row (Gal and Ghahramani 2016); kept units grow by 1/(1-p).
+
+    A unit that is left out stays out: what a recurrence carries from element to element is not noise on noise.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, values: Tensor) -> Tensor:
+        """[B,T,D] with some units of each row at zero; as they are in evaluation."""
+        if not (self.training and self.rate):
+            return values
+        return values * F.dropout(torch.ones_like(values[:, :1]), self.rate)
+
+
+def build_dropout(rate: float, mask: DropoutMask) -> nn.Module:
+    """Dropout with a mask for each element, or one mask for a whole sequence."""
+    return nn.Dropout(rate) if mask == "element" else SequenceDropout(rate)
+
+
+class FeedForward(nn.Module):
+    """W_2 f(W_1 x + b_1) + b_2 at every position.
+
+    SwiGLU (Shazeer 2020) has a gate: W_2 (silu(W_1 x + b_1) * (W_3 x + b_3)) + b_2.
+    """
+
+    def __init__(self, config: FeedForwardConfig, width: int) -> None:
+        super().__init__()
+        self.activation = None if config.activation == "swiglu" else ACTIVATIONS[config.activation]
+        self.inward, self.outward = nn.Linear(width, config.hidden), nn.Linear(config.hidden, width)
+        if self.activation is None:
+            self.gate = nn.Linear(width, config.hidden)
+        self.dropout = nn.Dropout(config.dropout)
+        self.hidden = Tap()  # [B,T,hidden] after the nonlinearity
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The same map applied to the last axis."""
+        inner = self.inward(values)
+        active = F.silu(inner) * self.gate(values) if self.activation is None else self.activation(inner)
+        result: Tensor = self.outward(self.dropout(self.hidden(active)))
+        return result
+
+
+class Around(nn.Module):
+    """Norm and residual around a sub-layer."""
+
+    def __init__(self, config: BlockConfig | DecoderBlockConfig, width: int, dropout: nn.Module) -> None:
+        super().__init__()
+        self.arrangement = config.arrangement
+        if config.arrangement in ("pre", "post"):
+            self.norm = build_norm(config.norm, width, config.norm_epsilon)
+        self.dropout = dropout
+
+    def enter(self, values: Tensor) -> Tensor:
+        """What the sub-layer reads."""
+        entering: Tensor = self.norm(values) if self.arrangement == "pre" else values
+        return entering
+
+    def leave(self, values: Tensor, result: Tensor) -> Tensor:
+        """The result with its residual and norm."""
+        result = self.dropout(result)
+        if self.arrangement == "plain":
+            return result
+        total = values + result
+        left: Tensor = self.norm(total) if self.arrangement == "post" else total
+        return left
+
+
+class Block(Mixer):
+    """A mixer and an optional feed-forward layer, each with norm and residual."""
+
+    def __init__(self, config: BlockConfig, width: int, mixer: Mixer) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.around = Around(config, width, build_dropout(config.dropout, config.dropout_mask))
+        if config.feed_forward is not None:
+            self.feed_forward = FeedForward(config.feed_forward, width)
+            self.around_feed_forward = Around(config, width, build_dropout(config.dropout, config.dropout_mask))
+        self.output = Tap()  # [B,T,D]
+
+    def enter(self, x: Padded) -> Padded:
+        """What the mixer reads; mixers ignore padding, so it need not be zero here."""
+        return x.with_any(self.around.enter(x.values))
+
+    def leave(self, x: Padded, mixed: Padded) -> Padded:
+        """The output of the block, given that of the mixer."""
+        values = self.around.leave(x.values, mixed.values)
+        if hasattr(self, "feed_forward"):
+            around = self.around_feed_forward
+            values = around.leave(values, self.feed_forward(around.enter(values)))
+        return x.with_values(self.output(values))
+
+    def forward(self, x: Padded) -> Padded:
+        return self.leave(x, self.mixer(self.enter(x)))
+
+
+class CausalBlock(Block, CausalMixer[Any]):
+    """A block that can be run step by step; its state is that of its mixer."""
+
+    mixer: AnyCausal
+
+    @property
+    def device(self) -> torch.device:
+        return self.mixer.device
+
+    def begin(self, batch_size: int) -> Any:
+        return self.mixer.begin(batch_size)
+
+    def reset(self, inner: Any, rows: Tensor) -> Any:
+        return self.mixer.reset(inner, rows)
+
+    def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
+        mixed, after = self.mixer.extend(self.enter(x), inner)
+        return self.leave(x, mixed), after
+
+
+class DecoderState(NamedTuple):
+    """The state of a decoder block: of its own sequence, and the memory that it attends to."""
+
+    own: Any
+    source: CrossSource
+
+
+class DecoderBlock(ConditionedMixer[DecoderState]):
+    """A causal mixer, attention to the memory, and a feed-forward, each with residual and norm."""
+
+    def __init__(self, config: DecoderBlockConfig, width: int, position: Position = "none") -> None:
+        super().__init__()
+
+        def around() -> Around:
+            return Around(config, width, nn.Dropout(config.dropout))
+
+        self.mixer = config.mixer.build_causal(width, position)
+        self.cross = CrossAttention(config.score, config.num_heads, width, config.attention_dropout)
+        self.feed_forward = FeedForward(config.feed_forward, width)
+        self.around, self.around_cross, self.around_feed_forward = around(), around(), around()
+        self.output = Tap()  # [B,T,D]
+
+    def begin(self, memory: Padded) -> DecoderState:
+        return DecoderState(self.mixer.begin(len(memory.lengths)), self.cross.begin(memory))
+
+    def extend(self, x: Padded, inner: DecoderState) -> tuple[Padded, DecoderState]:
+        mixed, own = self.mixer.extend(x.with_any(self.around.enter(x.values)), inner.own)
+        return self._read(x, mixed, inner.source), DecoderState(own, inner.source)
+
+    def whole(self, x: Padded, memory: Padded) -> Padded:
+        mixed = self.mixer(x.with_any(self.around.enter(x.values)))
+        return self._read(x, mixed, self.cross.begin(memory))
+
+    def _read(self, x: Padded, mixed: Padded, source: CrossSource) -> Padded:
+        values = self.around.leave(x.values, mixed.values)
+        asked, _ = self.cross.extend(x.with_any(self.around_cross.enter(values)), source)
+        values = self.around_cross.leave(values, asked.values)
+        around = self.around_feed_forward
+        values = around.leave(values, self.feed_forward(around.enter(values)))
+        return x.with_values(self.output(values))
 
 
 class Everywhere(Stateless):
@@ -26,7 +211,7 @@ class Everywhere(Stateless):
 
 
 class CausalChain(CausalMixer[tuple[Any, ...]]):
-    """Causal mixers one after another: whoever derives from it says which, in `links`."""
+    """A chain of causal mixers; subclasses list them in `links`."""
 
     @property
     def links(self) -> list[AnyCausal]:
@@ -63,24 +248,24 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
 
 
 def _entry(config: StackConfig) -> nn.ModuleList:
-    """What stands between the input and the first layer; the same links at any rate, so that names do not move."""
+    """The modules between the input and the first layer; always the same number, so that weight names are stable."""
     positions = [Positions(config)] if config.absolute() else []
     dropout = Everywhere(build_dropout(config.dropout, config.dropout_mask))
     return nn.ModuleList([*positions, *_norms(config, config.entry_norm), dropout])
 
 
 def _exit(config: StackConfig) -> nn.ModuleList:
-    """What stands after the last layer."""
+    """The modules after the last layer."""
     return nn.ModuleList(_norms(config, config.final_norm))
 
 
 def _norms(config: StackConfig, norm: Norm | None) -> list[Everywhere]:
-    """The norm of a place where a stack may have one."""
+    """An optional norm of a stack."""
     return [] if norm is None else [Everywhere(build_norm(norm, config.width, config.norm_epsilon))]
 
 
 class Encoder(nn.Module):
-    """Reads a whole input, symbols, vectors or pictures, into contextual vectors."""
+    """Turns a whole input (tokens, vectors or pictures) into contextual vectors."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -102,7 +287,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(CausalChain):
-    """Reads a sequence from left to right into vectors that know the past."""
+    """Turns a sequence into contextual vectors, from left to right."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -131,7 +316,7 @@ class StackEntry(CausalChain):
 
 
 class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
-    """Reads a sequence from left to right while each layer looks at the memory that an encoder left."""
+    """Reads a sequence from left to right, and each layer attends to the output of an encoder."""
 
     layers: Sequence[ConditionedMixer[Any]]
 

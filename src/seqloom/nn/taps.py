@@ -1,4 +1,4 @@
-"""Taps: named points inside a model where one may listen, or put something else in place.
+"""Taps: named points inside a model where values can be recorded or replaced.
 
 A tap is an identity. Its name is its path in the module (`decoder.layers.0.mixer.weights`), it has no weights, and when
 nobody listens it costs one function call. What is dear to compute is *offered*: made only when somebody listens.
@@ -13,38 +13,38 @@ from torch import Tensor, nn
 
 from seqloom.errors import ConfigError, did_you_mean
 
-Listener = Callable[[str, Any], Any]  # (name, what passes) -> what shall pass instead, or None to leave it
+Listener = Callable[[str, Any], Any]  # (name, value) -> a replacement, or None to keep the value
 
 
 class Tap(nn.Module):
-    """An identity that can be listened to."""
+    """An identity module whose value can be recorded or replaced."""
 
     def __init__(self) -> None:
         super().__init__()
         self._listeners: list[tuple[str, Listener]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tap":
-        return Tap()  # whoever listens to a model does not listen to its copies
+        return Tap()  # listeners of a model do not listen to its copies
 
     @property
     def is_heard(self) -> bool:
-        """Whether somebody listens, who may put something else in place."""
+        """Whether there is a listener that may replace the value."""
         return bool(self._listeners)
 
     def forward(self, value: Tensor) -> Tensor:
-        """The value itself, or what a listener put in its place."""
+        """The value, or its replacement by a listener."""
         for name, listener in self._listeners:
             replacement = listener(name, value)
             value = value if replacement is None else replacement
         return value
 
     def offer(self, make: Callable[[], object]) -> None:
-        """Tell listeners about something that is made only for them."""
+        """Offer listeners a value that is computed only for them."""
         if self._listeners:
             made = make()
             for name, listener in self._listeners:
                 if listener(name, made) is not None:
-                    raise ConfigError(f"what '{name}' offers is made for listeners alone and cannot be replaced")
+                    raise ConfigError(f"the value of '{name}' is only for recording and cannot be replaced")
 
 
 def taps(model: nn.Module) -> dict[str, Tap]:
@@ -54,7 +54,7 @@ def taps(model: nn.Module) -> dict[str, Tap]:
 
 @contextmanager
 def listening(model: nn.Module, pattern: str, listener: Listener) -> Iterator[list[str]]:
-    """Inside the `with`, `listener` hears every tap whose name fits the pattern (`*` stands for anything)."""
+    """Inside the `with`, `listener` is called for every tap whose name matches the pattern (`*` matches anything)."""
     every = taps(model)
     heard = [name for name in every if fnmatchcase(name, pattern)]
     if not heard:
@@ -70,7 +70,7 @@ def listening(model: nn.Module, pattern: str, listener: Listener) -> Iterator[li
 
 @contextmanager
 def recording(model: nn.Module, pattern: str) -> Iterator[dict[str, list[Any]]]:
-    """Inside the `with`, what passes the taps that fit the pattern is kept by name, in order."""
+    """Inside the `with`, the values of all matching taps are recorded by name, in order."""
     heard: dict[str, list[Any]] = {}
 
     def keep(name: str, value: Any) -> None:

@@ -3,21 +3,108 @@
 Letters used in shape comments everywhere:
 
     B  rows of a batch          T  elements of a sequence       S  elements that are attended to
-    D  width of a vector        H  attention heads              V  symbols in a vocabulary
+    D  width of a vector        H  attention heads              V  tokens in a vocabulary
     K  labels or classes        E  edges of a graph
 
 A sequence is *right-padded*: element t of row b is real when t < lengths[b]. Several documents may be packed into one
 row; `segments` then numbers them, and nothing ever flows from one document into another.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from seqloom.errors import DataError
-from seqloom.nn.layouts import Layout, Places
+
+# Layouts: the positions of the elements of a batch, used by every layer and computed once.
+#
+#     Padded ──with_values──▶ Padded ──with_values──▶ Padded
+#        └────────────────┬─────┴───────────────────────┘
+#                      Layout: valid, places, masks, tables of sines
+#
+# Masks, positions and tables depend only on lengths and documents, never on values. Without a layout, a GPU would
+# compute them for each layer again, and a small model would spend more time on these kernels than on its own.
+
+Made = TypeVar("Made")
+
+
+class Places(NamedTuple):
+    """The position of each element in its document, its document, and whether it is real or padding."""
+
+    positions: Tensor  # [B,T] int64
+    segments: Tensor  # [B,T] int64, the index of the document in its row from 1, -1 in the padding of packed rows
+    valid: Tensor  # [B,T] bool
+
+    def cut(self, start: int, stop: int) -> "Places":
+        """The places of columns start..stop."""
+        return Places(*(field[:, start:stop] for field in self))
+
+    def column(self) -> "Places":
+        """Shaped [B,T,1], to be compared with keys along the last axis."""
+        return Places(*(field[:, :, None] for field in self))
+
+    def row(self) -> "Places":
+        """Shaped [B,1,S], to be compared with queries along the middle axis."""
+        return Places(*(field[:, None, :] for field in self))
+
+
+class Layout:
+    """The positions of the elements of a batch, and everything else that all layers share.
+
+    Masks, positions and tables are asked for by every layer and depend on no values: whoever asks first makes them, the
+    others find them here. A layout travels with its batch (`Padded.shared`) and ends with it.
+
+    >>> layout = Layout(torch.tensor([2, 1]), None, time=2)
+    >>> layout.valid.tolist(), layout.valid is layout.valid
+    ([[True, True], [True, False]], True)
+    """
+
+    __slots__ = ("_made", "lengths", "segments", "time")
+
+    def __init__(self, lengths: Tensor, segments: Tensor | None, *, time: int) -> None:
+        self.lengths, self.segments, self.time = lengths, segments, time
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """The cached result of `make` for a key; it must depend only on the key and this layout.
+
+        A tensor in a key stands for itself, not for its numbers.
+        """
+        if key not in self._made:
+            self._made[key] = make()
+        found: Made = self._made[key]
+        return found
+
+    @property
+    def valid(self) -> Tensor:
+        """[B,T] true where an element is real."""
+        return self.once("valid", lambda: self._steps() < self.lengths[:, None])
+
+    @property
+    def beyond(self) -> Tensor:
+        """[B,T] true in the padding."""
+        return self.once("beyond", lambda: ~self.valid)
+
+    @property
+    def places(self) -> Places:
+        """The positions of the elements in their documents."""
+        return self.once("places", self._places)
+
+    def _steps(self) -> Tensor:
+        return torch.arange(self.time, device=self.lengths.device)
+
+    def _places(self) -> Places:
+        steps = self._steps().expand(len(self.lengths), self.time)
+        if self.segments is None:
+            return Places(steps, torch.zeros_like(steps), self.valid)
+        changes = torch.ones_like(self.segments, dtype=torch.bool)
+        changes[:, 1:] = self.segments[:, 1:] != self.segments[:, :-1]
+        began = torch.where(changes, steps, 0).cummax(dim=1).values if self.time else steps
+        # Renumbered, so that a number that is used twice, or one in the padding, never joins two documents.
+        return Places(steps - began, changes.cumsum(dim=1).masked_fill(self.beyond, -1), self.valid)
+
 
 NO_DOCUMENT = torch.iinfo(torch.int64).min  # no document has this number; any other will do
 
@@ -37,11 +124,11 @@ class Padded(NamedTuple):
     [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
     """
 
-    values: Tensor  # [B,T,...]: vectors [B,T,D] or symbols [B,T]
+    values: Tensor  # [B,T,...]: vectors [B,T,D] or tokens [B,T]
     lengths: Tensor  # [B] int64
-    segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, another one than the neighbours'
+    segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, another one than the neighbors'
     full: bool = False
-    shared: Layout | None = None  # that of the batch this one was made of; `layout` is the one to ask
+    shared: Layout | None = None  # that of the batch that this one was made from; use `layout`
 
     @classmethod
     def of(cls, values: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> "Padded":
@@ -88,14 +175,14 @@ class Padded(NamedTuple):
 
     @property
     def layout(self) -> Layout:
-        """Where the elements stand: what other batches of this shape know already, or a fresh one."""
+        """The layout: the shared one, or a new one."""
         known, time = self.shared, self.values.shape[1]
         if known and known.lengths is self.lengths and known.segments is self.segments and known.time == time:
             return known
         return Layout(self.lengths, self.segments, time=time)
 
     def laid_out(self) -> "Padded":
-        """The same batch, which all that is made of it by `with_values` shares a layout with."""
+        """The same batch with a layout that all batches made by `with_values` share."""
         return self._replace(shared=self.layout)
 
     @property
@@ -111,7 +198,7 @@ class Padded(NamedTuple):
         return self.with_any(values)
 
     def with_any(self, values: Tensor) -> "Padded":
-        """The same batch with other values, whatever stands in the padding: for who reads real elements alone."""
+        """The same batch with other values, without zeroing the padding: for code that only reads real elements."""
         return Padded(values, self.lengths, self.segments, self.full, self.shared)
 
     def to(self, device: torch.device | str) -> "Padded":
@@ -120,12 +207,12 @@ class Padded(NamedTuple):
         return Padded(self.values.to(device), self.lengths.to(device), segments, self.full)
 
     def select(self, rows: Tensor) -> "Padded":
-        """The chosen rows, in the order asked for."""
+        """The given rows, in this order."""
         segments = None if self.segments is None else self.segments[rows]
         return Padded(self.values[rows], self.lengths[rows], segments, self.full)
 
     def pick(self, places: "Padded") -> "Padded":
-        """The elements at the chosen places [B,W] of each row: of subwords, those where words begin.
+        """The elements at the given places [B,W] of each row, such as the first subword of each word.
 
         >>> x = Padded.of(torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([3, 2]))
         >>> x.pick(Padded.of(torch.tensor([[0, 2], [1, 0]]), torch.tensor([2, 1]))).values.tolist()
@@ -168,13 +255,13 @@ class Padded(NamedTuple):
 
 
 def require_padded(x: object) -> None:
-    """Raise DataError for what is not a padded batch."""
+    """Raise DataError unless this is a padded batch."""
     if not isinstance(x, Padded):
         raise DataError(f"expected a Padded batch, found {type(x).__name__}", fix="make one with Padded.of")
 
 
 class Loss(NamedTuple):
-    """A summed loss and the weight it was summed over; whoever takes a step divides once."""
+    """A summed loss and its weight; the training step divides once."""
 
     total: Tensor  # scalar
     weight: Tensor  # scalar
@@ -186,38 +273,38 @@ class Loss(NamedTuple):
 
 
 class Batch(NamedTuple, Generic[Inputs, Targets]):
-    """What one step of training or evaluation looks at: inputs, targets, and the ids of the examples."""
+    """The inputs, targets and example ids of one step of training or evaluation."""
 
     inputs: Inputs
     targets: Targets
     ids: tuple[str, ...] = ()
-    references: Sequence[str] = ()  # where targets are texts: as they stood in the data, read only to judge
-    bytes: Tensor | None = None  # [B,T] on the host, of text: what each target stands for (data/loader.py)
+    references: Sequence[str] = ()  # for target texts: the original texts, for evaluation
+    bytes: Tensor | None = None  # [B,T] on the CPU, for text: the bytes of each target (data/loader.py)
 
 
 class Subwords(NamedTuple):
-    """The inputs of a tagger: the pieces of the words, and where each word begins among them."""
+    """The inputs of a tagger: subwords, and the index of the first subword of each word."""
 
-    pieces: Padded  # [B,T] symbols
-    firsts: Padded  # [B,W] int64, the place of the first piece of each word
+    pieces: Padded  # [B,T] tokens
+    firsts: Padded  # [B,W] int64, the index of the first subword of each word
 
 
 class Spelled(NamedTuple):
-    """Words, one symbol each, and the letters of each."""
+    """Words, one token each, and the characters of each."""
 
-    words: Padded  # [B,T] symbols
-    letters: Tensor  # [B,T,L] uint8, zeros behind the shorter words
+    words: Padded  # [B,T] tokens
+    letters: Tensor  # [B,T,L] uint8, padded with zeros
 
 
 class Both(NamedTuple):
-    """Two texts that belong together."""
+    """Two matching texts."""
 
     first: Padded
     second: Padded
 
 
 class Triple(NamedTuple):
-    """A text, one that belongs to it, and one that does not."""
+    """A text, a matching one, and one that does not match."""
 
     anchor: Padded
     positive: Padded
@@ -227,7 +314,7 @@ class Triple(NamedTuple):
 class Pair(NamedTuple):
     """The inputs of an encoder-decoder: the source, and the target as the decoder reads it (shifted right)."""
 
-    source: Any  # what the encoder's input reads: Padded symbols or vectors, or pictures
+    source: Any  # what the encoder's input reads: Padded tokens or vectors, or pictures
     target: Padded
 
 
@@ -244,7 +331,7 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
 
 
 def count_rows(state: Any) -> int | None:
-    """How many rows a state has; None if it holds no tensor at all."""
+    """The number of rows of a state; None if it has no tensor."""
     if isinstance(state, Tensor):
         return len(state)
     if not isinstance(state, tuple):
@@ -255,7 +342,7 @@ def count_rows(state: Any) -> int | None:
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The states of the chosen rows: every tensor of a state has the batch on axis 0; one that is shared stays so."""
+    """The states of the chosen rows: every tensor of a state has the batch on axis 0; shared tensors stay shared."""
     selected: dict[Tensor, Tensor] = {}
 
     def select(tensor: Tensor) -> Tensor:
@@ -277,7 +364,7 @@ def merge_rows(chosen: Tensor, yes: State, no: State) -> State:
 
 
 def places_of(x: Padded, start: Tensor | None = None) -> Places:
-    """Where the elements of a batch stand; `start` [B] counts what was read of each row's document before."""
+    """The positions of the elements of a batch; `start` [B] counts the elements that were read before."""
     places = x.layout.places
     if start is None:
         return places
@@ -293,3 +380,75 @@ def on_device(value: Any, device: torch.device) -> Any:
         kind: Any = type(value)
         return kind(*(on_device(one, device) for one in value))
     return value
+
+
+# Documents packed into shared rows: unpack them into rows of their own, and pack results again.
+
+
+class Unpacked(NamedTuple):
+    """One document per row, and where each element of the packed batch went."""
+
+    rows: Padded  # [N,T',...]: documents in reading order, row by row
+    document: Tensor  # [B,T] the row of `rows` that holds the element
+    position: Tensor  # [B,T] its column there
+
+    def repack(self, rows: Padded, packed: Padded) -> Padded:
+        """Results computed on `rows`, at the positions of the packed batch."""
+        return packed.with_values(rows.values[self.document, self.position])
+
+
+def unpack(x: Padded) -> Unpacked:
+    """Every document of a batch as a row of its own.
+
+    >>> packed = Padded.of(torch.tensor([[5, 6, 7]]), segments=torch.tensor([[0, 0, 1]]))
+    >>> unpack(packed).rows.values.tolist()
+    [[5, 6], [7, 0]]
+    """
+    places, valid = places_of(x), x.valid
+    first = valid & (places.positions == 0)
+    counts = documents_per_row(x)
+    before = counts.cumsum(0) - counts  # [B] documents in earlier rows
+    document = before[:, None] + (first.cumsum(dim=1) - 1).clamp(min=0)
+    position = places.positions.masked_fill(~valid, 0)
+    lengths = torch.bincount(document[valid], minlength=int(counts.sum()))
+    # at least one column, because padding points at column 0
+    values = x.values.new_zeros(len(lengths), max(1, int(lengths.max())), *x.values.shape[2:])
+    values = values.index_put((document[valid], position[valid]), x.values[valid])
+    return Unpacked(Padded(values, lengths), document, position)
+
+
+def documents_per_row(x: Padded) -> Tensor:
+    """[B] how many documents each row holds; an empty row holds one, which is empty."""
+    first = x.valid & (places_of(x).positions == 0)
+    return first.sum(dim=1).clamp(min=1)
+
+
+def by_document(run: Callable[[Padded], Padded], x: Padded) -> Padded:
+    """`run(x)` with every document in a row of its own, for mixers without support for packing."""
+    if x.segments is None:
+        return run(x)
+    unpacked = unpack(x)
+    return unpacked.repack(run(unpacked.rows), x)
+
+
+class PackedRun(NamedTuple):
+    """The n-th document of every row, moved to the left; rows that have none are empty."""
+
+    block: Padded  # [B,T'] without segments
+    segment: Tensor  # [B] its number, NO_DOCUMENT where there is none
+    columns: Tensor  # [B,T'] where each element came from
+
+
+def runs(x: Padded) -> Iterator[PackedRun]:
+    """The documents of a packed batch in reading order: first the first ones of all rows, then the second ones..."""
+    assert x.segments is not None
+    valid, rows = x.valid, torch.arange(len(x.lengths), device=x.values.device)
+    first = valid & (places_of(x).positions == 0)
+    ordinal = (first.cumsum(dim=1) - 1).masked_fill(~valid, -1)  # [B,T]
+    for number in range(int(ordinal.max()) + 1 if ordinal.numel() else 0):
+        lengths = (ordinal == number).sum(dim=1)
+        start = (ordinal == number).int().argmax(dim=1)
+        offsets = torch.arange(int(lengths.max()), device=x.values.device)
+        columns = (start[:, None] + offsets).clamp(max=x.values.shape[1] - 1)
+        segment = torch.where(lengths > 0, x.segments[rows, start], NO_DOCUMENT)
+        yield PackedRun(Padded.of(x.values[rows[:, None], columns], lengths), segment, columns)

@@ -1,8 +1,8 @@
 """Recipes: every family of the lectures as a function from a size to a configuration.
 
     classifier          one class per sequence           tagger      one tag per element
-    language_model      the next symbol                  translator  a sequence from another sequence
-    picture_classifier  one class per picture            masked_model  hidden symbols
+    language_model      the next token                  translator  a sequence from another sequence
+    picture_classifier  one class per picture            masked_model  hidden tokens
     sequence_model      labels, numbers or one class per sequence
     embedder            one vector per text
 

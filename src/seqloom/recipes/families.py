@@ -133,7 +133,7 @@ def mlp(size: Size) -> Body:
 
 
 def cnn(size: Size) -> Body:
-    """Filters over three, four and five neighbours (Kim 2014)."""
+    """Filters over three, four and five neighbors (Kim 2014)."""
     scale = FILTERS[size]
     block = BlockConfig(mixer=ConvolutionConfig(kernel_sizes=(3, 4, 5)), dropout=0.3)
     return Body(scale.width, (block,), scale.layers, pooling="max", dropout=0.2)
@@ -348,27 +348,27 @@ def answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelCo
     )
 
 
-# Models that read one sequence: of it one answer, one for each element, the next symbol, or a vector.
+# Models that read one sequence: of it one answer, one for each element, the next token, or a vector.
 
 
 def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
-    """A model that names one class for each sequence of symbols or vectors."""
+    """A model that names one class for each sequence of tokens or vectors."""
     return sequence_model(name, inputs=inputs, head=ClassHeadConfig(num_classes=num_classes), size=size)
 
 
 def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
-    """A model with one answer for each sequence of symbols or vectors: a class, labels or numbers, as its head has."""
+    """A model with one answer for each sequence of tokens or vectors: a class, labels or numbers, as its head has."""
     if recipe_of(name, "classifier", size).name == "linear":
         return _linear(inputs, head.unmapped())
     return answering(body_of(name, "classifier", size), inputs, head)
 
 
 def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
-    """scores = W phi(x) + b, with phi the TF-IDF of symbols and of pairs of symbols."""
+    """scores = W phi(x) + b, with phi the TF-IDF of tokens and of pairs of tokens."""
     if isinstance(inputs, SpelledConfig):
-        raise ConfigError("'linear' counts symbols, and letters have no part in it", fix="leave --letters out")
+        raise ConfigError("'linear' counts tokens, and letters have no part in it", fix="leave --char-encoder out")
     if not isinstance(inputs, TokensConfig | NgramsConfig | TfidfConfig):
-        raise ConfigError("'linear' counts symbols, and vectors have none", fix="choose 'mlp' for vectors")
+        raise ConfigError("'linear' counts tokens, and vectors have none", fix="choose 'mlp' for vectors")
     counted = TfidfConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
     # squared errors of long sums of counts leap; TF-IDF is of length one
     mean = isinstance(head, NumberScoresHeadConfig) and isinstance(counted, NgramsConfig)
@@ -405,7 +405,7 @@ def embedder(
 
 
 def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> ElementModelConfig:
-    """A model that gives a probability to each hidden symbol; it reads with the vectors that it writes with."""
+    """A model that gives a probability to each hidden token; it reads with the vectors that it writes with."""
     return ElementModelConfig(
         encoder=encode(body_of(name, "masked-model", size), inputs),
         head=NextTokenHeadConfig(vocab_size=inputs.vocab_size),
@@ -413,7 +413,7 @@ def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> El
 
 
 def language_model(name: str, *, vocab_size: int, size: Size = "small") -> LanguageModelConfig:
-    """A model that gives a probability to each next symbol; it reads with the vectors that it writes with."""
+    """A model that gives a probability to each next token; it reads with the vectors that it writes with."""
     body, inputs = body_of(name, "language-model", size), TokensConfig(vocab_size=vocab_size)
     return LanguageModelConfig(
         decoder=DecoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs)),
@@ -458,7 +458,7 @@ def picture_classifier(
 
 
 def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Size = "small") -> EncoderDecoderConfig:
-    """A model that writes a sequence of symbols while looking at a source: text, vectors or a picture."""
+    """A model that writes a sequence of tokens while looking at a source: text, vectors or a picture."""
     recipe = recipe_of(name, "translator", size)
     body = bilstm(size) if recipe.body is None else recipe.body(size)
     layers, repeat = (_seq2seq(name), 1) if recipe.body is None else (_decoder_layers(body, size), body.repeat)

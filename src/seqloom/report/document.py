@@ -283,11 +283,11 @@ class Document:
             for part in (filled(block.blocks) if isinstance(block, Interactive) else [block])
         )
 
-    def text(self, width: int = 80, colour: bool = False) -> str:
-        """The document as lines of at most `width` columns, with 24-bit terminal colours if asked for."""
+    def text(self, width: int = 80, color: bool = False) -> str:
+        """The document as lines of at most `width` columns, with 24-bit terminal colors if asked for."""
         from seqloom.report.terminal import written
 
-        return written(self, width, colour)
+        return written(self, width, color)
 
     def html(self) -> str:
         """The document as one HTML page: no address, at most one script, light or dark as the reader prefers."""
@@ -338,9 +338,9 @@ class Shown:
         """What is shown."""
         raise NotImplementedError
 
-    def text(self, width: int = 80, colour: bool = False) -> str:
-        """The result as lines of at most `width` columns, with 24-bit terminal colours if asked for."""
-        return self.document().text(width, colour)
+    def text(self, width: int = 80, color: bool = False) -> str:
+        """The result as lines of at most `width` columns, with 24-bit terminal colors if asked for."""
+        return self.document().text(width, color)
 
     def html(self) -> str:
         """The result as one HTML page that needs nothing else, light or dark as the reader prefers."""

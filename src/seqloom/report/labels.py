@@ -1,7 +1,7 @@
 """Labels made safe, measured and cut: what is invisible becomes visible, what is wide is counted wide.
 
 A label may come from any file a user opened, so it may hold terminal escapes, line breaks or characters that reorder
-their neighbours. `visible` turns those into escapes such as `\\x1b`; no other file of `report` looks at characters.
+their neighbors. `visible` turns those into escapes such as `\\x1b`; no other file of `report` looks at characters.
 """
 
 import re
@@ -39,7 +39,7 @@ def visible(text: str) -> str:
         shown = "".join(_escaped(letter) if _is_hidden(letter) else letter for letter in text)
     if shown and all(_columns_of(letter) == 0 for letter in shown):  # joiners or marks alone leave an empty place
         return "".join(map(_escaped, text))
-    return f"◌{shown}" if shown and unicodedata.category(shown[0]) in MARKS else shown  # not to sit on a neighbour
+    return f"◌{shown}" if shown and unicodedata.category(shown[0]) in MARKS else shown  # not to sit on a neighbor
 
 
 @lru_cache(maxsize=4096)
@@ -174,7 +174,7 @@ def reads_right_to_left(text: str) -> bool:
 
 
 def isolated(text: str) -> str:
-    """The text between isolate marks if it holds right-to-left letters, so that it cannot reorder its neighbours."""
+    """The text between isolate marks if it holds right-to-left letters, so that it cannot reorder its neighbors."""
     turns = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in text)
     return f"{LEFT_ISOLATE}{text}{RIGHT_ISOLATE}" if turns else text
 

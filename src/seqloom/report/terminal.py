@@ -12,7 +12,7 @@ from itertools import zip_longest
 from seqloom.errors import DataError
 from seqloom.report import document as doc
 from seqloom.report.document import SIGNS, Bar, Document, DocumentBlock, Line, Mark, Spans, TableCell, lines_of, spans
-from seqloom.report.figures.markup import Colour, in_colour
+from seqloom.report.figures.markup import Color, in_color
 from seqloom.report.labels import cell as padded
 from seqloom.report.labels import columns, excerpt, isolated, visible, wrap
 from seqloom.report.numbers import number
@@ -23,7 +23,7 @@ WRAPPED = 24  # columns that a wrapped text needs at least
 BAR = 20  # columns
 LONGEST = 10_000  # characters of a span
 DECIMAL = re.compile(r"[-+]?[\d,]+(\.\d+)?$")
-TINTS: dict[str, Colour] = {
+TINTS: dict[str, Color] = {
     "fine": (58, 150, 98),
     "warn": (199, 137, 32),
     "open": (199, 137, 32),
@@ -33,15 +33,15 @@ TINTS: dict[str, Colour] = {
 }
 
 
-def written(document: Document, width: int, colour: bool) -> str:
+def written(document: Document, width: int, color: bool) -> str:
     """The document as lines of at most `width` columns."""
     if width < NARROWEST:
         raise DataError(f"a report {width} columns wide was asked for", fix=f"give it at least {NARROWEST}")
-    lines = [_bold(isolated(excerpt(document.title, width)), colour)]
+    lines = [_bold(isolated(excerpt(document.title, width)), color)]
     indent, after_heading = "", False
     for block in document.still:
         indent = "" if isinstance(block, doc.Heading) else indent
-        found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), colour, document.title)]
+        found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), color, document.title)]
         if found and not after_heading and not isinstance(block, doc.Paragraph | doc.Aside | doc.Callout | doc.Bullets):
             lines.append("")
         lines += found
@@ -50,8 +50,8 @@ def written(document: Document, width: int, colour: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _bold(text: str, colour: bool) -> str:
-    return f"\x1b[1m{text}\x1b[0m" if colour else text
+def _bold(text: str, color: bool) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if color else text
 
 
 def _words(line: Line) -> str:
@@ -59,35 +59,35 @@ def _words(line: Line) -> str:
     return "".join(f"{SIGNS[span]} " if isinstance(span, Mark) else visible(span[:LONGEST]) for span in spans(line))
 
 
-def _wrapped(line: Line, width: int, colour: bool, first: str = "", later: str = "") -> Iterator[str]:
+def _wrapped(line: Line, width: int, color: bool, first: str = "", later: str = "") -> Iterator[str]:
     for at, text in enumerate(wrap(_words(line), width - len(later))):
-        yield f"{later if at else first}{_tinted(isolated(text), line, colour and not at)}"
+        yield f"{later if at else first}{_tinted(isolated(text), line, color and not at)}"
 
 
-def _tinted(text: str, line: TableCell, colour: bool) -> str:
-    """The text with the sign that it begins with in its colour."""
+def _tinted(text: str, line: TableCell, color: bool) -> str:
+    """The text with the sign that it begins with in its color."""
     mark = line[0] if isinstance(line, Spans) and line else None
-    if not colour or not isinstance(mark, Mark):
+    if not color or not isinstance(mark, Mark):
         return text
-    return text.replace(SIGNS[mark], in_colour(SIGNS[mark], TINTS[mark]), 1)
+    return text.replace(SIGNS[mark], in_color(SIGNS[mark], TINTS[mark]), 1)
 
 
-def told(block: DocumentBlock, width: int, colour: bool, title: str = "") -> Iterator[str]:
+def told(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iterator[str]:
     """A block as lines, of a document of this title; nothing for what a page folds away."""
     match block:
         case doc.Heading(line):
-            yield from (_bold(text, colour) for text in _wrapped(line, width, False))
+            yield from (_bold(text, color) for text in _wrapped(line, width, False))
         case doc.Paragraph(line) | doc.Aside(line):
-            yield from _wrapped(line, width, colour)
+            yield from _wrapped(line, width, color)
         case doc.Callout(line, verdict):
             for text in wrap(f"{SIGNS[verdict]} {_words(line)}".lstrip(), width):
-                yield in_colour(text, TINTS[verdict]) if colour else text
+                yield in_color(text, TINTS[verdict]) if color else text
         case doc.Bullets(lines):
             for line in lines:
-                yield from _wrapped(line, width, colour, "- ", INDENT)
+                yield from _wrapped(line, width, color, "- ", INDENT)
         case doc.Quote(lines):
             for line in lines:
-                yield from _wrapped(line, width, colour, "│ ", "│ ")
+                yield from _wrapped(line, width, color, "│ ", "│ ")
         case doc.CodeBlock(text):
             for line in text[:LONGEST].rstrip("\n").split("\n"):
                 yield from wrap(visible(line), width)
@@ -100,12 +100,12 @@ def told(block: DocumentBlock, width: int, colour: bool, title: str = "") -> Ite
         case doc.Pictures(figures, brief):
             for at, figure in enumerate(figures[:brief]):
                 named = replace(figure, title="") if figure.title == title else figure  # which stands above already
-                yield from ["", *named.text(width, colour).split("\n")][not at :]
+                yield from ["", *named.text(width, color).split("\n")][not at :]
         case doc.TableBlock():
-            yield from _table(block, width, colour)
+            yield from _table(block, width, color)
 
 
-def _table(table: doc.TableBlock, width: int, colour: bool) -> Iterator[str]:
+def _table(table: doc.TableBlock, width: int, color: bool) -> Iterator[str]:
     rows, numeric = table.rows[: table.brief], table.numeric
     heads = list(map(visible, table.heads)) if any(table.heads) else [""] * len(numeric)
     stacks = [[_text(row[at]) for row in rows] for at in range(len(numeric))]  # the texts of each column
@@ -119,7 +119,7 @@ def _table(table: doc.TableBlock, width: int, colour: bool) -> Iterator[str]:
         yield from _grid(heads, numeric, widths)
     for row, texts in zip(rows, zip(*stacks, strict=True), strict=True):
         first, *others = _grid(texts, numeric, widths)
-        yield _tinted(first, row[0], colour)
+        yield _tinted(first, row[0], color)
         yield from others
         below = list(zip(heads, texts, strict=True))[len(widths) :]
         told_below = JOINED.join(f"{head} {text.strip()}".replace("\n", " ") for head, text in below if text.strip())

@@ -1,23 +1,21 @@
-"""BM25: how well a document answers the words of a question (Robertson and Zaragoza 2009).
+"""BM25 keyword scores (Robertson and Zaragoza 2009), and how text is split into words.
 
-    score(d) = sum over the words w of the question of  idf(w) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean |d|))
+    score(d) = sum over the words w of the query of  idf(w) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean |d|))
     idf(w)   = log(1 + (N - n + 0.5) / (n + 0.5))
 
-f is how often w stands in d, |d| how many words d has, N how many documents there are and n how many of them have w. A
-word that few documents have says much; that it stands there often says less and less; long documents have words by
-chance. The statistics are those of the documents that are there now: what was deleted or replaced counts nowhere, so an
-index that was changed gives the very scores of one that was made afresh.
+f is the number of times w occurs in d, |d| the number of words in d, N the number of documents, and n the number of
+documents that contain w. Rare words count more, repeated words count less each time, and long documents are scaled
+down. Only documents that are still in the index count, so an index that was changed gives the same scores as one that
+was built from scratch.
 
-The words of a text: as the keyword index knows them, and as they are compared letter by letter.
+A word is a run of letters, digits and combining marks, in NFKC form and lowercase. "é" as one character and "é" as a
+letter with a combining mark are the same word, and the vowel signs of Hindi stay with their letters. Invisible
+characters, such as a soft hyphen or the joiners of Persian, are dropped. Very long runs, such as URLs or genes, are
+split.
 
-A word is a run of letters, digits and the marks on them, in the form NFKC and in small letters: "é" is one letter or
-a letter and a mark, and both are the same word; the vowel signs of Hindi belong to theirs. What is written and not
-seen, as a soft hyphen or the joiners of Persian, is left out. A run that is too long, as an address or a gene, is cut
-into pieces.
-
-The keyword index takes every letter of a script without spaces, with its marks, for a word: Chinese, Japanese, Thai,
-Lao, Khmer, Burmese and the scripts of the Tai. It takes plurals back; the endings are those of Harman's S stemmer
-(1991), which takes nothing else, so it does no harm to names and numbers.
+In scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese and the Tai scripts) every letter with its marks
+is a word of the keyword index. English plural endings are removed with Harman's S stemmer (1991), which changes nothing
+else, so names and numbers stay intact.
 """
 
 import re
@@ -29,27 +27,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-LONGEST = 256  # letters; databases keep no long ones, and nobody asks for them
-# the letters, not the marks and digits, of scripts without spaces
+LONGEST = 256  # characters of a word; longer ones do not fit in a database index
+# letters, without marks and digits, of scripts that use no spaces
 UNSPACED = (
     "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46"  # Thai
     "\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf"  # Lao
     "\u1000-\u102a\u103f\u1050-\u1055\u105a-\u105d\u1061\u1065\u1066\u106e-\u1070\u1075-\u1081\u108e"  # Burmese
-    "\ua9e0-\ua9e4\ua9e6-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a\uaa7e\uaa7f"  # and of its neighbours
+    "\ua9e0-\ua9e4\ua9e6-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a\uaa7e\uaa7f"  # and related scripts
     "\u1780-\u17b3\u17d7\u17dc"  # Khmer
     "\u1950-\u19c9\u1a20-\u1a54\u1aa7\uaa80-\uaaaf\uaab1\uaab5\uaab6\uaab9-\uaabd\uaac0\uaac2-\uaadd"  # Tai
     "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\U0001aff0-\U0001b167"  # kana
     "\u3005-\u3007\u3105-\u312f\u31a0-\u31bf\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
 )
-# both of a spaced text, in which all that is no letter, no digit and no space is a mark
+# both match text from _spaced(), where everything but letters, digits and spaces is a combining mark
 RUN = re.compile(rf"\w[^ ]{{0,{LONGEST - 1}}}")
 WORD = re.compile(rf"[{UNSPACED}][^\w ]{{0,{LONGEST - 1}}}|[^\W{UNSPACED}][^ {UNSPACED}]{{0,{LONGEST - 1}}}")
-SHORTEST = 4  # letters that a word has if its last one may be an ending
-ZERO_WIDTH_SPACE = 0x200B  # unseen, and yet it ends a word
+SHORTEST = 4  # letters of a word before an ending is removed
+ZERO_WIDTH_SPACE = 0x200B  # invisible, but it separates words
 
 
-class Spaced(dict[int, str]):
-    """What stands for a character where only words are left: itself, nothing, or a space between words."""
+class CharacterMap(dict[int, str]):
+    """Maps a character to itself, to nothing if it is invisible, or to a space if it is not part of a word."""
 
     def __missing__(self, number: int) -> str:
         sign = chr(number)
@@ -60,11 +58,11 @@ class Spaced(dict[int, str]):
         return self[number]
 
 
-SPACED = Spaced()  # filled as characters come
+CHARACTER_MAP = CharacterMap()  # filled as characters are seen
 
 
 def runs_of(text: str) -> list[str]:
-    """The runs of letters and digits of a text in order, in one form and in small letters.
+    """Return the runs of letters and digits of a text in order, normalized and lowercase.
 
     >>> runs_of("Cafe\u0301s: हिन्दी 猫は co\u00adop")
     ['cafés', 'हिन्दी', '猫は', 'coop']
@@ -73,13 +71,13 @@ def runs_of(text: str) -> list[str]:
 
 
 def _spaced(text: str) -> str:
-    """The text in one form, with nothing but words and spaces left; twice, for small letters may be of another form."""
+    """Normalize the text and keep only words and spaces; normalized twice because casefold can change the form."""
     small = unicodedata.normalize("NFKC", text).casefold()
-    return unicodedata.normalize("NFKC", small).translate(SPACED)
+    return unicodedata.normalize("NFKC", small).translate(CHARACTER_MAP)
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in order, as the keyword index knows them.
+    """Return the words of a text in order, as the keyword index stores them.
 
     >>> words_of("Two Studies of mice: 猫は cells' ดี DNA")
     ['two', 'study', 'of', 'mice', '猫', 'は', 'cell', 'ดี', 'dna']
@@ -88,7 +86,7 @@ def words_of(text: str) -> list[str]:
 
 
 def singular(word: str) -> str:
-    """The word without the ending of a plural.
+    """Return the word without its plural ending.
 
     >>> [singular(word) for word in ("ponies", "houses", "cats", "glass", "virus", "gas", "fees")]
     ['pony', 'house', 'cat', 'glass', 'virus', 'gas', 'fee']
@@ -104,7 +102,7 @@ K1, B = 1.2, 0.75
 
 
 class Postings(NamedTuple):
-    """Which documents have a word, and how often: those of word n stand from `starts[n]` up to `starts[n + 1]`."""
+    """Which documents contain each word, and how often: word n has the entries `starts[n]` to `starts[n + 1]`."""
 
     words: tuple[str, ...]  # sorted
     starts: np.ndarray  # [W+1] int64
@@ -114,7 +112,7 @@ class Postings(NamedTuple):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Postings":
-        """The postings of texts.
+        """Count the words of texts.
 
         >>> found = Postings.of(["a cat", "cats and a cat"])
         >>> found.words, found.has("cat")[1].tolist()
@@ -131,9 +129,10 @@ class Postings(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[tuple["Postings", np.ndarray]]) -> "Postings":
-        """The postings of some documents of each part, given by their rows in order, one behind the other.
+        """Merge the postings of selected documents of several parts.
 
-        No text is read again, and what it takes beside the parts are a few numbers for each posting that is kept.
+        Args:
+            parts: Postings, each with the rows to keep, in order. No text is read again.
 
         >>> first, second = Postings.of(["a cat", "a dog"]), Postings.of(["the cats"])
         >>> both = Postings.joined([(first, np.array([1])), (second, np.array([0]))])
@@ -151,7 +150,7 @@ class Postings(NamedTuple):
         return cls._sorted(names, *(np.concatenate([np.empty(0, np.int64), *arrays]) for arrays in columns))
 
     def _taken(self, rows: np.ndarray, start: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-        """The words that some documents have, and of each posting of those its word, document and count."""
+        """Return the words of the selected documents, and the word, document and count of each of their postings."""
         renumbered = np.full(len(self.lengths), -1, np.int64)
         renumbered[rows] = np.arange(start, start + len(rows))
         documents = renumbered[self.documents]
@@ -163,14 +162,14 @@ class Postings(NamedTuple):
     def _sorted(
         cls, names: Sequence[str], words: np.ndarray, documents: np.ndarray, counts: np.ndarray, lengths: np.ndarray
     ) -> "Postings":
-        """Postings [N] of words by their numbers, in any order, each word's by the number of the document."""
+        """Sort postings [N] by word and then by document."""
         order = np.lexsort((documents, words))
         starts = np.concatenate([[0], np.cumsum(np.bincount(words, minlength=len(names)))])
         narrow = (one.astype(np.int32) for one in (documents[order], counts[order], lengths))
         return cls(tuple(names), starts, *narrow)
 
     def has(self, word: str) -> tuple[np.ndarray, np.ndarray]:
-        """The documents that have a word, and how often each has it."""
+        """Return the documents that contain a word, and its count in each."""
         number = bisect_left(self.words, word)
         if number == len(self.words) or self.words[number] != word:
             return self.documents[:0], self.counts[:0]
@@ -179,20 +178,20 @@ class Postings(NamedTuple):
 
 
 class Keywords:
-    """The postings of several lots of documents, of which some are no longer there: scores of questions."""
+    """BM25 scores over the documents of several segments, some of which may be deleted."""
 
-    def __init__(self, lots: Sequence[Postings], there: np.ndarray) -> None:
-        self.lots, self.there = lots, there  # [D] of all lots, one behind the other
-        sizes = [len(lot.lengths) for lot in lots]
+    def __init__(self, segments: Sequence[Postings], there: np.ndarray) -> None:
+        self.segments, self.there = segments, there  # [D] documents of all segments, concatenated
+        sizes = [len(segment.lengths) for segment in segments]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.lengths = np.concatenate([np.empty(0, np.int32), *(lot.lengths for lot in lots)])
+        self.lengths = np.concatenate([np.empty(0, np.int32), *(segment.lengths for segment in segments)])
         self.count = int(there.sum())
         self.mean = float(self.lengths[there].mean()) if self.count else 0.0
 
-    def scores(self, question: str) -> np.ndarray:
-        """[D] the score of each document; 0 for those without a word of the question, and for those not there."""
+    def scores(self, query: str) -> np.ndarray:
+        """[D] the score of each document; 0 if it has no word of the query or was deleted."""
         scores = np.zeros(len(self.there))
-        for word in sorted(set(words_of(question))):
+        for word in sorted(set(words_of(query))):
             documents, counts = self._has(word)
             idf = np.log1p((self.count - len(documents) + 0.5) / (len(documents) + 0.5))
             longer = 1 - B + B * self.lengths[documents] / (self.mean or 1.0)
@@ -200,8 +199,8 @@ class Keywords:
         return scores
 
     def _has(self, word: str) -> tuple[np.ndarray, np.ndarray]:
-        """The same as of one lot, of all documents that are there."""
-        found = [lot.has(word) for lot in self.lots]
+        """Return the documents of all segments that contain a word and are not deleted, and its counts."""
+        found = [segment.has(word) for segment in self.segments]
         documents = np.concatenate([one + start for (one, _), start in zip(found, self.offsets, strict=False)])
         there = self.there[documents]
         return documents[there], np.concatenate([counts for _, counts in found])[there]

@@ -1,9 +1,9 @@
-"""Documents become an index, lot by lot: what is kept stays kept, and a build that was stopped goes on.
+"""Build an index from a file of documents, segment by segment; a build that was stopped resumes.
 
-    file ── checked whole ──▶ documents ──▶ lots of a thousand ── passages ── vectors ──▶ committed ──▶ graph
+    file ── checked ──▶ documents ──▶ segments of about 1,000 ── passages ── vectors ──▶ committed ──▶ graph
 
-A lot always holds the same documents of a file, whoever makes it and however often the build was stopped. So in the end
-an index has the same bytes, if the model gives the same ones.
+A segment always holds the same documents of a file, however often the build was stopped. So a build that resumed ends
+with the same bytes as one that was never stopped, if the model gives the same vectors.
 """
 
 from collections.abc import Generator, Sequence
@@ -17,109 +17,148 @@ import numpy as np
 from seqloom.errors import ConfigError
 from seqloom.events import Progress, Work
 from seqloom.search.documents import CheckedDocuments, Collection
-from seqloom.search.index import open_index, writing
-from seqloom.search.lots import as_passages, bounded
+from seqloom.search.index import open_index, open_writable_index
 from seqloom.search.passages import passages_of
-from seqloom.search.postgres import is_url, open_postgres, writing_postgres
+from seqloom.search.postgres import is_url, open_postgres, open_writable_postgres
+from seqloom.search.segments import in_segments, passage_array
 from seqloom.search.store import (
-    Built,
     DocumentSource,
     IndexStore,
-    Lot,
+    IndexSummary,
+    Segment,
     Settings,
     TextDocument,
     WritableStore,
-    remember_exact,
     require_finished,
+    set_exact,
 )
-from seqloom.search.vectors import Embeds, require_same, settings_of, unit
+from seqloom.search.vectors import IndexEmbedder, require_same_model, settings_for, unit_vectors
 
 Place = str | Path
 
 
 def open_store(place: Place, *, exact: bool = False) -> IndexStore:
-    """The index at a place; with `exact`, all passages are compared always."""
+    """Open an index for searching.
+
+    Args:
+        place: The folder of the index, or a postgresql:// URL.
+        exact: Compare every passage instead of using the graph.
+    """
     return open_postgres(str(place), exact=exact) if is_url(place) else open_index(place, exact=exact)
 
 
-def writing_at(place: Place) -> AbstractContextManager[WritableStore]:
-    """A block in which this process alone may change the index at a place; a new one if there is none."""
-    return writing_postgres(str(place)) if is_url(place) else writing(Path(place))
+def open_writable(place: Place) -> AbstractContextManager[WritableStore]:
+    """A context in which only this process can change the index at a folder or URL; creates the index if needed."""
+    return open_writable_postgres(str(place)) if is_url(place) else open_writable_index(Path(place))
 
 
-TOGETHER = 1_024  # passages that are embedded at a time
-Building = Generator[CheckedDocuments | Progress, None, Built]  # what is in the file, and then how far it is
+BATCH_SIZE = 1_024  # passages that are embedded at a time
+Building = Generator[CheckedDocuments | Progress, None, IndexSummary]  # what the file contains, then progress
 
 
 def build_index(
-    out: Place, model: Embeds, collection: Collection, *, passage: int | None = None, exact: bool | None = None
+    out: Place,
+    model: IndexEmbedder,
+    collection: Collection,
+    *,
+    passage_tokens: int | None = None,
+    exact: bool | None = None,
 ) -> Building:
-    """Build an index; it goes on where an earlier one of the same file stopped.
+    """Build an index; resume if an earlier build of the same file was stopped.
 
-    With `exact` no graph is made, however many passages there are, now or later; None: as the index has it.
+    Args:
+        out: The folder of the index, or a postgresql:// URL.
+        model: What computes the vectors, such as `ModelEmbedder(seqloom.load(MODEL))`.
+        collection: The file of documents.
+        passage_tokens: Tokens in a passage, at most (default: 256, or the model's limit if lower).
+        exact: True never makes a graph, False allows one, None keeps the setting of the index.
+
+    Returns:
+        A generator of progress; its return value (see `seqloom.events.finished`) is an `IndexSummary`.
     """
-    return _build(out, model, collection, passage, exact, add=False)
+    return _build(out, model, collection, passage_tokens, exact, add=False)
 
 
 def add_to_index(
-    out: Place, model: Embeds, collection: Collection, *, passage: int | None = None, exact: bool | None = None
+    out: Place,
+    model: IndexEmbedder,
+    collection: Collection,
+    *,
+    passage_tokens: int | None = None,
+    exact: bool | None = None,
 ) -> Building:
-    """The same for more documents; one whose id is there already takes its place."""
-    return _build(out, model, collection, passage, exact, add=True)
+    """Add documents to an index; a document with a known id replaces the old one. Arguments as in `build_index`."""
+    return _build(out, model, collection, passage_tokens, exact, add=True)
 
 
 def _build(
-    out: Place, model: Embeds, collection: Collection, passage: int | None, exact: bool | None, *, add: bool
+    out: Place,
+    model: IndexEmbedder,
+    collection: Collection,
+    passage_tokens: int | None,
+    exact: bool | None,
+    *,
+    add: bool,
 ) -> Building:
     checked = collection.checked()
     yield checked
-    with writing_at(out) as index:
-        settings, standing, done = _settings(index, model, passage, exact), index.standing, 0
-        if standing is not None and standing.sha256 == checked.sha256:
-            done = standing.stop  # so many documents of this file are kept already
+    with open_writable(out) as index:
+        settings, source, done = _settings(index, model, passage_tokens, exact), index.source, 0
+        if source is not None and source.sha256 == checked.sha256:
+            done = source.stop  # documents of this file that are stored already
         elif add:
             require_finished(index)
         elif index.settings is not None:
-            told = f" of {standing.name}" if standing is not None else ""
+            found = f" of {source.name}" if source is not None else ""
             fix = "--add to add to it, or choose another name"
-            raise ConfigError(f"{index.name} is an index{told} already", fix=fix)
+            raise ConfigError(f"{index.name} is already an index{found}", fix=fix)
         if not settings.exact:
             texts = (one.text for one in islice(collection.documents(), done, None))
             index.require_graph(len(passages_of(text, model.lengths, settings.passage)) for text in texts)
         yield Progress("documents", done, checked.documents, kept=done)
         documents = islice(collection.documents(), done, None) if done < checked.documents else ()
-        for some in bounded((one, len(one.text)) for one in documents):
-            lot = yield from embedded(some, model, settings, done, checked.documents)
+        for some in in_segments((one, len(one.text)) for one in documents):
+            segment = yield from embed_documents(some, model, settings, done, checked.documents)
             done += len(some)
             source = DocumentSource(collection.path.name, checked.sha256, done, last=done == checked.documents)
-            index.add(lot._replace(source=source))
+            index.add(segment._replace(source=source))
             yield Progress("documents", done, checked.documents, kept=done)
         if exact is not None:
-            remember_exact(index, exact)
+            set_exact(index, exact)
         return (yield from index.finished())
 
 
-def _settings(index: WritableStore, model: Embeds, passage: int | None, exact: bool | None) -> Settings:
-    """Those of the index, if there is one that this model made; else new ones."""
+def _settings(index: WritableStore, model: IndexEmbedder, passage_tokens: int | None, exact: bool | None) -> Settings:
+    """Return the settings of the index if this model made it, or new ones for a new index."""
     there = index.settings
     if there is None:
-        return msgspec.structs.replace(settings_of(model, passage), exact=bool(exact))
-    require_same(there, model)
-    if passage not in (None, there.passage):
-        fix = "leave --passage out, or make the index again"
-        raise ConfigError(f"the passages of {index.name} have up to {there.passage} symbols, not {passage}", fix=fix)
+        return msgspec.structs.replace(settings_for(model, passage_tokens), exact=bool(exact))
+    require_same_model(there, model)
+    if passage_tokens not in (None, there.passage):
+        fix = "leave out --passage-tokens, or build a new index"
+        raise ConfigError(f"{index.name} has passages of up to {there.passage} tokens, not {passage_tokens}", fix=fix)
     return there if exact is None else msgspec.structs.replace(there, exact=exact)
 
 
-def embedded(documents: Sequence[TextDocument], model: Embeds, settings: Settings, kept: int, total: int) -> Work[Lot]:
-    """The lot of some documents, of which so many of all are kept before."""
+def embed_documents(
+    documents: Sequence[TextDocument], model: IndexEmbedder, settings: Settings, kept: int, total: int
+) -> Work[Segment]:
+    """Compute the passages and vectors of some documents.
+
+    Args:
+        documents: The documents of the new segment.
+        model: What computes the vectors.
+        settings: The settings of the index.
+        kept: Documents of the file that are stored already.
+        total: Documents of the file.
+    """
     spans = [passages_of(one.text, model.lengths, settings.passage) for one in documents]
     passages = [(row, *span) for row, some in enumerate(spans) for span in some]
     vectors = np.empty((len(passages), settings.width), np.float32)
-    for start in range(0, len(passages), TOGETHER):
-        some = passages[start : start + TOGETHER]
+    for start in range(0, len(passages), BATCH_SIZE):
+        some = passages[start : start + BATCH_SIZE]
         stop = start + len(some)
-        vectors[start:stop] = unit(model.embed([documents[row].text[a:b] for row, a, b in some]))
+        vectors[start:stop] = unit_vectors(model.embed([documents[row].text[a:b] for row, a, b in some]))
         done = len(documents) if stop == len(passages) else some[-1][0]
         yield Progress("documents", kept + done, total, kept=kept)
-    return Lot(settings, tuple(documents), as_passages(passages), vectors)
+    return Segment(settings, tuple(documents), passage_array(passages), vectors)

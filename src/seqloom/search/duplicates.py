@@ -1,16 +1,16 @@
-"""Near duplicates: rows that say the same, in clusters with a representative; nothing is deleted.
+"""Near duplicates: clusters of rows with nearly the same text, each with a representative. Nothing is deleted.
 
-    texts ── equal ones once ──▶ similar pairs ──▶ histogram ──▶ threshold ──▶ clusters ──▶ representatives
-                                 by letters or                   given, or
-                                 by meaning                      in the valley
+    texts ── equal texts merged ──▶ similar pairs ──▶ histogram ──▶ threshold ──▶ clusters ──▶ representatives
+                                    by text or                      given, or
+                                    by meaning                      in the valley
 
-Clusters are chains of pairs, so two of a large one may be less similar than the threshold; how similar each row is to
-the representative is told. A file is marked in a copy with three more columns, in which nothing is missing:
+Clusters are chains of similar pairs, so two rows of a large cluster may be less similar than the threshold. Each row
+therefore has its similarity to the representative. A marked copy of a file has three more columns:
 
 text                  cluster   duplicate_of   similarity
-The cat sat.          1                                      stands for its cluster
-the cat sat           1         1              1.0           repeats row 1
-Something else.                                              is alone
+The cat sat.          1                                      representative of its cluster
+the cat sat           1         1              1.0           duplicate of row 1
+Something else.                                              no duplicates
 """
 
 from collections.abc import Generator, Sequence
@@ -23,19 +23,23 @@ from seqloom.data.checks.duplicates import folded
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
 from seqloom.events import Progress, Work, finished
-from seqloom.search.documents import AddedColumn, FileRows, GivenRows, require_copy, write_copy
-from seqloom.search.similarity import LEAST, ByMeaning, ByText, Histogram, Measure, Pairs, joined
-from seqloom.search.vectors import MakesVectors
+from seqloom.search.documents import AddedColumn, TextFile, TextRows, require_copy, write_copy
+from seqloom.search.similarity import MIN_SIMILARITY, ByMeaning, ByText, Histogram, Measure, Pairs, concatenate_pairs
+from seqloom.search.vectors import SupportsEmbed
 
 NONE = -1
 
 
 class Duplicates(NamedTuple):
-    """What was found, a number for each row.
+    """The result of `dedupe`; arrays have one entry per row.
 
-    `clusters` counts them from 1 in the order of their first rows; 0 is a row that is alone. `representatives` is the
-    row that stands for a row's cluster, its own number if it is that one itself, -1 if it is alone; `similarities` is
-    how similar the two are, NaN if it is alone.
+    Attributes:
+        clusters: Cluster number of each row, from 1 in the order of first rows; 0 for a row without duplicates.
+        representatives: Row number of the cluster's representative (its own number for the representative), or -1.
+        similarities: Similarity to the representative; NaN for a row without duplicates.
+        threshold: Similarity from which two rows are duplicates.
+        histogram: For each row, the similarity of its most similar row, counted in bins.
+        valley_found: Whether the threshold comes from a valley of the histogram.
     """
 
     clusters: np.ndarray  # [rows] int64
@@ -43,59 +47,63 @@ class Duplicates(NamedTuple):
     similarities: np.ndarray  # [rows] float32
     threshold: float
     histogram: Histogram
-    found: bool  # whether the threshold lies in a valley of the histogram
+    valley_found: bool
 
     @property
     def duplicates(self) -> int:
-        """How many rows another one stands for."""
+        """Return the number of rows that duplicate another row."""
         rows = np.arange(len(self.representatives))
         return int(((self.representatives != NONE) & (self.representatives != rows)).sum())
 
 
-def dedupe(texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None) -> Duplicates:
-    """The near duplicates among texts, by the vectors of a model or by their letters; empty texts have none.
+def dedupe(texts: Sequence[str], *, model: SupportsEmbed | None = None, threshold: float | None = None) -> Duplicates:
+    """Find near duplicates among texts; empty texts have none.
 
-    Without a threshold, the one in the valley of the similarities, or a usual one if there is no valley.
+    Args:
+        texts: The texts.
+        model: Anything with `embed(texts)`, to compare by meaning (default: compare the text itself).
+        threshold: Similarity of duplicates, from 0.5 to 1 (default: the valley of the histogram of similarities, or
+            0.75 by text and 0.9 by meaning if there is no valley).
 
     >>> found = dedupe(["The cat sat on the mat.", "Something else", "the cat sat on a mat", "Sat on the mat, the cat"])
     >>> found.clusters.tolist(), found.representatives.tolist()
     ([1, 0, 1, 1], [0, -1, 0, 0])
     """
-    return finished(finding(texts, model=model, threshold=threshold))
+    return finished(find_duplicates(texts, model=model, threshold=threshold))
 
 
-def finding(
-    texts: Sequence[str], *, model: MakesVectors | None = None, threshold: float | None = None
+def find_duplicates(
+    texts: Sequence[str], *, model: SupportsEmbed | None = None, threshold: float | None = None
 ) -> Work[Duplicates]:
-    """The same as work that tells how far it is."""
+    """Do the same as `dedupe`, as a generator that yields progress."""
     if isinstance(texts, str):
-        raise DataError("duplicates are found among several texts, found one", fix="give a list of texts")
+        raise DataError("expected a list of texts, got one string", fix="give a list of texts")
     require_threshold(threshold)
-    same = _Same.of(texts)
+    same = _DistinctTexts.of(texts)
     measure: Measure = ByText(same.texts) if model is None else ByMeaning(same.texts, model)
-    pairs = near = joined([])
+    pairs = near = concatenate_pairs([])
     if same.texts:
-        pairs = yield from measure.pairs(LEAST if threshold is None else threshold)
+        pairs = yield from measure.pairs(MIN_SIMILARITY if threshold is None else threshold)
     histogram = Histogram.of(same.nearest(pairs))
     valley = histogram.valley() if threshold is None else None
-    least = threshold if threshold is not None else valley if valley is not None else measure.usual
+    chosen = threshold if threshold is not None else valley if valley is not None else measure.default_threshold
     if same.texts:
-        near = pairs.above(least)
-        near = joined([near, (yield from measure.bridges(near, least))])
+        near = pairs.above(chosen)
+        near = concatenate_pairs([near, (yield from measure.bridges(near, chosen))])
     found = _numbered(same, measure, clusters(len(same.texts), near.ones, near.others))
-    return Duplicates(*found, threshold=least, histogram=histogram, found=valley is not None)
+    return Duplicates(*found, threshold=chosen, histogram=histogram, valley_found=valley is not None)
 
 
 def require_threshold(threshold: float | None) -> None:
-    """Raise ConfigError for what no two texts can reach, or nearly all do."""
-    if threshold is not None and not LEAST <= threshold <= 1:
-        raise ConfigError(f"a threshold of {threshold:g}", fix=f"take one from {LEAST} to 1")
+    """Raise ConfigError for a threshold out of range."""
+    if threshold is not None and not MIN_SIMILARITY <= threshold <= 1:
+        raise ConfigError(f"threshold {threshold:g} is out of range", fix=f"choose one from {MIN_SIMILARITY} to 1")
 
 
-class _Same(NamedTuple):
-    """Equal texts taken together: the first row of each, and for each row the number of its text, -1 for an empty one.
+class _DistinctTexts(NamedTuple):
+    """The distinct texts: the first row of each, and for each row the number of its text (-1 if it is empty).
 
-    Equal is what differs in white space, case and Unicode form only.
+    Texts that differ only in white space, case or Unicode form count as equal.
     """
 
     texts: list[str]
@@ -103,7 +111,7 @@ class _Same(NamedTuple):
     numbers: np.ndarray  # [rows] int64
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> "_Same":
+    def of(cls, texts: Sequence[str]) -> "_DistinctTexts":
         known: dict[str, int] = {}
         firsts: list[int] = []
         numbers = np.full(len(texts), NONE, np.int64)
@@ -115,7 +123,7 @@ class _Same(NamedTuple):
         return cls([texts[row] for row in firsts], np.array(firsts, np.int64), numbers)
 
     def nearest(self, pairs: Pairs) -> np.ndarray:
-        """[rows] the similarity of the row most like each; -1 where there is none."""
+        """[rows] the similarity of the most similar row; -1 if there is none."""
         best = np.full(len(self.texts), -1, np.float32)
         np.maximum.at(best, pairs.ones, pairs.similarities)
         np.maximum.at(best, pairs.others, pairs.similarities)
@@ -123,8 +131,8 @@ class _Same(NamedTuple):
         return np.asarray(best[self.numbers[self.numbers != NONE]])
 
 
-def _numbered(same: _Same, measure: Measure, leaders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The cluster, the representative and the similarity to it, for each row."""
+def _numbered(same: _DistinctTexts, measure: Measure, leaders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the cluster, the representative and the similarity to it, for each row."""
     rows = len(same.numbers)
     numbers, heads = np.zeros(rows, np.int64), np.full(rows, NONE, np.int64)
     filled = np.flatnonzero(same.numbers != NONE)
@@ -145,15 +153,25 @@ COLUMNS = ("cluster", "duplicate_of", "similarity")
 
 
 def mark_duplicates(
-    rows: FileRows, out: Path, *, model: MakesVectors | None = None, threshold: float | None = None
-) -> Generator[GivenRows | Progress, None, Duplicates]:
-    """What was found, when the marked copy stands at `out`; it tells what the file holds, and how far it is."""
+    rows: TextFile, out: Path, *, model: SupportsEmbed | None = None, threshold: float | None = None
+) -> Generator[TextRows | Progress, None, Duplicates]:
+    """Write a copy of a file with near duplicates marked.
+
+    Args:
+        rows: The file of texts.
+        out: The copy to write.
+        model: Anything with `embed(texts)`, to compare by meaning.
+        threshold: Similarity of duplicates, as in `dedupe`.
+
+    Returns:
+        A generator that yields the rows of the file, then progress; its return value is a `Duplicates`.
+    """
     require_threshold(threshold)
     require_copy(out, rows, COLUMNS)
     given = rows.read()
     yield given
-    found = yield from finding(given.texts, model=model, threshold=threshold)
-    # for each row its cluster, the name of the row it repeats, and how similar the two are
+    found = yield from find_duplicates(given.texts, model=model, threshold=threshold)
+    # cluster, name of the representative, and similarity, for each row
     heads = [head if head not in (NONE, row) else None for row, head in enumerate(found.representatives.tolist())]
     alike = zip(heads, found.similarities.tolist(), strict=True)
     columns = (

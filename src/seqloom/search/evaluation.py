@@ -1,11 +1,11 @@
-"""How good an order of documents is, by judgements of people: which documents answer which question, and how well.
+"""Evaluate rankings against relevance judgments (qrels): which documents are relevant to which query.
 
-    nDCG@10      sum of gain(d) / log2(1 + rank) over the first ten, as a share of the best order's (Järvelin 2002)
-    recall@100   the share of what answers that stands among the first hundred
-    MRR@10       1 / the rank of the first that answers, 0 if none of the first ten does
+    nDCG@10      sum of gain(d) / log2(1 + rank) over the first ten, divided by that of the best ranking (Järvelin 2002)
+    recall@100   share of the relevant documents that are among the first hundred
+    MRR@10       1 / rank of the first relevant document, 0 if none of the first ten is relevant
 
-Each is the mean over the questions that have a document that answers, as in BEIR; intervals are those of the bootstrap
-over questions. Judgements are lines of `question document gain`, as BEIR (with a header) and TREC write them.
+Each metric is the mean over queries with a relevant document, as in BEIR; the intervals come from a bootstrap over
+queries. Judgments are lines of `query document gain`, in the format of BEIR (with a header) or TREC.
 """
 
 import math
@@ -23,22 +23,22 @@ from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
 from seqloom.search.documents import Collection
 
-Judgements = Mapping[str, Mapping[str, int]]  # by question, then by document
+Judgments = Mapping[str, Mapping[str, int]]  # by query id, then by document id
 CUT, DEEP = 10, 100
 GAIN = re.compile(r"-?[0-9]+")
 NAMES = (f"ndcg@{CUT}", f"recall@{DEEP}", f"mrr@{CUT}")
 
 
-class JudgedQuery(NamedTuple):
-    """How well questions were answered."""
+class SearchScores(NamedTuple):
+    """Metrics of a search over several queries, and their intervals."""
 
     metrics: dict[str, float]
     intervals: dict[str, Interval]
-    rows: int  # questions
+    queries: int  # that have a relevant document
 
 
 def ndcg(order: Sequence[str], gains: Mapping[str, int], cut: int = CUT) -> float:
-    """The discounted gain of the first documents, as a share of the best one there is.
+    """Return the discounted cumulative gain of the first documents, divided by the best possible one.
 
     >>> round(ndcg(["x", "a"], {"a": 1}), 4), ndcg(["a"], {"a": 2})
     (0.6309, 1.0)
@@ -52,7 +52,7 @@ def _discounted(gains: Sequence[int]) -> float:
 
 
 def recall(order: Sequence[str], gains: Mapping[str, int], cut: int = DEEP) -> float:
-    """The share of the documents that answer which stands among the first.
+    """Return the share of the relevant documents that are among the first.
 
     >>> recall(["a", "x"], {"a": 1, "b": 1, "c": 0})
     0.5
@@ -62,7 +62,7 @@ def recall(order: Sequence[str], gains: Mapping[str, int], cut: int = DEEP) -> f
 
 
 def reciprocal_rank(order: Sequence[str], gains: Mapping[str, int], cut: int = CUT) -> float:
-    """1 / the rank of the first document that answers.
+    """Return 1 / rank of the first relevant document.
 
     >>> reciprocal_rank(["x", "a"], {"a": 1})
     0.5
@@ -70,59 +70,69 @@ def reciprocal_rank(order: Sequence[str], gains: Mapping[str, int], cut: int = C
     return next((1 / rank for rank, one in enumerate(order[:cut], 1) if gains.get(one, 0) > 0), 0.0)
 
 
-def judged(
-    answer: Callable[[str], Sequence[str]], questions: Mapping[str, str], judgements: Judgements
-) -> Work[JudgedQuery]:
-    """How well questions are answered; `answer` gives ids, the best one first."""
-    asked = {name: gains for name, gains in judgements.items() if any(gain > 0 for gain in gains.values())}
-    missing = [name for name in asked if name not in questions]
+def evaluate_queries(
+    search: Callable[[str], Sequence[str]], queries: Mapping[str, str], judgments: Judgments
+) -> Work[SearchScores]:
+    """Evaluate a search on queries with judgments.
+
+    Args:
+        search: Returns document ids for a query, best first.
+        queries: Query texts by id.
+        judgments: Gains by query id and document id; 0 or less is not relevant.
+    """
+    asked = {name: gains for name, gains in judgments.items() if any(gain > 0 for gain in gains.values())}
+    missing = [name for name in asked if name not in queries]
     if missing or not asked:
-        found = f"no question has the id '{missing[0]}', which is judged" if missing else "nothing is judged relevant"
-        raise ConfigError(found, fix="give the file of questions that the judgements are for")
+        found = (
+            f"the judgments name the query '{missing[0]}', which is not in the file of queries"
+            if missing
+            else "the judgments have no relevant document"
+        )
+        raise ConfigError(found, fix="give the queries that belong to these judgments")
     made = []
     for name, gains in asked.items():
-        order = answer(questions[name])
+        order = search(queries[name])
         made.append((ndcg(order, gains), recall(order, gains), reciprocal_rank(order, gains), 1.0))
-        yield Progress("questions", len(made), len(asked))
+        yield Progress("queries", len(made), len(asked))
 
     def measure(sums: np.ndarray) -> dict[str, np.ndarray]:
         return {name: sums[..., place] / sums[..., -1] for place, name in enumerate(NAMES)}
 
-    rows = np.array(made)  # [N,4], of which the last is 1
+    rows = np.array(made)  # [N,4], the last column is 1
     metrics = {name: float(value) for name, value in measure(rows.sum(axis=0)).items()}
-    return JudgedQuery(metrics, bootstrap.intervals(rows, measure, shares=NAMES), len(rows))
+    return SearchScores(metrics, bootstrap.intervals(rows, measure, shares=NAMES), len(rows))
 
 
-def unknown(judgements: Judgements, holds: Callable[[Iterable[str]], set[str]]) -> list[str]:
-    """The documents that answer by the judgements and that nobody holds: no search can find them.
+def missing_documents(judgments: Judgments, holds: Callable[[Iterable[str]], set[str]]) -> list[str]:
+    """Return the relevant documents that are not in the index, so that no search can find them.
 
-    >>> unknown({"1": {"a": 1, "b": 1, "c": 0}}, lambda names: {"a"}.intersection(names))
+    >>> missing_documents({"1": {"a": 1, "b": 1, "c": 0}}, lambda names: {"a"}.intersection(names))
     ['b']
     """
-    wanted = dict.fromkeys(one for gains in judgements.values() for one, gain in gains.items() if gain > 0)
+    wanted = dict.fromkeys(one for gains in judgments.values() for one, gain in gains.items() if gain > 0)
     there = holds(wanted)
     return [one for one in wanted if one not in there]
 
 
-def read_questions(collection: Collection) -> dict[str, str]:
-    """The questions of a file by their ids."""
+def read_queries(collection: Collection) -> dict[str, str]:
+    """Return the queries of a file by id."""
     collection.checked()
     return {one.id: one.text for one in collection.documents()}
 
 
-def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """The judgements in a file; RejectedError that names the lines that are none."""
+def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+    """Read judgments; RejectedError lists the lines that cannot be read."""
     ledger, found = Ledger(), dict[str, dict[str, int]]()
     if not path.is_file():
-        ledger.bad_file("file.missing", "there is no such file", Place(str(path)), "check the path")
+        ledger.bad_file("file.missing", "the file does not exist", Place(str(path)), "check the path")
     for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").split("\n"), 1):
         cells = line.split("\t") if "\t" in line else line.split()
         triple = (cells[0], cells[2], cells[3]) if len(cells) == 4 else tuple(cells)
         if len(triple) == 3 and GAIN.fullmatch(triple[2].strip()):
             found.setdefault(triple[0], {})[triple[1]] = int(triple[2])
             ledger.rows += 1
-        elif line.strip() and (number > 1 or GAIN.search(triple[-1])):  # the first may name the columns
-            text = "expected a question, a document and a whole number"
-            ledger.bad_row("qrels.line", text, Place(str(path), number), "put tabs between the three")
+        elif line.strip() and (number > 1 or GAIN.search(triple[-1])):  # the first line may be a header
+            text = "expected a query id, a document id and a whole number"
+            ledger.bad_row("qrels.line", text, Place(str(path), number), "separate the three with tabs")
     ledger.close()
     return found

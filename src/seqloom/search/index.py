@@ -1,21 +1,22 @@
-"""An index in a folder: lots that are written once, and a graph over their passages if they are many.
+"""An index in a folder: segments that are written once, and a graph over their passages if there are many.
 
     INDEX/
-      .lock            one process writes, a second one is refused
-      lot-000001/      documents, vectors, words; committed by its manifest
-      lot-000002/      later: more documents, replaced ones, removed ids
-      graph-000002/    neighbours of all passages up to lot 2
+      .lock            only one process can write
+      lot-000001/      a segment: documents, vectors, words; committed by its manifest
+      lot-000002/      a later segment: more documents, replaced documents, deleted ids
+      graph-000002/    graph over all passages up to segment 2
 
-A build that is killed leaves whole lots, and goes on behind the last one. When a quarter of the documents is gone, or
-small lots are many, all are joined: new lots hold what is there, and take the place of all others as soon as the last
-of them is kept; only then do old texts leave the disk. A join that was killed before that counts for nothing.
+A build that is killed leaves complete segments, and resumes after the last one. When a quarter of the documents is
+deleted or replaced, or many segments are small, all segments are merged: new segments with the remaining documents
+replace the old ones once the last new one is committed. Only then are old texts removed from disk. A merge that was
+killed earlier has no effect.
 
-One process at a time changes an index, and whatever it is killed at, every reader sees the state before or after:
+Only one process at a time can change an index. If it is killed, readers see the state before or after the change:
 
-    add         one more lot
-    delete      one more lot, without documents, that names ids
-    join        new lots of what is there, and all before them gone
-    finished    lots joined that should be, and the graph made or grown
+    add         writes a segment
+    delete      writes a segment without documents that lists the deleted ids
+    join        merges all segments
+    finished    merges segments if needed, and builds or extends the graph
 """
 
 from bisect import bisect_right
@@ -34,38 +35,38 @@ from seqloom.events import Work
 from seqloom.files.folders import commit_folder, numbered, read_folder, remove_folder, sweep
 from seqloom.files.lock import hold, remove_held
 from seqloom.search.bm25 import Keywords
-from seqloom.search.lots import (
+from seqloom.search.segments import (
     RESTORED,
     Join,
-    KeptLot,
-    LotHeader,
-    commit_lot,
+    SegmentHeader,
+    StoredSegment,
     damage,
-    divided,
-    joined,
+    merged_segment,
+    plan_segments,
     read_header,
-    read_lot,
+    read_segment,
+    write_segment,
 )
 from seqloom.search.store import (
     LINKED,
-    Built,
     Condition,
     Conditions,
     DocumentSource,
-    FoundPassage,
-    Lot,
-    ScoredPassage,
+    IndexSummary,
+    ScoredDocument,
+    Segment,
     Settings,
+    StoredDocument,
     delete_from,
     require_columns,
 )
-from seqloom.search.vectors import GRAPH_FROM, Exact, Graph, Nearest, best, grown, opened
+from seqloom.search.vectors import GRAPH_FROM, ExactSearch, GraphSearch, PassageSearch, best, grow_graph, open_graph
 
-KEPT = 16  # different sets of conditions whose documents are remembered
+KEPT = 16  # sets of conditions whose matching documents are cached
 
 
 class Allowed(NamedTuple):
-    """What may be found: documents [D], their passages [P], and how many documents."""
+    """The documents [D] and passages [P] that match, and the number of documents."""
 
     documents: np.ndarray
     passages: np.ndarray
@@ -73,49 +74,49 @@ class Allowed(NamedTuple):
 
 
 class State:
-    """What the lots hold together, in memory."""
+    """The content of all segments, in memory."""
 
-    def __init__(self, numbers: Sequence[int], lots: list[KeptLot]) -> None:
-        self.numbers, (self.lots, vectors) = tuple(numbers), _together(lots)
-        later, there = set[str](), list[list[bool]]()  # no later lot replaces or removes what is there
-        for lot in reversed(self.lots):
-            there.insert(0, [name not in later for name in lot.header.ids])
-            later.update(lot.header.ids, lot.header.removed)
-        self.there = np.array([*chain.from_iterable(there)], bool)  # [D] of all lots, one behind the other
-        self.offsets = [0, *accumulate(len(lot.header.ids) for lot in self.lots)]
-        self.ids = [name for lot in self.lots for name in lot.header.ids]  # [D]
+    def __init__(self, numbers: Sequence[int], segments: list[StoredSegment]) -> None:
+        self.numbers, (self.segments, vectors) = tuple(numbers), _together(segments)
+        later, there = set[str](), list[list[bool]]()  # a document is live if no later segment replaces or deletes it
+        for segment in reversed(self.segments):
+            there.insert(0, [name not in later for name in segment.header.ids])
+            later.update(segment.header.ids, segment.header.removed)
+        self.there = np.array([*chain.from_iterable(there)], bool)  # [D] live documents of all segments
+        self.offsets = [0, *accumulate(len(segment.header.ids) for segment in self.segments)]
+        self.ids = [name for segment in self.segments for name in segment.header.ids]  # [D]
         self.rows = {self.ids[number]: number for number in np.flatnonzero(self.there).tolist()}
-        owners = [lot.passages[:, 0] + start for lot, start in zip(self.lots, self.offsets, strict=False)]
-        self.owners = np.concatenate([np.empty(0, np.int64), *owners])  # [P] the document of each passage
-        self.exact = Exact(vectors)
+        owners = [segment.passages[:, 0] + start for segment, start in zip(self.segments, self.offsets, strict=False)]
+        self.owners = np.concatenate([np.empty(0, np.int64), *owners])  # [P] document of each passage
+        self.exact = ExactSearch(vectors)
         self._asked: dict[tuple[Condition, ...], Allowed] = {}
 
     @property
     def is_joined(self) -> bool:
-        """Whether nothing is gone, and no lot came after the last join."""
-        return bool(self.there.all()) and all(lot.header.join is not None for lot in self.lots)
+        """Return whether every document is live and all segments come from the last merge."""
+        return bool(self.there.all()) and all(segment.header.join is not None for segment in self.segments)
 
     def kept(self) -> list[np.ndarray]:
-        """The rows of each lot that are there."""
-        return [np.flatnonzero(some) for some in np.split(self.there, self.offsets[1:-1])] if self.lots else []
+        """Return the live rows of each segment."""
+        return [np.flatnonzero(some) for some in np.split(self.there, self.offsets[1:-1])] if self.segments else []
 
     @cached_property
     def keywords(self) -> Keywords:
-        """The words of the documents that are there."""
-        return Keywords([lot.postings for lot in self.lots], self.there)
+        """Return the keyword scores of the live documents."""
+        return Keywords([segment.postings for segment in self.segments], self.there)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names of all columns."""
-        return tuple(dict.fromkeys(name for lot in self.lots for name in lot.header.columns))
+        """Return the names of all columns."""
+        return tuple(dict.fromkeys(name for segment in self.segments for name in segment.header.columns))
 
     def place(self, number: int) -> tuple[int, int]:
-        """The lot of a document, and its row there."""
-        lot = bisect_right(self.offsets, number) - 1
-        return lot, number - self.offsets[lot]
+        """Return the segment of a document, and its row there."""
+        segment = bisect_right(self.offsets, number) - 1
+        return segment, number - self.offsets[segment]
 
     def allowed(self, where: Conditions) -> Allowed:
-        """Which documents are there and fulfil all conditions; kept, for the same ones are asked again and again."""
+        """Return the live documents that match all conditions; cached, because queries repeat conditions."""
         asked = tuple(where)
         if asked not in self._asked:
             require_columns(asked, self.columns)
@@ -128,37 +129,41 @@ class State:
     def _fulfilled(self, condition: Condition) -> np.ndarray:
         values = (
             value
-            for lot in self.lots
-            for value in lot.header.columns.get(condition.column) or [None] * len(lot.header.ids)
+            for segment in self.segments
+            for value in segment.header.columns.get(condition.column) or [None] * len(segment.header.ids)
         )
-        return np.fromiter(map(condition.holds, values), bool, len(self.there))
+        return np.fromiter(map(condition.matches, values), bool, len(self.there))
 
 
-def _together(lots: list[KeptLot]) -> tuple[tuple[KeptLot, ...], np.ndarray]:
-    """The lots, and all their vectors [P,W] one behind the other, of which those of each lot are a part.
+def _together(segments: list[StoredSegment]) -> tuple[tuple[StoredSegment, ...], np.ndarray]:
+    """Return the segments, and all their vectors in one array [P,W], of which each segment has a view.
 
-    They leave the list one by one, so that hardly more than one lot is in memory twice.
+    Segments leave the list one by one, so that little more than one segment is in memory twice.
     """
-    width = lots[0].vectors.shape[1] if lots else 0
-    vectors, start, found = np.empty((sum(len(lot.vectors) for lot in lots), width), np.float32), 0, list[KeptLot]()
-    lots.reverse()
-    while lots:
-        lot = lots.pop()
-        part = vectors[start : start + len(lot.vectors)]
-        part[:] = lot.vectors
-        found.append(lot._replace(vectors=part))
+    width = segments[0].vectors.shape[1] if segments else 0
+    vectors, start, found = (
+        np.empty((sum(len(segment.vectors) for segment in segments), width), np.float32),
+        0,
+        list[StoredSegment](),
+    )
+    segments.reverse()
+    while segments:
+        segment = segments.pop()
+        part = vectors[start : start + len(segment.vectors)]
+        part[:] = segment.vectors
+        found.append(segment._replace(vectors=part))
         start += len(part)
     return tuple(found), vectors
 
 
-LOT, GRAPH = "lot-", "graph-"
+SEGMENT, GRAPH = "lot-", "graph-"
 WALK, COVERS = "graph.usearch", "graph.json"
-READINGS = 5  # of what somebody else takes away meanwhile, because he joins lots or makes another graph
+READINGS = 5  # attempts to read while another process merges segments or replaces the graph
 T = TypeVar("T")
 
 
-class Covers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a graph was made over: the lots from the first to the last, and how many passages they have."""
+class GraphCoverage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a graph covers: the first and last segment, and the number of passages."""
 
     first: int
     last: int
@@ -166,7 +171,7 @@ class Covers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Index:
-    """The index in a folder: what it holds and what it finds; nothing is read before it is asked."""
+    """An index in a folder; its files are read on first use."""
 
     def __init__(self, path: Path, *, exact: bool = False) -> None:
         self.path, self.always_exact = path, exact
@@ -176,11 +181,11 @@ class Index:
 
     @cached_property
     def state(self) -> State:
-        """All lots, verified."""
+        """Return the content of all segments, verified."""
         return self._steadily(self._read)
 
     def _steadily(self, read: Callable[[], T]) -> T:
-        """What is read; read again where it failed because another process put something else in its place."""
+        """Read; try again if it failed because another process replaced files meanwhile."""
         for _ in range(READINGS - 1):
             before = _folders(self.path)
             try:
@@ -191,64 +196,68 @@ class Index:
         return read()
 
     def _read(self) -> State:
-        numbers, lots, start = self.counting(), list[KeptLot](), 1
+        numbers, segments, start = self.counting(), list[StoredSegment](), 1
         for number in reversed(numbers):
-            lots.append(read_lot(lot_at(self.path, number)))
-            start = lots[-1].header.join.first if lots[-1].header.join is not None else start
+            segments.append(read_segment(segment_path(self.path, number)))
+            start = segments[-1].header.join.first if segments[-1].header.join is not None else start
             if number <= start:
                 break
-        numbers = numbers[len(numbers) - len(lots) :]
+        numbers = numbers[len(numbers) - len(segments) :]
         missing = sorted(set(range(start, max(numbers, default=0))) - set(numbers))
         if missing:
-            raise DamagedError(f"{lot_at(self.path, missing[0])}: expected a lot, found nothing there", fix=RESTORED)
-        return State(numbers, lots[::-1])
+            raise DamagedError(
+                f"{segment_path(self.path, missing[0])}: this segment of the index is missing", fix=RESTORED
+            )
+        return State(numbers, segments[::-1])
 
     def counting(self) -> list[int]:
-        """The numbers of the lots that count: of a join, all or none."""
-        numbers = lots_in(self.path)
-        while numbers and (join := read_header(lot_at(self.path, numbers[-1])).join) is not None and not join.last:
+        """Return the numbers of the valid segments; an unfinished merge is ignored."""
+        numbers = segment_numbers(self.path)
+        while (
+            numbers and (join := read_header(segment_path(self.path, numbers[-1])).join) is not None and not join.last
+        ):
             numbers.pop()
         return numbers
 
     @property
-    def _newest(self) -> LotHeader | None:
-        def read() -> LotHeader | None:
+    def _newest(self) -> SegmentHeader | None:
+        def read() -> SegmentHeader | None:
             numbers = self.counting()
-            return read_header(lot_at(self.path, numbers[-1])) if numbers else None
+            return read_header(segment_path(self.path, numbers[-1])) if numbers else None
 
         return self._steadily(read)
 
     @property
     def settings(self) -> Settings | None:
-        """How its documents became vectors; None as long as there are none."""
+        """Return how documents were embedded; None for an empty index."""
         return None if (newest := self._newest) is None else newest.settings
 
     @property
-    def standing(self) -> DocumentSource | None:
-        """What the newest lot says about its file."""
+    def source(self) -> DocumentSource | None:
+        """Return which part of which file the newest segment holds."""
         return None if (newest := self._newest) is None else newest.source
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that conditions may name."""
+        """Return the columns that conditions can use."""
         return self.state.columns
 
     @cached_property
-    def nearest(self) -> Nearest:
-        """What finds the nearest passages: the graph if there is one and it is wanted."""
-        exact = self.always_exact or any(lot.header.settings.exact for lot in self.state.lots[-1:])
+    def nearest(self) -> PassageSearch:
+        """Return what finds the nearest passages: the graph if there is one and it may be used, or exact search."""
+        exact = self.always_exact or any(segment.header.settings.exact for segment in self.state.segments[-1:])
         kept = None if exact else self.graph()
-        return self.state.exact if kept is None else Graph(opened(kept[1]), self.state.exact)
+        return self.state.exact if kept is None else GraphSearch(open_graph(kept[1]), self.state.exact)
 
     def graph(self) -> tuple[int, bytes] | None:
-        """The newest graph that was made over these lots, if there is one: over how many passages, and its bytes."""
+        """Return the newest graph over these segments: the number of passages it covers, and its bytes."""
         state = self.state
 
         def read() -> tuple[int, bytes] | None:
             for _, folder in numbered(self.path, GRAPH)[0]:
                 with damage():
                     files = dict(read_folder(folder))
-                covers = msgspec.json.decode(files[COVERS], type=Covers)
+                covers = msgspec.json.decode(files[COVERS], type=GraphCoverage)
                 if state.numbers and covers.first == state.numbers[0] and covers.passages <= len(state.owners):
                     return covers.passages, files[WALK]
             return None
@@ -256,23 +265,25 @@ class Index:
         return self._steadily(read)
 
     def holds(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that name a document."""
+        """Return those of the ids that are in the index."""
         return {name for name in ids if name in self.state.rows}
 
-    def by_words(self, question: str, where: Conditions, count: int) -> list[ScoredPassage]:
-        """The documents that have words of the question by BM25, the best first."""
-        scores = self.state.keywords.scores(question)
+    def by_words(self, query: str, where: Conditions, count: int) -> list[ScoredDocument]:
+        """Return the documents with words of the query, best BM25 score first."""
+        scores = self.state.keywords.scores(query)
         numbers = np.flatnonzero(self.state.allowed(where).documents & (scores > 0))
         found = best(numbers, scores[numbers], count)
         return self._named(found.passages.tolist(), found.scores.tolist())
 
-    def by_vector(self, question: np.ndarray, where: Conditions, count: int) -> list[ScoredPassage]:
-        """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
+    def by_vector(self, query: np.ndarray, where: Conditions, count: int) -> list[ScoredDocument]:
+        """Return the documents whose best passage is nearest to a unit vector, nearest first."""
         owners, allowed = self.state.owners, self.state.allowed(where)
         count = min(count, allowed.total)
-        wanted = count * len(owners) // max(1, len(self.state.there))  # passages that so many documents have usually
-        while True:  # of a document with many near passages one counts, so more are asked for
-            near = self.nearest.nearest(question, allowed.passages, max(1, wanted))
+        wanted = (
+            count * len(owners) // max(1, len(self.state.there))
+        )  # passages that this many documents have on average
+        while True:  # a document with many near passages counts once, so ask for more until there are enough
+            near = self.nearest.nearest(query, allowed.passages, max(1, wanted))
             found: dict[int, float] = {}
             for owner, score in zip(owners.take(near.passages).tolist(), near.scores.tolist(), strict=True):
                 found.setdefault(owner, score)
@@ -280,106 +291,111 @@ class Index:
                 return self._named(list(found)[:count], found.values())
             wanted = min(2 * wanted, len(owners))
 
-    def _named(self, numbers: Iterable[int], scores: Iterable[float]) -> list[ScoredPassage]:
-        return list(map(ScoredPassage, map(self.state.ids.__getitem__, numbers), scores))
+    def _named(self, numbers: Iterable[int], scores: Iterable[float]) -> list[ScoredDocument]:
+        return list(map(ScoredDocument, map(self.state.ids.__getitem__, numbers), scores))
 
-    def found(self, ids: Sequence[str]) -> list[FoundPassage]:
-        """The documents of these ids, in their order."""
+    def documents(self, ids: Sequence[str]) -> list[StoredDocument]:
+        """Return the documents with these ids, in order."""
         places = [self.state.place(self.state.rows[name]) for name in ids]
-        return [self.state.lots[lot].found(row) for lot, row in places]
+        return [self.state.segments[segment].found(row) for segment, row in places]
 
 
-def lot_at(path: Path, number: int) -> Path:
-    """The folder of a lot."""
-    return path / f"{LOT}{number:06d}"
+def segment_path(path: Path, number: int) -> Path:
+    """Return the folder of a segment."""
+    return path / f"{SEGMENT}{number:06d}"
 
 
-def lots_in(path: Path) -> list[int]:
-    """The numbers of the lots, the first one first."""
-    return sorted(number for number, _ in numbered(path, LOT)[0])
+def segment_numbers(path: Path) -> list[int]:
+    """Return the numbers of all segments in order."""
+    return sorted(number for number, _ in numbered(path, SEGMENT)[0])
 
 
 def _folders(path: Path) -> list[Path]:
-    """All lots and graphs."""
-    return [folder for prefix in (LOT, GRAPH) for _, folder in numbered(path, prefix)[0]]
+    """Return all segments and graphs."""
+    return [folder for prefix in (SEGMENT, GRAPH) for _, folder in numbered(path, prefix)[0]]
 
 
 def open_index(path: str | Path, *, exact: bool = False) -> Index:
-    """The index in a folder, every byte of it as it was written; with `exact`, all passages are compared always."""
+    """Open an index in a folder and verify its files.
+
+    Args:
+        path: The folder.
+        exact: Compare every passage instead of using the graph.
+    """
     folder = Path(path)
     if not folder.is_dir():
-        raise ConfigError(f"there is no index {folder}", fix=near_folder(folder))
+        raise ConfigError(f"the index {folder} does not exist", fix=near_folder(folder))
     index = Index(folder, exact=exact)
-    if not index.state.lots:
-        raise ConfigError(f"{folder} holds no index", fix="make one: seqloom index MODEL FILE --out INDEX")
+    if not index.state.segments:
+        raise ConfigError(f"{folder} is not an index", fix="build one: seqloom index MODEL FILE --out INDEX")
     return index
 
 
-MANY = 32  # so many small lots are joined
-GONE = 0.25  # so is an index of which so many documents are gone
-BEHIND = 0.1  # a graph grows when so many passages came after it
+MANY = 32  # small segments before all are merged
+GONE = 0.25  # share of deleted or replaced documents before all segments are merged
+BEHIND = 0.1  # share of passages outside the graph before it is extended
 
 
 class WritableIndex(Index):
-    """The same for the one process that may write there: see `writing`."""
+    """An index that this process can change; see `open_writable_index`."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Return the name of the index for messages."""
         return str(self.path)
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """The ids that the newest lot removes."""
+        """Return the ids that the newest segment deletes."""
         return () if (newest := self._newest) is None else newest.removed
 
-    def add(self, lot: Lot) -> None:
-        """Keep a lot; when this returns, a power cut cannot take it back."""
-        commit_lot(lot_at(self.path, max(lots_in(self.path), default=0) + 1), lot)
+    def add(self, segment: Segment) -> None:
+        """Write a segment; when this returns, it survives a power cut."""
+        write_segment(segment_path(self.path, max(segment_numbers(self.path), default=0) + 1), segment)
         self._forget()
 
     def _forget(self) -> None:
-        for name in ("state", "nearest"):  # what was read is no longer what is there
+        for name in ("state", "nearest"):  # cached content is out of date
             self.__dict__.pop(name, None)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Remove the documents of these ids; ConfigError if one of them was not there."""
+        """Delete documents; ConfigError if an id is not in the index."""
         delete_from(self, ids)
 
     def join(self) -> None:
-        """Write what is there into new lots, and remove what was replaced or deleted from the disk."""
+        """Merge all segments, and remove replaced and deleted texts from disk."""
         state = self.state
         if state.is_joined:
             return
-        first, parts = state.numbers[-1] + 1, divided(state.lots, state.kept())
+        first, parts = state.numbers[-1] + 1, plan_segments(state.segments, state.kept())
         for number, places in enumerate(parts, first):
             join = Join(first, last=number == first + len(parts) - 1)
-            commit_lot(lot_at(self.path, number), *joined(state.lots, places), join)
+            write_segment(segment_path(self.path, number), *merged_segment(state.segments, places), join)
         self._forget()
         self._drop_before(first)
 
     def tidy(self) -> None:
-        """Join lots if many are small or much is gone, and remove what earlier joins left behind."""
+        """Merge segments if many are small or many documents are deleted; remove leftovers of earlier merges."""
         state = self.state
-        small = sum(lot.is_small for lot in state.lots)
+        small = sum(segment.is_small for segment in state.segments)
         if small > MANY or np.count_nonzero(~state.there) > GONE * max(1, len(state.there)):
             self.join()
         elif state.numbers:
             self._drop_before(state.numbers[0])
 
     def _drop_before(self, first: int) -> None:
-        """Remove lots and graphs whose place others have taken."""
-        for number, path in [*numbered(self.path, LOT)[0], *numbered(self.path, GRAPH)[0]]:
+        """Remove segments and graphs that a merge replaced."""
+        for number, path in [*numbered(self.path, SEGMENT)[0], *numbered(self.path, GRAPH)[0]]:
             if number < first:
                 remove_folder(path)
 
     def drop_unfinished(self) -> None:
-        """Remove the lots of a join that was killed, the last one first."""
-        for number in reversed(lots_in(self.path)[len(self.counting()) :]):
-            remove_folder(lot_at(self.path, number))
+        """Remove the segments of a merge that was killed, last one first."""
+        for number in reversed(segment_numbers(self.path)[len(self.counting()) :]):
+            remove_folder(segment_path(self.path, number))
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Raise MissingExtraError if documents with so many passages each need usearch, and it is not there."""
+        """Raise MissingExtraError if documents with these numbers of passages need usearch and it is not installed."""
         try:
             with needing("search"):
                 import usearch.index  # noqa: F401
@@ -387,24 +403,24 @@ class WritableIndex(Index):
             if any(total >= GRAPH_FROM for total in accumulate(more, initial=len(self.state.owners))):
                 raise
 
-    def finished(self) -> Work[Built]:
-        """Do what is left when lots were added: small ones are joined, the graph is made or grows."""
+    def finished(self) -> Work[IndexSummary]:
+        """Finish a change: merge segments if needed, and build or extend the graph."""
         self.tidy()
         settings = self.settings
         if settings is not None and settings.exact:
             self._drop_graphs()
         else:
             yield from self.grow_graph()
-        return Built(len(self), len(self.state.owners), self.nearest is not self.state.exact)
+        return IndexSummary(len(self), len(self.state.owners), self.nearest is not self.state.exact)
 
     def grow_graph(self) -> Work[None]:
-        """Make the graph, or let it grow, if need be; below `GRAPH_FROM` passages there is none: all are compared."""
+        """Build or extend the graph if needed; below `GRAPH_FROM` passages there is none."""
         state, (before, kept) = self.state, self.graph() or (0, None)
         total = len(state.owners)
         if total < GRAPH_FROM or total - before <= BEHIND * before:
             return
-        walk = yield from grown(kept, state.exact.vectors, LINKED)
-        covers = Covers(state.numbers[0], state.numbers[-1], total)
+        walk = yield from grow_graph(kept, state.exact.vectors, LINKED)
+        covers = GraphCoverage(state.numbers[0], state.numbers[-1], total)
         path = self.path / f"{GRAPH}{state.numbers[-1]:06d}"
         commit_folder(path, {WALK: bytes(walk.save()), COVERS: msgspec.json.encode(covers)})
         self.__dict__.pop("nearest", None)
@@ -417,13 +433,13 @@ class WritableIndex(Index):
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[WritableIndex]:
-    """A block in which this process alone may change the index in a folder; a new one if there is none.
+def open_writable_index(path: Path) -> Iterator[WritableIndex]:
+    """A context in which only this process can change the index in a folder; creates it if needed.
 
-    A folder that was not there and to which nothing was added is gone again afterwards.
+    A new folder to which nothing was added is removed again.
     """
-    if path.is_dir() and not lots_in(path) and any(one.name[0] != "." for one in path.iterdir()):
-        raise ConfigError(f"{path} is there and holds no index", fix="choose another name")
+    if path.is_dir() and not segment_numbers(path) and any(one.name[0] != "." for one in path.iterdir()):
+        raise ConfigError(f"{path} exists and is not an index", fix="choose another name")
     new = not path.exists()
     with hold(path):
         sweep(path)
@@ -432,5 +448,5 @@ def writing(path: Path) -> Iterator[WritableIndex]:
         try:
             yield index
         finally:
-            if new and not lots_in(path):
+            if new and not segment_numbers(path):
                 remove_held(path)

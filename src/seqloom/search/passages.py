@@ -1,11 +1,11 @@
-"""Long texts as passages: whole sentences, as many as a model reads at once.
+"""Split long texts into passages: whole sentences, up to the number of tokens a model reads.
 
     text      |One sentence. Another one. A third.   A very long one that ...|
     passages  [0, 26)                [27, 35)        ...
 
-A model reads no further than its longest input, and the vector of a long text is about everything and nothing. A
-sentence that is too long itself is divided between words, and a word that is (a long address, a script without spaces)
-in its middle. Spans are characters of the text, so nothing but space is lost, and none is longer than a model reads.
+A model reads only a limited number of tokens, and one vector cannot represent a long text well. A sentence that is too
+long is split between words, and a word that is too long (a URL, a script without spaces) in its middle. Spans are in
+characters. Only white space is dropped, and no passage is longer than the model reads.
 """
 
 import re
@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 Span = tuple[int, int]
-Lengths = Callable[[Sequence[str]], np.ndarray]  # how many symbols a model reads of each text
+Lengths = Callable[[Sequence[str]], np.ndarray]  # number of tokens of each text
 
 END = re.compile(r"""[.!?…]+["'”’)\]]*\s+|[。！？]+[”’」）]*\s*|\n\s*""")
 WORD = re.compile(r"\S+")
@@ -23,7 +23,7 @@ SHORT = re.compile(r"(?:^|[\s(])(?:\w|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|vs|[Ff]i
 
 
 def sentences_of(text: str) -> list[Span]:
-    """Where the sentences of a text stand, without the space around them.
+    """Return the spans of the sentences of a text, without surrounding white space.
 
     >>> text = "Dr. Smith left. Why? (He knew e.g. Ann.)  So!"
     >>> [text[start:stop] for start, stop in sentences_of(text)]
@@ -35,7 +35,7 @@ def sentences_of(text: str) -> list[Span]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a mark ends a sentence: not before a small letter, and not behind an initial or an abbreviation."""
+    """Return whether a punctuation mark ends a sentence: not before a lowercase letter, not after an abbreviation."""
     if "\n" in match[0] or match[0][0] in "。！？":
         return True
     follows = text[match.end() : match.end() + 1]
@@ -48,13 +48,13 @@ def _trimmed(text: str, start: int, stop: int) -> Span:
 
 
 def passages_of(text: str, lengths: Lengths, most: int) -> list[Span]:
-    """Where the passages of a text stand: sentences that have no more than `most` symbols together.
+    """Return the spans of the passages of a text: consecutive sentences with at most `most` tokens together.
 
     >>> by_words = lambda texts: np.array([len(text.split()) for text in texts])
     >>> passages_of("One two. Three. Four five six seven eight.", by_words, 3)
     [(0, 15), (16, 29), (30, 42)]
     """
-    framed = int(lengths([""])[0])  # symbols around every text, which a passage has once
+    framed = int(lengths([""])[0])  # special tokens, which a passage has only once
     room = max(1, most - framed)
     whole = _trimmed(text, 0, len(text))
     if int(lengths([text])[0]) <= most:
@@ -67,13 +67,13 @@ def passages_of(text: str, lengths: Lengths, most: int) -> list[Span]:
         if used > room:
             packed.append((start, stop))
             used = length
-        else:  # neighbours are joined as long as there is room for them and the space between
+        else:  # join neighbors while they and the space between them fit
             packed[-1] = (packed[-1][0], stop)
-    return list(_divided(text, packed, lengths, framed + room))  # symbols may be others where pieces meet
+    return list(_divided(text, packed, lengths, framed + room))  # tokens may differ where the parts meet
 
 
 def _pieces(text: str, lengths: Lengths, framed: int, room: int) -> Iterator[tuple[Span, int]]:
-    """Sentences, the words of those that are too long, and parts of such words, each with its length."""
+    """Yield sentences, the words of sentences that are too long, and parts of such words, with their lengths."""
     for span, length in _measured(text, sentences_of(text), lengths, framed):
         if length <= room:
             yield span, length
@@ -89,7 +89,7 @@ def _measured(text: str, spans: Sequence[Span], lengths: Lengths, framed: int) -
 
 
 def _gaps(text: str, spans: Sequence[Span], lengths: Lengths, framed: int) -> list[int]:
-    """How many symbols the space before each span but the first adds where it stands between two letters."""
+    """Return the number of tokens that the white space before each span (but the first) adds."""
     between = [text[stop:start] for (_, stop), (start, _) in pairwise(spans)]
     kinds = sorted({one for one in between if one})
     letter, *joined = lengths(["x", *(f"x{one}x" for one in kinds)]).tolist()
@@ -98,7 +98,7 @@ def _gaps(text: str, spans: Sequence[Span], lengths: Lengths, framed: int) -> li
 
 
 def _divided(text: str, spans: Sequence[Span], lengths: Lengths, most: int) -> Iterator[Span]:
-    """The spans; one that has more than `most` symbols in halves, and those again."""
+    """Yield the spans; one with more than `most` tokens is halved, recursively."""
     found = lengths([text[start:stop] for start, stop in spans])
     for (start, stop), length in zip(spans, found.tolist(), strict=True):
         if length <= most or stop - start < 2:

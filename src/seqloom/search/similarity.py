@@ -1,29 +1,26 @@
-"""How similar texts are, by their letters or by their meaning: the pairs that are, and a threshold from their picture.
+"""Similar pairs of texts, by text or by meaning, and a threshold from the histogram of their similarities.
 
-A measure never compares every text with every other and keeps the result: it gives some pairs of each text, so memory
-grows with the texts and not with their square.
+A measure returns a few pairs per text instead of all pairs, so memory grows linearly with the number of texts.
 
-*By letters.* A text is the set of the three-letter runs of its words, each word with a mark on both sides, as
-PostgreSQL's pg_trgm has it; the similarity of two texts is the Jaccard similarity |A ∩ B| / |A ∪ B| of their sets.
+*By text.* A text is the set of the character trigrams of its words, with a space on both sides of each word, as in
+PostgreSQL's pg_trgm. The similarity of two texts is the Jaccard similarity |A ∩ B| / |A ∪ B| of their sets.
 
     "A small dog!"   ──▶   ␣a␣   ␣sm sma mal all ll␣   ␣do dog og␣
 
-Case, punctuation and the order of the words change nothing; a letter changes three runs, a word as many as it has
-letters. MinHash finds candidates, and every candidate is compared exactly. Of pairs at 0.7 all but one in a hundred are
-candidates (28 bands of five, see `seqloom.data.checks.minhash`) unless most texts share a template: then a text is
-compared with those that seem likest in each band, and a pair that is hardly more similar than any other may be passed
-by.
+Case, punctuation and word order do not matter. A changed letter changes three trigrams; a changed word as many as it
+has letters. MinHash finds candidates, and every candidate is compared exactly. At a similarity of 0.7, 99 of 100 pairs
+become candidates (28 bands of five, see `seqloom.data.checks.minhash`). If most texts share a template, only the most
+promising candidates of each band are compared, so a pair that is barely more similar than the others may be missed.
 
-*By meaning.* The cosine of the vectors that a model makes of them. Up to 100,000 texts every one is compared with every
-other, some at a time; more are found along a graph (see `vectors`). Of each text the nearest few are kept. Those that
-have more above the threshold are then compared with one another, so that clusters are those of all pairs however large
-they are.
+*By meaning.* The cosine of the vectors of a model. Up to 100,000 texts, all are compared in blocks; above that, a graph
+finds neighbors (see `vectors`). The nearest few pairs of each text are kept. Texts with more neighbors above the
+threshold are then compared with each other, so that large clusters are not split.
 
-*The threshold.* For each row the similarity of the row most like it is counted. Duplicates lie near 1, rows that only
-speak of the same things lie lower, and a valley lies between the two hills. What is suggested is the middle of its
-deepest place; a place is deep only if chance does not explain it: it lies two standard deviations of its counts below
-both hills. Rows that are equal make a peak at 1, with a valley before it wherever there are many. Small changes are to
-be found too, and they make a hill below the peak; so the peak counts as a hill only where there is no other valley.
+*The threshold.* The histogram counts, for each row, the similarity of its most similar row. Duplicates form a peak near
+1, unrelated rows a peak further left, and the threshold is the middle of the deepest part of the valley between them. A
+valley counts only if it is two standard deviations of its counts below both peaks. Equal rows make a peak at exactly 1
+with a valley before it. Small changes, which should be found too, make a peak just below; so the bin at 1 counts as a
+peak only if there is no other valley.
 """
 
 import zlib
@@ -39,70 +36,70 @@ from seqloom.events import Progress, Work
 from seqloom.report.figures.bars import Bars
 from seqloom.report.numbers import counted
 from seqloom.search.bm25 import runs_of
-from seqloom.search.vectors import GRAPH_FROM, MakesVectors, embedding, grown
+from seqloom.search.vectors import GRAPH_FROM, SupportsEmbed, embed_texts, grow_graph
 
-LEAST = 0.5  # similarity below which pairs are not kept: no threshold lies there
+MIN_SIMILARITY = 0.5  # pairs below this similarity are not kept, and no threshold can be lower
 
 
 class Pairs(NamedTuple):
-    """Pairs of texts by their numbers, and their similarities."""
+    """Pairs of texts by number, and their similarities."""
 
     ones: np.ndarray  # [n] int64
     others: np.ndarray  # [n] int64
     similarities: np.ndarray  # [n] float32
 
-    def above(self, least: float) -> "Pairs":
-        """Those that are at least so similar."""
-        return Pairs(*(part[self.similarities >= least] for part in self))
+    def above(self, min_similarity: float) -> "Pairs":
+        """Return the pairs that are at least this similar."""
+        return Pairs(*(part[self.similarities >= min_similarity] for part in self))
 
 
 class Measure(Protocol):
-    """How similar texts are to one another, from 0 to 1."""
+    """A similarity of texts, from 0 to 1."""
 
-    usual: float  # a threshold that is good for most texts
+    default_threshold: float  # for most texts
 
-    def pairs(self, least: float) -> Work[Pairs]:
-        """Pairs that are at least so similar; a pair may come twice."""
+    def pairs(self, min_similarity: float) -> Work[Pairs]:
+        """Return pairs that are at least this similar; a pair may come twice."""
 
-    def bridges(self, near: Pairs, least: float) -> Work[Pairs]:
-        """Further pairs that are at least so similar and join clusters of those found."""
+    def bridges(self, near: Pairs, min_similarity: float) -> Work[Pairs]:
+        """Return more pairs that are at least this similar and connect clusters."""
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """[n] float32: how similar the n-th of the ones and the n-th of the others are."""
+        """[n] float32: the similarity of each pair."""
 
     def representative(self, members: np.ndarray) -> int:
-        """The one of these texts that stands for all."""
+        """Return the text that represents a cluster."""
 
 
-def joined(blocks: list[Pairs]) -> Pairs:
-    """All pairs of several blocks."""
+def concatenate_pairs(blocks: list[Pairs]) -> Pairs:
+    """Return all pairs of several blocks."""
     empty = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
     return Pairs(*map(np.concatenate, zip(empty, *blocks, strict=True)))
 
 
-STEP = 0.02  # of similarity, for each bar
+STEP = 0.02  # width of a bin
 SMOOTHED = np.array([1, 2, 1]) / 4
 SURE = 2.0  # standard deviations
-NEARLY = 0.95  # of the greatest depth: a wide valley has no one deepest place
+NEARLY = 0.95  # of the greatest depth: a wide valley has several deepest bins
 
 
 class Histogram(NamedTuple):
-    """How many rows have their most similar row at each similarity: counts from 0.5 to 1 in steps of 0.02."""
+    """The number of rows by the similarity of their most similar row, from 0.5 to 1 in steps of 0.02."""
 
     counts: tuple[int, ...]
-    apart: int  # rows to which no other is similar
+    apart: int  # rows without a similar row
 
     @classmethod
     def of(cls, nearest: np.ndarray) -> "Histogram":
-        """The histogram of the similarity that each row has to the one most like it."""
-        edges = np.linspace(LEAST, 1, round((1 - LEAST) / STEP) + 1)
-        counts, _ = np.histogram(np.clip(nearest[nearest >= LEAST], None, 1), edges)
-        return cls(tuple(counts.tolist()), int((nearest < LEAST).sum()))
+        """Count the similarities of each row to its most similar row."""
+        edges = np.linspace(MIN_SIMILARITY, 1, round((1 - MIN_SIMILARITY) / STEP) + 1)
+        counts, _ = np.histogram(np.clip(nearest[nearest >= MIN_SIMILARITY], None, 1), edges)
+        return cls(tuple(counts.tolist()), int((nearest < MIN_SIMILARITY).sum()))
 
     def valley(self) -> float | None:
-        """The threshold in the deepest valley between two hills; None where there are no two hills.
+        """Return the threshold in the deepest valley between two peaks; None if there are no two peaks.
 
-        Rows that are like no other are part of the lower hill, although nobody measured how little they are.
+        Rows without a similar row belong to the lower peak.
 
         >>> Histogram((9, 30, 60, 30, 9, 2, 2, 1, 2, 20, 70, 40, 900), 0).valley()
         0.64
@@ -112,47 +109,51 @@ class Histogram(NamedTuple):
         found = _deepest((self.apart, *self.counts[:-1]))
         if found is None:
             found = _deepest((self.apart, *self.counts))
-        return None if found is None else round(LEAST + STEP * (found - 1), 4)
+        return None if found is None else round(MIN_SIMILARITY + STEP * (found - 1), 4)
 
     def figure(self, threshold: float) -> Bars:
-        """The picture of it, with the threshold marked."""
-        starts = [LEAST + STEP * bar for bar in range(len(self.counts))]
+        """Return a bar chart with the threshold marked, without the empty bins at both ends."""
+        starts = [MIN_SIMILARITY + STEP * bar for bar in range(len(self.counts))]
         marked = max((bar for bar, start in enumerate(starts) if start <= threshold + 1e-9), default=0)
+        filled = [marked, *(bar for bar, count in enumerate(self.counts) if count)]
+        shown = slice(min(filled), max(filled) + 1)
         labels = [f"{start:.2f}{' threshold' if bar == marked else ''}" for bar, start in enumerate(starts)]
         return Bars(
-            title="How similar the most similar row is",
-            labels=labels,
-            values=list(self.counts),
+            title="Similarity of each row to its most similar row",
+            labels=labels[shown],
+            values=list(self.counts[shown]),
             x_label="rows",
-            caption=f"not shown: {counted(self.apart, 'row')} whose most similar row is below {LEAST}",
+            caption=f"not shown: {counted(self.apart, 'row')} without a similar row (below {MIN_SIMILARITY})"
+            if self.apart
+            else "",
         )
 
 
 def _deepest(given: Sequence[int]) -> int | None:
-    """The number of the deepest count between two hills, of several the middle one."""
+    """Return the bin with the lowest count between two peaks; the middle one of several."""
     counts = np.convolve(np.pad(np.array(given, float), 1, mode="edge"), SMOOTHED, mode="valid")
-    lower = np.minimum(np.maximum.accumulate(counts), np.maximum.accumulate(counts[::-1])[::-1])  # of both hills
+    lower = np.minimum(np.maximum.accumulate(counts), np.maximum.accumulate(counts[::-1])[::-1])  # of both peaks
     depths = lower - counts
     deep = np.flatnonzero((depths > SURE * np.sqrt(lower + counts)) & (depths >= NEARLY * depths.max()))
     return int(deep[len(deep) // 2]) if len(deep) else None
 
 
 BANDS, BAND_ROWS = 28, 5
-DEVIATIONS = 3  # of the estimate, below the least similarity, at which an exact look is in vain
-BAND_NEIGHBOURS = 3  # a text is compared with so many others of each crowded band, of which there are many
-MOST = 16  # pairs of a text that are compared exactly
-TEXTS, PAIRS = 8_192, 8_192  # looked at together
+DEVIATIONS = 3  # below the minimum by this many standard deviations of the estimate, a pair is not worth comparing
+BAND_NEIGHBORS = 3  # others in each crowded band that a text is compared with
+MOST = 16  # exact comparisons per text
+TEXTS, PAIRS = 8_192, 8_192  # block sizes
 
 
 @lru_cache(maxsize=1 << 16)
 def _runs(word: str) -> tuple[int, ...]:
-    """Numbers of the runs of three letters of a marked word; the same in every process."""
+    """Hash the trigrams of a word; the same in every process."""
     marked = f" {word} "
     return tuple(zlib.crc32(marked[at : at + 3].encode("utf-8", "surrogatepass")) for at in range(len(word)))
 
 
 def features(text: str) -> set[int]:
-    """The numbers of the runs of a text; a text without words is one run.
+    """Return the hashes of the trigrams of a text; a text without words counts as one trigram.
 
     >>> features("A small dog!") == features("small, a DOG"), len(features("a dog"))
     (True, 4)
@@ -161,9 +162,9 @@ def features(text: str) -> set[int]:
 
 
 class ByText:
-    """Texts compared by their letters; what is kept of each is its set of runs, and 140 numbers for the candidates."""
+    """Compares texts by character trigrams; keeps the set of trigrams and 140 MinHash values per text."""
 
-    usual = 0.75
+    default_threshold = 0.75
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -171,34 +172,34 @@ class ByText:
         self.signed = np.empty((0, BANDS * BAND_ROWS), np.uint32)
         self.left_out = 0  # candidates that were not compared
 
-    def pairs(self, least: float) -> Work[Pairs]:
-        """Pairs that are at least so similar, each once."""
+    def pairs(self, min_similarity: float) -> Work[Pairs]:
+        """Return pairs that are at least this similar, each once."""
         self.signed, self.left_out = np.empty((len(self.texts), BANDS * BAND_ROWS), np.uint32), 0
         yield from self._read(self.signed)
         found = list[Pairs]()
-        for some in self._candidates(least):
+        for some in self._candidates(min_similarity):
             ones, others = _nearest(some)
             self.left_out += len(some.ones) - len(ones)
-            found.append(Pairs(ones, others, self.between(ones, others)).above(least))
+            found.append(Pairs(ones, others, self.between(ones, others)).above(min_similarity))
             yield Progress("texts compared", int(ones.max(initial=0)) + 1, len(self.texts))
-        return joined(found)
+        return concatenate_pairs(found)
 
-    def _candidates(self, least: float) -> Iterator[Candidates]:
-        promising = least - DEVIATIONS * (least * (1 - least) / (BANDS * BAND_ROWS)) ** 0.5
-        return candidates(self.signed, BAND_ROWS, promising, BAND_NEIGHBOURS)
+    def _candidates(self, min_similarity: float) -> Iterator[Candidates]:
+        promising = min_similarity - DEVIATIONS * (min_similarity * (1 - min_similarity) / (BANDS * BAND_ROWS)) ** 0.5
+        return candidates(self.signed, BAND_ROWS, promising, BAND_NEIGHBORS)
 
-    def bridges(self, near: Pairs, least: float) -> Work[Pairs]:
-        """Pairs between clusters, of candidates that were not among the likest of a text with many."""
+    def bridges(self, near: Pairs, min_similarity: float) -> Work[Pairs]:
+        """Return pairs between clusters, from candidates that were left out before."""
         leaders, found = clusters(len(self.texts), near.ones, near.others), list[Pairs]()
-        for some in self._candidates(least) if self.left_out else ():
+        for some in self._candidates(min_similarity) if self.left_out else ():
             apart = leaders[some.ones] != leaders[some.others]
             ones, others = some.ones[apart], some.others[apart]
-            found.append(Pairs(ones, others, self.between(ones, others)).above(least))
+            found.append(Pairs(ones, others, self.between(ones, others)).above(min_similarity))
             yield Progress("texts compared again", int(some.ones.max(initial=0)) + 1, len(self.texts))
-        return joined(found)
+        return concatenate_pairs(found)
 
     def _read(self, signed: np.ndarray) -> Work[None]:
-        """Keep the sets of all texts, one behind the other in one array, and fill in their signatures."""
+        """Fill in the trigrams of all texts, concatenated, and their MinHash signatures."""
         sets, sizes = [np.empty(0, np.uint32)], [np.zeros(1, np.int64)]
         for some in _slices(len(self.texts), TEXTS):
             found = list(map(features, self.texts[some]))
@@ -215,13 +216,13 @@ class ByText:
 
     def _between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         keys = np.sort(np.concatenate([self._keys(ones), self._keys(others)]))
-        twice = keys[:-1][keys[1:] == keys[:-1]] >> np.uint64(32)  # the pair of each run that both texts have
+        twice = keys[:-1][keys[1:] == keys[:-1]] >> np.uint64(32)  # the pair of each trigram that both texts have
         common = np.bincount(twice.astype(np.int64), minlength=len(ones))
         either = self._sizes(ones) + self._sizes(others) - common
         return np.asarray(common / either, np.float32)
 
     def _keys(self, rows: np.ndarray) -> np.ndarray:
-        """Numbers of the runs of some texts; which of the texts it is stands in the upper half."""
+        """Return the trigrams of some texts, with the number of the text in the upper 32 bits."""
         sizes = self._sizes(rows)
         which = np.repeat(np.arange(len(rows)), sizes)
         inside = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -232,12 +233,12 @@ class ByText:
         return np.asarray(self.starts[rows + 1] - self.starts[rows])
 
     def representative(self, members: np.ndarray) -> int:
-        """The longest of these texts, the first of several: it lacks least."""
+        """Return the longest of these texts, the first of several."""
         return int(max(members, key=lambda member: (len(self.texts[member]), -member)))
 
 
 def _nearest(pairs: Candidates) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of each text with those that seem most like it: in a crowd of like texts, chains are enough."""
+    """Return the most promising pairs of each text; among many similar texts, chains are enough."""
     order = np.lexsort((-pairs.agreement, pairs.ones))
     ones = pairs.ones[order]
     first = np.flatnonzero(np.diff(ones, prepend=-1))  # where the pairs of a text begin
@@ -251,53 +252,53 @@ def _slices(count: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
-NEIGHBOURS = 8  # of a text, whose pairs are kept
-TOGETHER = 1_024  # texts that are looked up in a graph at a time
-PRODUCTS = 1 << 24  # similarities that are in memory at a time
+NEIGHBORS = 8  # nearest neighbors that are kept per text
+BATCH_SIZE = 1_024  # texts looked up in the graph at a time
+PRODUCTS = 1 << 24  # similarities in memory at a time
 
 
 class ByMeaning:
-    """Texts compared by the vectors that a model makes of them; what is kept of each is its vector."""
+    """Compares texts by the vectors of a model; keeps one vector per text."""
 
-    usual = 0.9
+    default_threshold = 0.9
 
-    def __init__(self, texts: Sequence[str], model: MakesVectors, graph_from: int = GRAPH_FROM) -> None:
+    def __init__(self, texts: Sequence[str], model: SupportsEmbed, graph_from: int = GRAPH_FROM) -> None:
         self.texts, self.model, self.graph_from = texts, model, graph_from
         self.vectors = np.empty((0, 0), np.float32)
 
-    def pairs(self, least: float) -> Work[Pairs]:
-        """Pairs of each text with its nearest ones that are at least so similar."""
-        self.vectors = yield from embedding(self.texts, self.model)
+    def pairs(self, min_similarity: float) -> Work[Pairs]:
+        """Return pairs of each text with its nearest texts that are at least this similar."""
+        self.vectors = yield from embed_texts(self.texts, self.model)
         search = self._along_graph if len(self.texts) > self.graph_from else self._compared
-        return joined((yield from search(least)))
+        return concatenate_pairs((yield from search(min_similarity)))
 
-    def _compared(self, least: float) -> Work[list[Pairs]]:
-        """Every text with every other."""
+    def _compared(self, min_similarity: float) -> Work[list[Pairs]]:
+        """Compare every text with every other."""
         count, found = len(self.vectors), list[Pairs]()
-        most, some = min(NEIGHBOURS, count - 1), max(1, PRODUCTS // max(1, count))
+        most, some = min(NEIGHBORS, count - 1), max(1, PRODUCTS // max(1, count))
         for start in range(0, count if most else 0, some):
             rows = np.arange(start, min(start + some, count))
             products = self.vectors[rows] @ self.vectors.T
-            products[np.arange(len(rows)), rows] = -2  # no text is its own neighbour
+            products[np.arange(len(rows)), rows] = -2  # a text is not its own neighbor
             near = np.argpartition(products, -most, axis=1)[:, -most:]
-            found.append(_pairs_of(rows, near, np.take_along_axis(products, near, axis=1)).above(least))
+            found.append(_pairs_of(rows, near, np.take_along_axis(products, near, axis=1)).above(min_similarity))
             yield Progress("texts compared", int(rows[-1]) + 1, count)
         return found
 
-    def _along_graph(self, least: float) -> Work[list[Pairs]]:
-        """Every text with those that a walk along a graph of all meets."""
-        walk, found = (yield from grown(None, self.vectors, "texts in the graph")), list[Pairs]()
-        for start in range(0, len(self.vectors), TOGETHER):
-            rows = np.arange(start, min(start + TOGETHER, len(self.vectors)))
-            near = walk.search(self.vectors[rows], NEIGHBOURS + 1, threads=1).keys.astype(np.int64)
+    def _along_graph(self, min_similarity: float) -> Work[list[Pairs]]:
+        """Find the neighbors of every text with a graph."""
+        walk, found = (yield from grow_graph(None, self.vectors, "texts in the graph")), list[Pairs]()
+        for start in range(0, len(self.vectors), BATCH_SIZE):
+            rows = np.arange(start, min(start + BATCH_SIZE, len(self.vectors)))
+            near = walk.search(self.vectors[rows], NEIGHBORS + 1, threads=1).keys.astype(np.int64)
             similarities = np.einsum("nw,nkw->nk", self.vectors[rows], self.vectors[near])
-            found.append(_pairs_of(rows, near, np.where(near == rows[:, None], -2, similarities)).above(least))
+            found.append(_pairs_of(rows, near, np.where(near == rows[:, None], -2, similarities)).above(min_similarity))
             yield Progress("texts compared", int(rows[-1]) + 1, len(self.vectors))
         return found
 
-    def bridges(self, near: Pairs, least: float) -> Work[Pairs]:
-        """Pairs between clusters, one for each two: both texts have more neighbours than are kept."""
-        crowded = np.flatnonzero(np.bincount(near.ones, minlength=len(self.vectors)) >= NEIGHBOURS)
+    def bridges(self, near: Pairs, min_similarity: float) -> Work[Pairs]:
+        """Return one pair for each two clusters that are connected; such texts have more neighbors than are kept."""
+        crowded = np.flatnonzero(np.bincount(near.ones, minlength=len(self.vectors)) >= NEIGHBORS)
         leaders = clusters(len(self.vectors), near.ones, near.others)[crowded]
         vectors, some = self.vectors[crowded], max(1, PRODUCTS // 4 // max(1, len(crowded)))
         found = list[Pairs]()
@@ -306,30 +307,30 @@ class ByMeaning:
                 break
             inside = slice(start, start + some)
             apart = leaders[inside, None] != leaders
-            ones, others = np.nonzero((vectors[inside] @ vectors.T >= least) & apart)
+            ones, others = np.nonzero((vectors[inside] @ vectors.T >= min_similarity) & apart)
             ones = ones + start
-            # the first pair between each two clusters
+            # the first pair for each two clusters
             two = leaders[ones] * (leaders.max() + 1) + leaders[others]
             first = np.unique(two, return_index=True)[1]
             ones, others = ones[first], others[first]
             leaders = clusters(len(self.vectors), leaders[ones], leaders[others])[leaders] if len(ones) else leaders
             found.append(Pairs(crowded[ones], crowded[others], self.between(crowded[ones], crowded[others])))
             yield Progress("crowded texts compared", min(start + some, len(crowded)), len(crowded))
-        return joined(found)
+        return concatenate_pairs(found)
 
     def between(self, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         """[n] float32: the cosines of pairs of texts."""
-        parts = ((self.vectors[ones[some]], self.vectors[others[some]]) for some in _slices(len(ones), TOGETHER))
+        parts = ((self.vectors[ones[some]], self.vectors[others[some]]) for some in _slices(len(ones), BATCH_SIZE))
         found = [np.einsum("nw,nw->n", *both) for both in parts]
         return np.concatenate([np.empty(0, np.float32), *found]).clip(-1, 1)
 
     def representative(self, members: np.ndarray) -> int:
-        """The text nearest to the centre of these."""
+        """Return the text nearest to the center of a cluster."""
         vectors = self.vectors[members]
         return int(members[np.argmax(vectors @ vectors.mean(axis=0))])
 
 
 def _pairs_of(rows: np.ndarray, near: np.ndarray, similarities: np.ndarray) -> Pairs:
-    """The pairs of texts [n] and the neighbours [n,k] of each."""
+    """Return the pairs of texts [n] with their neighbors [n,k]."""
     ones = np.repeat(rows, near.shape[1])
     return Pairs(ones, near.ravel(), np.asarray(similarities, np.float32).ravel().clip(-2, 1))

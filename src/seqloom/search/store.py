@@ -1,19 +1,19 @@
-"""What search keeps, and the contract of whatever keeps it: a folder on the disk, or a database.
+"""What an index stores, and the interface of a store: a folder or a database.
 
-    documents ──▶ passages ──▶ vectors           in lots, each of them kept wholly or not at all
+    documents ──▶ passages ──▶ vectors           in segments, each written completely or not at all
               └─▶ words
 
-A *lot* is some documents with their passages and vectors, and ids that are gone. Lots have an order, and the newest one
-that speaks of an id decides: a document that is given again replaces itself, and one that is removed is removed from
-all lots before. So every change is one more lot, and whoever reads sees the state before it or after it.
+A *segment* has documents with their passages and vectors, and deleted ids. Segments are ordered, and the newest one
+that mentions an id decides: a document that is added again replaces the old one, and a deleted id is gone from all
+earlier segments. So every change writes one segment, and a reader sees the state before or after it.
 
 Conditions on the columns of documents: `year>=2000`, `lang=en`, `title~cancer`.
 
-    =  !=        equal, not equal; of a list: whether it is in it
-    <  <=  >  >= numbers by their size, other text by its letters: dates as 2024-01-31 come out right
-    ~            whether the text holds it, in any case of letters
+    =  !=        equal, not equal; for a list: contains, does not contain
+    <  <=  >  >= numbers by value, other text alphabetically, so dates such as 2024-01-31 work
+    ~            the text contains this, ignoring case
 
-A value that is missing fulfils nothing but `!=`.
+A document without a value in the column matches only `!=`; `lang=` with nothing behind it finds such documents.
 """
 
 import re
@@ -29,67 +29,70 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.events import Work
 from seqloom.search.passages import Span
 
-WRITTEN = re.compile(r"\s*(?P<column>[^<>=!~]+?)\s*(?P<sign>>=|<=|!=|==|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
+WRITTEN = re.compile(r"\s*(?P<column>[^<>=!~]+?)\s*(?P<operator>>=|<=|!=|==|=|<|>|~)\s*(?P<value>.*?)\s*", re.DOTALL)
 ORDERED: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 class Condition(NamedTuple):
-    """What a column of a document must be."""
+    """A condition on a column of a document."""
 
     column: str
-    sign: str
+    operator: str
     value: str
 
     @classmethod
     def read(cls, text: str) -> "Condition":
-        """The condition that is written so.
+        """Parse a condition.
 
         >>> Condition.read("year >= 2000")
-        Condition(column='year', sign='>=', value='2000')
+        Condition(column='year', operator='>=', value='2000')
         """
         found = WRITTEN.fullmatch(text)
         if found is None:
-            raise ConfigError(f"{text!r} is no condition", fix="write COLUMN, one of = != < <= > >= ~, and a value")
-        return cls(found["column"], "=" if found["sign"] == "==" else found["sign"], found["value"])
+            fix = "write COLUMN, one of = != < <= > >= ~, and a value, such as year>=2000"
+            raise ConfigError(f"{text!r} is not a condition", fix=fix)
+        return cls(found["column"], "=" if found["operator"] == "==" else found["operator"], found["value"])
 
-    def holds(self, value: Any) -> bool:
-        """Whether a value fulfils it.
+    def matches(self, value: Any) -> bool:
+        """Return whether a value matches.
 
-        >>> [Condition.read("year>=2000").holds(value) for value in (1999, 2000, "2010.5", None)]
+        >>> [Condition.read("year>=2000").matches(value) for value in (1999, 2000, "2010.5", None)]
         [False, True, True, False]
         """
         if isinstance(value, list | tuple):
-            inside = any(self._replace(sign="=" if self.sign == "!=" else self.sign).holds(one) for one in value)
-            return inside != (self.sign == "!=")
+            inside = any(
+                self._replace(operator="=" if self.operator == "!=" else self.operator).matches(one) for one in value
+            )
+            return inside != (self.operator == "!=")
         if value is None or value == "":
-            return (self.sign == "!=") != (self.value == "") if self.sign in ("=", "!=") else False
-        if self.sign == "~":
+            return (self.operator == "!=") != (self.value == "") if self.operator in ("=", "!=") else False
+        if self.operator == "~":
             return self.value.casefold() in written(value).casefold()
-        # Both as numbers where both are, else both as text
+        # as numbers if both are numbers, otherwise as text
         number = parse_number(written(value)) if not isinstance(value, bool) else None
         wanted = parse_number(self.value)
         mine, other = (written(value), self.value) if number is None or wanted is None else (number, wanted)
-        if self.sign in ("=", "!="):
-            return bool(mine == other) == (self.sign == "=")
-        return bool(ORDERED[self.sign](mine, other))
+        if self.operator in ("=", "!="):
+            return bool(mine == other) == (self.operator == "=")
+        return bool(ORDERED[self.operator](mine, other))
 
 
 Conditions = Sequence[Condition]
 
 
 def written(value: Any) -> str:
-    """A value as people write it in a condition."""
+    """Format a value as in a condition."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
-    """The conditions that are written so."""
+    """Parse several conditions."""
     return tuple(map(Condition.read, texts))
 
 
-def fulfil(columns: Mapping[str, Any], where: Iterable[Condition]) -> bool:
-    """Whether the columns of one document fulfil all conditions."""
-    return all(one.holds(columns.get(one.column)) for one in where)
+def matches_all(columns: Mapping[str, Any], where: Iterable[Condition]) -> bool:
+    """Return whether the columns of a document match all conditions."""
+    return all(one.matches(columns.get(one.column)) for one in where)
 
 
 def require_columns(where: Iterable[Condition], known: Iterable[str]) -> None:
@@ -97,51 +100,51 @@ def require_columns(where: Iterable[Condition], known: Iterable[str]) -> None:
     names = list(known)
     for one in where:
         if one.column not in names:
-            fix = did_you_mean(one.column, names) if names else "no column but the text and the id was kept"
+            fix = did_you_mean(one.column, names) if names else "the index has only text and ids"
             raise ConfigError(f"no document has a column '{one.column}'", fix=fix)
 
 
 class TextDocument(NamedTuple):
-    """A text with its name, and what else is known about it."""
+    """A document: its id, text and other columns."""
 
     id: str
     text: str
     columns: dict[str, Any]
 
 
-class ScoredPassage(NamedTuple):
-    """The id of a document, and how well it answers; scores of different rankings have different scales."""
+class ScoredDocument(NamedTuple):
+    """The id of a document and its score; different rankings have different scales."""
 
     id: str
     score: float
 
 
 class DocumentSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rows of a file that a lot holds: where a build that was stopped goes on."""
+    """Which rows of a file are stored up to a segment, so that a build that was stopped can resume."""
 
     name: str
-    sha256: str  # of its bytes, and of what is read of them
-    stop: int  # rows of the file that are kept with this lot
-    last: bool  # whether there are no more
+    sha256: str  # of the bytes of the file and of how they are read
+    stop: int  # rows of the file that are stored up to this segment
+    last: bool  # whether these are all
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the documents of an index became vectors; the same for all of them."""
+    """How the documents of an index were embedded; the same for all of them."""
 
     model: str  # the folder
     identity: str  # sha256 over the files of the model
     width: int
-    passage: int  # the most symbols of one
-    exact: bool = False  # whether all passages are compared always, however many there are
+    passage: int  # the most tokens of a passage
+    exact: bool = False  # whether to compare every passage instead of using a graph
 
 
-class Lot(NamedTuple):
-    """Documents, their passages and vectors; and ids of which all earlier documents are gone."""
+class Segment(NamedTuple):
+    """Documents with their passages and vectors, and ids deleted from earlier segments."""
 
     settings: Settings
     documents: tuple[TextDocument, ...]
-    passages: np.ndarray  # [P,3] the row of its document, and the characters where it starts and stops
-    vectors: np.ndarray  # [P,W] float32, of length 1
+    passages: np.ndarray  # [P,3] document row, start and stop in characters
+    vectors: np.ndarray  # [P,W] float32 unit vectors
     removed: tuple[str, ...] = ()
     source: DocumentSource | None = None
 
@@ -149,16 +152,16 @@ class Lot(NamedTuple):
 LINKED = "passages in the graph"  # the last stage of a build
 
 
-class Built(NamedTuple):
-    """What is kept when all is done, and whether a graph leads to it."""
+class IndexSummary(NamedTuple):
+    """The number of documents and passages in an index, and whether it has a graph."""
 
     documents: int
     passages: int
     graph: bool
 
 
-class FoundPassage(NamedTuple):
-    """A document with its passages."""
+class StoredDocument(NamedTuple):
+    """A document with its passages and their vectors."""
 
     document: TextDocument
     passages: tuple[Span, ...]
@@ -166,94 +169,94 @@ class FoundPassage(NamedTuple):
 
 
 class IndexStore(Protocol):
-    """A place that keeps lots and answers from them."""
+    """An index that can be searched."""
 
     @property
     def settings(self) -> Settings | None:
-        """How its documents became vectors; None as long as there are none."""
+        """Return how documents were embedded; None for an empty index."""
 
     @property
-    def standing(self) -> DocumentSource | None:
-        """What the newest lot says about its file, if it came from one."""
+    def source(self) -> DocumentSource | None:
+        """Return which part of which file the newest segment holds, if it came from a file."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that conditions may name."""
+        """Return the columns that conditions can use."""
 
     def __len__(self) -> int: ...
 
     def holds(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that name a document."""
+        """Return those of the ids that are in the index."""
 
-    def by_words(self, question: str, where: Conditions, count: int) -> list[ScoredPassage]:
-        """The documents that have words of the question by BM25, the best first."""
+    def by_words(self, query: str, where: Conditions, count: int) -> list[ScoredDocument]:
+        """Return the documents with words of the query, best BM25 score first."""
 
-    def by_vector(self, question: np.ndarray, where: Conditions, count: int) -> list[ScoredPassage]:
-        """The documents whose best passage is nearest to a vector of length 1, the nearest first."""
+    def by_vector(self, query: np.ndarray, where: Conditions, count: int) -> list[ScoredDocument]:
+        """Return the documents whose best passage is nearest to a unit vector, nearest first."""
 
-    def found(self, ids: Sequence[str]) -> list[FoundPassage]:
-        """The documents of these ids, in their order."""
+    def documents(self, ids: Sequence[str]) -> list[StoredDocument]:
+        """Return the documents with these ids, in order."""
 
 
 class WritableStore(IndexStore, Protocol):
-    """The same for the one process that may write there."""
+    """An index that this process can change."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Return the name of the index for messages."""
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """The ids that the newest lot removes."""
+        """Return the ids that the newest segment deletes."""
 
-    def add(self, lot: Lot) -> None:
-        """Keep a lot; when this returns, a power cut cannot take it back."""
+    def add(self, segment: Segment) -> None:
+        """Write a segment; when this returns, it survives a power cut."""
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Remove the documents of these ids; ConfigError if one of them was not there."""
+        """Delete documents; ConfigError if an id is not in the index."""
 
     def join(self) -> None:
-        """Give back the room of what was replaced or removed."""
+        """Reclaim the space of replaced and deleted documents."""
 
     def require_graph(self, more: Iterable[int]) -> None:
-        """Raise MissingExtraError if documents with so many passages each need a library that is not there."""
+        """Raise MissingExtraError if documents with these numbers of passages need a library that is not installed."""
 
-    def finished(self) -> Work[Built]:
-        """Do what is left when lots were added, and say what is kept."""
+    def finished(self) -> Work[IndexSummary]:
+        """Finish a change, and return what the index has."""
 
 
-def empty_lot(settings: Settings, removed: Sequence[str] = (), source: DocumentSource | None = None) -> Lot:
-    """A lot without documents: other settings from now on, or ids that are gone."""
+def empty_segment(settings: Settings, removed: Sequence[str] = (), source: DocumentSource | None = None) -> Segment:
+    """Return a segment without documents, for new settings or deleted ids."""
     nothing = np.empty((0, settings.width), np.float32)
-    return Lot(settings, (), np.empty((0, 3), np.int64), nothing, tuple(removed), source)
+    return Segment(settings, (), np.empty((0, 3), np.int64), nothing, tuple(removed), source)
 
 
 def delete_from(store: WritableStore, ids: Sequence[str]) -> None:
-    """Remove the documents of these ids; ConfigError if one of them was not there.
+    """Delete documents; ConfigError if an id is not in the index.
 
-    Ids that the newest lot removes are done: whoever was killed behind it gives the same ones again.
+    Ids that the newest segment already deletes are accepted, so that a command that was killed can be repeated.
     """
     require_finished(store)
     settings, there = store.settings, store.holds(ids)
     done = there.union(store.removed)
     missing = [name for name in ids if name not in done]
     if missing:
-        raise ConfigError(f"{store.name} has no document '{missing[0]}'", fix="check the id")
+        raise ConfigError(f"{store.name} has no document with the id '{missing[0]}'", fix="check the id")
     if settings is not None and there:
-        store.add(empty_lot(settings, ids))
+        store.add(empty_segment(settings, ids))
 
 
-def remember_exact(store: WritableStore, exact: bool) -> None:
-    """Tell the store whether all passages are always compared, if that is new."""
+def set_exact(store: WritableStore, exact: bool) -> None:
+    """Store whether every passage is compared, if that changes."""
     settings = store.settings
     if settings is not None and exact != settings.exact:
         changed = msgspec.structs.replace(settings, exact=exact)
-        store.add(empty_lot(changed, store.removed, store.standing))
+        store.add(empty_segment(changed, store.removed, store.source))
 
 
 def require_finished(store: WritableStore) -> None:
-    """Raise ConfigError if the documents of a file are not all there: whoever stopped it has to go on first."""
-    standing = store.standing
-    if standing is not None and not standing.last:
-        found = f"{store.name} holds {standing.stop:,} documents of {standing.name} and not the rest"
-        raise ConfigError(found, fix=f"finish {standing.name} first, with the command that was stopped")
+    """Raise ConfigError if an earlier build is unfinished."""
+    source = store.source
+    if source is not None and not source.last:
+        found = f"{store.name} has only the first {source.stop:,} documents of {source.name}"
+        raise ConfigError(found, fix=f"run the command for {source.name} again to finish it")

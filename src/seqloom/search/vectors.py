@@ -1,13 +1,13 @@
-"""Vectors of texts: what search asks of a model that makes them, and which of them are nearest to a question.
+"""Vectors of texts: embedders, and the passages nearest to a query.
 
-`Exact` multiplies the question with every vector: 100,000 passages take some hundredths of a second, and nothing is
-missed. `Graph` walks a graph of neighbours (HNSW: Malkov and Yashunin 2016; the library usearch), which looks at a few
-thousand however many there are, and may miss one. Both give the exact similarity of what they find, and both look only
-at passages that are allowed: those of documents that are there and fulfil the conditions.
+`ExactSearch` compares the query with every vector: 100,000 passages take some hundredths of a second, and nothing is
+missed. `GraphSearch` uses a graph of neighbors (HNSW: Malkov and Yashunin 2016; the library usearch). It visits a few
+thousand passages however many there are, and may miss one. Both return exact similarities, and both only return
+passages that are allowed: those of documents that are not deleted and match the conditions.
 
-The graph is walked in half precision, and what may be among the nearest is measured again in full. Passages that came
-after it was made are compared one by one, and so are all of them where few are allowed: a walk would pass by too many
-that are not.
+The graph is searched in half precision, and the candidates are compared again in full precision. Passages that were
+added after the graph was built are compared exactly, and so are all passages if few are allowed, because a graph search
+would meet too few of them.
 """
 
 import zlib
@@ -23,111 +23,128 @@ from seqloom.errors import ConfigError, DataError, needing
 from seqloom.events import Progress, Work
 from seqloom.search.bm25 import words_of
 from seqloom.search.store import Settings
+from seqloom.text.special_tokens import COUNT
 
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
 
-USUAL = 256  # symbols of a passage: what most models of sentences were trained on
-TOGETHER = 1_024  # texts that are embedded at a time
+DEFAULT_PASSAGE_TOKENS = 256  # what most sentence models were trained on
+BATCH_SIZE = 1_024  # texts that are embedded at a time
 WIDTH = 512  # of vectors without a model
 GRAPH_FROM = 100_000  # passages
-# Passages that a walk keeps in hand. usearch's own are 64; measured again in full precision, 48 find as many of the
-# nearest (benchmarks/searching.py), and sooner.
+# Candidates of a graph search. The default of usearch is 64; with exact comparison afterwards, 48 find as many of the
+# nearest passages (benchmarks/search.py) in less time.
 LEAST_WALK = 48
-HALF = 2**-9  # twice what half precision, 11 bits, may be off by in a product of two vectors of length 1: 2 * 2**-11
-STEP = 1024  # passages that are linked between two words about how far it is
-TRIES = 4  # times that a walk goes four times as far, before all are compared
+HALF = 2**-9  # twice the error of half precision (11 bits) in a product of two unit vectors: 2 * 2**-11
+STEP = 1024  # passages between two reports of progress
+TRIES = 4  # searches with four times more candidates each, before everything is compared
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """The vectors [N,W] with length 1, so that products are cosines; a vector of zeros stays one."""
+def unit_vectors(vectors: np.ndarray) -> np.ndarray:
+    """Scale vectors [N,W] to length 1, so that products are cosines; zero vectors stay zero."""
     found = np.asarray(vectors, np.float32)
     if not np.isfinite(found).all():
-        raise DataError("the model gives vectors that are not finite", fix="train it again, or take another one")
+        raise DataError("the model returns vectors with NaN or infinity", fix="train it again, or choose another model")
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     return np.asarray(found / np.where(lengths > 0, lengths, 1))
 
 
-class MakesVectors(Protocol):
-    """A model that makes vectors of texts: a loaded one, or anything else that does."""
+class SupportsEmbed(Protocol):
+    """Anything that computes vectors of texts, such as a loaded model."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[N,W] the vectors of the texts, in their order."""
+        """[N,W] the vectors of the texts, in order."""
 
 
-class Embeds(MakesVectors, Protocol):
-    """A model that makes vectors of texts, and says what it is and how it reads."""
+class IndexEmbedder(SupportsEmbed, Protocol):
+    """A model that computes vectors of texts for an index."""
 
     @property
     def path(self) -> Path:
-        """The folder it was read from."""
+        """Return the folder of the model."""
 
     @property
     def identity(self) -> str:
-        """What tells its vectors from those of another model: a sum over its weights, configuration and tokeniser."""
+        """Return a checksum of weights, configuration and tokenizer; vectors of two models can be compared if equal."""
 
     @property
-    def longest(self) -> int:
-        """The most symbols of a text that it reads."""
+    def max_length(self) -> int:
+        """Return the most tokens of a text that the model reads."""
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
-        """[N] how many symbols it reads of each text."""
+        """[N] the number of tokens of each text."""
+
+    def knows(self, text: str) -> bool:
+        """Return whether its vocabulary has any part of a text."""
 
 
-class ModelEmbeds:
-    """A loaded model as search asks it."""
+class ModelEmbedder:
+    """A loaded model as the embedder of an index."""
 
-    def __init__(self, loaded: "LoadedModel", budget: int | None = None) -> None:
-        tokenizer = loaded.meaning.tokenizer
-        if tokenizer is None or not loaded.task.asked.schema.input.is_text:
-            kind = loaded.meaning.schema.input
-            raise ConfigError(f"search needs a model of texts, and {loaded.path} reads {kind}", fix="take another one")
-        self.loaded, self.tokenizer, self.path, self.budget = loaded, tokenizer, loaded.path, budget
+    def __init__(self, loaded: "LoadedModel", batch_tokens: int | None = None) -> None:
+        tokenizer = loaded.spec.tokenizer
+        if tokenizer is None or not loaded.task.input_spec.schema.input.is_text:
+            kind = loaded.spec.schema.input
+            raise ConfigError(
+                f"search needs a model that reads text, and {loaded.path} reads {kind}", fix="choose another model"
+            )
+        self.loaded, self.tokenizer, self.path, self.batch_tokens = loaded, tokenizer, loaded.path, batch_tokens
 
     @cached_property
     def identity(self) -> str:
-        """The sum over the files of the model."""
+        """Return a checksum of the files of the model."""
         from seqloom.bundle import identity_of
 
         return identity_of(self.path)
 
     @property
-    def longest(self) -> int:
-        """What its training cut texts at, or its positions end at."""
+    def max_length(self) -> int:
+        """Return the truncation length of its training, or the number of its positions if that is less."""
         positions = self.loaded.positions
-        return min(self.loaded.encoding.longest, self.loaded.encoding.longest if positions is None else positions)
+        return min(self.loaded.encoding.max_length, self.loaded.encoding.max_length if positions is None else positions)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[N,W] the vectors of the texts, in their order."""
-        return self.loaded.embed(texts, budget=self.budget)
+        """[N,W] the vectors of the texts, in order."""
+        return self.loaded.embed(texts, batch_tokens=self.batch_tokens)
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
-        """[N] how many symbols each text has."""
+        """[N] the number of tokens of each text."""
         return self.tokenizer.encode(texts).lengths
 
+    def knows(self, text: str) -> bool:
+        """Return whether its vocabulary has any part of a text."""
+        return bool((self.tokenizer.encode([text]).values >= COUNT).any())
 
-def settings_of(model: Embeds, passage: int | None = None) -> Settings:
-    """How a model will make vectors: passages of so many symbols, or of the usual number, as far as it reads."""
-    if passage is not None and not 8 <= passage <= model.longest:
-        raise ConfigError(f"passages of {passage:,} symbols", fix=f"take 8 to {model.longest:,}, which the model reads")
+
+def settings_for(model: IndexEmbedder, passage: int | None = None) -> Settings:
+    """Return the settings of a new index: passages of this many tokens, or of 256, limited by what the model reads."""
+    if passage is not None and not 8 <= passage <= model.max_length:
+        raise ConfigError(
+            f"the model cannot use passages of {passage:,} tokens", fix=f"choose from 8 to {model.max_length:,}"
+        )
     width = int(model.embed(["width"]).shape[1])
-    return Settings(str(model.path.absolute()), model.identity, width, passage or min(USUAL, model.longest))
+    return Settings(
+        str(model.path.absolute()), model.identity, width, passage or min(DEFAULT_PASSAGE_TOKENS, model.max_length)
+    )
 
 
-def require_same(settings: Settings, model: Embeds) -> None:
-    """Raise ConfigError for a model that did not make the vectors of an index: they would mean nothing to it."""
+def require_same_model(settings: Settings, model: IndexEmbedder) -> None:
+    """Raise ConfigError for a model that did not make the vectors of an index, because they could not be compared."""
     if settings.identity != model.identity:
-        made, asked = f"{settings.model} (sum {settings.identity[:12]})", f"{model.path} (sum {model.identity[:12]})"
-        fix = "give the model as it was then, or make the index again"
-        raise ConfigError(f"the index was made with {made}, and {asked} is another model", fix=fix)
+        made, asked = (
+            f"{settings.model} (checksum {settings.identity[:12]})",
+            f"{model.path} (checksum {model.identity[:12]})",
+        )
+        fix = "give the original model, or build the index again"
+        raise ConfigError(f"the index was built with {made}, and {asked} is a different model", fix=fix)
 
 
-class HashedWords:
-    """Vectors without a model: which words texts have, rare ones counting more.
+class HashedWordVectors:
+    """Vectors without a model: hashed bags of words, weighted by inverse document frequency.
 
-    Each word adds its weight to one of 512 places, with a sign, both found by hashing it (Weinberger and others 2009);
-    its weight is the inverse document frequency log((1 + N) / (1 + n)) + 1 in the texts. So texts that share rare words
-    are near one another. A model that knows meanings is better; this one is always there.
+    Each word adds its weight, with a sign, to one of 512 dimensions; both come from its hash (Weinberger et al. 2009).
+    The weight is log((1 + N) / (1 + n)) + 1 over the given texts, so texts that share rare words are close. A trained
+    model is better, but this needs none.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -135,100 +152,100 @@ class HashedWords:
         self.counts = Counter(word for text in texts for word in set(words_of(text)))
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[N,512] float32 of length 1; zeros for a text without words."""
+        """[N,512] float32 unit vectors; zeros for a text without words."""
         vectors = np.zeros((len(texts), WIDTH), np.float32)
         for vector, text in zip(vectors, texts, strict=True):
             for word in set(words_of(text)):
                 number = zlib.crc32(word.encode("utf-8", "surrogatepass"))
                 weight = float(np.log((1 + self.texts) / (1 + self.counts[word]))) + 1
                 vector[number % WIDTH] += weight * (1 if number >> 31 else -1)
-        return unit(vectors)
+        return unit_vectors(vectors)
 
 
-def embedding(texts: Sequence[str], model: MakesVectors) -> Work[np.ndarray]:
-    """The vectors [N,W] of texts, float32, of length 1."""
+def embed_texts(texts: Sequence[str], model: SupportsEmbed) -> Work[np.ndarray]:
+    """Compute unit vectors [N,W] of texts in float32."""
     vectors = np.empty((0, 1), np.float32)
-    for start in range(0, len(texts), TOGETHER):
-        made = unit(model.embed(texts[start : start + TOGETHER]))
+    for start in range(0, len(texts), BATCH_SIZE):
+        made = unit_vectors(model.embed(texts[start : start + BATCH_SIZE]))
         if not start:
             vectors = np.empty((len(texts), made.shape[1]), np.float32)
-        vectors[start : start + TOGETHER] = made
+        vectors[start : start + BATCH_SIZE] = made
         yield Progress("texts embedded", start + len(made), len(texts))
     return vectors
 
 
-class Near(NamedTuple):
-    """Passages by their numbers, the nearest first, and their similarities."""
+class NearestPassages(NamedTuple):
+    """Passages by number, nearest first, and their similarities."""
 
     passages: np.ndarray  # [n] int64
     scores: np.ndarray  # [n] float32
 
 
-class Nearest(Protocol):
-    """What finds the nearest passages."""
+class PassageSearch(Protocol):
+    """Anything that finds the nearest passages."""
 
-    def nearest(self, question: np.ndarray, allowed: np.ndarray, count: int) -> Near:
-        """The `count` nearest of the passages that are allowed [N], or all if there are fewer."""
+    def nearest(self, query: np.ndarray, allowed: np.ndarray, count: int) -> NearestPassages:
+        """Return the `count` nearest of the allowed passages [N], or all if there are fewer."""
 
 
-def best(numbers: np.ndarray, scores: np.ndarray, count: int) -> Near:
-    """The `count` of the highest score, the highest first; of equal ones, the smaller number.
+def best(numbers: np.ndarray, scores: np.ndarray, count: int) -> NearestPassages:
+    """Return the `count` highest scores, highest first; ties go to the smaller number.
 
     >>> best(np.array([5, 6, 7]), np.array([0.5, 0.9, 0.5]), 2).passages.tolist()
     [6, 5]
     """
-    if len(scores) > 2 * count + LEAST_WALK:  # fewer are sorted sooner than parted
+    if len(scores) > 2 * count + LEAST_WALK:  # sorting is faster for few
         least = np.partition(scores, -count)[-count]
         numbers, scores = numbers[scores >= least], scores[scores >= least]
     order = np.lexsort((numbers, -scores))[:count]
-    return Near(numbers.take(order), scores.take(order))
+    return NearestPassages(numbers.take(order), scores.take(order))
 
 
-class Exact:
-    """Every passage is compared: all vectors [N,W] are in memory, one behind the other."""
+class ExactSearch:
+    """Compares every passage: all vectors [N,W] are in memory."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         self.vectors = vectors
 
-    def nearest(self, question: np.ndarray, allowed: np.ndarray, count: int) -> Near:
-        """The nearest of all that are allowed."""
+    def nearest(self, query: np.ndarray, allowed: np.ndarray, count: int) -> NearestPassages:
+        """Return the nearest of all allowed passages."""
         numbers = np.flatnonzero(allowed)
-        return best(numbers, (self.vectors @ question)[numbers], count)
+        return best(numbers, (self.vectors @ query)[numbers], count)
 
 
-class Graph:
-    """The first passages are found along a graph, later ones are compared one by one."""
+class GraphSearch:
+    """Finds passages with a graph; passages newer than the graph are compared exactly."""
 
-    def __init__(self, walk: Any, exact: Exact) -> None:
+    def __init__(self, walk: Any, exact: ExactSearch) -> None:
         self.walk, self.exact = walk, exact
         self.covered = len(walk)
 
-    def nearest(self, question: np.ndarray, allowed: np.ndarray, count: int) -> Near:
-        """The nearest of those that a walk meets; of all, if it does not meet enough that are allowed."""
-        found = self._walked(question, allowed, count)
+    def nearest(self, query: np.ndarray, allowed: np.ndarray, count: int) -> NearestPassages:
+        """Return the nearest passages that a graph search finds; compare all if it finds too few that are allowed."""
+        found = self._walked(query, allowed, count)
         if found is None:
-            return self.exact.nearest(question, allowed, count)
-        scores = self.exact.vectors.take(found, 0).dot(question)
+            return self.exact.nearest(query, allowed, count)
+        scores = self.exact.vectors.take(found, 0).dot(query)
         if self.covered < len(allowed):
             later = np.flatnonzero(allowed[self.covered :])
-            scores = np.concatenate([scores, (self.exact.vectors[self.covered :] @ question)[later]])
+            scores = np.concatenate([scores, (self.exact.vectors[self.covered :] @ query)[later]])
             found = np.concatenate([found, later + self.covered])
         return best(found, scores, count)
 
-    def _walked(self, question: np.ndarray, allowed: np.ndarray, count: int) -> np.ndarray | None:
-        """The allowed passages that a walk meets and that may be among the nearest; None if it meets too few."""
+    def _walked(self, query: np.ndarray, allowed: np.ndarray, count: int) -> np.ndarray | None:
+        """Return the allowed passages that may be among the nearest; None if the search finds too few."""
         wide = max(LEAST_WALK, 2 * count)
         for _ in range(TRIES):
             if 4 * wide > self.covered:
                 break
-            met = self.walk.search(question, wide, threads=1)  # it keeps no fewer in hand than are asked for
+            met = self.walk.search(query, wide, threads=1)  # it keeps at least as many candidates
             numbers, distances = met.keys.view(np.int64), met.distances
             near = _perhaps(numbers, distances, count)
-            if count <= len(near) == np.count_nonzero(allowed.take(near)):  # as a rule: the others are not looked at
+            if count <= len(near) == np.count_nonzero(allowed.take(near)):  # the usual case: the rest is not needed
                 return near
             here = allowed.take(numbers)
             numbers, distances = numbers[here], distances[here]
-            if len(numbers) < count:  # perhaps there are no more
+            if len(numbers) < count:  # maybe there are no more
                 count = min(count, int(np.count_nonzero(allowed[: self.covered])))
             if len(numbers) >= count:
                 return _perhaps(numbers, distances, count)
@@ -237,21 +254,21 @@ class Graph:
 
 
 def _perhaps(numbers: np.ndarray, distances: np.ndarray, count: int) -> np.ndarray:
-    """Those of the numbers, nearest first, that exact distances may put among the first `count`."""
+    """Return the numbers, nearest first, that exact distances may put among the first `count`."""
     if not 0 < count <= len(numbers):
         return numbers[:0]
     return numbers[: distances.searchsorted(distances[count - 1] + HALF, "right")]
 
 
-def grown(kept: bytes | None, vectors: np.ndarray, stage: str) -> Work[Any]:
-    """A graph over the vectors, grown from the `kept` one if there is one; `stage` is what its progress counts.
+def grow_graph(kept: bytes | None, vectors: np.ndarray, stage: str) -> Work[Any]:
+    """Build a graph over vectors, or extend the `kept` one; `stage` names its progress.
 
-    One thread, in the order of the passages: the same vectors give the same bytes.
+    It uses one thread in the order of the passages, so the same vectors give the same bytes.
     """
     with needing("search"):
         from usearch.index import Index
     if kept is not None:
-        walk = opened(kept)
+        walk = open_graph(kept)
     else:
         walk = Index(ndim=vectors.shape[1], metric="ip", dtype="f16", expansion_search=LEAST_WALK)
     for start in range(len(walk), len(vectors), STEP):
@@ -261,12 +278,12 @@ def grown(kept: bytes | None, vectors: np.ndarray, stage: str) -> Work[Any]:
     return walk
 
 
-def opened(kept: bytes) -> Any:
-    """The graph of these bytes, as an index keeps them."""
+def open_graph(kept: bytes) -> Any:
+    """Load a graph from its bytes."""
     with needing("search"):
         from usearch.index import Index
     walk: Any = Index.restore(kept)
     if walk is None:
-        raise DataError("these bytes are no graph of usearch", fix="make the index again")
-    walk.expansion_search = LEAST_WALK  # the bytes do not hold it
+        raise DataError("the graph cannot be read", fix="build the index again")
+    walk.expansion_search = LEAST_WALK  # not stored in the bytes
     return walk

@@ -1,1 +1,1 @@
-"""Tasks: what a model is asked, how its answer is shown, and how it is judged."""
+"""Tasks: what a model predicts, how it is trained for that, and how it is evaluated."""

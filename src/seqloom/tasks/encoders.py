@@ -1,10 +1,9 @@
-"""What tasks share whose models are an encoder and a head: one answer per sequence, or one per element of it.
+"""What tasks share whose models are an encoder and a head: one prediction per sequence, or one per element.
 
-Also what every task asks of a model's input: which one fits the data, and whether that of somebody's own model does.
+Also which input layer fits the data, and whether that of a custom model does.
 
-The default for whole sequences is `cnn` for text: it needs little data, trains in seconds on a processor, and order
-matters to it only where it should. Vectors are measured over time, so a memory reads them (`gru`); pictures have
-filters (`conv2d`). For elements it is `bilstm`: what one means depends on both sides of it, and sentences are few.
+The default for text is `cnn`: it needs little data and trains in seconds on a CPU. For vectors, which are mostly
+measured over time, it is `gru`; for pictures `conv2d`; for tags and series `bilstm`, which sees both sides of a word.
 """
 
 from abc import abstractmethod
@@ -46,37 +45,37 @@ from seqloom.errors import ConfigError
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Subwords
 from seqloom.recipes.families import Size
-from seqloom.tasks.task import HeadSettings, Meaning, Setting, Task, Vectorizer
+from seqloom.tasks.task import HeadSettings, ModelSpec, Setting, Task, Vectorizer
 
 ENCODING = (SequenceModelConfig, ElementModelConfig, EmbedderConfig)  # models of an encoder and a head
 Shape = TypeVar("Shape", bound=ModelConfig)
 
 
-def input_of(meaning: Meaning) -> AnyInput:
-    """The input that reads what the data holds."""
-    return meaning.schema.input.layer(meaning.sizes, meaning.tokenizer)
+def input_of(spec: ModelSpec) -> AnyInput:
+    """The input layer that fits the data."""
+    return spec.schema.input.layer(spec.sizes, spec.tokenizer)
 
 
-def stepped_input_of(meaning: Meaning) -> SequenceInput:
-    """The same of data that is read in steps: symbols, words with their letters, or vectors, one after another."""
-    layer = input_of(meaning)
+def stepped_input_of(spec: ModelSpec) -> SequenceInput:
+    """The same for sequences: tokens, words with their characters, or vectors."""
+    layer = input_of(spec)
     assert not isinstance(layer, PictureConfig), "a task of steps reads no pictures"
     return layer
 
 
-def require_input(meaning: Meaning, given: InputConfig) -> None:
-    """Raise ConfigError if an input cannot read the data."""
-    expected, found = _reads(input_of(meaning)), _reads(given)
+def require_input(spec: ModelSpec, given: InputConfig) -> None:
+    """Raise ConfigError if an input layer does not fit the data."""
+    expected, found = _reads(input_of(spec)), _reads(given)
     if expected != found:
         raise ConfigError(f"the data holds {expected}, and the model reads {found}", fix="change the model's input")
 
 
 def _reads(given: InputConfig) -> str:
-    """What an input reads, in words; two inputs with the same words read the same data."""
+    """What an input layer reads; two layers with the same description read the same data."""
     if isinstance(given, TokensConfig | NgramsConfig | TfidfConfig):
-        return f"{given.vocab_size:,} symbols"
+        return f"{given.vocab_size:,} tokens"
     if isinstance(given, SpelledConfig):
-        return f"{given.vocab_size:,} symbols with their letters"
+        return f"{given.vocab_size:,} tokens with their characters"
     if isinstance(given, VectorsConfig):
         return f"vectors of {given.size:,}"
     assert isinstance(given, PictureConfig)
@@ -84,25 +83,25 @@ def _reads(given: InputConfig) -> str:
 
 
 def reads_letters(model: AnyModel) -> bool:
-    """Whether a model reads words with their letters."""
+    """Whether a model reads words with their characters."""
     return isinstance(_words_input(model), SpelledConfig)
 
 
 def counts_pairs(model: AnyModel) -> bool:
-    """Whether a model weighs pairs of symbols beside the symbols."""
+    """Whether a linear model counts pairs of tokens too."""
     given = _words_input(model)
     return isinstance(given, TfidfConfig) and given.order > 1
 
 
 def word_vectors_of(model: AnyModel) -> int:
-    """The size of the vectors that a model has of words; ConfigError for one that has none."""
+    """The size of the word vectors of a model; ConfigError for one that has none."""
     given = _words_input(model)
     if isinstance(given, TokensConfig | SpelledConfig) and isinstance(model, ENCODING):
         return model.encoder.width if given.size is None else given.size
     raise ConfigError(
-        f"this model reads {'nothing' if given is None else given.kind()}, and vectors are of words that are read one "
-        "by one",
-        fix="take another recipe than linear, or leave --vectors out",
+        f"word vectors are for models with an embedding table, and the input of this model is "
+        f"{'none' if given is None else given.kind()}",
+        fix="choose another recipe than linear, or leave out --word-vectors",
     )
 
 
@@ -118,64 +117,64 @@ def _words_input(model: AnyModel) -> InputConfig | None:
 
 
 def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
-    """The tokeniser, if letters can be read beside its symbols; ConfigError with the reason if not."""
+    """The tokenizer, if the characters of its words can be encoded; ConfigError if not."""
     if not schema.input.in_words:
         raise ConfigError(
-            f"letters are of words that the data has one by one, and it has {schema.input}",
-            fix="leave --letters out, or take --tokenizer characters",
+            f"a character encoder needs data in words, and the input is {schema.input}",
+            fix="leave out --char-encoder, or choose --tokenizer characters",
         )
     if not isinstance(tokenizer, WordsConfig):
         raise ConfigError(
-            f"letters belong to whole words, and the tokeniser cuts {tokenizer.kind()}",
-            fix="take --tokenizer words, or leave --letters out",
+            f"a character encoder needs whole words, and the tokenizer is {tokenizer.kind()}",
+            fix="choose --tokenizer words, or leave out --char-encoder",
         )
     return tokenizer
 
 
 def require_vectors(task: type[Task], schema: Schema, tokenizer: AnyTokenizer) -> None:
-    """Raise ConfigError with the reason if a model of this data cannot start from vectors of words."""
-    if not schema.input.reads_tokens or "vectors" not in task.settings:
+    """Raise ConfigError if a model for this data cannot start from word vectors."""
+    if not schema.input.reads_tokens or "word_vectors" not in task.settings:
         raise ConfigError(
-            f"vectors are for words that a model reads to classify, regress, tag or embed, and this is {schema.task} "
-            f"of {schema.input}",
-            fix="leave --vectors out",
+            f"word vectors are for classify, regress, tag and embed with text, and this is {schema.task} with "
+            f"{schema.input}",
+            fix="leave out --word-vectors",
         )
     if not isinstance(tokenizer, WordsConfig):
         raise ConfigError(
-            f"vectors are of whole words, and the tokeniser cuts {tokenizer.kind()}",
-            fix="take --tokenizer words, or leave --vectors out",
+            f"word vectors need whole words, and the tokenizer is {tokenizer.kind()}",
+            fix="choose --tokenizer words, or leave out --word-vectors",
         )
 
 
 def sequences(inputs: Any) -> Any:
-    """The inputs of a model that answers for whole sequences: of words in subwords the pieces alone."""
+    """The inputs of a model with one output per sequence: words in subwords are read as subwords."""
     return inputs.pieces if isinstance(inputs, Subwords) else inputs
 
 
 def longest_input(model: AnyModel) -> int | None:
-    """How many symbols or steps of one input a model has positions for; None: any number.
+    """The most tokens or steps of an input that a model has positions for; None: no limit.
 
-    Elements are read window by window, so that theirs have no end.
+    Taggers read long inputs in windows, so they have no limit.
     """
     if isinstance(model, LanguageModelConfig):
         limit = model.decoder.limit()
-        return None if limit is None else limit - 1  # BEGIN stands before them
+        return None if limit is None else limit - 1  # BEGIN comes first
     endless = isinstance(model, ElementModelConfig) or isinstance(model.encoder.input, PictureConfig)
     return None if endless else model.encoder.limit()
 
 
 def lengths_read(model: AnyModel, prepared: Prepared) -> np.ndarray:
-    """[N] how many symbols or steps of each row a model reads at once; texts that are compared are read one by one."""
+    """[N] how many tokens or steps of each row a model reads at once; texts of pairs are read one by one."""
     column = prepared.columns["input"]
     return longest_texts(column) if isinstance(model, EmbedderConfig) else np.asarray(column.lengths)
 
 
 def require_shape(task: Task, shape: type[Shape], model: AnyModel) -> Shape:
-    """The model, if it has the shape that a task needs and reads its data; ConfigError if not."""
+    """The model, if it has the shape that a task needs and fits its data; ConfigError if not."""
     if not isinstance(model, shape):
         raise _wrong_shape(task, shape, model)
     stack = model.decoder if isinstance(model, LanguageModelConfig) else model.encoder
-    require_input(task.meaning, stack.input)
+    require_input(task.spec, stack.input)
     return model
 
 
@@ -185,54 +184,52 @@ def _wrong_shape(task: Task, wanted: type[ModelConfig], found: AnyModel) -> Conf
 
 
 def encoder_in(task: Task, wanted: type[ModelConfig], model: AnyModel) -> EncoderConfig:
-    """The encoder of a model that reads the data of a task, whatever it answered: another head can use what it learned.
+    """The encoder of a model that reads the data of a task, to be used with another head.
 
-    ConfigError for one without, or whose encoder nobody else can use.
+    ConfigError for a model without an encoder, or whose encoder no other head can use.
     """
     if not isinstance(model, ENCODING):
         raise _wrong_shape(task, wanted, model)
     if isinstance(model.head, UnmappedHead):
         raise ConfigError(
-            "the encoder of 'linear' gives scores of its own labels, and no other head can read them",
+            "the encoder of 'linear' computes the scores of its own labels, so no other head can use it",
             fix="give a model of another recipe",
         )
-    require_input(task.meaning, model.encoder.input)
+    require_input(task.spec, model.encoder.input)
     return model.encoder
 
 
 DEFAULTS: dict[type[InputConfig], str] = {VectorsConfig: "gru", FiltersConfig: "conv2d"}
-OF_NUMBERS: frozenset[Setting] = frozenset({"vectors"})
-OF_LABEL: frozenset[Setting] = frozenset({"smoothing", "class_weights", "vectors"})
+OF_NUMBERS: frozenset[Setting] = frozenset({"word_vectors"})
+OF_LABEL: frozenset[Setting] = frozenset({"label_smoothing", "class_weights", "word_vectors"})
 
 
 class SequenceTask(Vectorizer):
-    """One answer per sequence of symbols or vectors, or per picture."""
+    """One prediction per sequence of tokens or vectors, or per picture."""
 
     settings = OF_NUMBERS
 
     def recipes(self) -> list[str]:
-        """The recipes that make a classifier of this kind of input."""
-        layer, tokens = input_of(self.meaning), self.meaning.schema.input.reads_tokens
+        """The recipes of classifiers for this kind of input."""
+        layer, tokens = input_of(self.spec), self.spec.schema.input.reads_tokens
         shape: recipes.Shape = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
         names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
-        return [name for name in names if name != "linear" or tokens]  # it counts symbols
+        return [name for name in names if name != "linear" or tokens]  # it counts tokens
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
         self.require_settings(head)
         answer = self.head(head)
-        inputs = input_of(self.meaning)
+        inputs = input_of(self.spec)
         if not isinstance(inputs, PictureConfig):
             return recipes.sequence_model(recipe, inputs=inputs, head=answer, size=size)
-        height, width, channels = self.meaning.sizes
+        height, width, channels = self.spec.sizes
         made = recipes.picture_classifier(
             recipe, height=height, width=width, channels=channels, num_classes=2, size=size
         )
         return msgspec.structs.replace(made, head=answer)
 
     def adapted(self, model: AnyModel) -> SequenceModelConfig:
-        """The same model with the head that this task needs; of one that answers for elements or by vectors
-        the encoder.
-        """
+        """The same model with the head that this task needs; only the encoder of a tagger or embedding model."""
         any_head = ClassHeadConfig(num_classes=2)
         if isinstance(model, EmbedderConfig):
             pooling, dropout = model.pooling, model.dropout
@@ -241,7 +238,7 @@ class SequenceTask(Vectorizer):
             model = SequenceModelConfig(encoder=model.encoder, head=any_head)
         model = require_shape(self, SequenceModelConfig, model)
         head = self.head(HeadSettings())
-        ready = head.unmapped()  # where the vector was the scores of as many answers, it still is
+        ready = head.unmapped()  # a head without weights stays one
         same = isinstance(model.head, type(ready)) and model.head.answers == ready.answers
         return msgspec.structs.replace(model, head=ready if same else head)
 
@@ -250,39 +247,39 @@ class SequenceTask(Vectorizer):
 
     @abstractmethod
     def head(self, settings: HeadSettings) -> MappedHead:
-        """The head that answers."""
+        """The head of the model."""
 
     @abstractmethod
     def require_head(self, head: SequenceHead) -> None:
-        """Raise ConfigError if a head cannot answer."""
+        """Raise ConfigError if a head does not fit the data."""
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
         return cast(SequenceModel, model).loss(batch._replace(inputs=sequences(batch.inputs))), None
 
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
-        """[N,D] what the head reads of each input, of length one."""
+        """[N,D] the features that the head reads, scaled to length 1."""
         pooled = cast(SequenceModel, model).features(sequences(inputs)).values[:, 0]
         return F.normalize(pooled, dim=-1)
 
     def vector_size(self, model: AnyModel) -> int:
-        """How many numbers the head reads."""
-        assert isinstance(model, SequenceModelConfig), "require has seen it"
+        """The number of features that the head reads."""
+        assert isinstance(model, SequenceModelConfig), "checked by require"
         return model.widths()[-1]
 
 
 class ElementTask(Task):
-    """One answer per word or step."""
+    """One prediction per word or step."""
 
     settings = OF_NUMBERS
-    made_by = "tagger", "bilstm"
+    default_recipe = "tagger", "bilstm"
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
         self.require_settings(head)
-        made = recipes.tagger(recipe, inputs=stepped_input_of(self.meaning), num_tags=2, size=size)
+        made = recipes.tagger(recipe, inputs=stepped_input_of(self.spec), num_tags=2, size=size)
         return msgspec.structs.replace(made, head=self.head(head))
 
     def adapted(self, model: AnyModel) -> ElementModelConfig:
-        """The same encoder with the head that this task needs, of the kind that the model has."""
+        """The same encoder with the head that this task needs; a crf stays a crf."""
         encoder = encoder_in(self, ElementModelConfig, model)
         head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "class")
         return ElementModelConfig(encoder=encoder, head=self.head(head))
@@ -292,8 +289,8 @@ class ElementTask(Task):
 
     @abstractmethod
     def head(self, settings: HeadSettings) -> ElementHead:
-        """The head that answers."""
+        """The head of the model."""
 
     @abstractmethod
     def require_head(self, head: ElementHead) -> None:
-        """Raise ConfigError if a head cannot answer."""
+        """Raise ConfigError if a head does not fit the data."""

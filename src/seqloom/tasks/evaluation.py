@@ -1,7 +1,7 @@
-"""Evaluation: every example judged, and the metrics of all, with intervals that say how sure they are.
+"""Evaluation: metrics of a model on a set of examples, with confidence intervals.
 
-Statistics are kept row by row, answers of a few examples only: a sample that is decided by their ids, so it is the same
-however the data was cut into batches and whoever looks; and, where they are asked for, the worst.
+Statistics are kept for every example, predictions only for a sample and, on request, for the worst ones. The sample is
+drawn by example ids, so it does not depend on how the data was batched.
 """
 
 import heapq
@@ -21,20 +21,29 @@ from seqloom.errors import DataError
 from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
 from seqloom.nn.types import Batch, Padded, places_of
-from seqloom.tasks.task import Evaluator, Judged
+from seqloom.tasks.task import EvaluatedExample, Evaluator
 
-Confusion = tuple[tuple[str, str, int], ...]  # what is true, what was said, how often; the most frequent first
+
+class ConfusionCount(NamedTuple):
+    """One cell of a confusion matrix."""
+
+    expected: str
+    predicted: str
+    rows: int
+
+
+Confusion = tuple[ConfusionCount, ...]  # the most frequent first
 
 
 class Unseen(NamedTuple):
-    """Labels that training never saw, which no model can say: how many rows have one, and how often each stands."""
+    """Labels that are not in the training data: how many rows have one, and how often each occurs."""
 
     rows: int = 0
     labels: tuple[tuple[str, int], ...] = ()  # the most frequent first
 
 
 class Slice(NamedTuple):
-    """The rows that share a value of a column, or whose value falls between two."""
+    """The metrics of the rows that share a value of a column, or a range of values."""
 
     column: str
     value: str
@@ -42,25 +51,50 @@ class Slice(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What came of judging a set of examples."""
+    """The result of evaluating a model.
+
+    Attributes:
+        task: the name of the task.
+        metrics: every metric by name.
+        rows: the number of examples.
+        statistics: [N,S] the statistics of each example, from which all metrics are computed.
+        examples: a sample of examples with their predictions and targets.
+        confusion: the confusion matrix, as counts of (expected, predicted); empty for tasks without single labels.
+        ids: the id of each row of `statistics`.
+        worst: the worst predictions, the worst first, as many as were asked for.
+        unseen: labels that are not in the training data.
+        slices: metrics by the values of columns.
+        evaluator: the task that computed the metrics.
+        messages: how the data was found and read.
+    """
 
     task: str
     metrics: dict[str, float]
     rows: int
     statistics: np.ndarray  # [N,S]
-    judged: tuple[Judged, ...]  # a few
+    examples: tuple[EvaluatedExample, ...]
     confusion: Confusion = ()
-    ids: tuple[str, ...] = ()  # of the rows of `statistics`, in their order
-    worst: tuple[Judged, ...] = ()  # as many as were asked for, the worst first
+    ids: tuple[str, ...] = ()
+    worst: tuple[EvaluatedExample, ...] = ()
     unseen: Unseen = Unseen()
     slices: tuple[Slice, ...] = ()
-    judge: Evaluator | None = None  # the task that judged them
-    said: tuple[str, ...] = ()  # where the data was found and how it was read, where that is to be known
+    evaluator: Evaluator | None = None
+    messages: tuple[str, ...] = ()
 
     def intervals(
         self, task: Evaluator, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, Interval]:
-        """Where each metric would lie with other examples of the same kind; without those of which nothing is known."""
+        """Bootstrap confidence intervals of the metrics.
+
+        Args:
+            task: the task of the model, such as `model.task`.
+            resamples: how many resamples to draw.
+            seed: the random seed of the resamples.
+            level: the confidence level.
+
+        Returns:
+            (low, high) by name. Metrics that are undefined or never change under resampling have no interval.
+        """
         found = bootstrap.intervals(
             self.statistics,
             task.measure,
@@ -73,8 +107,8 @@ class Evaluation(NamedTuple):
         undefined = task.undefined(self.statistics)
         return {name: interval for name, interval in found.items() if name not in undefined}
 
-    def only(self, task: Evaluator, rows: np.ndarray) -> "Evaluation":
-        """The evaluation of some of the rows, by their numbers here; without examples and without confusions."""
+    def subset(self, task: Evaluator, rows: np.ndarray) -> "Evaluation":
+        """The evaluation of some rows, given by index; without examples and confusion matrix."""
         statistics = self.statistics[rows]
         ids = tuple(self.ids[row] for row in rows)
         return Evaluation(self.task, _metrics(task, statistics), len(rows), statistics, (), ids=ids)
@@ -83,43 +117,51 @@ class Evaluation(NamedTuple):
 def evaluate(
     task: Evaluator, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, keep: int = 20, worst: int = 0
 ) -> Evaluation:
-    """The metrics of a model on batches, which lie on its device; the model is left as it was."""
+    """Evaluate a model on batches.
+
+    Args:
+        task: computes predictions, statistics and metrics.
+        model: the model; its training mode is restored afterwards.
+        batches: on the device of the model.
+        keep: examples to keep as a sample.
+        worst: how many of the worst predictions to keep.
+    """
     statistics: list[np.ndarray] = []
     ids: list[str] = []
-    kept: list[Judged] = []
-    bad: list[Judged] = []
+    kept: list[EvaluatedExample] = []
+    bad: list[EvaluatedExample] = []
     confusion, state = Counter[tuple[str, str]](), None
     with answering(model):
         for batch in batches:
-            judged, state = task.judge(model, batch, state)
-            statistics.extend(one.statistics for one in judged)
-            ids.extend(one.id for one in judged)
-            kept = heapq.nsmallest(keep, [*kept, *judged], key=lambda one: sample_order(one.id))
-            bad = heapq.nsmallest(worst, [*bad, *judged], key=_rank)
-            confusion.update(one.confused for one in judged if one.confused is not None)
+            evaluated, state = task.evaluate_batch(model, batch, state)
+            statistics.extend(one.statistics for one in evaluated)
+            ids.extend(one.id for one in evaluated)
+            kept = heapq.nsmallest(keep, [*kept, *evaluated], key=lambda one: sample_order(one.id))
+            bad = heapq.nsmallest(worst, [*bad, *evaluated], key=_rank)
+            confusion.update(one.confusion_pair for one in evaluated if one.confusion_pair is not None)
     if not statistics:
-        raise DataError("there is no example to judge", fix="give at least one batch")
+        raise DataError("there are no examples to evaluate", fix="give at least one batch")
     table = task.agreed(np.stack(statistics), np.stack(statistics))
-    # Examples whose statistics follow what all rows decide.
-    chosen, told = (
+    # The statistics of kept examples follow the rule that all rows choose.
+    chosen, worst_kept = (
         tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in some)
         for some in (kept, bad)
     )
     pairs = sorted(confusion.items(), key=lambda item: (-item[1], item[0]))
-    counts = tuple((true, said, count) for (true, said), count in pairs)
+    counts = tuple(ConfusionCount(*pair, count) for pair, count in pairs)
     metrics = _metrics(task, table)
-    return Evaluation(task.name, metrics, len(table), table, chosen, counts, tuple(ids), told, judge=task)
+    return Evaluation(task.name, metrics, len(table), table, chosen, counts, tuple(ids), worst_kept, evaluator=task)
 
 
 def _metrics(task: Evaluator, statistics: np.ndarray) -> dict[str, float]:
-    """Every figure of the statistics [N,S]: those of sums, and those of all rows at once."""
+    """All metrics of statistics [N,S]."""
     figures = {name: float(value) for name, value in task.measure(task.summed(statistics)).items()}
     return figures | task.measure_rows(statistics)
 
 
 @contextmanager
 def answering(model: nn.Module) -> Iterator[None]:
-    """Inside the `with`, a model answers: no dropout, no gradient; afterwards each of its parts is as it was."""
+    """Inside the `with`, a model is in evaluation mode without gradients; afterwards its modes are restored."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -131,7 +173,7 @@ def answering(model: nn.Module) -> Iterator[None]:
 
 
 def document_numbers(inputs: Padded) -> np.ndarray:
-    """[B,T] the document that each element belongs to, counted in reading order; rows are one each unless packed."""
+    """[B,T] the index of the document of each element, in reading order; a row is one document unless packed."""
     rows, time = inputs.values.shape[:2]
     if inputs.segments is None:
         return np.repeat(np.arange(rows), time).reshape(rows, time)
@@ -141,71 +183,73 @@ def document_numbers(inputs: Padded) -> np.ndarray:
     return np.asarray(within + before[:, None])
 
 
-def badness(judged: Judged) -> float:
-    """How far from right an answer is, for lists with the worst first: its mean loss."""
-    loss, weight = judged.statistics[-2:]
+def badness(evaluated: EvaluatedExample) -> float:
+    """The mean loss of an example, by which the worst predictions are sorted."""
+    loss, weight = evaluated.statistics[-2:]
     return float(loss / weight) if weight else math.inf
 
 
-def _rank(one: Judged) -> tuple[bool, float, int, str]:
-    """Wrong answers before right ones, the furthest from right first, and ids where two are equally bad."""
+def _rank(one: EvaluatedExample) -> tuple[bool, float, int, str]:
+    """The sort key of the worst predictions: wrong ones first, then by loss, then by id."""
     far = badness(one)
-    return one.right is True, -far if not math.isnan(far) else -math.inf, len(one.id), one.id
+    return one.correct is True, -far if not math.isnan(far) else -math.inf, len(one.id), one.id
 
 
-# Slices: how well a model does on each kind of example, by a column of the data or by the length of the input.
+# Slices: metrics for groups of examples, by a column of the data or by the length of the input.
 #
-#     values   few different ones      a slice each
-#              many                    the frequent ones a slice each, all others together, as "(others)"
-#              many numbers            QUANTILES stretches with about as many rows each: "3 to 7"
-#              none                    "(nothing)"
+#     few different values     one slice each
+#     many                     one slice for each frequent value, all others together as "(others)"
+#     many numbers             QUANTILES ranges with about as many rows each: "3 to 7"
+#     missing                  "(missing)"
 #
-# A slice is an evaluation of its rows: it has the same metrics, and intervals that say how little few rows tell.
+# A slice is an evaluation of its rows, with the same metrics and with intervals.
 
 MOST_VALUES = 20  # slices of one column
-LEAST_ROWS = 5  # of a value with a slice of its own, where there are more values than that
-FEW_NUMBERS = 8  # different numbers up to here are names: stars, years
+LEAST_ROWS = 5  # of a slice, where there are more values than MOST_VALUES
+FEW_NUMBERS = 8  # up to this many different numbers are treated as categories: stars, years
 QUANTILES = 5
 LONGEST_NAME = 60  # characters
-OTHERS, NOTHING = "(others)", "(nothing)"
+OTHERS, MISSING = "(others)", "(missing)"
 
 
 def sliced(task: Evaluator, evaluation: Evaluation, column: str, values: Sequence[Any]) -> tuple[Slice, ...]:
-    """The evaluation of the rows that belong together; `values` are those of its rows, in their order."""
+    """The slices of an evaluation by a column; `values` are those of its rows, in order."""
     found: dict[str, list[int]] = {}
     for row, name in enumerate(names_of(values)):
         found.setdefault(name, []).append(row)
-    last, numeric = {OTHERS: 1, NOTHING: 2}, all(_is_nothing(value) or is_number(value) for value in values)
+    last, numeric = {OTHERS: 1, MISSING: 2}, all(_is_missing(value) or is_number(value) for value in values)
 
-    def rank(name: str) -> tuple[int, float, str]:  # stretches and numbers by their size, names by how often they come
+    def rank(name: str) -> tuple[int, float, str]:  # ranges and numbers by size, names by frequency
         size = float(name.partition(" to ")[0]) if numeric and name not in last else -len(found[name])
         return last.get(name, 0), size, name
 
-    return tuple(Slice(column, name, evaluation.only(task, np.array(found[name]))) for name in sorted(found, key=rank))
+    return tuple(
+        Slice(column, name, evaluation.subset(task, np.array(found[name]))) for name in sorted(found, key=rank)
+    )
 
 
 def names_of(values: Sequence[Any]) -> list[str]:
     """The name of the slice of each value.
 
     >>> names_of(["a", "b", "a", None])
-    ['a', 'b', 'a', '(nothing)']
+    ['a', 'b', 'a', '(missing)']
     >>> names_of([3, 1, 4, 1, 5, 9, 2, 6, 8, 7])
     ['2 to 3', '1', '4 to 5', '1', '4 to 5', '8 to 9', '2 to 3', '6 to 7', '8 to 9', '6 to 7']
     """
-    there = [value for value in values if not _is_nothing(value)]
+    there = [value for value in values if not _is_missing(value)]
     if there and all(map(is_number, there)) and len({float(value) for value in there}) > FEW_NUMBERS:
-        stretches = _stretches(np.array([float(value) for value in there]))
-        return [NOTHING if _is_nothing(value) else _stretch(float(value), stretches) for value in values]
-    named = [NOTHING if _is_nothing(value) else _shown(value) for value in values]
+        ranges = _ranges(np.array([float(value) for value in there]))
+        return [MISSING if _is_missing(value) else _range_of(float(value), ranges) for value in values]
+    named = [MISSING if _is_missing(value) else _shown(value) for value in values]
     counts = Counter(named)
     if len(counts) <= MOST_VALUES:
         return named
-    often = [name for name, count in counts.most_common() if count >= LEAST_ROWS or name == NOTHING]
+    often = [name for name, count in counts.most_common() if count >= LEAST_ROWS or name == MISSING]
     kept = set(often[:MOST_VALUES])
     return [name if name in kept else OTHERS for name in named]
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -214,8 +258,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-def _stretches(numbers: np.ndarray) -> list[tuple[float, float]]:
-    """The least and the largest number of each stretch; numbers that are equal stay together."""
+def _ranges(numbers: np.ndarray) -> list[tuple[float, float]]:
+    """The minimum and maximum of each range; equal numbers stay together."""
     ends = [-(-len(numbers) * part // QUANTILES) - 1 for part in range(1, QUANTILES + 1)]
     edges = np.unique(np.sort(numbers)[ends])
     different = np.unique(numbers)
@@ -223,6 +267,6 @@ def _stretches(numbers: np.ndarray) -> list[tuple[float, float]]:
     return [(float(one.min()), float(one.max())) for one in (different[groups == at] for at in range(len(edges)))]
 
 
-def _stretch(number: float, stretches: list[tuple[float, float]]) -> str:
-    low, high = next((low, high) for low, high in stretches if number <= high)
+def _range_of(number: float, ranges: list[tuple[float, float]]) -> str:
+    low, high = next((low, high) for low, high in ranges if number <= high)
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"

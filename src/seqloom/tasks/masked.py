@@ -1,22 +1,20 @@
-"""Masked prediction: the symbols that were hidden in a text, given what stands on both sides of them.
+"""Masked language modeling: predict masked tokens from the text on both sides.
 
-    perplexity    exp of the mean loss over the hidden symbols
-    accuracy      how many of them are the likeliest one
+    perplexity    exp of the mean loss over the masked tokens
+    accuracy      the share of masked tokens whose most likely token is correct
 
-A model learns so from text alone; then `--init` starts a classifier or tagger from its encoder (Devlin et al. 2019).
-Any encoder that sees both sides will do. Predicting fills what is written as [MASK].
+Pretrain on text alone, then start a classifier or tagger from the encoder with `--init` (Devlin et al. 2019). Any
+encoder that sees both sides will do. `predict` fills each [MASK] in a text.
 
-Rows of about one length keep documents apart and whole; packs cut those that are longer than a row, and end each with
-END. The default is `encoder`, the Transformer of Devlin et al.
+Batches by length keep documents whole; packs cut documents that are longer than a row, and end each with END. The
+default is `encoder`, the Transformer of Devlin et al.
 
-Of the symbols 15 % are chosen, one at least. A chosen one is replaced by MASK eight times of ten, by any other symbol
-once, and once it stays: so a model that is fine-tuned later, where no MASK ever stands, has learnt to look at every
-symbol. The special symbols are never chosen.
+15 % of the tokens are selected, at least one. Of these, 80 % become MASK, 10 % another token, and 10 % stay, so that
+the model learns to use every token and not only MASK. Special tokens are never selected.
 
-In training the draws come from torch's generator, which a step seeds with its number: other masks in every epoch, the
-same ones after a run was stopped. There 15 % are those of a row, whatever documents are packed into it. In evaluation
-each document has its 15 %, and its own symbols decide which: the same ones always, alone or packed beside any others,
-as a part of a run's data or as a file by itself.
+In training, masks are drawn from torch's generator, which each step seeds with its number: they differ between epochs,
+and are the same after a run is resumed. They cover 15 % of a row, whatever is packed into it. In evaluation they cover
+15 % of each document, and the tokens of the document decide which: always the same ones, alone or packed with others.
 """
 
 from collections.abc import Sequence
@@ -31,23 +29,23 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.data import Part
+from seqloom.config.data import SplitName
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel, ElementModelConfig
-from seqloom.config.training import AnyFeed, ByLengthConfig, PacksConfig
+from seqloom.config.training import AnyBatching, ByLengthConfig, PacksConfig
 from seqloom.data.kinds.text import cut_short
 from seqloom.data.loader import Loader, feed_packs
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.metrics import perplexity, ratio
+from seqloom.metrics.bootstrap import perplexity, ratio
 from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import Size
 from seqloom.tasks.encoders import encoder_in, require_shape, sequences, stepped_input_of
 from seqloom.tasks.evaluation import document_numbers
-from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric, Prediction, Task
+from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction, ShellUsage, Task
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT, MASK
 from seqloom.text.tokenizer import Tokenizer
@@ -56,9 +54,9 @@ GAP = "[MASK]"
 
 
 class GapTokenizer(Tokenizer):
-    """The tokeniser of a model for questions with gaps: wherever a text says [MASK], the symbol MASK stands.
+    """The tokenizer for prediction: "[MASK]" in a text is the token MASK.
 
-    Texts that are learnt from are never read like this: there "[MASK]" is text like any other.
+    In training data, "[MASK]" is ordinary text.
 
     >>> from seqloom.config.tokenizers import WordsConfig
     >>> plain = WordsConfig().fit(["the cat sat"])
@@ -67,12 +65,12 @@ class GapTokenizer(Tokenizer):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer.config, tokenizer.cutter, tokenizer.dropped)
-        # subwords begin with the space before them, so the space before a gap belongs to what is missing
+        super().__init__(tokenizer.config, tokenizer.segmenter, tokenizer.dropped)
+        # subwords start with the space before them, so the space before a mask belongs to the missing token
         self._joined = tokenizer.config.kind() in ("bpe", "unigram")
 
     def encode_inner(self, texts: Sequence[str]) -> Ragged:
-        """The symbols of each text without a frame, MASK where it has a gap."""
+        """The tokens of each text without special tokens around it, with MASK for each [MASK]."""
         split = [self._parts(text) for text in texts]
         encoded = super().encode_inner([part for parts in split for part in parts])
         rows, first = [], 0
@@ -87,57 +85,57 @@ class GapTokenizer(Tokenizer):
         return [*(part.removesuffix(" ") if self._joined else part for part in before), last]
 
 
-PER_CENT = 15  # of the symbols are chosen
-MASKED, REPLACED = 0.8, 0.9  # below the first: MASK; below the second: another symbol; else it stays
+PER_CENT = 15  # of the tokens are selected
+MASKED, REPLACED = 0.8, 0.9  # below the first: MASK; below the second: another token; else unchanged
 DRAWS = 3
 
 
 class MaskDraws(NamedTuple):
-    """What chance decides: which symbols are hidden, and how."""
+    """Random draws: which tokens are masked, and how."""
 
     places: Padded  # [B,K] where
-    fate: Tensor  # [B,T] in 0..1: MASK, another symbol, or the same
-    other: Tensor  # [B,T] in 0..1: which other symbol
+    fate: Tensor  # [B,T] in 0..1: MASK, another token, or the same
+    other: Tensor  # [B,T] in 0..1: which other token
 
 
 class Hidden(NamedTuple):
-    """A batch in which some symbols are hidden."""
+    """A batch in which some tokens are masked."""
 
-    inputs: Padded  # [B,T] what is read
-    places: Padded  # [B,K] where symbols are hidden
-    targets: Tensor  # [B,K] which ones
+    inputs: Padded  # [B,T] what the model reads
+    places: Padded  # [B,K] the positions of masked tokens
+    targets: Tensor  # [B,K] the masked tokens
 
 
-def drawn(symbols: Padded) -> MaskDraws:
-    """Draws for each row, from torch's generator of the device; nothing waits for the device."""
-    values = symbols.values
+def drawn(tokens: Padded) -> MaskDraws:
+    """Draws for each row from torch's generator of the device, without synchronizing with it."""
+    values = tokens.values
     order, fate, other = torch.rand(DRAWS, *values.shape, device=values.device)
-    hideable = _hideable(symbols)
+    hideable = _hideable(tokens)
     count = hideable.sum(dim=1)  # [B]
-    most = min(values.shape[1], max(1, _share(values.shape[1])))  # known without asking the device
-    first = order.masked_fill(~hideable, 2.0).argsort(dim=1)[:, :most]  # the smallest draws are chosen
+    most = min(values.shape[1], max(1, _share(values.shape[1])))  # known without synchronizing
+    first = order.masked_fill(~hideable, 2.0).argsort(dim=1)[:, :most]  # the smallest draws are selected
     places = Padded(first, _share(count).clamp(min=1).minimum(count))
     return MaskDraws(places.with_values(first), fate, other)
 
 
-def drawn_by_content(symbols: Padded) -> MaskDraws:
-    """Draws for each document, from its symbols alone."""
-    numbers, values = document_numbers(symbols), symbols.values.cpu().numpy().astype(np.int64)
-    hideable = _hideable(symbols).cpu().numpy()  # neither padding nor the END of a packed document says anything
+def drawn_by_content(tokens: Padded) -> MaskDraws:
+    """Draws for each document, from its tokens alone."""
+    numbers, values = document_numbers(tokens), tokens.values.cpu().numpy().astype(np.int64)
+    hideable = _hideable(tokens).cpu().numpy()  # neither padding nor END
     draws = np.zeros((DRAWS, *numbers.shape), np.float32)
     for number in range(int(numbers.max(initial=-1)) + 1):
         mine = numbers == number
         chance = np.random.Generator(np.random.PCG64(crc32(values[mine & hideable].tobytes())))
         draws[:, mine] = chance.random((int(mine.sum()), DRAWS), np.float32).T
     order, fate, other = draws
-    device = symbols.values.device
+    device = tokens.values.device
     first, counts = _first_of_documents(order, numbers, hideable)
     places = Padded(torch.from_numpy(first).to(device), torch.from_numpy(counts).to(device))
     return MaskDraws(places.with_values(places.values), *(torch.from_numpy(one).to(device) for one in (fate, other)))
 
 
 def _first_of_documents(order: np.ndarray, numbers: np.ndarray, hideable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[B,K] the places of the smallest draws of each document, and [B] how many there are in each row."""
+    """[B,K] the positions of the smallest draws of each document, and [B] how many each row has."""
     rows, columns = np.nonzero(hideable)
     owner = numbers[rows, columns]
     counts = np.bincount(owner)
@@ -151,31 +149,31 @@ def _first_of_documents(order: np.ndarray, numbers: np.ndarray, hideable: np.nda
 
 
 def _share(count: Any) -> Any:
-    """How many of so many symbols are chosen, for one count or a table of them."""
+    """How many tokens are selected of `count`, a number or an array."""
     return (count * PER_CENT + 50) // 100
 
 
-def _hideable(symbols: Padded) -> Tensor:
-    """[B,T] true where an ordinary symbol stands."""
-    return symbols.valid & (symbols.values >= COUNT)
+def _hideable(tokens: Padded) -> Tensor:
+    """[B,T] true for ordinary tokens."""
+    return tokens.valid & (tokens.values >= COUNT)
 
 
-def hide(symbols: Padded, draws: MaskDraws, vocab_size: int) -> Hidden:
-    """The batch with some of its symbols hidden, as the draws decide."""
-    values, places = symbols.values, draws.places
+def hide(tokens: Padded, draws: MaskDraws, vocab_size: int) -> Hidden:
+    """The batch with some tokens masked, by the draws."""
+    values, places = tokens.values, draws.places
     targets, fate, other = (each.gather(1, places.values) for each in (values, draws.fate, draws.other))  # [B,K]
-    drawn_symbols = COUNT + (other * (vocab_size - COUNT)).long().clamp(max=vocab_size - COUNT - 1)
-    instead = torch.where(fate < MASKED, MASK, torch.where(fate < REPLACED, drawn_symbols, targets))
-    column = torch.where(places.valid, places.values, values.shape[1])  # one more column takes what is put nowhere
+    drawn_tokens = COUNT + (other * (vocab_size - COUNT)).long().clamp(max=vocab_size - COUNT - 1)
+    instead = torch.where(fate < MASKED, MASK, torch.where(fate < REPLACED, drawn_tokens, targets))
+    column = torch.where(places.valid, places.values, values.shape[1])  # one more column takes padding
     wide = torch.cat([values, values[:, :1]], dim=1).scatter(1, column, instead)
-    return Hidden(symbols._replace(values=wide[:, :-1]), places, targets)
+    return Hidden(tokens._replace(values=wide[:, :-1]), places, targets)
 
 
-LIKELIEST = 5  # symbols that are told for each gap
+LIKELIEST = 5  # candidates for each mask
 
 
-class Guess(NamedTuple):
-    """A symbol that may stand in a gap."""
+class MaskCandidate(NamedTuple):
+    """A token for a mask, and its probability."""
 
     text: str
     probability: float
@@ -183,62 +181,64 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class FilledPrediction(Prediction):
-    """What most likely stands in each gap of a text, the likeliest first, and the text with all gaps filled."""
+    """The most likely tokens for each [MASK], the likeliest first, and the text with all masks filled."""
 
-    gaps: tuple[tuple[Guess, ...], ...]
+    masks: tuple[tuple[MaskCandidate, ...], ...]
     text: str = ""
 
-    def located(self, given: Any) -> "FilledPrediction":
-        """The same with the text that was asked about, its gaps filled; one that was not read stays a gap."""
-        written = getattr(given, "text", given)  # of words: the text that they stand in
+    def with_input(self, given: Any) -> "FilledPrediction":
+        """The same with its text, all masks filled; a mask beyond the longest input stays."""
+        written = getattr(given, "text", given)  # for words: their text
         first, *rest = written.split(GAP) if isinstance(written, str) else [""]
-        likeliest = chain((guesses[0].text for guesses in self.gaps), repeat(GAP))  # without end
-        filled = (f"{said}{part}" for said, part in zip(likeliest, rest, strict=False))
+        likeliest = chain((guesses[0].text for guesses in self.masks), repeat(GAP))  # endless
+        filled = (f"{predicted}{part}" for predicted, part in zip(likeliest, rest, strict=False))
         return replace(self, text=first + "".join(filled))
 
     def to_json(self) -> dict[str, Any]:
-        """`text` with all gaps filled, and `gaps`: for each the likeliest symbols with their probabilities."""
-        return {"text": self.text, "gaps": [[guess._asdict() for guess in guesses] for guesses in self.gaps]}
+        """`text` with all masks filled, and `masks`: the most likely tokens for each, with `text` and `probability`."""
+        return {"text": self.text, "masks": [[guess._asdict() for guess in guesses] for guesses in self.masks]}
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         return " ".join(self.text.split())
 
 
 class MaskedPrediction(Task):
-    """The probability of hidden symbols."""
+    """The probability of masked tokens."""
 
     name = "masked"
-    made_by = "masked-model", "encoder"
-    settings = frozenset({"smoothing"})
-    feeds = (ByLengthConfig, PacksConfig)  # rows of streams go on from step to step, and both sides are looked at
+    default_recipe = "masked-model", "encoder"
+    settings = frozenset({"label_smoothing"})
+    batchings = (ByLengthConfig, PacksConfig)  # streams only carry the left side
     metrics = (Metric("perplexity", higher_is_better=False), Metric("accuracy"), LOSS)
-    asking = Asking(f'echo "some {GAP} text" | seqloom predict RUN -', "seqloom predict RUN FILE")
-    statistics = 3  # right ones, loss, weight
+    usage = ShellUsage(f'echo "some {GAP} text" | seqloom predict RUN -', "seqloom predict RUN FILE")
+    statistics = 3  # correct tokens, loss, weight
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """That of the text."""
-        assert self.meaning.tokenizer is not None, "a schema with text has a tokeniser"
-        return self.meaning.tokenizer
+        """The tokenizer."""
+        assert self.spec.tokenizer is not None, "a schema with text has a tokenizer"
+        return self.spec.tokenizer
 
     @property
-    def asked(self) -> Meaning:
-        """What texts with gaps mean."""
-        return self.meaning._replace(tokenizer=GapTokenizer(self.tokenizer))
+    def input_spec(self) -> ModelSpec:
+        """Texts for prediction have masks."""
+        return self.spec._replace(tokenizer=GapTokenizer(self.tokenizer))
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
         self.require_settings(head)
-        inputs = stepped_input_of(self.meaning)
+        inputs = stepped_input_of(self.spec)
         if not isinstance(inputs, TokensConfig):
             raise ConfigError(
-                f"masked hides symbols, and the input '{inputs.kind()}' would tell them by something else",
-                fix="leave --letters out",
+                f"the input '{inputs.kind()}' reads characters, which would reveal masked words",
+                fix="leave out --char-encoder",
             )
         model = recipes.masked_model(recipe, inputs=inputs, size=size)
-        return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
+        return msgspec.structs.replace(
+            model, head=msgspec.structs.replace(model.head, label_smoothing=head.label_smoothing)
+        )
 
     def adapted(self, model: AnyModel) -> ElementModelConfig:
-        """The same encoder with a head that reads its vocabulary."""
+        """The same encoder with a head over the vocabulary."""
         if not isinstance(model, ElementModelConfig) or not isinstance(model.head, NextTokenHeadConfig):
             encoder = encoder_in(self, ElementModelConfig, model)
             model = ElementModelConfig(encoder=encoder, head=NextTokenHeadConfig(vocab_size=self.tokenizer.vocab_size))
@@ -249,15 +249,15 @@ class MaskedPrediction(Task):
         head, size = require_shape(self, ElementModelConfig, model).head, self.tokenizer.vocab_size
         if not isinstance(head, NextTokenHeadConfig) or head.vocab_size != size:
             raise ConfigError(
-                f"masked needs a head that reads {size:,} symbols, found '{head.kind()}'",
+                f"masked needs a head over {size:,} tokens, found '{head.kind()}'",
                 fix=f"give it a head of kind next-token with vocab_size = {size}",
             )
 
-    def fed(self, prepared: Prepared, part: Part, feed: AnyFeed, seed: int) -> Loader[Any, Any]:
-        """The steps of a part; rows of packs hold what a language model would say: all symbols, and ENDs."""
-        if not isinstance(feed, PacksConfig):
-            return super().fed(prepared, part, feed, seed)
-        packs = feed_packs(prepared, part, rows=feed.rows, length=feed.length, seed=seed)
+    def make_loader(self, prepared: Prepared, split: SplitName, batching: AnyBatching, seed: int) -> Loader[Any, Any]:
+        """The batches of a split; rows of packs hold all tokens and END of each document."""
+        if not isinstance(batching, PacksConfig):
+            return super().make_loader(prepared, split, batching, seed)
+        packs = feed_packs(prepared, split, rows=batching.batch_rows, length=batching.row_length, seed=seed)
 
         def unshifted(packed: Any) -> Batch[Padded, Tensor]:
             batch: Batch[Padded, Tensor] = packs.make_batch(packed)
@@ -266,56 +266,60 @@ class MaskedPrediction(Task):
         return Loader(packs.plan, unshifted)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The summed loss of the hidden symbols, drawn anew at every step."""
+        """The summed loss of the masked tokens, drawn anew at every step."""
         hidden = hide(batch.inputs, drawn(batch.inputs), self.tokenizer.vocab_size)
         return cast(ElementModel, model).head.loss(_read(model, hidden), hidden.targets), None
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
-        """Each document judged by the symbols that it decides by itself; one without a symbol to hide is left out."""
+    def evaluate_batch(
+        self, model: nn.Module, batch: Batch[Any, Tensor], state: Any
+    ) -> tuple[list[EvaluatedExample], Any]:
+        """The evaluated documents, masked by their content; documents without maskable tokens are left out."""
         hidden = hide(batch.inputs, drawn_by_content(batch.inputs), self.tokenizer.vocab_size)
         x, head = _read(model, hidden), cast(NextTokenHead, cast(ElementModel, model).head)
-        losses, said = head.losses(x, hidden.targets), head.predict(x)
+        losses, predicted = head.losses(x, hidden.targets), head.predict(x)
         real = hidden.places.valid.cpu().numpy()
         numbers = np.take_along_axis(document_numbers(batch.inputs), hidden.places.values.cpu().numpy(), axis=1)[real]
-        right = (said == hidden.targets).cpu().numpy()
-        tables = [table[real] for table in (right, *(table.cpu().numpy() for table in losses))]
+        correct = (predicted == hidden.targets).cpu().numpy()
+        tables = [table[real] for table in (correct, *(table.cpu().numpy() for table in losses))]
         statistics = np.stack([np.bincount(numbers, table, len(batch.ids)) for table in tables], axis=1)
-        answers, true = (table.cpu().numpy()[real] for table in (said, hidden.targets))
+        answers, expected = (table.cpu().numpy()[real] for table in (predicted, hidden.targets))
         return [
-            Judged(id_, self._shown(answers[numbers == number]), self._shown(true[numbers == number]), None, sums)
+            EvaluatedExample(
+                id_, self._shown(answers[numbers == number]), self._shown(expected[numbers == number]), None, sums
+            )
             for number, (id_, sums) in enumerate(zip(batch.ids, statistics, strict=True))
             if sums[-1]
         ], None
 
-    def _shown(self, symbols: np.ndarray) -> str:
-        return cut_short(", ".join(map(self._text, symbols.tolist())))
+    def _shown(self, tokens: np.ndarray) -> str:
+        return cut_short(", ".join(map(self._text, tokens.tolist())))
 
-    def _text(self, symbol: int) -> str:
-        """A symbol as it is filled in: subwords without the space that they begin with."""
-        return self.tokenizer.decode([symbol]) or self.tokenizer.piece(symbol)
+    def _text(self, token: int) -> str:
+        """A token as it is filled in: subwords without their leading space."""
+        return self.tokenizer.decode([token]) or self.tokenizer.piece(token)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        right, loss, weight = np.moveaxis(sums, -1, 0)
+        correct, loss, weight = np.moveaxis(sums, -1, 0)
         mean = ratio(loss, weight)
-        return {"perplexity": perplexity(mean), "accuracy": ratio(right, weight), "loss": mean}
+        return {"perplexity": perplexity(mean), "accuracy": ratio(correct, weight), "loss": mean}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[FilledPrediction]:
-        """What most likely stands where MASK stands, in each row."""
-        symbols: Padded = sequences(inputs)
+        """The most likely tokens for each MASK of each row."""
+        tokens: Padded = sequences(inputs)
         with torch.no_grad():
-            scores = cast(ElementModel, model)(symbols).values
+            scores = cast(ElementModel, model)(tokens).values
         found = []
-        for row, values in zip(scores, symbols.values, strict=True):
+        for row, values in zip(scores, tokens.values, strict=True):
             probabilities = row[values == MASK].float().softmax(dim=-1).topk(min(LIKELIEST, scores.shape[-1]))
             pairs = zip(probabilities.indices.tolist(), probabilities.values.tolist(), strict=True)
             found.append(FilledPrediction(tuple(tuple(map(self._guess, *gap)) for gap in pairs)))
         return found
 
-    def _guess(self, symbol: int, probability: float) -> Guess:
-        return Guess(self._text(symbol), probability)
+    def _guess(self, token: int, probability: float) -> MaskCandidate:
+        return MaskCandidate(self._text(token), probability)
 
 
 def _read(model: nn.Module, hidden: Hidden) -> Padded:
-    """[B,K,D] the vectors from which hidden symbols are read."""
+    """[B,K,D] the vectors of masked tokens."""
     x: Padded = cast(ElementModel, model).features(hidden.inputs)
     return x.pick(hidden.places)

@@ -1,11 +1,10 @@
 """Tag: a tag for each word of a sentence or each step of a sequence.
 
-    f1          of spans, where tags form a scheme: borders and type right, counted as conlleval does (and seqeval)
-    accuracy    of tags; what decides where tags mark no spans (parts of speech)
+    f1          of spans, if the tags follow a scheme such as BIO: boundaries and type must match (conlleval, seqeval)
+    accuracy    of tags; decides if the tags mark no spans (parts of speech)
 
-Tags that mark spans are always a lawful sequence of their scheme, whatever head the model has (`Chain`), and inputs of
-any length are read, window by window. A tag that training never saw is an error whatever is said.
-Neighbours of that kind are read as one span of a type that no tag has, so it counts as missed.
+Predicted tags are always valid in their scheme, whatever the head (`Chain`). Inputs of any length are read in windows.
+A tag that is not in the training data is always an error: neighboring ones count as one missed span.
 """
 
 from collections.abc import Sequence
@@ -22,23 +21,22 @@ from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Target
 from seqloom.data.tags import Span, form_fault, spans
 from seqloom.errors import ConfigError
-from seqloom.metrics import ratio
+from seqloom.metrics.bootstrap import ratio
 from seqloom.metrics.classification import Counts, count_by_type, types_of
 from seqloom.nn.heads import CrfHead, Head
 from seqloom.nn.models import ElementModel
 from seqloom.nn.ops import crf
-from seqloom.nn.packing import by_document
-from seqloom.nn.types import Batch, Padded, Spelled, Subwords
+from seqloom.nn.types import Batch, Padded, Spelled, Subwords, by_document
 from seqloom.tasks.classify import OF_LABELS, class_head
 from seqloom.tasks.encoders import OF_LABEL, ElementTask
-from seqloom.tasks.task import LOSS, HeadSettings, Judged, Meaning, Metric, Prediction
+from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction
 
-ANY_LENGTH = 2**24  # the most that a configuration may say
+ANY_LENGTH = 2**24  # the largest value that a configuration allows
 OF_SPANS = (Metric("f1"), Metric("macro_f1"))
 
 
 def scheme_of(labels: tuple[str, ...]) -> Scheme:
-    """The scheme of the tags that data holds once it is read: iob1 is bio by then, bilou is bioes.
+    """The scheme of tags after reading: iob1 was converted to bio, bilou to bioes.
 
     >>> scheme_of(("O", "B-PER", "I-PER")), scheme_of(("O", "S-PER")), scheme_of(("NOUN", "VERB"))
     ('bio', 'bioes', 'none')
@@ -49,28 +47,27 @@ def scheme_of(labels: tuple[str, ...]) -> Scheme:
 
 
 class Chain(NamedTuple):
-    """Which tags may begin, follow each other, and end.
+    """Which tags may start, follow each other, and end.
 
-    A head of kind `crf` has learned scores of moves, one of kind `class` has none: then every legal move scores zero.
-    In both, an answer is the path with the highest score among the legal ones (Viterbi 1967), so no answer ever holds
-    an I-PER without its beginning. Plain tags, such as parts of speech, mark no spans: any may follow any, and each is
-    the best of its own place.
+    A `crf` head has learned transition scores; for a `class` head every allowed transition scores zero. In both cases
+    the prediction is the allowed path with the highest score (Viterbi 1967), so an I-PER never comes without its B-PER.
+    Plain tags, such as parts of speech, have no constraints: each is the most likely one at its place.
     """
 
     scheme: Scheme
-    starts: Tensor  # [K] bool; all three are empty where nothing is restricted
+    starts: Tensor  # [K] bool; all three are empty without constraints
     moves: Tensor  # [K,K] bool, from, to
     ends: Tensor  # [K] bool
 
     @classmethod
     def of(cls, labels: tuple[str, ...]) -> "Chain":
-        """The chain of these tags; ConfigError where no tag of theirs may stand alone."""
+        """The chain of these tags; ConfigError if no tag may stand alone."""
         scheme = scheme_of(labels)
         legal = (torch.empty(0),) * 3 if scheme == "none" else crf.legal_transitions(labels, scheme)
         return cls(scheme, *legal)
 
     def best(self, head: Head, x: Padded) -> Tensor:
-        """[B,T] the best legal tags, given the vectors that the head reads; zero in the padding."""
+        """[B,T] the best allowed tags, given the features that the head reads; zero in the padding."""
         scores: Padded = head(x)
         if isinstance(head, CrfHead):
             moves = self._within(head.transitions)
@@ -81,7 +78,7 @@ class Chain(NamedTuple):
         return by_document(lambda rows: rows.with_values(_corrected(rows, free)), scores).values
 
     def transitions(self, head: Head, scores: Tensor) -> crf.Transitions:
-        """What moves score, nothing where the head is no chain, and which of them the scheme allows."""
+        """Transition scores (zero without a crf), and which transitions the scheme allows."""
         return self._within(head.transitions if isinstance(head, CrfHead) else _free(scores))
 
     def _within(self, moves: crf.Transitions) -> crf.Transitions:
@@ -94,7 +91,7 @@ class Chain(NamedTuple):
 
 
 def _free(scores: Tensor) -> crf.Transitions:
-    """Moves that score nothing, all of them legal."""
+    """Transitions that score zero, all of them allowed."""
     count = scores.shape[-1]
     one, square = scores.new_zeros(count), scores.new_zeros(count, count)
     return crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
@@ -105,9 +102,9 @@ def _best(scores: Padded, moves: crf.Transitions) -> Tensor:
 
 
 def _corrected(scores: Padded, free: crf.Transitions) -> Tensor:
-    """[B,T] the likeliest tags; rows where they break the scheme have the best path instead.
+    """[B,T] the most likely tags; rows in which they break the scheme get the best allowed path.
 
-    Where the likeliest tags are a legal path they are the best one, so most rows need no search.
+    If the most likely tags are an allowed path, they are the best one, so most rows need no search.
     """
     tags = scores.with_values(scores.values.argmax(dim=-1)).values
     broken = crf.forbidden(tags, scores.lengths, free).nonzero().squeeze(1)
@@ -118,27 +115,27 @@ def _corrected(scores: Padded, free: crf.Transitions) -> Tensor:
 
 @dataclass(frozen=True)
 class TagsPrediction(Prediction):
-    """A tag for each word or step, and the spans that the tags mean, if they mean any.
+    """A tag for each word or step, and the spans that the tags mark, if any.
 
-    Where the text is known, spans are counted in its characters and quote it; else in words or steps.
+    If the text is known, spans have character offsets and text; else they count words or steps.
     """
 
     tags: tuple[str, ...]
-    marked: tuple[Span, ...] = ()
+    spans: tuple[Span, ...] = ()
     words: Words | None = None
 
     @classmethod
     def of(cls, tags: tuple[str, ...], *, in_scheme: bool) -> "TagsPrediction":
-        """The prediction of these tags; plain ones mark no spans."""
+        """The prediction of these tags; plain tags mark no spans."""
         return cls(tags, tuple(spans(tags)) if in_scheme else ())
 
-    def located(self, given: Any) -> "TagsPrediction":
-        """The same with the text that was tagged; vectors have none."""
+    def with_input(self, given: Any) -> "TagsPrediction":
+        """The same with the text that was tagged."""
         return replace(self, words=given) if isinstance(given, Words) else self
 
     def to_json(self) -> dict[str, Any]:
-        """`tags`, and `spans` with start, end, label and, where it is known, text."""
-        return {"tags": list(self.tags), "spans": [self._span(span) for span in self.marked]}
+        """`tags`, and `spans` with start, end, label and, if known, text."""
+        return {"tags": list(self.tags), "spans": [self._span(span) for span in self.spans]}
 
     def _span(self, span: Span) -> dict[str, Any]:
         if self.words is None:
@@ -146,48 +143,47 @@ class TagsPrediction(Prediction):
         start, end = self.words.spans[span.start][0], self.words.spans[span.stop - 1][1]
         return {"start": start, "end": end, "label": span.label, "text": self.words.text[start:end]}
 
-    def shown(self) -> str:
-        """Each word with its tag, `Anna/B-PER sings/O`; where no words are known, the tags."""
+    def to_text(self) -> str:
+        """Each word with its tag, `Anna/B-PER sings/O`; the tags alone if the words are not known."""
         if self.words is None:
             return " ".join(self.tags)
-        told = " ".join(f"{word}/{tag}" for word, tag in zip(self.words.words(), self.tags, strict=True))
-        return " ".join(told.split())  # a list of words may hold line ends
+        text = " ".join(f"{word}/{tag}" for word, tag in zip(self.words.words(), self.tags, strict=True))
+        return " ".join(text.split())  # words may contain line breaks
 
 
-# Inputs of any length are read through overlapping windows, and what reads the vectors of the whole, a head, knows
-# nothing of it: there is one loss and one best path.
+# Inputs of any length are read in overlapping windows. The head reads the features of all windows together, so there is
+# one loss and one best path.
 #
 #     words       0   1   2   3   4   5   6   7   8   9  10  11
-#     window      [===============-------]                          each window answers where it is marked ===:
-#                         [-------=======-------]                   an element is answered by the window in which
-#                                         [-------===============]  it stands furthest from a border
+#     window      [===============-------]                          a window is used where it is marked ===:
+#                         [-------=======-------]                   each element is taken from the window in which
+#                                         [-------===============]  it is furthest from a border
 #
-# Windows begin half a window apart, so every answer has seen a quarter of a window on both sides at least, or all that
-# there is. A model is thus never asked about more than it has seen in training, nor about a position that it has no
-# vector for.
+# Windows start half a window apart, so every element has at least a quarter of a window as context on both sides. The
+# model never reads more than in training, nor beyond its learned positions.
 
-LEAST = 32  # symbols or steps of a window: what was trained on a few words may be asked about a sentence
-USUAL = 512  # where it is not known how long the inputs of training were
-BUDGET = 8_192  # symbols or steps that are read at once
+SHORTEST_WINDOW = 32  # tokens or steps, for models that were trained on very short inputs
+DEFAULT_WINDOW = 512  # if the length of the training inputs is unknown
+BATCH_TOKENS = 8_192  # tokens or steps that are read at once
 
 
 class TextWindow(NamedTuple):
-    """A stretch of words or steps, and the part of it that it answers for."""
+    """A window of words or steps, and the part of it that is used."""
 
     start: int
     stop: int
     first: int
-    last: int  # the first one that it does not answer for
+    last: int  # the first one that is not used
 
 
 def window_size(model: ElementModel, longest: int) -> int:
-    """How many symbols or steps a model reads at once, if the longest input of its training had so many; 0: unknown."""
-    size, limit = max(LEAST, longest) if longest else USUAL, model.config.encoder.limit()
+    """How many tokens or steps a model reads at once; `longest` is that of the training inputs, 0 if unknown."""
+    size, limit = max(SHORTEST_WINDOW, longest) if longest else DEFAULT_WINDOW, model.config.encoder.limit()
     return size if limit is None else min(size, limit)
 
 
 def windows(ends: np.ndarray, size: int) -> list[TextWindow]:
-    """The windows over words whose pieces end at these places, each of `size` pieces at most, or of one long word.
+    """The windows over words whose subwords end at `ends`, each of at most `size` subwords, or of one long word.
 
     >>> [tuple(one) for one in windows(np.arange(1, 13), 6)]
     [(0, 6, 0, 5), (3, 9, 5, 8), (6, 12, 8, 12)]
@@ -205,12 +201,12 @@ def windows(ends: np.ndarray, size: int) -> list[TextWindow]:
 
 
 def _stop(begins: np.ndarray, ends: np.ndarray, start: int, size: int) -> int:
-    """The first word behind a window that begins with the word `start`; one word at least is in it."""
+    """The first word after a window that starts with the word `start`; it has at least one word."""
     return max(start + 1, int(np.searchsorted(ends, begins[start] + size, side="right")))
 
 
 def features(model: ElementModel, inputs: Any, size: int) -> Padded:
-    """What `model.features` gives, [B,W,D]; of inputs longer than `size`, window by window."""
+    """`model.features`, [B,W,D]; inputs longer than `size` are read in windows."""
     if int(_read(inputs).lengths.max()) <= size:
         return model.features(inputs)
     words = inputs.firsts if isinstance(inputs, Subwords) else _read(inputs)
@@ -219,7 +215,7 @@ def features(model: ElementModel, inputs: Any, size: int) -> Padded:
         (row, window) for row, of_row in enumerate(ends) for window in (windows(of_row, size) if len(of_row) else ())
     ]
     vectors: Tensor | None = None
-    for first in range(0, len(planned), count := max(1, BUDGET // size)):
+    for first in range(0, len(planned), count := max(1, BATCH_TOKENS // size)):
         some = planned[first : first + count]
         found = model.features(_cut(inputs, some, ends, size)).values
         if vectors is None:
@@ -232,13 +228,13 @@ def features(model: ElementModel, inputs: Any, size: int) -> Padded:
 
 
 def _read(inputs: Any) -> Padded:
-    """What is read one by one: the pieces of words, words with their letters, or steps."""
+    """The elements that are read: subwords, words with their characters, or steps."""
     read: Padded = inputs[0] if isinstance(inputs, Subwords | Spelled) else inputs
     return read
 
 
 def _ends(inputs: Any, row: int) -> np.ndarray:
-    """[W] where the pieces of each word of a row end; a step is a word of one piece."""
+    """[W] where the subwords of each word of a row end; a step is one subword."""
     if not isinstance(inputs, Subwords):
         return np.arange(1, int(_read(inputs).lengths[row]) + 1)
     firsts = inputs.firsts.values[row, : int(inputs.firsts.lengths[row])].cpu().numpy()
@@ -274,92 +270,101 @@ class Tag(ElementTask):
 
     name = "tag"
     heads = ("class", "crf")
-    settings = OF_LABEL | {"letters"}  # taggers meet many new words
-    longest = ANY_LENGTH
-    metrics = (*OF_SPANS, Metric("accuracy"), LOSS)  # those of spans where tags mark some
+    settings = OF_LABEL | {"char_encoder"}  # taggers see many new words
+    max_length = ANY_LENGTH
+    metrics = (*OF_SPANS, Metric("accuracy"), LOSS)  # those of spans if the tags mark spans
 
-    def __init__(self, meaning: Meaning) -> None:
-        super().__init__(meaning)
-        labels = meaning.schema.labels
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec)
+        labels = spec.schema.labels
         if len(labels) < 2:
             raise ConfigError(
-                f"{len(labels)} tag in the training part, and a choice needs two or more",
-                fix="give data with two tags at least",
+                f"the training set has {len(labels)} tag, and a tagger needs two or more",
+                fix="give data with at least two tags",
             )
         self.chain = Chain.of(labels)
         self.in_scheme = self.chain.scheme != "none"
         self.unseen = _unseen_of(labels)
         self.types = types_of([*labels, self.unseen]) if self.in_scheme else ()
-        self.statistics = 4 + 3 * len(self.types)  # elements, right ones; of each type right, said, true; loss, weight
+        self.statistics = 4 + 3 * len(
+            self.types
+        )  # elements, correct ones; per type correct, predicted, expected; loss, weight
         self.metrics = (*(OF_SPANS if self.in_scheme else ()), Metric("accuracy"), LOSS)
 
     def head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
-        """A softmax over the tags of each element, or a chain of them."""
-        labels = self.meaning.schema.labels
+        """A softmax over the tags of each element, or a crf."""
+        labels = self.spec.schema.labels
         if settings.kind == "class":
             return class_head(settings, labels)
-        if settings.smoothing or settings.class_weights:
+        if settings.label_smoothing or settings.class_weights:
             raise ConfigError(
-                "a crf learns how likely a whole sequence of tags is; smoothing and class weights weigh single tags",
-                fix="leave them out, or take a head of kind class",
+                "label smoothing and class weights are for single tags, and a crf scores whole sequences",
+                fix="leave them out, or choose --head class",
             )
         return CrfHeadConfig(labels=labels, scheme=self.chain.scheme)
 
     def require_head(self, head: ElementHead) -> None:
-        labels = self.meaning.schema.labels
+        labels = self.spec.schema.labels
         one_each = isinstance(head, ClassHeadConfig) and head.num_classes == len(labels)
         if not one_each and not (isinstance(head, CrfHeadConfig) and head.labels == labels):
             raise ConfigError(
-                f"the data has {len(labels):,} tags, and the model ends in another head: {head.kind()}",
+                f"the data has {len(labels):,} tags, and the head of the model does not fit them: {head.kind()}",
                 fix=f"give it a head of kind class with num_classes = {len(labels)}, or crf with these tags in order",
             )
 
-    def judge(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[list[Judged], Any]:
-        """Each row judged: right if all of its tags are."""
+    def evaluate_batch(
+        self, model: nn.Module, batch: Batch[Any, Tensor], state: Any
+    ) -> tuple[list[EvaluatedExample], Any]:
+        """The evaluated rows: correct if all tags are."""
         answering = cast(ElementModel, model)
         x = self._features(answering, batch.inputs)
         losses = answering.head.losses(x, batch.targets)
         columns = (x.lengths, self.chain.best(answering.head, x), batch.targets, *losses.of_rows())
         rows = zip(batch.ids, *(column.tolist() for column in columns), strict=True)
-        return [self._judged(id_, said[:length], true[:length], *sums) for id_, length, said, true, *sums in rows], None
+        return [
+            self._evaluated(id_, predicted[:length], expected[:length], *sums)
+            for id_, length, predicted, expected, *sums in rows
+        ], None
 
     def _features(self, model: ElementModel, inputs: Any) -> Padded:
-        return features(model, inputs, window_size(model, self.meaning.longest))
+        return features(model, inputs, window_size(model, self.spec.max_length))
 
-    def _judged(self, id_: str, said: list[int], true: list[int], loss: float, weight: float) -> Judged:
-        said_tags, true_tags = self._named(said), self._named(true)
-        right = sum(one == other for one, other in zip(said, true, strict=True))
-        found = count_by_type(said_tags, true_tags, self.types).flatten() if self.in_scheme else ()
-        statistics = np.array([len(true), right, *found, loss, weight])
-        shown = cut_short(" ".join(said_tags)), cut_short(" ".join(true_tags))
-        return Judged(id_, *shown, right == len(true), statistics)
+    def _evaluated(
+        self, id_: str, predicted: list[int], expected: list[int], loss: float, weight: float
+    ) -> EvaluatedExample:
+        predicted_tags, expected_tags = self._named(predicted), self._named(expected)
+        correct = sum(one == other for one, other in zip(predicted, expected, strict=True))
+        found = count_by_type(predicted_tags, expected_tags, self.types).flatten() if self.in_scheme else ()
+        statistics = np.array([len(expected), correct, *found, loss, weight])
+        shown = cut_short(" ".join(predicted_tags)), cut_short(" ".join(expected_tags))
+        return EvaluatedExample(id_, *shown, correct == len(expected), statistics)
 
     def _named(self, tags: list[int]) -> tuple[str, ...]:
-        labels = self.meaning.schema.labels
+        labels = self.spec.schema.labels
         return tuple(labels[tag] if tag >= 0 else self.unseen for tag in tags)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """`f1`, `precision`, `recall` and `macro_f1` of spans where there are any, `accuracy` of tags, and `loss`."""
-        elements, right, loss, weight = np.moveaxis(sums[..., [0, 1, -2, -1]], -1, 0)
+        """`f1`, `precision`, `recall` and `macro_f1` of spans if tags mark them, `accuracy` of tags, and `loss`."""
+        elements, correct, loss, weight = np.moveaxis(sums[..., [0, 1, -2, -1]], -1, 0)
         of_spans = Counts.of(sums[..., 2:-2]).figures if self.in_scheme else {}
-        return of_spans | {"accuracy": ratio(right, elements), "loss": ratio(loss, weight)}
+        return of_spans | {"accuracy": ratio(correct, elements), "loss": ratio(loss, weight)}
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
-        """The figures of each type of span; plain tags have none."""
+        """The metrics of each type of span; empty for plain tags."""
         return Counts.of(self.summed(statistics)[2:-2]).named(self.types) if self.in_scheme else {}
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
-        """The figures of spans, where no row has one and none was said."""
+        """The metrics of spans, if no row has one and none is predicted."""
         without = self.in_scheme and not self.by_label(statistics)
         return dict.fromkeys(OF_LABELS, "no spans") if without else {}
 
-    def truth(self, judged: Judged, target: Target) -> str:
-        """The tags, those that training never saw by the names that the data has for them."""
-        unseen = isinstance(target, tuple) and self.unseen in judged.true.split()
-        return cut_short(" ".join(map(str, target or ()))) if unseen else judged.true
+    def expected_text(self, evaluated: EvaluatedExample, target: Target) -> str:
+        """The tags; those that are not in the training data by their names in the data."""
+        unseen = isinstance(target, tuple) and self.unseen in evaluated.expected.split()
+        return cut_short(" ".join(map(str, target or ()))) if unseen else evaluated.expected
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TagsPrediction]:
-        """The tags of each row; `located` adds the text."""
+        """The tags of each row; `with_input` adds the text."""
         answering = cast(ElementModel, model)
         with torch.no_grad():
             x = self._features(answering, inputs)
@@ -368,7 +373,7 @@ class Tag(ElementTask):
 
 
 def _unseen_of(labels: Sequence[str]) -> str:
-    """The tag that stands for all that training never saw: neighbours of it are one span, and no label has its type.
+    """The tag for everything that is not in the training data; no label has its type.
 
     >>> _unseen_of(["O", "B-?", "I-?"])
     'I-??'

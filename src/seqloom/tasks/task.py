@@ -1,25 +1,26 @@
 """The contract of a task: four small parts that every task has, and a few that only some have.
 
-    ModelMaker    which model answers: recipes, what they are told, what a model of one's own must be
-    Feeder        how examples become batches, and batches a loss
-    Evaluator     how answers become statistics, and statistics metrics
-    Predictor     what is asked of a trained model, and what it answers
+    ModelMaker    builds the model: recipes, their settings, and what a custom model must look like
+    Batcher       turns examples into batches, and batches into a loss
+    Evaluator     turns predictions into statistics, and statistics into metrics
+    Predictor     turns inputs into predictions with a trained model
 
-What only some tasks can do with a model - write text, go on with it, make vectors - are parts that the others lack.
+Only some tasks can generate text, continue a prompt or embed texts. These abilities are separate classes below.
 
-A new task is one class in one file, and a line in `registry.py`. Nobody else asks for its name.
+A new task is one class in one file, and a line in `TASKS`. No other code asks for its name.
 
     examples ──▶ batch ──▶ loss                    training
                    │
-                   └─────▶ judge ──▶ statistics of each example ──▶ summed ──▶ measure ──▶ metrics
+                   └─────▶ evaluate_batch ──▶ statistics of each example ──▶ summed ──▶ measure ──▶ metrics
 
-Every metric is a function of sums of statistics over examples: right answers, entities found, squared errors, counts
-of n-grams. So a metric of a million examples needs one row of numbers, ranks add theirs up, and a confidence interval
-resamples the rows (Koehn 2004) without asking the model again. The few that are no sums, such as a correlation of
-ranks, are made of all rows at once (`measure_rows`), and decide nothing during training.
+Every metric is a function of sums of statistics over examples: correct predictions, entities found, squared errors,
+counts of n-grams. So a metric over a million examples needs one row of numbers, distributed ranks can add their sums,
+and a confidence interval resamples the rows (Koehn 2004) without running the model again. A few metrics, such as rank
+correlations, are no function of sums. They are computed from all rows (`measure_rows`) and cannot choose checkpoints.
 """
 
 import copy
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +32,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.data import Part
+from seqloom.config.data import SplitName
 from seqloom.config.data import Task as TaskName
-from seqloom.config.decoding import AnyDecoding, GreedyConfig
+from seqloom.config.decoding import AnyDecoding
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.models import AnyModel, AnyObjective
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
-from seqloom.config.training import AnyFeed, ByLengthConfig
+from seqloom.config.training import AnyBatching, ByLengthConfig
 from seqloom.data.loader import WORKERS, Loader
 from seqloom.data.loader import feed as by_length
 from seqloom.data.prepared import Prepared
@@ -48,18 +49,20 @@ from seqloom.nn.types import Batch, Loss
 from seqloom.recipes.families import Shape, Size, names
 from seqloom.text.tokenizer import Tokenizer
 
-# What a model may be told besides its recipe and size; "letters" are read beside words unless somebody says no.
-Setting = Literal["smoothing", "class_weights", "pooling", "objective", "rows_at_once", "vectors", "letters"]
+# Settings of a model besides its recipe and size; "char_encoder" is on unless it is turned off.
+Setting = Literal[
+    "label_smoothing", "class_weights", "pooling", "objective", "micro_batch", "word_vectors", "char_encoder"
+]
 
 
 class Metric(NamedTuple):
-    """The name of a metric, and whether more of it is better."""
+    """The name of a metric, and whether a higher value is better."""
 
     name: str
     higher_is_better: bool = True
 
     def better(self, value: float, than: float | None) -> bool:
-        """Whether a value is strictly better; anything finite is better than nothing."""
+        """Whether `value` is strictly better than `than`; any finite value is better than None."""
         if not np.isfinite(value):
             return False
         return than is None or (value > than if self.higher_is_better else value < than)
@@ -70,33 +73,37 @@ LOSS = Metric("loss", higher_is_better=False)
 
 
 class Prediction(ABC):
-    """An answer of a model to one example: a dataclass."""
+    """The prediction of a model for one input: a dataclass, with one subclass for each kind of output.
+
+    `LabelPrediction`, `LabelsPrediction`, `NumbersPrediction`, `SeriesPrediction`, `TagsPrediction`, `TextPrediction`,
+    `Translation`, `Continuation`, `FilledPrediction` and `VectorPrediction`.
+    """
 
     def to_json(self) -> dict[str, Any]:
-        """The answer as programs read it: `label` and `scores`, `spans`, `text`, ...; its fields, by their names."""
+        """The prediction as a JSON object, such as `{"label": ..., "scores": {...}}`: its fields by name."""
         return cast(dict[str, Any], msgspec.to_builtins(self))
 
     @abstractmethod
-    def shown(self) -> str:
-        """The answer as people read it, in one line."""
+    def to_text(self) -> str:
+        """The prediction as one line of text for people."""
 
-    def located(self, given: Any) -> "Prediction":
-        """The same answer to this input: one that speaks of places in it then says where they are, and quotes it."""
+    def with_input(self, given: Any) -> "Prediction":
+        """The same prediction with its input: spans then have character offsets and text, and masks are filled in."""
         return self
 
 
 @dataclass(frozen=True)
 class TextPrediction(Prediction):
-    """A text: a translation, or what follows a prompt."""
+    """A generated text."""
 
     text: str
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         return " ".join(self.text.split())
 
 
 def numbers_shown(numbers: Iterable[float]) -> str:
-    """Numbers for people.
+    """Numbers as text, with six significant digits.
 
     >>> numbers_shown((0.5, 1234.5678))
     '0.5, 1234.57'
@@ -104,68 +111,68 @@ def numbers_shown(numbers: Iterable[float]) -> str:
     return ", ".join(f"{number:.{SHOWN_NUMBERS}g}" for number in numbers)
 
 
-class Judged(NamedTuple):
-    """One example and what came of it."""
+class EvaluatedExample(NamedTuple):
+    """One example of an evaluation: its prediction, its target, and its statistics."""
 
     id: str
-    said: str  # the prediction in one line
-    true: str  # what would have been right, in one line
-    right: bool | None  # whether the two agree; None where answers are only better or worse
+    predicted: str  # the prediction in one line
+    expected: str  # the target in one line
+    correct: bool | None  # whether they agree; None for targets such as numbers, where predictions are only near or far
     statistics: np.ndarray  # [S] float64, to be summed over examples
-    confused: tuple[str, str] | None = None  # what is true and what was said, where a table of confusions has them
+    confusion_pair: tuple[str, str] | None = None  # expected and predicted label, for a confusion matrix
 
 
 class HeadSettings(NamedTuple):
-    """What training wants of a head."""
+    """Settings of the head of a model."""
 
-    smoothing: float = 0.0
-    class_weights: tuple[float, ...] = ()  # one for each label; empty: all count the same
+    label_smoothing: float = 0.0
+    class_weights: tuple[float, ...] = ()  # one per label; empty: all labels weigh the same
     kind: HeadKind = "class"
-    pooling: Pooling | None = None  # of a model whose answers are vectors, as the next two; None: the recipe's
-    objective: str | AnyObjective | None = None  # None: as the data asks for
-    rows_at_once: int | None = None
+    pooling: Pooling | None = None  # for embedding models, as the next two; None: that of the recipe
+    objective: str | AnyObjective | None = None  # None: chosen by the data
+    micro_batch: int | None = None
 
 
-class Asking(NamedTuple):
-    """How a model is asked from a shell; RUN stands for its folder."""
+class ShellUsage(NamedTuple):
+    """The commands that use a trained model; RUN stands for its folder."""
 
-    text: str  # one text; for models that read such
-    file: str  # a file of inputs
-    then: tuple[str, ...] = ()  # what else such a model is for
-
-
-# What the numbers that a model reads and writes mean.
+    text: str  # for one text
+    file: str  # for a file of inputs
+    then: tuple[str, ...] = ()  # further commands
 
 
-class Meaning(NamedTuple):
-    """What the numbers that a model reads and writes mean; stored beside its weights."""
+# What the inputs and outputs of a model mean.
+
+
+class ModelSpec(NamedTuple):
+    """Schema, tokenizers, sizes and calibration of a model: all that its weights do not say. Stored beside them."""
 
     schema: Schema
     tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer | None
-    sizes: tuple[int, ...] = ()  # of inputs that are no text: (D,) of vectors, (H, W, C) of pictures
-    numbers: int = 0  # of a target of numbers: how many
-    longest: int = 0  # symbols or steps of the longest input of the training part; 0: not known
-    # Mean and deviation of each number of a target in the training part; of a similarity the least, and the range.
+    sizes: tuple[int, ...] = ()  # of inputs other than text: (D,) for vectors, (H, W, C) for pictures
+    numbers: int = 0  # how many numbers a numeric target has
+    max_length: int = 0  # tokens or steps of the longest training input; 0: unknown
+    # Mean and standard deviation of each target number in the training set; for similarities minimum and range.
     units: tuple[tuple[float, float], ...] = ()
     calibration: Calibration = Calibration()
 
     @classmethod
-    def of(cls, prepared: Prepared) -> "Meaning":
-        """What the numbers of prepared data mean."""
+    def of(cls, prepared: Prepared) -> "ModelSpec":
+        """The spec of a model for prepared data."""
         columns, schema = prepared.columns, prepared.schema
         sizes = schema.input.sizes(columns["input"])
         numbers = schema.target.count(columns["target"]) if schema.target.measured else 0
-        longest = int(columns["input"].lengths[prepared.parts["train"]].max(initial=0))
+        longest = int(columns["input"].lengths[prepared.splits["train"]].max(initial=0))
         tokenizers = prepared.tokenizer, prepared.target_tokenizer
         return cls(schema, *tokenizers, sizes, numbers, longest, _units(prepared, numbers))
 
 
 def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
-    """The units of each number of the targets of the training part."""
+    """The units of each target number in the training set."""
     if not numbers:
         return ()
-    chosen = prepared.columns["target"].select(prepared.parts["train"]).values.reshape(-1, numbers).astype(np.float64)
+    chosen = prepared.columns["target"].select(prepared.splits["train"]).values.reshape(-1, numbers).astype(np.float64)
     if not len(chosen):
         return ((0.0, 1.0),) * numbers
     return prepared.schema.target.units(chosen)
@@ -175,122 +182,138 @@ def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
 
 
 class ModelMaker(ABC):
-    """Which model answers."""
+    """Builds the model."""
 
     name: ClassVar[TaskName]
-    meaning: Meaning
-    heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # what its recipes may end in, the usual one first
-    settings: ClassVar[frozenset[Setting]] = frozenset()  # what they may be told
-    usual_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
-    made_by: ClassVar[tuple[Shape, str]]  # the shape of its recipes, and the default
+    spec: ModelSpec
+    heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # heads that its recipes may have; the first is the default
+    settings: ClassVar[frozenset[Setting]] = frozenset()  # that its recipes accept
+    default_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
+    default_recipe: ClassVar[tuple[Shape, str]]  # the shape of its recipes, and the default one
 
     def recipes(self) -> list[str]:
-        """The recipes that make a model for it, the default first."""
-        return names(*self.made_by)
+        """The names of the recipes for this task, the default first."""
+        return names(*self.default_recipe)
 
     @abstractmethod
     def model(self, recipe: str, size: Size, head: HeadSettings) -> AnyModel:
-        """The model that a recipe makes."""
+        """The configuration that a recipe makes."""
 
     def adapted(self, model: AnyModel) -> AnyModel:
-        """The model that starts from another one's weights: its body, with the head that this task needs."""
+        """The configuration for fine-tuning another model: its encoder, with the head that this task needs."""
         self.require(model)
         return model
 
     @abstractmethod
     def require(self, model: AnyModel) -> None:
-        """Raise ConfigError if a model of somebody's own cannot answer: another shape, or another number of labels."""
+        """Raise ConfigError if a custom model does not fit: another shape, or another number of labels."""
 
     def require_settings(self, head: HeadSettings) -> None:
-        """Raise ConfigError for what is about one label of several, where there is none."""
-        if head.smoothing and "smoothing" not in self.settings:
-            found = f"smoothing is for one label of several, and {self.name} has none here"
+        """Raise ConfigError for label smoothing or class weights if the task has no use for them."""
+        if head.label_smoothing and "label_smoothing" not in self.settings:
+            found = f"label smoothing is for single labels and text, and {self.name} has neither here"
             raise ConfigError(found, fix="leave it out")
         if head.class_weights and "class_weights" not in self.settings:
-            found = f"class weights are for one label of several, and {self.name} has none here"
+            found = f"class weights are for single labels and tags, and {self.name} has neither here"
             raise ConfigError(found, fix="leave them out")
 
 
-class Feeder(ABC):
-    """How examples become batches, and batches a loss."""
+class Batcher(ABC):
+    """Turns examples into batches, and batches into a loss."""
 
     name: ClassVar[TaskName]
-    meaning: Meaning
-    feeds: ClassVar[tuple[type, ...]] = (ByLengthConfig,)  # the kinds that make sense
+    spec: ModelSpec
+    batchings: ClassVar[tuple[type, ...]] = (ByLengthConfig,)  # that the task supports
 
-    def require_feed(self, model: nn.Module, feed: AnyFeed) -> None:
-        """Raise ConfigError for a feed that makes no sense here, or not with this model."""
-        if not isinstance(feed, self.feeds):
-            raise wrong_feed(self.name, feed)
+    def require_batching(self, model: nn.Module, batching: AnyBatching) -> None:
+        """Raise ConfigError for a kind of batching that the task or this model does not support."""
+        if not isinstance(batching, self.batchings):
+            raise wrong_batching(self.name, batching)
 
-    def has_one_shape(self, feed: AnyFeed) -> bool:
-        """Whether all full batches of this feed have one shape, so that compiling once is enough."""
-        schema = self.meaning.schema
+    def has_one_shape(self, batching: AnyBatching) -> bool:
+        """Whether all full batches have one shape, so that compiling once is enough."""
+        schema = self.spec.schema
         fixed = schema.input.fixed_size and not schema.target.is_text
-        return fixed or not isinstance(feed, ByLengthConfig)
+        return fixed or not isinstance(batching, ByLengthConfig)
 
-    def fed(self, prepared: Prepared, part: Part, feed: AnyFeed, seed: int) -> Loader[Any, Any]:
-        """The steps of a part; ConfigError for a feed that makes no sense here."""
-        if not isinstance(feed, ByLengthConfig):
-            raise wrong_feed(self.name, feed)
-        return by_length(prepared, part, budget=feed.budget, seed=seed)
+    def make_loader(self, prepared: Prepared, split: SplitName, batching: AnyBatching, seed: int) -> Loader[Any, Any]:
+        """The batches of a split; ConfigError for a kind of batching that the task does not support."""
+        if not isinstance(batching, ByLengthConfig):
+            raise wrong_batching(self.name, batching)
+        return by_length(prepared, split, batch_tokens=batching.batch_tokens, seed=seed)
 
     def loader(
         self,
         prepared: Prepared,
-        part: Part,
-        feed: AnyFeed,
+        split: SplitName,
+        batching: AnyBatching,
         *,
         seed: int,
         workers: int = WORKERS,
         rank: int = 0,
         ranks: int = 1,
     ) -> Loader[Any, Any]:
-        """The steps of a part that are this rank's, made by so many workers."""
-        steps = self.fed(prepared, part, feed, seed)
+        """The batches of a split for one rank.
+
+        Args:
+            prepared: the data.
+            split: train, dev or test.
+            batching: how examples are grouped into batches.
+            seed: decides the order of the batches.
+            workers: processes that make batches.
+            rank, ranks: which share of the batches, of how many.
+        """
+        steps = self.make_loader(prepared, split, batching, seed)
         return Loader(steps.plan, steps.make_batch, workers=workers, rank=rank, ranks=ranks)
 
     def loss(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[Loss, Any]:
-        """The summed loss, and the state that the next step goes on from: None where nothing is carried."""
+        """The summed loss, and the state that the next step starts from (None if nothing is carried)."""
         return cast(Any, model).loss(batch), None
 
     def divided(self, model: nn.Module, pieces: int) -> "Division":
-        """How a step of this model is computed in so many pieces.
+        """How a training step is computed in `micro_batches` (gradient accumulation).
 
-        The loss of most tasks is a sum over rows, and a batch may be cut. One that compares the rows of a batch with
-        each other must see them all: it computes what it compares in chunks instead.
+        The loss of most tasks is a sum over rows, so a batch can be split. A contrastive loss compares the rows of a
+        batch with each other and must see them all: it computes their vectors in chunks instead.
         """
         return Division(self, pieces)
 
 
 class Division(NamedTuple):
-    """How a step is computed in less memory; its gradient stays that of the whole batch."""
+    """How a step is computed in less memory; the gradient is that of the whole batch."""
 
-    task: Feeder  # whose loss is taken of each piece
-    pieces: int  # into which the batch is cut
-    said: str = ""  # what else people should know about it
+    task: Batcher  # computes the loss of each micro-batch
+    micro_batches: int
+    message: str = ""  # for people
 
 
-def wrong_feed(task: TaskName, feed: AnyFeed) -> ConfigError:
-    """The error about a feed of running text, where examples stand for themselves."""
-    return ConfigError(f"'{feed.kind()}' feeds running text, and the task is {task}", fix=f"leave --{feed.kind()} out")
+def wrong_batching(task: TaskName, batching: AnyBatching) -> ConfigError:
+    """The error for batching that only suits running text."""
+    return ConfigError(
+        f"'{batching.kind()}' batches are for running text, and the task is {task}",
+        fix=f"leave out --{batching.kind()}",
+    )
 
 
 class Evaluator(ABC):
-    """How answers become statistics of examples, and sums of these metrics."""
+    """Turns predictions into statistics of each example, and sums of these into metrics."""
 
     name: ClassVar[TaskName]
-    meaning: Meaning
-    metrics: tuple[Metric, ...]  # that may decide which model is the best; the first one does
-    statistics: int  # how many numbers are kept of each example
+    spec: ModelSpec
+    metrics: tuple[Metric, ...]  # that may choose the best checkpoint; the first one does
+    statistics: int  # numbers that are kept for each example
 
     @property
     def metric(self) -> Metric:
-        """What decides which model is the best."""
+        """The metric that chooses the best checkpoint."""
         return self.metrics[0]
 
-    def deciding_by(self, name: str | None) -> Self:
-        """The same task with another metric to decide which model is the best; None: its own."""
+    def default_metric(self, prepared: Prepared) -> str | None:
+        """The metric that chooses checkpoints for this data; None: the first of `metrics`."""
+        return None
+
+    def with_metric(self, name: str | None) -> Self:
+        """The same task with another metric to choose checkpoints; None: no change."""
         if name is None or name == self.metric.name:
             return self
         chosen, first = copy.copy(self), _decider(self.name, self.metrics, name)
@@ -298,92 +321,93 @@ class Evaluator(ABC):
         return chosen
 
     @abstractmethod
-    def judge(self, model: nn.Module, batch: Batch[Any, Any], state: Any) -> tuple[list[Judged], Any]:
-        """Each example of a batch judged, and the state that the next batch goes on from: None where none is carried.
+    def evaluate_batch(
+        self, model: nn.Module, batch: Batch[Any, Any], state: Any
+    ) -> tuple[list[EvaluatedExample], Any]:
+        """The evaluated examples of a batch, and the state that the next batch starts from (None if none is carried).
 
-        The last statistics are always the loss and its weight.
+        The last two statistics are always the loss and its weight.
         """
 
     def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
-        """What `measure` takes, [...,W]: the rows [N,S] added up, each as often as `times` [...,N] says, or once.
+        """The sums [...,W] that `measure` takes: rows [N,S] added up, each `times` [...,N] times (default: once).
 
-        Most tasks add the statistics themselves. One with many labels keeps the numbers of labels in a row, and counts
-        them here: so the rows of a thousand labels are not a thousand columns wide.
+        Most tasks add the statistics themselves. A classifier keeps label numbers in a row and counts them here, so
+        that a row for a thousand labels is not a thousand columns wide.
         """
         return statistics.sum(axis=0) if times is None else np.asarray(times @ statistics)
 
     @abstractmethod
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """The metrics of sums [...,W], as `summed` makes them, each [...]; `loss` and that of `metric` among them."""
+        """All metrics, each [...], of sums [...,W] from `summed`; among them `loss` and the metric that decides."""
 
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
-        """The figures that are no function of sums, of the statistics [N,S] of all examples; most tasks have none."""
+        """Metrics that are no function of sums, from the statistics [N,S] of all examples; most tasks have none."""
         return {}
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
-        """The figures that say nothing of rows [N,S], by name, each with the reason; most tasks have none.
+        """Metrics that are undefined for rows [N,S], by name, with the reason.
 
-        F1 where nothing is true and nothing was said is 0 by convention: so sums stay numbers, and whoever shows the
-        figure to people asks here first.
+        F1 without any expected or predicted label is 0 by convention. Reports show it as undefined.
         """
         return {}
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
-        """`precision`, `recall`, `f1` and `support` of each label or type, from all rows [N,S]; most tasks have none.
+        """Per-class `precision`, `recall`, `f1` and `support` from all rows [N,S]; empty for tasks without labels.
 
-        The labels stand in the order of their numbers; those that neither were true nor said are left out.
+        Labels come in the order of their numbers; labels that are neither expected nor predicted are left out.
         """
         return {}
 
     def signatures(self, statistics: np.ndarray) -> dict[str, str]:
-        """How the metrics of rows [N,S] that others compute too are computed, as the field writes it; by name."""
+        """Signatures of metrics, by name, such as that of sacreBLEU: how exactly each was computed."""
         return {}
 
     def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
-        """Rows [N,S] with what all rows of an evaluation [M,S] decide together written into each of them.
+        """Rows [N,S] that follow the rule which all rows [M,S] of an evaluation choose together.
 
-        Where a figure has several rules and the examples vote for one, their parts follow it too: slices, resamples
-        and single rows. Most tasks have nothing to vote on.
+        Where a metric has several rules and the data decides on one, slices, resamples and single rows must use the
+        same one. Most tasks have nothing to decide.
         """
         return rows
 
-    def details(self, judged: Judged) -> dict[str, Any]:
-        """What a list of errors tells of an answer besides what was said and true: the figures of it alone."""
-        sums = self.summed(judged.statistics[None])
-        left_out = {"loss", *self.undefined(judged.statistics[None])}
+    def details(self, evaluated: EvaluatedExample) -> dict[str, Any]:
+        """Further columns of an error file for one example: its own metrics."""
+        sums = self.summed(evaluated.statistics[None])
+        left_out = {"loss", *self.undefined(evaluated.statistics[None])}
         figures = {name: float(value) for name, value in self.measure(sums).items() if name not in left_out}
         return {name: value for name, value in figures.items() if np.isfinite(value)}
 
-    def truth(self, judged: Judged, target: Target) -> str:
-        """What would have been right, in one line, with the target as the data has it.
+    def expected_text(self, evaluated: EvaluatedExample, target: Target) -> str:
+        """The expected output in one line, given the target as the data has it.
 
-        Most judged examples know it already. Labels that training never saw have no number, only the data names them.
+        Labels that are not in the training data have no number; only the data has their names.
         """
-        return judged.true
+        return evaluated.expected
 
 
 class Predictor(ABC):
-    """What is asked of a trained model, and what it answers."""
+    """Turns inputs into predictions."""
 
-    meaning: Meaning
-    asking: ClassVar[Asking] = Asking('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
-    longest: ClassVar[int | None] = None  # symbols or steps of an input that are read; None: as many as in training
+    spec: ModelSpec
+    usage: ClassVar[ShellUsage] = ShellUsage('echo "some text" | seqloom predict RUN -', "seqloom predict RUN FILE")
+    max_length: ClassVar[int | None] = None  # tokens or steps that are read of an input; None: as in training
 
     @property
-    def asked(self) -> Meaning:
-        """What the inputs of questions to a trained model mean: as in training, unless they are written otherwise."""
-        return self.meaning
+    def input_spec(self) -> ModelSpec:
+        """The spec of inputs for prediction: as in training, unless the task reads them differently."""
+        return self.spec
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:
-        """The answers to the rows of a batch of inputs, as the kind of input collates them."""
+        """The predictions for the rows of a batch of inputs, as the kind of input collates them."""
 
 
-class Task(ModelMaker, Feeder, Evaluator, Predictor):
-    """What a model is asked: one class for each task, the only place that knows it."""
+class Task(ModelMaker, Batcher, Evaluator, Predictor):
+    """What a model is trained for. One class for each task, and the only place that knows it."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self.meaning = meaning
+    def __init__(self, spec: ModelSpec) -> None:
+        self.spec = spec
 
     @classmethod
     def check(
@@ -392,23 +416,23 @@ class Task(ModelMaker, Feeder, Evaluator, Predictor):
         metric: str | None = None,
         head: HeadKind | None = None,
         settings: Sequence[str] = (),
-        feed: AnyFeed | None = None,
+        batching: AnyBatching | None = None,
     ) -> None:
-        """Raise ConfigError for what no data of the task can have: known before it is read."""
+        """Raise ConfigError for settings that the task does not have, before any data is read."""
         if metric is not None:
             _decider(cls.name, cls.metrics, metric)
         if head is not None and head not in cls.heads:
-            why = ": it chains one tag to the next" if head == "crf" else ""
-            raise ConfigError(f"{cls.name} has no head of kind '{head}'{why}", fix=did_you_mean(head, cls.heads))
+            why = ": a crf scores sequences of tags" if head == "crf" else ""
+            raise ConfigError(f"{cls.name} has no '{head}' head{why}", fix=did_you_mean(head, cls.heads))
         if others := [name for name in settings if name not in cls.settings]:
-            found = f"{', '.join(others)}: for embed, and the task is {cls.name}"
+            found = f"{', '.join(others)}: only for embed, and the task is {cls.name}"
             raise ConfigError(found, fix="--task embed, or leave it out")
-        if feed is not None and not isinstance(feed, cls.feeds):
-            raise wrong_feed(cls.name, feed)
+        if batching is not None and not isinstance(batching, cls.batchings):
+            raise wrong_batching(cls.name, batching)
 
-    def judging(self, found: Schema) -> "Task":
-        """The task that judges a model by data of these kinds; ConfigError where it cannot."""
-        asked = self.meaning.schema
+    def for_schema(self, found: Schema) -> "Task":
+        """The task that evaluates the model on data of this schema; ConfigError if it cannot."""
+        asked = self.spec.schema
         if (found.input, found.target) != (asked.input, asked.target):
             raise ConfigError(
                 f"the model goes from {asked.input} to {asked.target}, and the data from {found.input} to "
@@ -419,58 +443,58 @@ class Task(ModelMaker, Feeder, Evaluator, Predictor):
 
 
 def _decider(task: TaskName, metrics: Sequence[Metric], name: str) -> Metric:
-    """The metric of a name; ConfigError for one that decides nothing."""
+    """The metric of a name; ConfigError for one that cannot choose checkpoints."""
     possible = {metric.name: metric for metric in metrics}
     if name not in possible:
-        raise ConfigError(f"{task} has no metric '{name}' that decides", fix=did_you_mean(name, possible))
+        raise ConfigError(f"{task} has no metric '{name}' to choose checkpoints by", fix=did_you_mean(name, possible))
     return possible[name]
 
 
-# The parts that only some tasks have: a calibration, writing text, going on with it, making vectors.
+# Abilities that only some tasks have: calibration, generating text, continuing a prompt, embedding.
 #
-# `Translator.of(task)` is the same task with the methods of the part, or the one refusal of whoever asks a classifier
-# for a translation. Nothing here stands in the other tasks, not even as a method that raises.
+# `Translator.of(task)` returns the task itself, typed as a translator, or raises the error for a model that cannot
+# translate.
 
 
 class Calibrator(Task):
-    """A task whose scores are read in a way that the dev part finds, so that probabilities are honest."""
+    """A task whose probabilities are calibrated on the dev set."""
 
-    readings: Mapping[str, Calibration] = MappingProxyType({})  # of the scores of single examples, by id
+    readings: Mapping[str, Calibration] = MappingProxyType({})  # calibrations of single examples, by id
 
     @abstractmethod
     def fitted(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Fitted:
-        """How the scores of a model are to be read, found on a dev part."""
+        """The calibration of a model, fitted on the dev set."""
 
     def calibrated(self, calibration: Calibration, rows: Mapping[str, Calibration] = MappingProxyType({})) -> Self:
-        """The same task whose scores are read so, those of `rows`, by their ids, each in its own way."""
+        """The same task with a calibration, and with others for the examples in `rows`, by id."""
         chosen = copy.copy(self)
-        chosen.meaning, chosen.readings = self.meaning._replace(calibration=calibration), rows
+        chosen.spec, chosen.readings = self.spec._replace(calibration=calibration), rows
         return chosen
 
     def reading_of(self, id_: str) -> Calibration:
-        """How the scores of an example are read."""
-        return self.readings.get(id_, self.meaning.calibration)
+        """The calibration for one example."""
+        return self.readings.get(id_, self.spec.calibration)
 
     def temperatures(self, ids: Sequence[str]) -> Tensor:
-        """[B,1] what the scores of examples are divided by."""
+        """[B,1] the temperature for each example."""
         return torch.tensor([[self.reading_of(id_).temperature] for id_ in ids], dtype=torch.float64)
 
-    def looking(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Self:
-        """The task as a look at the dev part judges it, which decides what is the best; `batches` are all of dev.
+    def for_validation(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Self:
+        """The task as a validation uses it to choose checkpoints; `batches` are the whole dev set.
 
-        One label is judged as it is, and no batch is looked at.
+        Single labels need no thresholds, and no batch is read.
         """
         return self
 
 
 class Ability(Task):
-    """A part that a task may lack."""
+    """Something that only some tasks can do."""
 
-    LACKING: ClassVar[tuple[str, str]]  # what is said of a task without it, and what to do
+    LACKING: ClassVar[tuple[str, str]]  # the message for a task without it, and its fix
 
     @classmethod
     def of(cls, task: Task, asked: str = "") -> Self:
-        """The same task, which has this part; ConfigError for one that has not, with what was `asked` for."""
+        """The same task, typed as one with this ability; ConfigError if it lacks it. `asked` names the option."""
         if not isinstance(task, cls):
             found, fix = cls.LACKING
             raise ConfigError(found.format(task=task.name, asked=asked), fix=fix)
@@ -478,62 +502,88 @@ class Ability(Task):
 
 
 class Writer(Ability):
-    """A task whose answers are text."""
+    """A task whose predictions are text."""
 
     LACKING = (
-        "'{asked}' says how text is written, and the task of this model is {task}, which writes none",
+        "'{asked}' is for models that generate text, and the task of this model is {task}",
         "leave it out",
     )
-    decoding: AnyDecoding = GreedyConfig()
+    decoding: AnyDecoding
 
     def writing(self, how: AnyDecoding) -> Self:
-        """The same task whose answers are written in this way."""
+        """The same task with another decoding."""
         chosen = copy.copy(self)
         chosen.decoding = how
         return chosen
 
 
 class Translator(Writer):
-    """A task whose texts are for sources."""
+    """A task that generates a text for a source."""
 
-    LACKING = ("the task of this model is {task}, and it translates nothing", "`seqloom predict` answers with it")
+    LACKING = ("this model cannot translate: its task is {task}", "use `seqloom predict`")
 
     @abstractmethod
     def copying(self, model: nn.Module) -> Self:
-        """The same task that copies what the vocabulary lacks from the source; ConfigError where it cannot."""
+        """The same task with unknown replacement: words that the vocabulary lacks are copied from the source."""
 
 
 class Continuer(Writer):
-    """A task that goes on with texts."""
+    """A task that continues prompts."""
 
     LACKING = (
-        "going on with a text needs a language model, and the task of this one is {task}",
-        "`seqloom predict` answers with it",
+        "generating text needs a language model, and the task of this model is {task}",
+        "use `seqloom predict`",
     )
 
     @abstractmethod
     def continued(
         self, model: nn.Module, prompts: Sequence[str], numbers: Sequence[int]
     ) -> Sequence[Sequence[Prediction]]:
-        """What follows each prompt, one answer or several; `numbers` say which draws of the seed belong to each."""
+        """One continuation or several for each prompt; `numbers` pick the random stream of each."""
 
     @abstractmethod
     def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
-        """What follows a prompt, piece by piece as it is written."""
+        """The continuation of a prompt, yielded as it is generated."""
 
 
 class Vectorizer(Ability):
-    """A task whose model makes a vector of a whole input."""
+    """A task whose model can embed a whole input."""
 
     LACKING = (
-        "the task of this model is {task}, and it makes no vector of a whole input",
-        "take a model of embed, classify or regress",
+        "this model cannot embed texts: its task is {task}",
+        "use a model of the task embed, classify or regress",
     )
 
     @abstractmethod
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
-        """[N,D] one vector for each row of a batch of inputs."""
+        """[N,D] the vector of each row of a batch."""
 
     @abstractmethod
     def vector_size(self, model: AnyModel) -> int:
-        """How many numbers such a vector has."""
+        """The number of dimensions of these vectors."""
+
+
+# Where the task of each kind of target is defined. It is loaded when it is asked for, without the others.
+TASKS = {
+    "label": "seqloom.tasks.classify:Classify",
+    "labels": "seqloom.tasks.classify:ClassifySeveral",
+    "numbers": "seqloom.tasks.regress:Regress",
+    "tags": "seqloom.tasks.tag:Tag",
+    "series": "seqloom.tasks.regress:RegressSteps",
+    "nothing": "seqloom.tasks.lm:LanguageModeling",
+    "masked": "seqloom.tasks.masked:MaskedPrediction",
+    "text": "seqloom.tasks.translate:Translate",
+    "related": "seqloom.tasks.embed:Embed",
+    "similarity": "seqloom.tasks.embed:EmbedScored",
+}
+
+
+def task_class(target: str) -> type[Task]:
+    """The task that asks for this kind of target, by its name."""
+    found: type[Task] = pkgutil.resolve_name(TASKS[target])
+    return found
+
+
+def task_of(spec: ModelSpec) -> Task:
+    """The task that the numbers of a model belong to: the kinds of its data decide."""
+    return task_class(spec.schema.target.name)(spec)

@@ -1,13 +1,14 @@
-"""Translate: a text from another text, from vectors or from a picture, written greedily or with a beam.
+"""Translate: a text from another text, from vectors or from a picture, decoded greedily or with a beam.
 
-    exact_match       the share of examples whose whole answer is the true one, symbol for symbol
-    bleu              of the text as people read it, against the original one, 0..100; see `seqloom.metrics.text`
-    bleu_tokenised    of words between spaces, in the case in which the model writes: as the literature reports it
+    bleu              of detokenized text against the original reference, 0..100; see `seqloom.metrics.text`
+    bleu_tokenized    of tokens between spaces, in the case of the model: as papers report it
     chrf              of characters, 0..100
-    perplexity        exp of the mean loss over true symbols and END, each given the true ones before it
+    exact_match       the share of examples whose whole text is correct, token for token
+    perplexity        exp of the mean loss over target tokens and END (teacher forcing)
 
-Where the truth holds a symbol that the vocabulary lacks, no answer is exact. The default is the
-`transformer`: on the embedded dates its loss was 0.002 after 870 steps, where `seq2seq-dot` had 0.41 after 2,030.
+BLEU decides; chrF for texts without spaces; exact match if most targets are single forms, such as dates or inflected
+words. A target with a token that the vocabulary lacks never matches exactly. The default is the `transformer`: on the
+embedded dates its loss was 0.002 after 870 steps, where `seq2seq-dot` had 0.41 after 2,030.
 """
 
 import copy
@@ -22,225 +23,255 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import recipes
+from seqloom.config.decoding import AnyDecoding, GreedyConfig
 from seqloom.config.models import AnyModel, EncoderDecoderConfig
 from seqloom.config.tokenizers import BpeConfig
 from seqloom.data.kinds.text import cut_short, text_shown
-from seqloom.decoding.alignment import alignment, looking
-from seqloom.decoding.answers import NEVER, Written, begins, positions_of, room
+from seqloom.data.prepared import Prepared
+from seqloom.decoding.alignment import alignment, watching
+from seqloom.decoding.answers import NEVER, GeneratedText, begins, positions_of, room
 from seqloom.decoding.decode import numbers_by_content, write
 from seqloom.errors import ConfigError
-from seqloom.metrics import perplexity, ratio
 from seqloom.metrics import text as texts
+from seqloom.metrics.bootstrap import perplexity, ratio
 from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from seqloom.recipes.families import Size
 from seqloom.tasks.encoders import input_of, require_shape, sequences
-from seqloom.tasks.task import LOSS, Asking, HeadSettings, Judged, Meaning, Metric, TextPrediction, Translator
+from seqloom.tasks.task import (
+    LOSS,
+    EvaluatedExample,
+    HeadSettings,
+    Metric,
+    ModelSpec,
+    ShellUsage,
+    TextPrediction,
+    Translator,
+)
 from seqloom.text.special_tokens import BEGIN, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class Copying:
-    """Unknown replacement (Luong et al. 2015): what fills the gaps of an answer once its source text is known.
+    """Unknown replacement (Luong et al. 2015): unknown tokens of an output are copied from the source text.
 
-        source      Ms Quark sleeps          the model may say UNKNOWN; where it does, the word of the source that it
-        says        Frau <unknown> schläft   looked at most is put there: names and numbers are alike in both languages
-        answer      Frau Quark schläft
+        source      Ms Quark sleeps          the model may generate the unknown token; it is replaced by the source word
+        output      Frau <unknown> schläft   with the highest attention: names and numbers often stay the same
+        result      Frau Quark schläft
 
-    It needs a model that looks at its source, and tokenisers of one kind on both sides, which leave something unknown.
+    It needs a model with attention to its source, and tokenizers of the same kind, with unknown tokens, on both sides.
     """
 
-    symbols: tuple[int, ...]
-    looked: tuple[int, ...]  # for each UNKNOWN among them: the element of the source
+    tokens: tuple[int, ...]
+    aligned: tuple[int, ...]  # for each unknown token: the index of the source element
     source: Tokenizer
     target: Tokenizer
 
     def text(self, given: str) -> str:
-        """The answer to this source text, its gaps filled."""
+        """The output for this source text, with all unknown tokens replaced."""
         spans = self.source.encode_with_offsets(given).spans.tolist()
-        return self.target.decode_copying(self.symbols, [given[slice(*spans[place])] for place in self.looked])
+        return self.target.decode_copying(self.tokens, [given[slice(*spans[place])] for place in self.aligned])
 
 
 @dataclass(frozen=True)
 class Translation(TextPrediction):
-    """The best text for a source, and the next best ones, where several were asked for."""
+    """The best text for a source; with n_best > 1 also its score and the next best texts as `alternatives`."""
 
-    score: float | None = None  # the higher the better, among the answers to one source
-    others: tuple["Translation", ...] = ()  # the best first
+    score: float | None = None  # higher is better, among the texts for one source
+    alternatives: tuple["Translation", ...] = ()  # the best first
 
     def to_json(self) -> dict[str, Any]:
-        """`text`; where several were asked for, `score` and `others`, each with text and score."""
+        """`text`; with n_best > 1 also `score` and `alternatives`, each with text and score."""
         score = {} if self.score is None else {"score": self.score}
-        others = {"others": [other.to_json() for other in self.others]} if self.others else {}
+        others = {"alternatives": [one.to_json() for one in self.alternatives]} if self.alternatives else {}
         return {"text": self.text} | score | others
 
 
 @dataclass(frozen=True)
-class Gapped(Translation):
-    """A text with gaps, which the words of its source fill."""
+class UnknownsTranslation(Translation):
+    """A text with unknown tokens, which are copied from its source."""
 
     copying: Copying | None = None
 
-    def located(self, given: Any) -> Translation:
-        """The text with the words of this source in its gaps."""
+    def with_input(self, given: Any) -> Translation:
+        """The text with its unknown tokens copied from this source."""
         assert self.copying is not None
-        others = tuple(cast(Translation, other.located(given)) for other in self.others)
+        others = tuple(cast(Translation, other.with_input(given)) for other in self.alternatives)
         return Translation(self.copying.text(given), self.score, others)
 
 
-def require_copying(meaning: Meaning, model: nn.Module) -> None:
-    """Raise ConfigError where no word can be copied, with the reason."""
-    source, target = meaning.tokenizer, meaning.target_tokenizer
-    if not meaning.schema.input.is_text or source is None or target is None:
+def require_copying(spec: ModelSpec, model: nn.Module) -> None:
+    """Raise ConfigError if no word can be copied."""
+    source, target = spec.tokenizer, spec.target_tokenizer
+    if not spec.schema.input.is_text or source is None or target is None:
         raise ConfigError(
-            f"unknown replacement copies words of a text, and the model reads {meaning.schema.input}",
+            f"unknown replacement copies words of a source text, and this model reads {spec.schema.input}",
             fix="leave it out",
         )
     kinds = source.config.kind(), target.config.kind()
     if not target.has_unknown:
-        raise ConfigError(f"a tokeniser of {kinds[1]} can write every text, so nothing is unknown", fix="leave it out")
+        raise ConfigError(f"a {kinds[1]} tokenizer has no unknown tokens to replace", fix="leave it out")
     if kinds[0] != kinds[1]:
         raise ConfigError(
-            f"unknown replacement copies what the source is cut into, {kinds[0]}, and answers are cut into {kinds[1]}",
-            fix="leave it out, or train with one tokeniser for both sides",
+            f"unknown replacement needs tokenizers of one kind, and they are {kinds[0]} and {kinds[1]}",
+            fix="leave it out, or train with one tokenizer for both sides",
         )
-    if looking(cast(EncoderDecoder, model)) is None:
-        raise ConfigError("unknown replacement needs a model that looks at its source", fix="train seq2seq-dot")
+    if watching(cast(EncoderDecoder, model)) is None:
+        raise ConfigError(
+            "unknown replacement needs a model with attention to its source", fix="train seq2seq-dot or transformer"
+        )
 
 
-def copying(meaning: Meaning, model: nn.Module, source: Padded, symbols: Sequence[int]) -> Copying:
-    """What fills the gaps of an answer to one source, a batch of one row."""
-    assert meaning.tokenizer is not None and meaning.target_tokenizer is not None
-    gaps = [place for place, symbol in enumerate(symbols) if symbol == UNKNOWN]
-    looked: list[int] = []
+def copying(spec: ModelSpec, model: nn.Module, source: Padded, tokens: Sequence[int]) -> Copying:
+    """The unknown replacement for an output of one source, a batch of one row."""
+    assert spec.tokenizer is not None and spec.target_tokenizer is not None
+    gaps = [place for place, token in enumerate(tokens) if token == UNKNOWN]
+    aligned: list[int] = []
     if gaps:
-        read = torch.tensor([[BEGIN, *symbols[:-1]]], device=source.values.device)
+        read = torch.tensor([[BEGIN, *tokens[:-1]]], device=source.values.device)
         weights = alignment(cast(EncoderDecoder, model), source, Padded.of(read))
-        assert weights is not None, "`require_copying` was asked"
-        looked = weights[gaps, : int(source.lengths[0])].argmax(dim=-1).tolist()
-    return Copying(tuple(symbols), tuple(looked), meaning.tokenizer, meaning.target_tokenizer)
+        assert weights is not None, "checked by require_copying"
+        aligned = weights[gaps, : int(source.lengths[0])].argmax(dim=-1).tolist()
+    return Copying(tuple(tokens), tuple(aligned), spec.tokenizer, spec.target_tokenizer)
 
 
-ALONG, BEYOND, OTHERWISE = 2, 32, 8  # an answer has at most ALONG x source + BEYOND symbols; see `most_symbols`
+TARGETS_READ = 1_000  # training targets that decide on the metric
+ALONG, BEYOND, OTHERWISE = 2, 32, 8  # an output has at most ALONG x source + BEYOND tokens; see `most_tokens`
 
 
 class Translate(Translator):
     """A text for each example."""
 
     name = "translate"
-    made_by = "translator", "transformer"
-    settings = frozenset({"smoothing"})
-    usual_tokenizer = BpeConfig()  # new words must be written
-    metrics = (Metric("exact_match"), Metric("bleu"), Metric("bleu_tokenised"), Metric("chrf"), LOSS)
-    asking = Asking('echo "some text" | seqloom translate RUN', "seqloom translate RUN FILE")
-    statistics = 2 + texts.TEXT_STATISTICS + 2  # examples, exact ones, those of texts, loss, weight
-    copies = False  # whether words that the vocabulary lacks are copied from the source
+    default_recipe = "translator", "transformer"
+    settings = frozenset({"label_smoothing"})
+    default_tokenizer = BpeConfig()  # it can generate new words
+    metrics = (Metric("exact_match"), Metric("bleu"), Metric("bleu_tokenized"), Metric("chrf"), LOSS)
+    usage = ShellUsage('echo "some text" | seqloom translate RUN', "seqloom translate RUN FILE")
+    statistics = 2 + texts.TEXT_STATISTICS + 2  # examples, exact ones, those of text scores, loss, weight
+    copies = False  # unknown replacement
+    decoding: AnyDecoding = GreedyConfig()
 
     def copying(self, model: nn.Module) -> Self:
-        require_copying(self.meaning, model)
+        require_copying(self.spec, model)
         chosen = copy.copy(self)
         chosen.copies = True
         return chosen
 
+    def default_metric(self, prepared: Prepared) -> str:
+        """BLEU, or chrF for sentences without spaces; exact match if most targets are single forms."""
+        rows = prepared.splits["train"]
+        sample = rows[:: max(1, len(rows) // TARGETS_READ)].tolist()
+        column = prepared.columns["target"]
+        return texts.deciding_score([self.tokenizer.decode(column.row(row).tolist()) for row in sample])
+
     @property
     def tokenizer(self) -> Tokenizer:
-        """That of the answers."""
-        assert self.meaning.target_tokenizer is not None, "a schema with a target text has a tokeniser for it"
-        return self.meaning.target_tokenizer
+        """The tokenizer of targets."""
+        assert self.spec.target_tokenizer is not None, "a schema with a target text has a tokenizer for it"
+        return self.spec.target_tokenizer
 
     def model(self, recipe: str, size: Size, head: HeadSettings) -> EncoderDecoderConfig:
         self.require_settings(head)
-        source, vocab_size = input_of(self.meaning), self.tokenizer.vocab_size
+        source, vocab_size = input_of(self.spec), self.tokenizer.vocab_size
         model = recipes.translator(recipe, source=source, target_vocab_size=vocab_size, size=size)
-        return msgspec.structs.replace(model, head=msgspec.structs.replace(model.head, smoothing=head.smoothing))
+        return msgspec.structs.replace(
+            model, head=msgspec.structs.replace(model.head, label_smoothing=head.label_smoothing)
+        )
 
     def require(self, model: AnyModel) -> None:
         written = require_shape(self, EncoderDecoderConfig, model).head.vocab_size
         if written != self.tokenizer.vocab_size:
             raise ConfigError(
-                f"answers have {self.tokenizer.vocab_size:,} symbols, and the model writes {written:,}",
+                f"the target vocabulary has {self.tokenizer.vocab_size:,} tokens, and that of the model {written:,}",
                 fix=f"set vocab_size = {self.tokenizer.vocab_size} in its head and its decoder's input",
             )
 
     def loss(self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any) -> tuple[Loss, Any]:
         return cast(EncoderDecoder, model).loss(batch._replace(inputs=_read(batch.inputs))), None
 
-    def judge(self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any) -> tuple[list[Judged], Any]:
-        """Each row judged: right if the whole answer is the true one."""
+    def evaluate_batch(
+        self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any
+    ) -> tuple[list[EvaluatedExample], Any]:
+        """The evaluated rows: correct if the whole text is the expected one."""
         writing, inputs = cast(EncoderDecoder, model), _read(batch.inputs)
         losses = writing.head.losses(writing.features(inputs), batch.targets)
         rows = zip(batch.targets.tolist(), inputs.target.lengths.tolist(), strict=True)
-        true = [symbols[: length - 1] for symbols, length in rows]
-        references = batch.references or [self.tokenizer.decode(symbols) for symbols in true]
-        said, sums = self.written(model, inputs.source), [column.tolist() for column in losses.of_rows()]
-        return list(map(self._judged, batch.ids, said, true, references, *sums)), None
+        expected = [tokens[: length - 1] for tokens, length in rows]
+        references = batch.references or [self.tokenizer.decode(tokens) for tokens in expected]
+        predicted, sums = self.written(model, inputs.source), [column.tolist() for column in losses.of_rows()]
+        return list(map(self._evaluated, batch.ids, predicted, expected, references, *sums)), None
 
-    def _judged(self, id_: str, said: list[int], true: list[int], reference: str, loss: float, weight: float) -> Judged:
-        right = said == true and UNKNOWN not in true
-        tokenizer, text = self.tokenizer, self.tokenizer.decode(said)
-        (normalised,) = tokenizer.normalised([reference])
+    def _evaluated(
+        self, id_: str, predicted: list[int], expected: list[int], reference: str, loss: float, weight: float
+    ) -> EvaluatedExample:
+        correct = predicted == expected and UNKNOWN not in expected
+        tokenizer, text = self.tokenizer, self.tokenizer.decode(predicted)
+        (normalized,) = tokenizer.normalized([reference])
         counts = texts.text_statistics(
-            text, reference, said_tokenised=tokenizer.tokenised(said), true_tokenised=normalised
+            text, reference, predicted_tokenized=tokenizer.tokenized(predicted), expected_tokenized=normalized
         )
-        statistics = np.array([1, right, *counts, loss, weight], np.float64)
-        return Judged(id_, text_shown(tokenizer, said), cut_short(reference), right, statistics)
+        statistics = np.array([1, correct, *counts, loss, weight], np.float64)
+        return EvaluatedExample(id_, text_shown(tokenizer, predicted), cut_short(reference), correct, statistics)
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        examples, right, loss, weight = (sums[..., place] for place in (0, 1, -2, -1))
+        examples, correct, loss, weight = (sums[..., place] for place in (0, 1, -2, -1))
         mean = ratio(loss, weight)
         scores = texts.text_scores(sums[..., 2:-2])
-        return {"exact_match": ratio(right, examples)} | scores | {"loss": mean, "perplexity": perplexity(mean)}
+        return {"exact_match": ratio(correct, examples)} | scores | {"loss": mean, "perplexity": perplexity(mean)}
 
     def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
-        """Rows whose `bleu_tokenised` follows the rule that all true texts decide on."""
-        told = rows.copy()
-        told[:, 2:-2] = texts.agreed(rows[:, 2:-2], everyone[:, 2:-2])
-        return told
+        """Rows whose `bleu_tokenized` follows the rule that all references choose together."""
+        ruled = rows.copy()
+        ruled[:, 2:-2] = texts.agreed(rows[:, 2:-2], everyone[:, 2:-2])
+        return ruled
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
-        """BLEU, where no answer has words enough for it."""
+        """BLEU, if no output has four words."""
         return texts.too_short(self.summed(statistics)[2:-2])
 
     def signatures(self, statistics: np.ndarray) -> dict[str, str]:
-        """Those of BLEU and chrF, as sacreBLEU writes them."""
-        return texts.text_signatures(self.summed(statistics)[2:-2], lower=self.tokenizer.config.lower)
+        """The signatures of BLEU and chrF, in the format of sacreBLEU."""
+        return texts.text_signatures(self.summed(statistics)[2:-2], lower=self.tokenizer.config.lowercase)
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Translation]:
-        """The text for each row of sources, and the next best ones if several were asked for."""
+        """The text for each source, and the next best ones if n_best > 1."""
         source = sequences(inputs.source if isinstance(inputs, Pair) else inputs)
         answers = self.answers(model, source)
         return [self._prediction(model, source, row, few) for row, few in enumerate(answers)]
 
-    def _prediction(self, model: nn.Module, source: Any, row: int, answers: list[Written]) -> Translation:
+    def _prediction(self, model: nn.Module, source: Any, row: int, answers: list[GeneratedText]) -> Translation:
         best, *others = self._predictions(model, source, row, answers)
-        return dataclasses.replace(best, others=tuple(others))
+        return dataclasses.replace(best, alternatives=tuple(others))
 
-    def _predictions(self, model: nn.Module, source: Any, row: int, answers: list[Written]) -> Iterator[Translation]:
-        """A prediction for each answer to a row."""
-        for symbols, score, _, text in answers:
-            told = score if len(answers) > 1 else None
+    def _predictions(
+        self, model: nn.Module, source: Any, row: int, answers: list[GeneratedText]
+    ) -> Iterator[Translation]:
+        """A prediction for each output of a row."""
+        for tokens, score, _, text in answers:
+            shown = score if len(answers) > 1 else None
             if not self.copies:
-                yield Translation(text, told)
+                yield Translation(text, shown)
             else:
                 alone = source.select(torch.tensor([row], device=source.lengths.device))
-                yield Gapped(text, told, copying=copying(self.meaning, model, alone, symbols))
+                yield UnknownsTranslation(text, shown, copying=copying(self.spec, model, alone, tokens))
 
     def written(self, model: nn.Module, source: Any) -> list[list[int]]:
-        """The symbols of the best answer to each row of sources."""
-        return [answers[0].symbols for answers in self.answers(model, source)]
+        """The tokens of the best output for each source."""
+        return [answers[0].tokens for answers in self.answers(model, source)]
 
-    def answers(self, model: nn.Module, source: Any) -> list[list[Written]]:
-        """The answers to each row of sources, the best first; a source draws by what it holds, wherever it stands."""
+    def answers(self, model: nn.Module, source: Any) -> list[list[GeneratedText]]:
+        """The outputs for each source, the best first; samples depend on the seed and the content of the source."""
         writing, how = cast(EncoderDecoder, model), self.decoding
         if isinstance(source, Padded):
             lengths = source.lengths
-        else:  # the rows of pixels of each picture stand for a length
+        else:  # the height of a picture counts as its length
             lengths = torch.full((len(source),), source.shape[1], device=source.device)
-        most = self.most_symbols(lengths)
-        most = most if how.longest is None else most.clamp(max=how.longest)
+        most = self.most_tokens(lengths)
+        most = most if how.max_new_tokens is None else most.clamp(max=how.max_new_tokens)
         prompt = begins(len(lengths), lengths.device)
-        never = [symbol for symbol in NEVER if not (self.copies and symbol == UNKNOWN)]
+        never = [token for token in NEVER if not (self.copies and token == UNKNOWN)]
         most = room(prompt, most, positions_of(writing.config.decoder))
         with torch.no_grad():
             state = writing.initial_state(source)
@@ -251,18 +282,18 @@ class Translate(Translator):
                 most,
                 how,
                 decode=self.tokenizer.decode,
-                looks=looking(writing),
+                attention=watching(writing),
                 numbers=numbers_by_content(source),
                 never=never,
             )
 
-    def most_symbols(self, lengths: Tensor) -> Tensor:
-        """[B] how long an answer to a source of each length may become.
+    def most_tokens(self, lengths: Tensor) -> Tensor:
+        """[B] the most tokens of an output, by the length of its source.
 
-        Twice the source and some more, where both sides are cut by one kind of tokeniser; where not, a word of the
-        source may stand for many symbols of the answer.
+        Twice the source and some more if both tokenizers are of one kind; else more, because one source token may
+        stand for many target tokens.
         """
-        source = self.meaning.tokenizer
+        source = self.spec.tokenizer
         alike = source is not None and source.config.kind() == self.tokenizer.config.kind()
         return lengths * (ALONG if alike else OTHERWISE) + BEYOND
 

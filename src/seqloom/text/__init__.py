@@ -1,1 +1,1 @@
-"""Text as symbols: normalising, tokenising, alignment of words and subwords."""
+"""Text as tokens: normalizing, tokenizing, alignment of words and subwords."""

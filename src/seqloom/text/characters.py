@@ -1,4 +1,4 @@
-"""Characters and bytes: the two cutters that need no model, only numpy.
+"""Characters and bytes: the two segmenters that need no model, only numpy.
 
 The letters of words: the bytes of UTF-8, so that no letter is unknown and no alphabet has to be fitted.
 
@@ -17,8 +17,8 @@ import numpy as np
 
 from seqloom.config.tokenizers import BytesConfig, CharactersConfig
 from seqloom.errors import DataError
-from seqloom.text.cutter import Pieces, spans_of_bytes
 from seqloom.text.ragged import Ragged, starts_of
+from seqloom.text.segmenter import TokenSpans, spans_of_bytes
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.words import most_frequent
 
@@ -31,39 +31,39 @@ class CharactersData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     characters: str
 
 
-class CharacterCutter:
+class CharacterSegmenter:
     """Characters by their numbers; what is not in the vocabulary is UNKNOWN."""
 
     def __init__(self, config: CharactersConfig, data: CharactersData) -> None:
         known = data.characters
-        if COUNT + len(known) > config.limit:
-            raise DataError(f"{len(known):,} characters and {COUNT} special symbols, the limit is {config.limit:,}")
+        if COUNT + len(known) > config.vocab_size:
+            raise DataError(f"{len(known):,} characters and {COUNT} special tokens, the limit is {config.vocab_size:,}")
         if len(set(known)) < len(known):
             raise DataError("a character of the vocabulary stands there twice")
         self._known = known
-        self._symbols = np.full(CODE_POINTS, UNKNOWN, np.int32)  # of every code point
-        self._symbols[_codes(known)] = np.arange(COUNT, COUNT + len(known))
+        self._tokens = np.full(CODE_POINTS, UNKNOWN, np.int32)  # of every code point
+        self._tokens[_codes(known)] = np.arange(COUNT, COUNT + len(known))
 
     @property
     def vocab_size(self) -> int:
         return COUNT + len(self._known)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        return Ragged(self._symbols[_codes("".join(texts))], starts_of([len(text) for text in texts]))
+        return Ragged(self._tokens[_codes("".join(texts))], starts_of([len(text) for text in texts]))
 
-    def encode_with_offsets(self, text: str) -> Pieces:
+    def encode_with_offsets(self, text: str) -> TokenSpans:
         places = np.arange(len(text))
-        return Pieces(self._symbols[_codes(text)], np.stack([places, places + 1], axis=1))
+        return TokenSpans(self._tokens[_codes(text)], np.stack([places, places + 1], axis=1))
 
-    def decode(self, symbols: np.ndarray) -> str:
-        return self.text([self.piece(symbol) for symbol in symbols.tolist()])
+    def decode(self, tokens: np.ndarray) -> str:
+        return self.text([self.piece(token) for token in tokens.tolist()])
 
     def text(self, characters: Sequence[str]) -> str:
         """The text of characters, whether they are in the vocabulary or not."""
         return "".join(characters)
 
-    def piece(self, symbol: int) -> str:
-        return self._known[symbol - COUNT]
+    def piece(self, token: int) -> str:
+        return self._known[token - COUNT]
 
     def data(self) -> CharactersData:
         return CharactersData(self._known)
@@ -73,23 +73,23 @@ def _codes(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
-def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> tuple[CharacterCutter, int]:
+def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> tuple[CharacterSegmenter, int]:
     """The vocabulary of the most frequent characters in blocks of texts, and how many characters it leaves out."""
     totals = np.zeros(CODE_POINTS, np.int64)
     for block in texts:
         codes, counts = np.unique(_codes("".join(block)), return_counts=True)
         totals[codes] += counts
     seen = Counter({chr(code): int(totals[code]) for code in np.flatnonzero(totals)})
-    known = most_frequent(seen, config.limit - COUNT, config.least)
-    return CharacterCutter(config, CharactersData("".join(known))), len(seen) - len(known)
+    known = most_frequent(seen, config.vocab_size - COUNT, config.min_count)
+    return CharacterSegmenter(config, CharactersData("".join(known))), len(seen) - len(known)
 
 
 class BytesData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What has to be kept of a cutter of bytes: no field, for all bytes are known."""
+    """What has to be kept of a segmenter of bytes: no field, for all bytes are known."""
 
 
-class ByteCutter:
-    """The bytes of UTF-8: byte b is symbol b + COUNT."""
+class ByteSegmenter:
+    """The bytes of UTF-8: byte b is token b + COUNT."""
 
     def __init__(self, config: BytesConfig, data: BytesData) -> None:
         self._data = data
@@ -103,28 +103,28 @@ class ByteCutter:
         values = np.frombuffer(b"".join(encoded), np.uint8).astype(np.int32) + COUNT
         return Ragged(values, starts_of([len(text) for text in encoded]))
 
-    def encode_with_offsets(self, text: str) -> Pieces:
-        """One symbol for each byte, and the character that it is part of."""
+    def encode_with_offsets(self, text: str) -> TokenSpans:
+        """One token for each byte, and the character that it is part of."""
         encoded = text.encode()
-        return Pieces(self.encode([text]).values, spans_of_bytes(encoded, np.ones(len(encoded), np.int64)))
+        return TokenSpans(self.encode([text]).values, spans_of_bytes(encoded, np.ones(len(encoded), np.int64)))
 
-    def decode(self, symbols: np.ndarray) -> str:
+    def decode(self, tokens: np.ndarray) -> str:
         r"""The text of the bytes; those that make no character are written out as \xNN."""
-        return (symbols - COUNT).astype(np.uint8).tobytes().decode("utf-8", errors="backslashreplace")
+        return (tokens - COUNT).astype(np.uint8).tobytes().decode("utf-8", errors="backslashreplace")
 
-    def piece(self, symbol: int) -> str:
-        return bytes([symbol - COUNT]).decode("ascii", errors="backslashreplace")
+    def piece(self, token: int) -> str:
+        return bytes([token - COUNT]).decode("ascii", errors="backslashreplace")
 
     def data(self) -> BytesData:
         """What is kept in a file: no more than that it is one of bytes."""
         return self._data
 
 
-def fit_bytes(config: BytesConfig, texts: Iterator[Sequence[str]]) -> tuple[ByteCutter, int]:
-    """The cutter into bytes; the texts are only checked, and nothing is left out."""
+def fit_bytes(config: BytesConfig, texts: Iterator[Sequence[str]]) -> tuple[ByteSegmenter, int]:
+    """The segmenter into bytes; the texts are only checked, and nothing is left out."""
     for _ in texts:
         pass
-    return ByteCutter(config, BytesData()), 0
+    return ByteSegmenter(config, BytesData()), 0
 
 
 MOST = 32  # bytes of a word

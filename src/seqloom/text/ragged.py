@@ -1,4 +1,4 @@
-"""Rows of different lengths in one array: what tokenisers give, and what columns of data hold."""
+"""Rows of different lengths in one array: what tokenizers give, and what columns of data hold."""
 
 from collections.abc import Sequence
 from itertools import chain

@@ -1,6 +1,6 @@
-"""The special symbols: they have the first numbers of every vocabulary, and no text can produce them.
+"""The special tokens: they have the first numbers of every vocabulary, and no text can produce them.
 
-They are kept apart from the tokeniser's own vocabulary: a piece with the number n there has the number n + COUNT here.
+They are kept apart from the tokenizer's own vocabulary: a piece with the number n there has the number n + COUNT here.
 So a text that holds "<pad>" or "[MASK]" is text like any other.
 """
 

@@ -20,11 +20,11 @@ from tokenizers import Tokenizer as Library
 
 from seqloom.config.tokenizers import BpeConfig, UnigramConfig, WordpieceConfig
 from seqloom.errors import DataError
-from seqloom.text.cutter import Pieces, spans_of_bytes
 from seqloom.text.ragged import Ragged
+from seqloom.text.segmenter import TokenSpans, spans_of_bytes
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.unigram import count_parts, train_unigram
-from seqloom.text.words import detokenised
+from seqloom.text.words import detokenized
 
 PATTERN = (
     r" ?[\p{L}\p{M}]{1,64}"
@@ -71,12 +71,12 @@ def _spaced(text: str) -> str:
     return f" {text}" if text else ""
 
 
-class SubwordCutter:
-    """Pieces of text by a model of the library; what the two kinds share."""
+class SubwordSegmenter:
+    """Base of the BPE and unigram segmenters, which use a model of the library."""
 
     def __init__(self, model: models.Model, pieces: Sequence[bytes], limit: int) -> None:
         if COUNT + len(pieces) > limit:
-            raise DataError(f"{len(pieces):,} pieces and {COUNT} special symbols, and the limit is {limit:,}")
+            raise DataError(f"{len(pieces):,} pieces and {COUNT} special tokens, and the limit is {limit:,}")
         self._library = _library(model)
         self._pieces = pieces
         self._lengths = np.array([len(piece) for piece in pieces], np.int64)
@@ -90,20 +90,20 @@ class SubwordCutter:
         rows = Ragged.of([encoding.ids for encoding in found], np.int32)
         return Ragged(rows.values + np.int32(COUNT), rows.starts)
 
-    def encode_with_offsets(self, text: str) -> Pieces:
-        """The symbols, and the characters that their bytes are part of; the space in front is no character."""
-        symbols = self.encode([text]).values
-        spans = spans_of_bytes(_spaced(text).encode(), self._lengths[symbols - COUNT])
-        return Pieces(symbols, np.maximum(spans - 1, 0))
+    def encode_with_offsets(self, text: str) -> TokenSpans:
+        """The tokens, and the characters that their bytes are part of; the space in front is no character."""
+        tokens = self.encode([text]).values
+        spans = spans_of_bytes(_spaced(text).encode(), self._lengths[tokens - COUNT])
+        return TokenSpans(tokens, np.maximum(spans - 1, 0))
 
-    def decode(self, symbols: np.ndarray) -> str:
+    def decode(self, tokens: np.ndarray) -> str:
         r"""The text of the pieces without the space in front; bytes that make no character are written out as \xNN."""
-        text = b"".join([self._pieces[number] for number in (symbols - COUNT).tolist()])
+        text = b"".join([self._pieces[number] for number in (tokens - COUNT).tolist()])
         return text.decode("utf-8", errors="backslashreplace").removeprefix(" ")
 
-    def piece(self, symbol: int) -> str:
+    def piece(self, token: int) -> str:
         """The piece; bytes that make no character are written out."""
-        return self._pieces[symbol - COUNT].decode("utf-8", errors="backslashreplace")
+        return self._pieces[token - COUNT].decode("utf-8", errors="backslashreplace")
 
 
 class BpeData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -112,27 +112,27 @@ class BpeData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     merges: tuple[tuple[int, int], ...]
 
 
-class BpeCutter(SubwordCutter):
-    """Cuts by merging, again and again, the pair of neighbours that was learned first (Sennrich et al. 2016)."""
+class BpeSegmenter(SubwordSegmenter):
+    """Cuts by merging, again and again, the pair of neighbors that was learned first (Sennrich et al. 2016)."""
 
     def __init__(self, config: BpeConfig, data: BpeData) -> None:
         pieces = _merged(data.merges)
         numbers = {piece: number for number, piece in enumerate(pieces)}
         merges = [(pieces[left], pieces[right]) for left, right in data.merges]
-        super().__init__(models.BPE(vocab=numbers, merges=merges), [*map(_as_bytes, pieces)], config.limit)
+        super().__init__(models.BPE(vocab=numbers, merges=merges), [*map(_as_bytes, pieces)], config.vocab_size)
         self._data = data
         self._ranks = {pair: rank for rank, pair in reversed([*enumerate(merges)])}  # of a pair, the first merge
 
     def data(self) -> BpeData:
         return self._data
 
-    def history(self, symbol: int) -> list[list[str]]:
+    def history(self, token: int) -> list[list[str]]:
         """How a piece came to be: its bytes, and what they are after each merge, to the piece itself.
 
         A text is merged pair by pair, the pair that was learned first before all others. No merge crosses the borders
         of a piece that is left in the end, so inside it the same merges happen as when it stands alone.
         """
-        parts = [*_as_letters(self._pieces[symbol - COUNT])]
+        parts = [*_as_letters(self._pieces[token - COUNT])]
         steps = [parts]
         while pairs := [pair for pair in pairwise(parts) if pair in self._ranks]:
             first = min(pairs, key=self._ranks.__getitem__)
@@ -158,16 +158,16 @@ def _merged(merges: Iterable[tuple[int, int]]) -> list[str]:
     return pieces
 
 
-def fit_bpe(config: BpeConfig, texts: Iterator[Sequence[str]]) -> tuple[BpeCutter, int]:
-    """The merges learned from blocks of normalised texts; nothing is left out."""
+def fit_bpe(config: BpeConfig, texts: Iterator[Sequence[str]]) -> tuple[BpeSegmenter, int]:
+    """The merges learned from blocks of normalized texts; nothing is left out."""
     library = _library(models.BPE())
     trainer = trainers.BpeTrainer(
-        vocab_size=config.limit - COUNT, min_frequency=LEAST, initial_alphabet=list(letters()), show_progress=False
+        vocab_size=config.vocab_size - COUNT, min_frequency=LEAST, initial_alphabet=list(letters()), show_progress=False
     )
     library.train_from_iterator(map(_spaced, chain.from_iterable(texts)), trainer)
     model = json.loads(library.to_str())["model"]
     merges = tuple((model["vocab"][left], model["vocab"][right]) for left, right in model["merges"])
-    return BpeCutter(config, BpeData(merges)), 0
+    return BpeSegmenter(config, BpeData(merges)), 0
 
 
 class UnigramData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -176,13 +176,13 @@ class UnigramData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     pieces: tuple[tuple[str, float], ...]
 
 
-class UnigramCutter(SubwordCutter):
+class UnigramSegmenter(SubwordSegmenter):
     """Cuts into the most probable pieces, taken as independent of one another (Kudo 2018)."""
 
     def __init__(self, config: UnigramConfig, data: UnigramData) -> None:
         _require_pieces([piece for piece, _ in data.pieces], [score for _, score in data.pieces])
         pieces = [_as_bytes(piece) for piece, _ in data.pieces]
-        super().__init__(models.Unigram(vocab=list(data.pieces)), pieces, config.limit)
+        super().__init__(models.Unigram(vocab=list(data.pieces)), pieces, config.vocab_size)
         self._data = data
 
     def data(self) -> UnigramData:
@@ -201,13 +201,13 @@ def _require_pieces(pieces: list[str], scores: list[float]) -> None:
         raise DataError("a score is not the logarithm of a probability")
 
 
-def fit_unigram(config: UnigramConfig, texts: Iterator[Sequence[str]]) -> tuple[UnigramCutter, int]:
-    """The pieces learned from blocks of normalised texts; nothing is left out."""
+def fit_unigram(config: UnigramConfig, texts: Iterator[Sequence[str]]) -> tuple[UnigramSegmenter, int]:
+    """The pieces learned from blocks of normalized texts; nothing is left out."""
     cut = pre_tokenizers.Split(Regex(PATTERN), "isolated")
     found = (cut.pre_tokenize_str(_spaced(text)) for text in chain.from_iterable(texts))
     parts = count_parts(part for parts in found for part, _ in parts)
-    pieces = train_unigram(parts, config.limit - COUNT)
-    return UnigramCutter(config, UnigramData(tuple((_as_letters(piece), score) for piece, score in pieces))), 0
+    pieces = train_unigram(parts, config.vocab_size - COUNT)
+    return UnigramSegmenter(config, UnigramData(tuple((_as_letters(piece), score) for piece, score in pieces))), 0
 
 
 # Subwords by the longest match, as BERT cuts text (Schuster and Nakajima 2012; Devlin et al. 2019).
@@ -231,7 +231,7 @@ class WordpieceData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     pieces: tuple[str, ...]
 
 
-class WordpieceCutter:
+class WordpieceSegmenter:
     """Cuts words into the longest pieces from the left."""
 
     def __init__(self, config: WordpieceConfig, data: WordpieceData) -> None:
@@ -240,12 +240,12 @@ class WordpieceCutter:
         if NO_PIECE in data.pieces:
             raise DataError(f"a piece of the vocabulary is '{NO_PIECE}', and no piece holds a space")
         self._pieces = data.pieces
-        # The library's tokeniser; lower case is none of its business, it has been made before.
+        # The library's tokenizer; lower case is none of its business, it has been made before.
         numbers = {piece: number for number, piece in enumerate((*data.pieces, NO_PIECE))}
         model = models.WordPiece(
             vocab=numbers,
             unk_token=NO_PIECE,
-            max_input_chars_per_word=config.longest_word,
+            max_input_chars_per_word=config.max_word_length,
             continuing_subword_prefix=INSIDE,
         )
         library = Library(model)
@@ -265,31 +265,31 @@ class WordpieceCutter:
     def encode(self, texts: Sequence[str]) -> Ragged:
         found = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
         rows = Ragged.of([encoding.ids for encoding in found], np.int32)
-        return Ragged(self._symbols(rows.values), rows.starts)
+        return Ragged(self._tokens(rows.values), rows.starts)
 
-    def _symbols(self, numbers: np.ndarray) -> np.ndarray:
-        """The symbols of the library's numbers, of which the last is that of what is unknown."""
+    def _tokens(self, numbers: np.ndarray) -> np.ndarray:
+        """The tokens of the library's numbers, of which the last is that of what is unknown."""
         return np.where(numbers < len(self._pieces), numbers + np.int32(COUNT), np.int32(UNKNOWN))
 
-    def encode_with_offsets(self, text: str) -> Pieces:
-        """The symbols, and the characters that each stands for."""
+    def encode_with_offsets(self, text: str) -> TokenSpans:
+        """The tokens, and the characters that each stands for."""
         found = self._library.encode(text, add_special_tokens=False)
-        symbols = self._symbols(np.array(found.ids, np.int32))
-        return Pieces(symbols, np.array(found.offsets, np.int64).reshape(-1, 2))
+        tokens = self._tokens(np.array(found.ids, np.int32))
+        return TokenSpans(tokens, np.array(found.offsets, np.int64).reshape(-1, 2))
 
-    def decode(self, symbols: np.ndarray) -> str:
+    def decode(self, tokens: np.ndarray) -> str:
         """The text of the pieces: how words were spaced and written is not kept."""
         words: list[str] = []
-        for piece in map(self.piece, symbols.tolist()):
+        for piece in map(self.piece, tokens.tolist()):
             if piece.startswith(INSIDE) and words:
                 words[-1] += piece.removeprefix(INSIDE)
             else:
                 words.append(piece.removeprefix(INSIDE) or piece)
-        return detokenised(words)
+        return detokenized(words)
 
-    def piece(self, symbol: int) -> str:
+    def piece(self, token: int) -> str:
         """The piece, with ## before one that does not begin a word."""
-        return self._pieces[symbol - COUNT]
+        return self._pieces[token - COUNT]
 
     def data(self) -> WordpieceData:
         return WordpieceData(self._pieces)

@@ -1,13 +1,13 @@
-"""Tokenisers: text becomes symbols, and symbols text. One class for all kinds; what differs is its cutter.
+"""Tokenizers: text becomes tokens, and tokens text. One class for all kinds; what differs is its segmenter.
 
 >>> from seqloom.config.tokenizers import WordsConfig
->>> tokenizer = fit(WordsConfig(lower=True), ["The cat sat.", "A cat!"])
+>>> tokenizer = fit(WordsConfig(lowercase=True), ["The cat sat.", "A cat!"])
 >>> tokenizer.encode(["A CAT sat <pad>"]).row(0).tolist()
 [9, 6, 10, 1, 1, 1]
 >>> tokenizer.decode([9, 6, 10])
 'a cat sat'
 
-A tokeniser as one JSON document: format, version, configuration, and what its cutter was fitted to.
+A tokenizer as one JSON document: format, version, configuration, and what its segmenter was fitted to.
 
     {"format": "seqloom-tokenizer", "version": 1, "config": {"kind": "bpe", ...}, "dropped": 0, "data": {...}}
 
@@ -25,23 +25,31 @@ import msgspec
 import numpy as np
 
 from seqloom.config.base import taken
+from seqloom.config.old_names import renamed
 from seqloom.config.tokenizers import AnyTokenizer, FittedTokenizer
 from seqloom.errors import ConfigError, DataError
-from seqloom.text.characters import ByteCutter, BytesData, CharacterCutter, CharactersData, fit_bytes, fit_characters
-from seqloom.text.cutter import BLOCK, Cutter, Normaliser, Pieces, blocks, framed, framed_pieces, require_whole
+from seqloom.text.characters import (
+    BytesData,
+    ByteSegmenter,
+    CharactersData,
+    CharacterSegmenter,
+    fit_bytes,
+    fit_characters,
+)
 from seqloom.text.ragged import Ragged, starts_of
+from seqloom.text.segmenter import BLOCK, Normalizer, Segmenter, TokenSpans, blocks, framed, framed_spans, require_whole
 from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
 from seqloom.text.subwords import (
-    BpeCutter,
     BpeData,
-    UnigramCutter,
+    BpeSegmenter,
     UnigramData,
-    WordpieceCutter,
+    UnigramSegmenter,
     WordpieceData,
+    WordpieceSegmenter,
     fit_bpe,
     fit_unigram,
 )
-from seqloom.text.words import WordCutter, WordsData, fit_words, word_pattern
+from seqloom.text.words import WordsData, WordSegmenter, fit_words, word_pattern
 
 FORMAT = "seqloom-tokenizer"
 VERSION = 1
@@ -54,7 +62,7 @@ DATA: dict[str, type[msgspec.Struct]] = {
     "unigram": UnigramData,
     "wordpiece": WordpieceData,
 }
-FIX = "take the file that was written with the model, or fit the tokeniser again"
+FIX = "take the file that was written with the model, or fit the tokenizer again"
 
 
 class TokenizerDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,15 +75,15 @@ class TokenizerDocument(msgspec.Struct, forbid_unknown_fields=True):
     data: msgspec.Raw
 
 
-Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Cutter, int]]
+Fitting = Callable[[Any, Iterator[Sequence[str]]], tuple[Segmenter, int]]
 
-CUTTERS: dict[str, Callable[[Any, Any], Cutter]] = {
-    "words": WordCutter,
-    "characters": CharacterCutter,
-    "bytes": ByteCutter,
-    "bpe": BpeCutter,
-    "unigram": UnigramCutter,
-    "wordpiece": WordpieceCutter,
+SEGMENTERS: dict[str, Callable[[Any, Any], Segmenter]] = {
+    "words": WordSegmenter,
+    "characters": CharacterSegmenter,
+    "bytes": ByteSegmenter,
+    "bpe": BpeSegmenter,
+    "unigram": UnigramSegmenter,
+    "wordpiece": WordpieceSegmenter,
 }
 FITTINGS: dict[str, Fitting] = {
     "words": fit_words,
@@ -87,45 +95,47 @@ FITTINGS: dict[str, Fitting] = {
 
 
 class Tokenizer:
-    """A fitted tokeniser. No text gives a special symbol, whatever is written in it; UNKNOWN stands for what is new."""
+    """A fitted tokenizer. No text gives a special token, whatever is written in it; UNKNOWN stands for what is new."""
 
-    def __init__(self, config: AnyTokenizer, cutter: Cutter, dropped: int = 0) -> None:
+    def __init__(self, config: AnyTokenizer, segmenter: Segmenter, dropped: int = 0) -> None:
         self.config = config
         self.dropped = dropped  # different words or characters of the texts that the vocabulary leaves out
-        self.cutter = cutter
-        self._normaliser = Normaliser(config)
+        self.segmenter = segmenter
+        self._normalizer = Normalizer(config)
 
     def __repr__(self) -> str:
-        return f"Tokenizer({self.config.kind()}, {self.vocab_size:,} symbols)"
+        return f"Tokenizer({self.config.kind()}, {self.vocab_size:,} tokens)"
 
     @property
     def vocab_size(self) -> int:
-        """How many symbols there are, with the special ones."""
-        return self.cutter.vocab_size
+        """How many tokens there are, with the special ones."""
+        return self.segmenter.vocab_size
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """The symbols of each text; no special ones are added, but for the BEGIN and END of a framed tokeniser."""
+        """The tokens of each text; no special ones are added, but for the BEGIN and END of a framed tokenizer."""
         inner = self.encode_inner(texts)
         return framed(inner) if self.config.framed else inner
 
     def encode_inner(self, texts: Sequence[str]) -> Ragged:
-        """The same without BEGIN and END: the symbols of parts of texts, which are put together."""
-        return Ragged.joined([self.cutter.encode(self._normaliser.apply(block)) for block in blocks(texts)], np.int32)
+        """The same without BEGIN and END: the tokens of parts of texts, which are put together."""
+        return Ragged.joined(
+            [self.segmenter.encode(self._normalizer.apply(block)) for block in blocks(texts)], np.int32
+        )
 
-    def encode_with_offsets(self, text: str) -> Pieces:
-        """The same symbols for one text, and for each the part of the original text that it stands for."""
+    def encode_with_offsets(self, text: str) -> TokenSpans:
+        """The same tokens for one text, and for each the part of the original text that it stands for."""
         inner = self.inner_with_offsets(text)
-        return framed_pieces(inner, len(text)) if self.config.framed else inner
+        return framed_spans(inner, len(text)) if self.config.framed else inner
 
-    def inner_with_offsets(self, text: str) -> Pieces:
+    def inner_with_offsets(self, text: str) -> TokenSpans:
         """The same for `encode_inner`."""
         require_whole(text)
-        normalised = self._normaliser.apply_with_offsets(text)
-        pieces = self.cutter.encode_with_offsets(normalised.text)
-        return pieces._replace(spans=normalised.original(pieces.spans))
+        normalized = self._normalizer.apply_with_offsets(text)
+        pieces = self.segmenter.encode_with_offsets(normalized.text)
+        return pieces._replace(spans=normalized.original(pieces.spans))
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
-        """The symbols of each sentence, every word cut by itself, and the place of each word's first one.
+        """The tokens of each sentence, every word cut by itself, and the place of each word's first one.
 
         A word that gives no piece gives UNKNOWN once, so that every word has a place. A frame stands around the
         sentence.
@@ -135,11 +145,11 @@ class Tokenizer:
                 raise DataError(f"sentence {number:,} is one text", fix="give its words in a list")
         blocks_of = (sentences[start : start + BLOCK] for start in range(0, len(sentences), BLOCK))
         parts = [self._encode_words(block) for block in blocks_of]
-        symbols = Ragged.joined([symbols for symbols, _ in parts], np.int32)
+        tokens = Ragged.joined([tokens for tokens, _ in parts], np.int32)
         firsts = Ragged.joined([firsts for _, firsts in parts], np.int32)
         if not self.config.framed:
-            return symbols, firsts
-        return framed(symbols), firsts._replace(values=firsts.values + np.int32(1))
+            return tokens, firsts
+        return framed(tokens), firsts._replace(values=firsts.values + np.int32(1))
 
     def _encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
         numbers: dict[str, int] = {}  # of the different words, in the order in which they come
@@ -153,59 +163,61 @@ class Tokenizer:
         firsts = (words.starts[:-1] - np.repeat(starts[:-1], word_counts)).astype(np.int32)
         return Ragged(words.values, starts), Ragged(firsts, sentence_words)
 
-    def decode(self, symbols: Sequence[int] | np.ndarray) -> str:
-        """The text of symbols, the special ones left out.
+    def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
+        """The text of tokens, the special ones left out.
 
-        Bytes, characters, bpe and unigram give back exactly the text that was encoded, if it was not normalised and
+        Bytes, characters, bpe and unigram give back exactly the text that was encoded, if it was not normalized and
         nothing in it was unknown.
         """
-        return self.cutter.decode(self._plain(symbols))
+        return self.segmenter.decode(self._plain(tokens))
 
-    def tokenised(self, symbols: Sequence[int] | np.ndarray) -> str:
-        """The same with a space between each two words and marks, where symbols are words; else the text itself."""
-        plain = self._plain(symbols)
-        return self.cutter.spaced(plain) if isinstance(self.cutter, WordCutter) else self.cutter.decode(plain)
+    def tokenized(self, tokens: Sequence[int] | np.ndarray) -> str:
+        """The same with a space between each two words and marks, where tokens are words; else the text itself."""
+        plain = self._plain(tokens)
+        return (
+            self.segmenter.spaced(plain) if isinstance(self.segmenter, WordSegmenter) else self.segmenter.decode(plain)
+        )
 
     @property
     def has_unknown(self) -> bool:
         """Whether some text holds what the vocabulary lacks: words and characters do, bytes and subwords never."""
-        return isinstance(self.cutter, WordCutter | CharacterCutter)
+        return isinstance(self.segmenter, WordSegmenter | CharacterSegmenter)
 
-    def decode_copying(self, symbols: Sequence[int], copies: Sequence[str]) -> str:
-        """The text of symbols with these words, or characters, one after another in the places of UNKNOWN."""
-        if not isinstance(self.cutter, WordCutter | CharacterCutter):
-            return self.decode(symbols)
-        given, known = iter(copies), [symbol for symbol in symbols if symbol == UNKNOWN or symbol >= COUNT]
-        return self.cutter.text([next(given) if symbol == UNKNOWN else self.piece(symbol) for symbol in known])
+    def decode_copying(self, tokens: Sequence[int], copies: Sequence[str]) -> str:
+        """The text of tokens with these words, or characters, one after another in the places of UNKNOWN."""
+        if not isinstance(self.segmenter, WordSegmenter | CharacterSegmenter):
+            return self.decode(tokens)
+        given, known = iter(copies), [token for token in tokens if token == UNKNOWN or token >= COUNT]
+        return self.segmenter.text([next(given) if token == UNKNOWN else self.piece(token) for token in known])
 
-    def _plain(self, symbols: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The symbols without the special ones; DataError for a number that is none."""
-        numbers = np.asarray(symbols, np.int64).reshape(-1)
-        for symbol in numbers[(numbers < 0) | (numbers >= self.vocab_size)][:1].tolist():
-            self._require_symbol(symbol)
+    def _plain(self, tokens: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The tokens without the special ones; DataError for a number that is none."""
+        numbers = np.asarray(tokens, np.int64).reshape(-1)
+        for token in numbers[(numbers < 0) | (numbers >= self.vocab_size)][:1].tolist():
+            self._require_token(token)
         return numbers[numbers >= COUNT]
 
-    def normalised(self, texts: Sequence[str]) -> Sequence[str]:
-        """The texts in the unicode form and case that the tokeniser cuts."""
-        return self._normaliser.apply(texts)
+    def normalized(self, texts: Sequence[str]) -> Sequence[str]:
+        """The texts in the unicode form and case that the tokenizer cuts."""
+        return self._normalizer.apply(texts)
 
-    def piece(self, symbol: int) -> str:
-        """One symbol as it is shown to people."""
-        self._require_symbol(symbol)
-        return NAMES[symbol] if symbol < COUNT else self.cutter.piece(symbol)
+    def piece(self, token: int) -> str:
+        """One token as it is shown to people."""
+        self._require_token(token)
+        return NAMES[token] if token < COUNT else self.segmenter.piece(token)
 
-    def _require_symbol(self, symbol: int) -> None:
-        if not 0 <= symbol < self.vocab_size:
-            raise DataError(f"{symbol} is no symbol of this tokeniser, which has 0..{self.vocab_size - 1}")
+    def _require_token(self, token: int) -> None:
+        if not 0 <= token < self.vocab_size:
+            raise DataError(f"{token} is no token of this tokenizer, which has 0..{self.vocab_size - 1}")
 
     def to_json(self) -> str:
-        """The tokeniser as one JSON document: the same bytes for the same tokeniser."""
-        config, data = (msgspec.Raw(msgspec.json.encode(one)) for one in (self.config, self.cutter.data()))
+        """The tokenizer as one JSON document: the same bytes for the same tokenizer."""
+        config, data = (msgspec.Raw(msgspec.json.encode(one)) for one in (self.config, self.segmenter.data()))
         return msgspec.json.encode(TokenizerDocument(FORMAT, VERSION, config, self.dropped, data)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        """The tokeniser in a JSON document, every part of it checked."""
+        """The tokenizer in a JSON document, every part of it checked."""
         try:
             if len(text) > MAX_CHARACTERS:
                 raise DataError(f"{len(text):,} characters, and the limit is {MAX_CHARACTERS:,}")
@@ -214,31 +226,32 @@ class Tokenizer:
                 raise DataError(f"expected {FORMAT} {VERSION}, found {document.format[:40]!r} {document.version}")
             if document.dropped < 0:
                 raise DataError(f"{document.dropped} words were dropped")
-            config = taken(msgspec.json.decode(document.config), AnyTokenizer, "config")
+            given = msgspec.json.decode(document.config)
+            config = taken(renamed(given) if isinstance(given, dict) else given, AnyTokenizer, "config")
             data = msgspec.json.decode(document.data, type=DATA[config.kind()])
-            return cls(config, CUTTERS[config.kind()](config, data), document.dropped)
+            return cls(config, SEGMENTERS[config.kind()](config, data), document.dropped)
         except (msgspec.DecodeError, ConfigError, DataError, UnicodeError, RecursionError) as error:
             problem = error.problem if isinstance(error, ConfigError | DataError) else str(error)
-            raise DataError(f"this is no tokeniser: {problem.rstrip('.')}", fix=FIX) from None
+            raise DataError(f"this is no tokenizer: {problem.rstrip('.')}", fix=FIX) from None
 
 
 def fit(config: FittedTokenizer, texts: Iterable[str]) -> Tokenizer:
-    """The tokeniser whose vocabulary comes from these texts, which must be training data; they are read once."""
-    normaliser = Normaliser(config)
-    cutter, dropped = FITTINGS[config.kind()](config, map(normaliser.apply, blocks(texts)))
-    return Tokenizer(config, cutter, dropped)
+    """The tokenizer whose vocabulary comes from these texts, which must be training data; they are read once."""
+    normalizer = Normalizer(config)
+    segmenter, dropped = FITTINGS[config.kind()](config, map(normalizer.apply, blocks(texts)))
+    return Tokenizer(config, segmenter, dropped)
 
 
 class TokenizerFit:
-    """A tokeniser that is fitted to texts which are given some at a time.
+    """A tokenizer that is fitted to texts which are given some at a time.
 
     Fitting pulls its texts. So it has a thread of its own, which works only while it is waited for: nothing runs side
     by side, and what it raises is raised where the texts are given.
 
     >>> from seqloom.config.tokenizers import WordsConfig
     >>> with TokenizerFit(WordsConfig()) as fitting:
-    ...     fitting.see(["the cat", "the dog"])
-    ...     fitting.see(["the cat"])
+    ...     fitting.add(["the cat", "the dog"])
+    ...     fitting.add(["the cat"])
     ...     fitting.tokenizer().vocab_size - COUNT
     3
     """
@@ -246,7 +259,7 @@ class TokenizerFit:
     def __init__(self, config: AnyTokenizer) -> None:
         self._given = SimpleQueue[Sequence[str] | None]()  # None: there are no more
         self._told = SimpleQueue[Tokenizer | BaseException | None]()  # None: it waits for more
-        self._thread = Thread(target=self._fit, args=(config,), name="fitting a tokeniser", daemon=True)
+        self._thread = Thread(target=self._fit, args=(config,), name="fitting a tokenizer", daemon=True)
         self._left = False
 
     def __enter__(self) -> "TokenizerFit":
@@ -260,8 +273,8 @@ class TokenizerFit:
         if kind is None:  # else nobody waits for a fit that may take minutes: the thread ends with the process
             self._thread.join()
 
-    def see(self, texts: Sequence[str]) -> None:
-        """Give it further texts."""
+    def add(self, texts: Sequence[str]) -> None:
+        """Add more texts."""
         self._given.put(texts)
         self._answer()
 
@@ -289,7 +302,7 @@ class TokenizerFit:
             self._told.put(None)
             block = self._given.get()
             if self._left:
-                raise InterruptedError("nobody waits for the tokeniser any more")
+                raise InterruptedError("nobody waits for the tokenizer any more")
             if block is None:
                 return
             yield block
@@ -298,16 +311,16 @@ class TokenizerFit:
 # Words and their subwords, lined up in one way for training and for serving.
 #
 # text      No    way   !           spans of words: given by the data, or found by `split_words`
-# symbols   Ġ No  Ġwa y Ġ!          every word is cut by itself
-# firsts    0     2     4           tags belong to the first symbol of each word
+# tokens   Ġ No  Ġwa y Ġ!          every word is cut by itself
+# firsts    0     2     4           tags belong to the first token of each word
 
 
 class Aligned(NamedTuple):
-    """The symbols of a text that was cut into words."""
+    """The tokens of a text that was cut into words."""
 
-    symbols: np.ndarray  # [n] int32
-    firsts: np.ndarray  # [words] int32, the place of each word's first symbol
-    spans: np.ndarray  # [n, 2] int64, where each symbol stands in the text, in characters
+    tokens: np.ndarray  # [n] int32
+    firsts: np.ndarray  # [words] int32, the place of each word's first token
+    spans: np.ndarray  # [n, 2] int64, where each token stands in the text, in characters
 
 
 def split_words(text: str) -> tuple[tuple[int, int], ...]:
@@ -320,19 +333,19 @@ def split_words(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def align(tokenizer: Tokenizer, text: str, spans: Sequence[tuple[int, int]]) -> Aligned:
-    """The symbols that `encode_words` gives for the words of a text, and the part of the text each stands for."""
+    """The tokens that `encode_words` gives for the words of a text, and the part of the text each stands for."""
     for start, stop in spans:
         if not 0 <= start <= stop <= len(text):
             raise DataError(f"a word from {start} to {stop} does not lie in a text of {len(text):,} characters")
     for (_, stop), (start, after) in pairwise(spans):
         if start < stop:
             raise DataError(f"the word {start}..{after} begins before the word in front of it ends, at {stop}")
-    symbols, firsts = tokenizer.encode_words([[text[start:stop] for start, stop in spans]])
+    tokens, firsts = tokenizer.encode_words([[text[start:stop] for start, stop in spans]])
     offsets = [tokenizer.inner_with_offsets(text[start:stop]).spans + start for start, stop in spans]
     # a word without a piece is one UNKNOWN
     offsets = [one if len(one) else np.array([word], np.int64) for one, word in zip(offsets, spans, strict=True)]
     if tokenizer.config.framed:
         offsets = [np.zeros((1, 2), np.int64), *offsets, np.full((1, 2), len(text), np.int64)]
     found = np.concatenate(offsets) if offsets else np.empty((0, 2), np.int64)
-    assert len(found) == len(symbols.values), "a word has other pieces with offsets than without"
-    return Aligned(symbols.values, firsts.values, found)
+    assert len(found) == len(tokens.values), "a word has other pieces with offsets than without"
+    return Aligned(tokens.values, firsts.values, found)

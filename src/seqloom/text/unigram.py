@@ -1,4 +1,4 @@
-"""The unigram model of pieces, fitted by expectation and maximisation with pruning (Kudo 2018), in numpy.
+"""The unigram model of pieces, fitted by expectation and maximization with pruning (Kudo 2018), in numpy.
 
 A word of bytes is a walk over its places 0..n; a piece that fits from a to b is an edge. A way through the word has the
 product of its edges' probabilities, so the expected number of uses of an edge is
@@ -126,7 +126,7 @@ class Lattice(NamedTuple):
 
 
 class Trie(NamedTuple):
-    """Pieces by their beginnings: those of n bytes are numbered in their order, and tables[n - 1] holds their keys."""
+    """Pieces by prefix: prefixes of n bytes are numbered in sorted order, and tables[n - 1] holds their keys."""
 
     tables: list[np.ndarray]  # [beginnings] int64, sorted: the number of one byte fewer, and the last byte
     pieces: list[np.ndarray]  # [beginnings] int32, the piece that ends there, or -1
@@ -180,7 +180,7 @@ MOST_EDGES = 2**23  # of these words, about 140 MB
 BLOCK = 2_048  # words that are worked on together
 SEEDS = 10  # candidates for each piece that is kept in the end
 KEPT = 0.75  # of the pieces, at each pruning
-ROUNDS = 2  # of expectation and maximisation between prunings
+ROUNDS = 2  # of expectation and maximization between prunings
 LEAST = 1e-9  # of a probability, relative to all: bytes that never occur must still be possible
 
 

@@ -1,8 +1,8 @@
-"""Where to compute: the device and the precision, chosen once and said aloud, and the processes that do it together.
+"""Device and precision of a run, the processes that train together, and what happens when memory runs out.
 
-auto        a CUDA device, else Apple's (mps), else the processor
-precision   auto: bf16 where the device has units for it (CUDA, capability 8 and above), else float32
-            bf16, fp16: as asked; weights, moments and sums stay float32 (autocast)
+auto        a CUDA device, else mps (Apple), else the CPU
+precision   auto: bf16 where the device supports it (CUDA capability 8 and above), else float32
+            bf16, fp16: autocast; weights, moments and sums stay float32
 """
 
 import gc
@@ -32,38 +32,38 @@ CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it matrix products on CUDA are ref
 
 
 class Device(NamedTuple):
-    """A device and a precision, and one sentence for each about why."""
+    """A device and a precision, with messages that say why they were chosen."""
 
     torch: torch.device
     precision: Precision = "float32"
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
     def mixed(self) -> AbstractContextManager[object]:
-        """A block in which matrix products are computed in the precision; nothing changes for float32."""
+        """A context that computes matrix products in this precision (autocast); it does nothing for float32."""
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.torch.type, dtype=DTYPES[self.precision])
 
 
 def choose_device(name: DeviceName, precision: AnyPrecision = "auto", deterministic: bool = False) -> Device:
-    """The device and precision for a request; ConfigError with the reason where it cannot be met."""
+    """Choose the device and precision. ConfigError with the reason if a requested one is not available."""
     device, why = _device(name)
     chosen, because = _precision(precision, device)
-    reasons = [f" ({reason})" if reason else "" for reason in (why, because)]  # what was asked for needs none
-    said = [f"computing on {describe(device)}{reasons[0]} in {chosen}{reasons[1]}"]
+    reasons = [f" ({reason})" if reason else "" for reason in (why, because)]  # an explicit choice needs none
+    messages = [f"device: {describe(device)}{reasons[0]}, precision: {chosen}{reasons[1]}"]
     if deterministic:
-        said.append("only kernels whose sums do not depend on timing are used: slower, and some layers may be refused")
-    return Device(device, chosen, tuple(said))
+        messages.append("only deterministic kernels are used: slower, and some layers may not support it")
+    return Device(device, chosen, tuple(messages))
 
 
-# The processes that train one model together, as the loop sees them. Alone is the usual case, and costs nothing;
-# `training.distributed` has those that speak to one another.
+# The processes that train one model together, as the training loop sees them. `training.distributed` implements this
+# for several processes.
 
 Result = TypeVar("Result")
 
 
 class Ranks(Protocol):
-    """Several processes that take every step together, each with its share of the examples."""
+    """The processes that take every step together, each with its share of the examples."""
 
     @property
     def rank(self) -> int:
@@ -71,36 +71,36 @@ class Ranks(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of processes."""
 
     @property
     def sharded(self) -> bool:
-        """Whether each process keeps a part of the weights only."""
+        """Whether each process keeps only a part of the weights."""
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, in place."""
 
     def share(self, data: bytes) -> bytes:
-        """What process 0 gave, on all."""
+        """The data of process 0, on all processes."""
 
     def gather(self, data: bytes) -> list[bytes]:
-        """What each process gave, on all, in the order of their numbers."""
+        """The data of all processes, on each of them, by rank."""
 
     def wait(self, what: str) -> None:
-        """Wait until all have come here."""
+        """Wait for all processes."""
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module such that a backward pass sums (or shards) gradients over processes."""
+        """The module, wrapped so that a backward pass sums (or shards) gradients over processes."""
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """A block whose backward passes stay in this process: all but the last of a step."""
+        """A context without gradient synchronization: for all backward passes of a step but the last."""
 
     def whole(self, wrapped: nn.Module) -> AbstractContextManager[None]:
-        """A block in which every process has all weights, as validation and shipping need them."""
+        """A context in which every process has all weights, for validation and saving."""
 
 
 class Alone:
-    """One process: it has nobody to wait for, and nothing to hold back."""
+    """A single process."""
 
     rank, count, sharded = 0, 1, False
 
@@ -114,7 +114,7 @@ class Alone:
         return [data]
 
     def wait(self, what: str) -> None:
-        """Nobody to wait for."""
+        """Return at once."""
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return module
@@ -127,9 +127,9 @@ class Alone:
 
 
 def agreed(ranks: Ranks, work: Callable[[], Result]) -> tuple[Result | None, str]:
-    """What work on a disk gave here, or None and what the disk said to the first process that failed.
+    """The result of `work` and an empty text; or None and the disk error of the first process that failed.
 
-    Whoever went on while another process has failed would wait for it in vain.
+    All processes get the same answer, so that none waits for one that has failed.
 
     >>> agreed(Alone(), lambda: 3)
     (3, '')
@@ -139,12 +139,12 @@ def agreed(ranks: Ranks, work: Callable[[], Result]) -> tuple[Result | None, str
         result = work()
     except DurableError as error:
         problem = str(error)
-    told = next(filter(None, ranks.gather(problem.encode())), b"").decode()
-    return (None, told) if told else (result, "")
+    first = next(filter(None, ranks.gather(problem.encode())), b"").decode()
+    return (None, first) if first else (result, "")
 
 
 def environment(device: Device, ranks: Ranks) -> Environment:
-    """What bit-equality depends on besides the configuration."""
+    """What bit-identical results depend on besides the configuration."""
     return Environment(
         seqloom=__version__,
         torch=str(torch.__version__),
@@ -158,36 +158,36 @@ def environment(device: Device, ranks: Ranks) -> Environment:
 
 
 def describe(device: torch.device) -> str:
-    """The device in a few words: "cpu", "cuda: NVIDIA H200", "mps"."""
+    """The name of a device: "cpu", "cuda: NVIDIA H200", "mps"."""
     return f"cuda: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else device.type
 
 
 def own_gpu() -> int:
-    """The number of this process's GPU: that of the process on its machine under torchrun, else the current one.
+    """The GPU of this process: its local rank under torchrun, else the current GPU.
 
-    It does not matter whether the processes have met already, so nobody can ask for it too early.
+    It can be called before the process group exists.
     """
     if LOCAL_RANK not in os.environ:
         return torch.cuda.current_device()
     number, count = int(os.environ[LOCAL_RANK]), torch.cuda.device_count()
     if number >= count:
         raise ConfigError(
-            f"process {number} of this machine has no GPU of its own, there are {count}",
-            fix="start one process for each GPU, or take --device cpu",
+            f"local rank {number} has no GPU of its own: this machine has {count}",
+            fix="start one process per GPU, or use --device cpu",
         )
     return number
 
 
 def is_launched() -> bool:
-    """Whether torchrun, or our launcher, started this process as one of several."""
+    """Whether torchrun or `--processes` started this process as one of several."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 @contextmanager
 def deterministic(config: TrainingConfig) -> Iterator[None]:
-    """A block in which torch refuses kernels whose sums depend on timing, if the configuration asks for it.
+    """A context in which torch uses only deterministic kernels, if the configuration asks for it.
 
-    Afterwards everything is as it was.
+    It restores torch's settings at the end.
     """
     if not config.deterministic:
         yield
@@ -214,106 +214,109 @@ def _device(name: DeviceName) -> tuple[torch.device, str]:
     if name == "auto":
         return _named("cpu"), _no_cuda()
     if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"the device cuda was asked for, but {_no_cuda()}", fix="take --device cpu or auto")
+        raise ConfigError(f"--device cuda, but {_no_cuda()}", fix="use --device cpu or auto")
     if name == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("the device mps was asked for, but this is no Mac with one", fix="take --device cpu or auto")
+        raise ConfigError("--device mps, but this machine has no Apple GPU", fix="use --device cpu or auto")
     return _named(name), ""
 
 
 def _named(name: str) -> torch.device:
-    """The device with its number: with several processes each has a GPU of its own."""
+    """The device with its index: each of several processes has a GPU of its own."""
     return torch.device(name, own_gpu()) if name == "cuda" else torch.device(name)
 
 
 def _no_cuda() -> str:
     if torch.version.cuda is None:
         return "this build of torch has no CUDA"
-    return "torch finds no CUDA device: no card, no driver, or CUDA_VISIBLE_DEVICES hides it"
+    return "torch finds no CUDA device: no GPU, no driver, or CUDA_VISIBLE_DEVICES hides it"
 
 
 def _precision(asked: AnyPrecision, device: torch.device) -> tuple[Precision, str]:
     if asked == "auto":
         if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8:
-            return "bf16", "the device has units for it"
-        return "float32", "nothing narrower is faster here"
+            return "bf16", "supported by this GPU"
+        return "float32", "the fastest precision here"
     if asked != "float32" and device.type == "cpu":
-        own = torch.ops.mkldnn  # whether the processor multiplies matrices in a narrow precision by itself
+        own = torch.ops.mkldnn  # whether the CPU has instructions for this precision
         native = own._is_mkldnn_bf16_supported if asked == "bf16" else own._is_mkldnn_fp16_supported
         if not native():
-            return asked, "this processor has no instructions for it, so it is slower than float32"
+            return asked, "slower than float32: this CPU has no instructions for it"
     return asked, ""
 
 
-# What happens when memory runs out: which errors mean it, how it is cured, and what a run remembers of it.
+# What happens when memory runs out:
 #
-# one process         the step is computed again in twice as many pieces; the checkpoint knows how many
-# several processes   the others are in the middle of the same step and cannot go back: all end, RUN/memory.json
-#                     says in how many pieces a step fits, and the same command goes on so
-# one row too many    an error: there is nothing left to halve
+# one process         the step is repeated with twice as many micro-batches; the checkpoint remembers how many
+# several processes   the others are in the middle of the same step and cannot repeat it: all stop, RUN/memory.json
+#                     remembers how many micro-batches a step needs, and the same command resumes with them
+# one row             an error: there is nothing left to halve
 
-# What the allocator of the host says (c10/core/impl/alloc_cpu.cpp); it has no class of its own.
+# Messages of the CPU allocator (c10/core/impl/alloc_cpu.cpp), which has no error class of its own.
 HOST = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 
 
 class OutOfMemoryError(SeqloomError):
-    """A step does not fit into memory, not even one row of it."""
+    """Not even one row fits into memory."""
 
 
 class HalvedError(RepeatError):
-    """A step does not fit into memory on one of several ranks; the run goes on in so many `pieces`."""
+    """A step does not fit into memory on one of several ranks; resumed, it uses `micro_batches` micro-batches."""
 
-    def __init__(self, problem: str, *, pieces: int) -> None:
-        self.pieces = pieces
-        super().__init__(problem, fix=f"repeat the command: it goes on in {pieces} pieces, with the same gradient")
+    def __init__(self, problem: str, *, micro_batches: int) -> None:
+        self.micro_batches = micro_batches
+        fix = f"repeat the command: it resumes with {micro_batches} micro-batches per step, and the same gradient"
+        super().__init__(problem, fix=fix)
 
 
-class Fitting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In how many pieces a step of a run is known to fit into memory."""
+class MemoryFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many micro-batches a step needs to fit into memory; what RUN/memory.json says."""
 
-    pieces: Annotated[int, msgspec.Meta(ge=1)] = 1
+    micro_batches: Annotated[int, msgspec.Meta(ge=1)] = 1
 
     @property
-    def said(self) -> tuple[str, ...]:
-        """What people should know about it."""
-        if self.pieces == 1:
+    def messages(self) -> tuple[str, ...]:
+        """A message about it."""
+        if self.micro_batches == 1:
             return ()
-        return (f"memory ran out before: each step is computed in {self.pieces} pieces; the gradient is the same",)
+        return (
+            f"memory ran out before: each step now uses {self.micro_batches} micro-batches, with the same gradient",
+        )
 
 
-def fitting(folder: Path) -> Fitting:
-    """What a run remembers; one piece if its memory never ran out."""
+def fitting(folder: Path) -> MemoryFit:
+    """What a run remembers; one micro-batch if memory never ran out."""
     path = folder / RunFile.MEMORY
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Fitting)
+        return msgspec.json.decode(path.read_bytes(), type=MemoryFit)
     except FileNotFoundError:
-        return Fitting()
+        return MemoryFit()
     except (OSError, msgspec.DecodeError) as error:
         raise DamagedError(
-            f"{path}: expected in how many pieces a step fits into memory, found something else ({error})",
-            fix="remove it: the run finds out again",
+            f"{path}: expected the number of micro-batches per step ({error})",
+            fix="remove the file: the run finds the number again",
         ) from error
 
 
 @contextmanager
 def remembering(folder: Path) -> Iterator[None]:
-    """A block that ends with a word in the run folder if memory runs out in it on this rank."""
+    """A context that writes RUN/memory.json if memory runs out in it on this rank."""
     try:
         yield
     except HalvedError as error:
-        write_file(folder / RunFile.MEMORY, msgspec.json.encode(Fitting(error.pieces)))
+        write_file(folder / RunFile.MEMORY, msgspec.json.encode(MemoryFit(error.micro_batches)))
         raise
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error is about memory: of a device, of torch on the host, or of Python."""
+    """Whether an error means that memory ran out: on a device, in torch on the host, or in Python."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in HOST)
 
 
 def release(device: torch.device) -> None:
-    """Give back memory that nobody uses, in whole blocks."""
-    gc.collect(1)  # what the failed step left is young
+    """Release cached memory that is not in use."""
+    gc.collect(1)  # the garbage of the failed step is young
     if device.type == "cuda":
         torch.cuda.empty_cache()
     if device.type == "mps":

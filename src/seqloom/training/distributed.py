@@ -1,12 +1,12 @@
-"""Several processes that train one model: `Ranks` over torch.distributed, under torchrun.
+"""Distributed training: `Ranks` over torch.distributed, under torchrun.
 
     torchrun ──▶ rank 0 ─┐ every step: each computes the gradient of its share of the examples; gradients and
              ──▶ rank 1 ─┤ sums are added up over all; all take the same step
              ──▶ rank 2 ─┘
 
-Bytes travel as tensors of uint8: nothing is pickled, so a peer cannot send code. What a step needs must come within
-`timeout` seconds; a checkpoint or a validation may take `PATIENCE` times as long. A peer that ends or stays silent ends
-the others, each with one line; torchrun, told so, starts all again from the newest checkpoint.
+Bytes are sent as uint8 tensors: nothing is pickled, so a peer cannot send code. Communication within a step must finish
+within `timeout` seconds; a checkpoint or a validation may take `PATIENCE` times as long. If a peer ends or hangs, the
+others end too, each with one line; torchrun can then restart all from the newest checkpoint.
 """
 
 import faulthandler
@@ -40,7 +40,7 @@ from seqloom.errors import ConfigError
 from seqloom.training.devices import Alone, Ranks, is_launched, own_gpu
 from seqloom.training.launcher import MEETING
 
-# A module as several processes train it: the same weights in each (DDP), or a part of them in each (`fully_shard`).
+# A module in distributed training: the same weights in each process (DDP), or a part in each (`fully_shard`).
 #
 #     forward, backward of a piece ── `held_back`: the gradient stays here ──┐
 #     forward, backward of the last piece ───────────────────────────────────┴─▶ sums over pieces and processes
@@ -49,7 +49,7 @@ from seqloom.training.launcher import MEETING
 
 
 def replicated(module: nn.Module) -> DistributedDataParallel:
-    """The module, of which each process has all weights."""
+    """The module in DDP: each process has all weights."""
     known = inspect.signature(DistributedDataParallel).parameters
     unsynced = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # torch 2.13 and 2.11
     settings: dict[str, Any] = {unsynced: False, "gradient_as_bucket_view": True}
@@ -66,10 +66,10 @@ def replicated(module: nn.Module) -> DistributedDataParallel:
 
 
 def _settle(wrapped: DistributedDataParallel) -> None:
-    """Make the layout of the buckets final.
+    """Fix the layout of DDP's buckets.
 
-    It follows the order in which the first backward pass reaches the weights. The layout decides in which order three
-    and more processes add up, so a run that goes on must not begin with another one than it had before.
+    DDP derives it from the first backward pass. With three or more processes it decides the order of additions, so a
+    resumed run must start with the same layout.
     """
     wrapped.reducer.prepare_for_backward([])
     trained = [weight for weight in wrapped.parameters() if weight.requires_grad]
@@ -80,7 +80,7 @@ def _settle(wrapped: DistributedDataParallel) -> None:
 
 
 def cut_over(module: nn.Module, count: int) -> nn.Module:
-    """The module with each weight cut over the processes; whole from the first piece of a step to the last."""
+    """The module with sharded weights, which are gathered for all micro-batches of a step."""
     device = next(module.parameters()).device.type
     fully_shard(module, mesh=init_device_mesh(device, (count,)), reshard_after_forward=False)
     assert isinstance(module, FSDPModule)
@@ -90,11 +90,11 @@ def cut_over(module: nn.Module, count: int) -> nn.Module:
 
 
 def held_back(wrapped: nn.Module) -> AbstractContextManager[None]:
-    """A block whose backward passes stay in this process."""
+    """A context without gradient synchronization."""
     if isinstance(wrapped, DistributedDataParallel):
         held: AbstractContextManager[None] = wrapped.no_sync()
         return held
-    assert isinstance(wrapped, FSDPModule), "a module that was not wrapped here"
+    assert isinstance(wrapped, FSDPModule), "a module that was wrapped here"
     return _kept_whole(wrapped)
 
 
@@ -111,7 +111,7 @@ def _kept_whole(wrapped: FSDPModule) -> Iterator[None]:
 
 @contextmanager
 def unsharded(wrapped: nn.Module) -> Iterator[None]:
-    """A block in which the module's weights are plain and whole, for any method of it and for its `state_dict`."""
+    """A context in which the module has its whole weights, for any method and for its `state_dict`."""
     if not isinstance(wrapped, FSDPModule):
         yield
         return
@@ -130,25 +130,25 @@ def unsharded(wrapped: nn.Module) -> Iterator[None]:
     whole = {weight: nn.Parameter(tensor, weight.requires_grad) for weight, tensor in full.items()}
     try:
         for owner, name, weight in held:
-            owner._parameters[name] = whole[weight]  # one that is shared stays shared
+            owner._parameters[name] = whole[weight]  # a shared weight stays shared
         yield
     finally:
         for owner, name, weight in held:
             owner._parameters[name] = weight
 
 
-# A watch-dog in each process: a run that hangs says where, and ends; so does one whose launcher is gone.
+# A watchdog in each process: a run that hangs prints where, and ends; so does one whose launcher is gone.
 #
-#     alive() ── alive() ── alive() ───── silence ─────┐ longer than the patience
-#                                                      ├─▶ the stacks of all threads, here and in the peers nearby
+#     alive() ── alive() ── alive() ───── silence ─────┐ longer than the timeout
+#                                                      ├─▶ the stacks of all threads, here and in peers on this machine
 #     the launcher dies ── SIGTERM to ourselves: the run saves ── ten seconds ──┐
 #                                                                               └─▶ the process ends with code 1
 #
-# A process that was stopped (SIGSTOP) cannot speak, so whoever waits for it in vain wakes it and asks it for its stacks
-# by a signal. If even the watch-dog cannot run, because some library holds the interpreter, faulthandler's own thread
-# does the same some seconds later.
+# A process that was stopped (SIGSTOP) cannot print, so the process that waits for it wakes it and requests its stacks
+# by a signal. If the watchdog itself cannot run, because a library holds the GIL, faulthandler's thread does the same
+# some seconds later.
 
-STDERR = 2  # the descriptor: what is behind sys.stderr may hang as well
+STDERR = 2  # the descriptor: sys.stderr may hang as well
 LATER = 5.0  # seconds that faulthandler's thread waits longer than ours
 ANSWER = 0.2  # seconds for a peer to write its stacks, so that two do not mix
 LAST_SAVE = 10.0  # seconds for a run to save when its launcher is gone
@@ -173,15 +173,15 @@ class Peer(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether it is known to have ended: never of a process on another machine."""
+        """Whether it is known to have ended; never for a process on another machine."""
         if not self.near:
             return False
-        with suppress(PermissionError):  # of somebody else's process: it is there
+        with suppress(PermissionError):  # another user's process: it exists
             try:
                 os.kill(self.process, 0)
             except ProcessLookupError:
                 return True
-        return _state(self.process) == "Z"  # nobody has asked for its exit code yet
+        return _state(self.process) == "Z"  # a zombie
 
     @property
     def stopped(self) -> bool:
@@ -190,7 +190,7 @@ class Peer(NamedTuple):
 
 
 def _state(process: int) -> str:
-    """The letter of a process's state; only Linux tells, elsewhere it is empty."""
+    """The state letter of a process; empty on systems other than Linux."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -198,12 +198,12 @@ def _state(process: int) -> str:
 
 
 def show_stacks(own: str, peers: Sequence[Peer]) -> None:
-    """Write to stderr where every thread is, of this process and of those of this machine."""
-    _say(f"{own} (process {os.getpid()}) is here:")
+    """Print the stacks of all threads to stderr, of this process and of its peers on this machine."""
+    _say(f"stacks of {own} (process {os.getpid()}):")
     faulthandler.dump_traceback(STDERR, all_threads=True)
     for peer in peers:
         if peer.near and not peer.ended:
-            _say(f"rank {peer.rank} (process {peer.process}) is here:")
+            _say(f"stacks of rank {peer.rank} (process {peer.process}):")
             with suppress(OSError):
                 os.kill(peer.process, signal.SIGCONT)
                 os.kill(peer.process, signal.SIGUSR1)
@@ -211,7 +211,7 @@ def show_stacks(own: str, peers: Sequence[Peer]) -> None:
 
 
 class Watch:
-    """A thread that ends the process when nothing was `alive` for longer than `patience` seconds."""
+    """A thread that ends the process if `alive` is not called for `patience` seconds."""
 
     def __init__(self, name: str, patience: float, peers: Sequence[Peer] = ()) -> None:
         self.name, self.patience, self.peers = name, patience, peers
@@ -222,12 +222,12 @@ class Watch:
         self._thread = threading.Thread(target=self._look, name="seqloom-watch", daemon=True)
 
     def alive(self) -> None:
-        """Begin the patience anew."""
+        """Restart the timeout."""
         self._last = time.monotonic()
 
     @contextmanager
     def patient(self, seconds: float) -> Iterator[None]:
-        """A block that may take longer: a validation, a checkpoint."""
+        """A context that may take longer: a validation, a checkpoint."""
         self.alive()
         before, self._allowed = self._allowed, max(seconds, self._allowed)
         try:
@@ -260,12 +260,12 @@ class Watch:
                 return
 
     def _give_up(self, silence: float) -> None:
-        _say(f"error: {self.name}: no step was finished for {silence:.0f} s")
+        _say(f"error: {self.name}: no step was finished within {silence:.0f} s")
         show_stacks(self.name, self.peers)
         os._exit(1)
 
     def _leave(self) -> None:
-        _say(f"error: {self.name}: the launcher has ended; saving what there is")
+        _say(f"error: {self.name}: the launcher has ended; saving a checkpoint")
         os.kill(os.getpid(), signal.SIGTERM)
         if not self._over.wait(LAST_SAVE):
             os._exit(1)
@@ -275,24 +275,24 @@ def _say(text: str) -> None:
     os.write(STDERR, f"{text}\n".encode())
 
 
-TIMEOUT = 60.0  # seconds for what belongs to a step
-PATIENCE = 10  # times as long for what does not
+TIMEOUT = 60.0  # seconds for communication within a step
+PATIENCE = 10  # times as long for validations and checkpoints
 JOINING = timedelta(minutes=30)  # until the last process has read its data
 
 LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
-# A thread of gloo may need the interpreter to let a tensor go, while whoever drops the last reference to its group
-# waits for that thread. A reference of Python's lets the interpreter go meanwhile, one of a module in C++ does not, and
-# both wait for ever. So the last reference is one of Python's, here, until the process ends.
+# A gloo thread may need the GIL to release a tensor, while the code that drops the last reference to its group waits
+# for that thread. A reference from Python releases the GIL meanwhile, one from C++ does not, and both wait for ever. So
+# the last reference is kept here, in Python, until the process ends.
 GROUPS: list[object] = []
-LINGERING = 1.0  # seconds: whoever watches should see the first that failed before those that it took with it
+LINGERING = 1.0  # seconds: the first failure should be visible before those that follow from it
 
 
-class LostRank(SystemExit):  # an exit: Python writes its line to stderr and ends with 1
-    """The end of this process, because another one is gone or stays silent."""
+class LostRank(SystemExit):  # Python prints its text to stderr and exits with 1
+    """Ends this process, because another one is gone or hangs."""
 
 
 class Processes:
-    """The processes of this run, as one of them sees them."""
+    """The processes of this run, seen from one of them."""
 
     def __init__(self, *, sharded: bool, timeout: float, device: str) -> None:
         self.rank, self.count, self.sharded = dist.get_rank(), dist.get_world_size(), sharded
@@ -300,7 +300,7 @@ class Processes:
         self.timeout, self.device = timeout, device
         self.host = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout)) if device == "cuda" else None
         GROUPS.append(self.host)
-        self.watch = Watch(self.name, timeout + 5)  # what raises comes first, and names the peer
+        self.watch = Watch(self.name, timeout + 5)  # an exception comes first, and names the peer
         self.peers = [Peer(*json.loads(data)) for data in self.gather(json.dumps(Peer.own(self.rank)).encode())]
         self.watch.peers = self.peers
 
@@ -327,13 +327,13 @@ class Processes:
         return [each[: int(size)].numpy().tobytes() for each, size in zip(found, sizes, strict=True)]
 
     def wait(self, what: str) -> None:
-        """Wait for all; they may come late, for what they do in between is no step."""
+        """Wait for all processes; between steps they may take longer."""
         seconds = self.timeout * PATIENCE
         with self.watch.patient(seconds + 5):
             dist.monitored_barrier(group=self.host, timeout=timedelta(seconds=seconds))
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module such that a backward pass sums (or shards) gradients over processes; it must be called itself."""
+        """The module, wrapped so that a backward pass sums (or shards) gradients over processes."""
         return cut_over(module, self.count) if self.sharded else replicated(module)
 
     def apart(self, wrapped: nn.Module) -> AbstractContextManager[None]:
@@ -341,12 +341,12 @@ class Processes:
 
     @contextmanager
     def whole(self, wrapped: nn.Module) -> Iterator[None]:
-        """A block in which every process has all weights; it is given time."""
+        """A context in which every process has all weights, with a longer timeout."""
         with self.watch.patient(self.timeout * PATIENCE), unsharded(wrapped):
             yield
 
     def lost(self, error: Exception) -> LostRank:
-        """The end of this process after a collective that failed: who is gone, or the stacks of who stays silent."""
+        """The exit after a failed collective: it names the rank that is gone, or prints the stacks of a hanging one."""
         until = time.monotonic() + LINGERING
         while not (ended := [peer for peer in self.peers if peer.ended]) and time.monotonic() < until:
             time.sleep(0.05)
@@ -355,8 +355,14 @@ class Processes:
             show_stacks(self.name, self.peers)
         time.sleep(max(0.0, until - time.monotonic()))
         line = next((line.strip() for line in str(error).split("\n") if line.strip()), type(error).__name__)
-        found = _named(ended, "has ended") or _named(stopped, "was stopped") or f"another rank is gone ({line})"
-        return LostRank(f"error: {self.name}: {found}. Fix: start again; the run goes on from its newest checkpoint.")
+        found = (
+            _named(ended, "has ended")
+            or _named(stopped, "was stopped")
+            or f"lost the connection to another rank ({line})"
+        )
+        return LostRank(
+            f"error: {self.name}: {found}. Fix: run the same command again; it resumes from the newest checkpoint."
+        )
 
 
 def _named(peers: list[Peer], what: str) -> str:
@@ -364,7 +370,7 @@ def _named(peers: list[Peer], what: str) -> str:
 
 
 def _tensor(data: bytes, size: int) -> Tensor:
-    """Bytes as a tensor of at least the given size, and of one byte at least."""
+    """Bytes as a tensor of this size."""
     tensor = torch.zeros(size, dtype=torch.uint8)
     if data:
         tensor[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
@@ -373,13 +379,13 @@ def _tensor(data: bytes, size: int) -> Tensor:
 
 @contextmanager
 def joined(*, sharded: bool = False, timeout: float = TIMEOUT, device: str = "cpu") -> Iterator[Ranks]:
-    """The processes that torchrun started, this one among them; `Alone` without it.
+    """A context with the processes that torchrun started; without torchrun, with `Alone`.
 
-    Whoever prepares data before this block may take half an hour longer than the others.
+    Processes may enter it up to half an hour apart, because some prepare data longer.
     """
     if not is_launched():
         if sharded:
-            raise ConfigError("sharded weights need several processes", fix="start with --processes 2, or by torchrun")
+            raise ConfigError("--shard needs several processes", fix="add --processes 2, or use torchrun")
         yield Alone()
         return
     _join(timeout, device)
@@ -388,7 +394,7 @@ def joined(*, sharded: bool = False, timeout: float = TIMEOUT, device: str = "cp
         with ranks.watch, _losses_told(ranks):
             yield ranks
     finally:
-        with suppress(RuntimeError):  # of peers that are gone
+        with suppress(RuntimeError):  # peers are gone
             dist.destroy_process_group()
 
 
@@ -406,15 +412,15 @@ def _losses_told(ranks: Processes) -> Iterator[None]:
 
 
 def _join(timeout: float, device: str) -> None:
-    """Make the group of processes, once the last one has come."""
+    """Create the process group once all processes are here."""
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if device == "cuda":
         torch.cuda.set_device(own_gpu())
     store = _store(rank, count)
-    # Wait for all: some read their data longer than a step may take.
+    # Wait for all: preparing data may take longer than the timeout of a step.
     store.set(f"came-{rank}", "yes")
     store.wait([f"came-{other}" for other in range(count)], JOINING)
-    # NCCL ends a process that waits too long by an abort; our watch-dog comes first and says where it was.
+    # NCCL aborts a process that waits too long; our watchdog comes first and prints where it was.
     limit = timeout + 30 if device == "cuda" else timeout
     dist.init_process_group(
         "nccl" if device == "cuda" else "gloo",
@@ -427,14 +433,13 @@ def _join(timeout: float, device: str) -> None:
 
 
 def _store(rank: int, count: int) -> Store:
-    """The place where processes tell each other their addresses; on one machine nobody else can reach it."""
+    """The store through which processes find each other; on one machine no other machine can reach it."""
     if folder := os.environ.get(MEETING):
         return FileStore(str(Path(folder, "ranks")), count)
     address = os.environ.get("MASTER_ADDR", "")
     if rank == 0 and not LOOPBACK.fullmatch(address):
         warnings.warn(
-            f"the processes meet at {address}, which every machine that reaches it may join: keep it in a network "
-            "that you trust",
+            f"the processes connect through {address}, which any machine can join: use a network that you trust",
             stacklevel=2,
         )
     store: Store = next(rendezvous("env://", timeout=JOINING))[0]

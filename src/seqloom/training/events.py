@@ -1,14 +1,14 @@
-"""What a run says while it goes on: typed reports, and the files that keep them.
+"""The events of a run, and the two log files that keep them.
 
-    Begun ─▶ Stepped ... Stepped ─▶ Validated ─▶ Saved ─▶ Stepped ... ─▶ Ended
-                  └─▶ Noticed (something to know: a skipped step, a halved micro-batch, a full disk)
+    Started ─▶ Stepped ... Stepped ─▶ Validated ─▶ Saved ─▶ Stepped ... ─▶ Ended
+                  └─▶ Notice (something to know: a skipped step, a halved micro-batch, a full disk)
 
-    metrics.jsonl   step, validation, end: numbers that an equal run repeats, so that equal runs have equal bytes
-    events.jsonl    begun, pace, saved, notice, ended: what depends on the machine and the hour, such as `Pace`
+    metrics.jsonl   step, validation, end: numbers that do not depend on the machine, so equal runs have equal bytes
+    events.jsonl    start, speed, checkpoint, notice, end: what depends on the machine and the time of day
 
-Lines are collected and synced together, once a second at most, because a sync may take longer than a step. `flush`
-writes what waits; the loop calls it before each checkpoint, so that a run that goes on from one finds all lines up to
-it, and drops those that came after. Terminal, pages, tests and tuning consume the same reports.
+Lines are collected and synced together, at most once a second, because a sync may take longer than a step. `flush`
+writes the lines that wait. The loop calls it before each checkpoint, so a resumed run finds all lines up to its
+checkpoint, and drops those after it. Terminal, report, tests and tuning consume the same events.
 """
 
 import io
@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from seqloom.config.old_names import renamed_line
 from seqloom.errors import DamagedError, DurableError, needing
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines, write_lines
@@ -29,65 +30,65 @@ from seqloom.files.layouts import RunFile
 from seqloom.training.state import Environment
 
 
-class Begun(NamedTuple):
-    """A run begins or goes on."""
+class Started(NamedTuple):
+    """A run starts or is resumed."""
 
     folder: Path
-    step: int  # 0, or the step of the checkpoint that it goes on from
+    step: int  # 0, or the step of the checkpoint that it resumes from
     parameters: int
-    trained: int  # parameters that are not frozen
+    trainable: int  # parameters that are not frozen
     steps: int | None  # expected in all; None where a clock decides
     checkpoint_bytes: int
     environment: Environment
-    said: tuple[str, ...]  # what was chosen and why: device, precision, kernels; what was skipped when resuming
+    messages: tuple[str, ...]  # what was chosen and why: device, precision, kernels; which checkpoints were skipped
 
 
-class Pace(NamedTuple):
-    """How fast it goes; never the same twice."""
+class Speed(NamedTuple):
+    """How fast training is; never the same twice."""
 
-    seconds: float  # since the run began, stops not counted
-    symbols_per_second: float
-    waited: float  # share of the time in which a step waited for data
+    seconds: float  # of training, without the time between a stop and its resume
+    tokens_per_second: float
+    data_wait: float  # share of the time that steps waited for data
     memory: int  # bytes: the peak of the process, or of the device
     remaining: float | None  # seconds to the end, None while unknown
 
 
 class Stepped(NamedTuple):
-    """Some steps since the last such report."""
+    """A summary of the steps since the last such event."""
 
     step: int
     epoch: int
-    share: float  # of the whole run, 0..1
+    progress: float  # 0..1
     loss: float  # mean over these steps
-    rate: float
-    norm: float  # of the gradient before clipping, mean over these steps
-    largest: float  # of the norms
+    lr: float
+    grad_norm: float  # before clipping, mean over these steps
+    max_grad_norm: float
     clipped: float  # share of these steps
-    skipped: int  # of these steps, because something was not finite
-    symbols: int  # read since the run began
-    padding: float  # share of the elements of these steps
-    pace: Pace
+    skipped: int  # of these steps, because a loss or gradient was not finite
+    tokens: int  # read so far
+    padding: float  # share of the tokens of these steps
+    speed: Speed
 
 
 class Sample(NamedTuple):
     """One example of a validation."""
 
     input: str
-    said: str
-    true: str
-    right: bool | None  # None where answers are only better or worse
+    predicted: str
+    expected: str
+    correct: bool | None  # None where predictions are not simply right or wrong
 
 
 class Validated(NamedTuple):
-    """A look at the dev part."""
+    """A validation: the metrics on the dev set."""
 
     step: int
     epoch: int
     metrics: dict[str, float]
     best: bool
-    chosen: bool  # its weights are shipped: it is the best, or later than it and as good
+    chosen: bool  # its weights go to RUN/model: it is the best one, or a later one that is as good
     samples: tuple[Sample, ...]
-    pace: Pace
+    speed: Speed
 
 
 class Saved(NamedTuple):
@@ -98,8 +99,8 @@ class Saved(NamedTuple):
     problem: str = ""
 
 
-class Noticed(NamedTuple):
-    """Something that people should know."""
+class Notice(NamedTuple):
+    """Something the user should know."""
 
     step: int
     code: str  # "step.skipped", "memory.halved", "disk.full", "resume.threads", ...
@@ -111,30 +112,30 @@ Why = Literal["done", "patience", "stopped", "not-finite", "disk"]
 
 
 class Ended(NamedTuple):
-    """The run is over, or stops for now."""
+    """The run is finished, or stops for now."""
 
     step: int
-    why: Why
+    reason: Why
     best_step: int
-    chosen_step: int  # whose weights are shipped: the best one, or a later one that is as good
+    chosen_step: int  # whose weights are in RUN/model: the best one, or a later one that is as good
     metrics: dict[str, float]  # of the chosen validation
-    pace: Pace
+    speed: Speed
     exit_code: int  # 0, 128 + signal, 4 for a disk, 5 for numbers that are not finite
 
 
-Report = Begun | Stepped | Validated | Saved | Noticed | Ended
+Report = Started | Stepped | Validated | Saved | Notice | Ended
 
 
-LONGEST_TEXT = 500  # characters of a sample: a line is for people, and has a limit
-TOGETHER = 32  # lines that are written and synced as one: all of them or, when the disk refuses, none
+LONGEST_TEXT = 500  # characters of a text in a sample
+TOGETHER = 32  # lines that are written and synced together: all of them or, if the disk fails, none
 BETWEEN_SYNCS = 1.0  # seconds
-_KINDS = {Stepped: "step", Validated: "validation", Begun: "begun", Saved: "saved", Noticed: "notice"}
+_KINDS = {Stepped: "step", Validated: "validation", Started: "start", Saved: "checkpoint", Notice: "notice"}
 
 
-class Journal:
-    """Takes reports and keeps them; `lines` says how many `metrics.jsonl` has, those that still wait counted.
+class RunLog:
+    """Writes events to the two log files. `lines` counts those of `metrics.jsonl`, with those not yet written.
 
-    A run that goes on gives the number of lines that its checkpoint knew of; what came after is dropped.
+    A resumed run gives the number of lines at its checkpoint; later lines are dropped.
     """
 
     def __init__(self, folder: Path, lines: int = 0, *, clock: Callable[[], float] = time.time) -> None:
@@ -146,7 +147,7 @@ class Journal:
         _keep(self.metrics_path, lines)
 
     def take(self, report: Report) -> None:
-        """Take a report, to be written now or with one of the next; `flush` says what could not be."""
+        """Log an event. It may be written with a later one; `flush` writes everything."""
         for record in metrics_of(report):
             self._metrics.append(record)
             self.lines += 1
@@ -155,11 +156,11 @@ class Journal:
         if abs(self._clock() - self._synced) >= BETWEEN_SYNCS:  # abs: clocks are also set back
             try:
                 self.flush()
-            except DurableError:  # lines wait for the disk; before the next checkpoint the loop hears of it
+            except DurableError:  # the lines wait; `flush` before the next checkpoint raises again
                 self._synced = self._clock()
 
     def flush(self) -> None:
-        """Bring all lines to the disk. DurableError if that fails; the lines are kept then."""
+        """Write all lines to disk. DurableError if that fails; the lines are kept."""
         for path, waiting in ((self.metrics_path, self._metrics), (self.events_path, self._events)):
             while waiting:
                 append_lines(path, waiting[:TOGETHER])
@@ -167,20 +168,25 @@ class Journal:
         self._synced = self._clock()
 
 
-class Silent:
-    """The journal of a process that keeps none: process 0 writes for all."""
+class NoLog:
+    """The log of all processes but process 0, which writes for all."""
 
     lines = 0
 
     def take(self, report: Report) -> None:
-        """Let the report go."""
+        """Drop the event."""
 
     def flush(self) -> None:
-        """Return at once: there is nothing to write."""
+        """Do nothing: there is nothing to write."""
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl or events.jsonl; those of earlier versions under their new names."""
+    return [renamed_line(record) for record in read_lines(path).records]
 
 
 def metrics_of(report: Report) -> list[dict[str, Any]]:
-    """The records of a report that equal runs share.
+    """The lines of metrics.jsonl for an event.
 
     >>> from seqloom.training.events import Saved
     >>> metrics_of(Saved(20, Path("checkpoints")))
@@ -188,30 +194,30 @@ def metrics_of(report: Report) -> list[dict[str, Any]]:
     """
     if isinstance(report, Stepped | Validated):
         fields = _plain(report)
-        del fields["pace"]
+        del fields["speed"]
         return [{"kind": _KINDS[type(report)], **fields}]
     if isinstance(report, Ended):
         fields = _plain(report)
-        told = ("step", "why", "best_step", "chosen_step", "metrics")
-        return [{"kind": "end"} | {name: fields[name] for name in told}]
+        shared = ("step", "reason", "best_step", "chosen_step", "metrics")
+        return [{"kind": "end"} | {name: fields[name] for name in shared}]
     return []
 
 
 def events_of(report: Report) -> list[dict[str, Any]]:
-    """The records of a report that tell of this machine."""
+    """The lines of events.jsonl for an event."""
     if isinstance(report, Stepped | Validated):
-        return [{"kind": "pace", "step": report.step, **_plain(report.pace)}]
+        return [{"kind": "speed", "step": report.step, **_plain(report.speed)}]
     if isinstance(report, Ended):
-        return [{"kind": "ended", **_plain(report)}]
+        return [{"kind": "end", **_plain(report)}]
     return [{"kind": _KINDS[type(report)], **_plain(report)}]
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON holds it: a number that is not finite is null, a long text is cut."""
+    """The value as JSON: a number that is not finite becomes null, a long text is truncated."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Path | str):
-        text = str(value).encode(errors="replace").decode()  # half a surrogate pair is no text
+        text = str(value).encode(errors="replace").decode()  # half a surrogate pair is not text
         return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.asdict(value)
@@ -225,36 +231,36 @@ def _plain(value: Any) -> Any:
 
 
 def _keep(path: Path, lines: int) -> None:
-    """Drop the lines after the first so many; they belong to steps that will be taken again."""
+    """Keep the first `lines` lines; later ones belong to steps that are repeated."""
     found = read_lines(path)
     if len(found.records) < lines:
         raise DamagedError(
-            f"{path} has {len(found.records):,} lines, the checkpoint knew {lines:,}",
-            fix="restore the file from a copy, or train into a new folder",
+            f"{path} has {len(found.records):,} lines; the checkpoint expects {lines:,}",
+            fix="restore the file from a backup, or train in a new folder",
         )
     if len(found.records) > lines or found.torn:
         write_lines(path, found.records[:lines])
 
 
-# Curves for TensorBoard, in records of its own writer: the extra `tensorboard` has to be installed.
+# Curves for TensorBoard, written with its own record writer: the extra `tensorboard` must be installed.
 #
 # TensorBoard reads the files of a folder in the order of their names, so each validation writes the points since the
-# last one to a file of its own, as a whole. A run that goes on from a checkpoint hides what was written after it.
+# last one to a new file. A resumed run hides the points after its checkpoint.
 
 LARGEST = 3.4e38  # of the floats that TensorBoard keeps
-TRAIN = ("loss", "rate", "norm", "padding")  # of `Stepped`
+TRAIN = ("loss", "lr", "grad_norm", "padding")  # of `Stepped`
 
 
 def require_tensorboard() -> None:
-    """Raise MissingExtraError where TensorBoard is not installed."""
+    """Raise MissingExtraError if TensorBoard is not installed."""
     with needing("tensorboard"):
         import tensorboard  # noqa: F401
 
 
 def drawn(reports: Iterator[Report], folder: Path) -> Iterator[Report]:
-    """The same reports; their numbers are written into a folder that TensorBoard opens.
+    """The same events; their numbers are also written to a folder that TensorBoard opens.
 
-    A disk that refuses stops no run: the points wait for the next time, and `metrics.jsonl` has them all.
+    A full disk does not stop the run: the points are written next time, and `metrics.jsonl` has them all.
     """
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.compat.proto.summary_pb2 import Summary
@@ -263,9 +269,9 @@ def drawn(reports: Iterator[Report], folder: Path) -> Iterator[Report]:
     waiting: list[Event] = []
     files = 0
     for report in reports:
-        if isinstance(report, Begun) and report.step > 0:
-            hides = SessionLog(status=SessionLog.START)  # all points from here on that earlier files hold
-            waiting.append(Event(wall_time=time.time(), step=report.step + 1, session_log=hides))
+        if isinstance(report, Started) and report.step > 0:
+            hide = SessionLog(status=SessionLog.START)  # all later points of earlier files
+            waiting.append(Event(wall_time=time.time(), step=report.step + 1, session_log=hide))
         if points := points_of(report):
             values = [Summary.Value(tag=name, simple_value=value) for name, value in points.items()]
             waiting.append(Event(wall_time=time.time(), step=report.step, summary=Summary(value=values)))
@@ -283,10 +289,10 @@ def drawn(reports: Iterator[Report], folder: Path) -> Iterator[Report]:
 
 
 def points_of(report: Report) -> dict[str, float]:
-    """The numbers of a report by the names of their curves; those that no float holds are left out."""
+    """The numbers of an event by the names of their curves; those that TensorBoard cannot store are left out."""
     if isinstance(report, Stepped):
         points = {f"train/{name}": float(getattr(report, name)) for name in TRAIN}
-        points["pace/symbols per second"] = report.pace.symbols_per_second
+        points["speed/tokens per second"] = report.speed.tokens_per_second
     elif isinstance(report, Validated):
         points = {f"dev/{name}": value for name, value in report.metrics.items()}
     else:

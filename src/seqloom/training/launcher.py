@@ -1,13 +1,13 @@
-"""The surroundings of processes that train: several on one machine, as `seqloom train --processes 2` starts them.
+"""Starting several training processes on one machine, for `seqloom train --processes 2`.
 
     seqloom train --processes 2 ──▶ supervisor ──▶ rank 0, rank 1: seqloom train
                  ◀── exit code ───             ◀── exit codes ──   a rank dies ──▶ all are started again
                  ─── signals ────▶             ─── signals ────▶ save and stop
 
-The supervisor is torchrun's agent, with our last word. It differs from the `torchrun` command in four ways. Its exit
-code is that of the rank that failed first, not 1. It says in one line which one that was, instead of a table. Ranks
-meet in a folder, not at a port that listens to every network. And it starts again only what may end better: never bad
-input, always what asks to be repeated. Several machines need none of it: `torchrun ... -m seqloom train ...` on each.
+The supervisor is torchrun's agent. It differs from the `torchrun` command in four ways. Its exit code is that of the
+rank that failed first, not 1. It reports that rank in one line instead of a table. Ranks find each other through a
+folder, not through a network port. And it restarts only what may succeed next time: never after bad input, always
+after a request to repeat. For several machines, run `torchrun ... -m seqloom train ...` on each.
 """
 
 import hashlib
@@ -29,14 +29,12 @@ from seqloom.errors import ConfigError
 from seqloom.files.disk import make_folder, temporary_folder
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-MEETING = "SEQLOOM_MEETING"  # the folder in which the ranks of one start meet; the supervisor makes it
+MEETING = "SEQLOOM_MEETING"  # the folder through which the ranks of one start find each other
 MOST = 1_024
-LOOK_EVERY = 0.5  # seconds, after a parent that is gone
+LOOK_EVERY = 0.5  # seconds between checks that the parent is alive
 # Exit codes of `exit_code_of` (cli/terminal.py), which a rank of any module may end with.
-FINAL = {2, 3, 4, 5}  # another start would end in the same way
-REPEAT = 6  # the next start does it another way, so it does not count
-# Kernels that oneDNN, and torch's layer above it, keep: else 1,024 each, one for each shape that they meet.
-CAPACITIES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+FINAL = {2, 3, 4, 5}  # a restart would fail in the same way
+REPEAT = 6  # the next start works differently, so it does not count as a restart
 
 
 def launch(
@@ -47,47 +45,52 @@ def launch(
     module: str = "seqloom",
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """The exit code of `python -m seqloom ARGUMENTS` in so many processes: 0, or that of the first that failed.
+    """Run `python -m seqloom ARGUMENTS` in several processes; returns 0, or the exit code of the first that failed.
 
-    With `max_restarts` all are started again, so many times, when one of them dies; not when it refused its input. One
-    that asks to be repeated (code 6) is repeated, and that does not count.
+    Args:
+        arguments: the arguments of the command.
+        processes: the number of processes.
+        max_restarts: how many times all processes are restarted when one dies; not when it refused its input. Exit
+            code 6 asks for a restart that does not count.
+        module: the Python module to run.
+        environment: variables that are added to the environment.
     """
     if not 1 <= processes <= MOST or max_restarts < 0:
         raise ConfigError(
-            f"{processes} processes, started again {max_restarts} times",
-            fix=f"take 1 to {MOST} processes and 0 or more restarts",
+            f"--processes {processes} --max-restarts {max_restarts}",
+            fix=f"give 1 to {MOST} processes and 0 or more restarts",
         )
     with temporary_folder("ranks") as place:
         own = ["-m", "seqloom.training.launcher", str(processes), str(max_restarts), str(place)]
         command = [sys.executable, *own, "-m", module, *arguments]
         surroundings = {**os.environ, **_surroundings(processes), **(environment or {})}
-        # In a session of its own: a Ctrl-C reaches it once, through us, and not a second time from the terminal.
+        # In a session of its own, so that Ctrl-C reaches it once, through us, and not also from the terminal.
         with subprocess.Popen(command, env=surroundings, start_new_session=True) as supervisor, _forwarding(supervisor):
             code = supervisor.wait()
-    return code if code >= 0 else 128 - code  # as shells count an end by a signal
+    return code if code >= 0 else 128 - code  # as shells report a signal
 
 
 def _surroundings(processes: int) -> dict[str, str]:
-    """What ranks find in their environment; what somebody has set stays."""
+    """Environment variables of the ranks; those that the user has set stay."""
     threads = max(1, (os.cpu_count() or 1) // processes)
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     chosen = {
         "OMP_NUM_THREADS": str(threads),
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
-        "TORCH_CPP_LOG_LEVEL": "FATAL",  # what its collectives log, the rank that fails says in one line
+        "TORCH_CPP_LOG_LEVEL": "FATAL",  # the failing rank reports it in one line
     }
     return {name: value for name, value in chosen.items() if name not in os.environ}
 
 
 def first_to_say(text: str) -> bool:
-    """Whether no other rank of this start has said the same: what all find out, one of them says.
+    """Whether this rank is the first of its start to print this text.
 
-    Each rank reads the same files, and refuses them in the same words.
+    All ranks read the same files and find the same errors; only one prints them.
     """
     if not (folder := os.environ.get(MEETING)):
         return True
-    from torch._C._distributed_c10d import FileStore  # of several processes each has loaded it already
+    from torch._C._distributed_c10d import FileStore  # loaded already in distributed runs
 
     said = FileStore(str(Path(folder, "said")), MOST)
     return said.add(hashlib.sha256(text.encode()).hexdigest(), 1) == 1
@@ -95,7 +98,7 @@ def first_to_say(text: str) -> bool:
 
 @contextmanager
 def _forwarding(supervisor: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """A block in which signals to this process go to the supervisor; only a main thread can do that."""
+    """A context that forwards signals to the supervisor; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -112,7 +115,7 @@ def _forwarding(supervisor: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def end(processes: Sequence[BaseProcess]) -> None:
-    """Ask processes beside this one that still train to save and leave, and wait for them."""
+    """Ask training processes to save and stop, and wait for them."""
     for process in processes:
         if process.is_alive() and process.pid is not None:
             with suppress(ProcessLookupError):
@@ -121,28 +124,8 @@ def end(processes: Sequence[BaseProcess]) -> None:
         process.join()
 
 
-@contextmanager
-def few_kernels() -> Iterator[None]:
-    """A block in which a process that computes on the CPU and makes its first kernel keeps few of them.
-
-        heap    ■■■■■■■■ k ■■■■■ k ■■■■■■■■■■■ k ■■■■        ■ of one step, freed behind it    k kept, for one shape
-
-    Texts have a new shape at nearly every step. What is kept lies between the large tensors of the steps, so freed
-    memory never becomes whole again: a process grows to three times what a step needs. With few of them it stays as it
-    is. A step of any convolutional recipe takes 27, so where shapes come again nothing is made twice. What somebody has
-    set stays.
-    """
-    mine = {name: count for name, count in CAPACITIES.items() if name not in os.environ}
-    os.environ.update(mine)
-    try:
-        yield
-    finally:
-        for name in mine:
-            os.environ.pop(name, None)
-
-
 def supervise(processes: int, restarts: int, folder: Path, command: list[str]) -> int:
-    """The exit code of the ranks: 0, that of the first that failed, or 128 and the signal that stopped us."""
+    """The exit code of the ranks: 0, that of the first that failed, or 128 plus the signal that stopped us."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
     try:
@@ -151,14 +134,14 @@ def supervise(processes: int, restarts: int, folder: Path, command: list[str]) -
             if code in FINAL or code == 0 or (code != REPEAT and restarts == 0):
                 return code
             restarts -= code != REPEAT
-            sys.stderr.write(f"starting all {processes} ranks again, from the newest checkpoint\n")
+            sys.stderr.write(f"restarting all {processes} ranks from the newest checkpoint\n")
     except SignalException as stopped:
         return 128 + stopped.sigval
-    raise AssertionError("it counts for ever")
+    raise AssertionError("unreachable")
 
 
 def _started(processes: int, meeting: Path, command: list[str]) -> int:
-    """The exit code of one start; ranks that meet in a fresh folder know nothing of those before them."""
+    """The exit code of one start; a new folder keeps the ranks apart from those of earlier starts."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -181,14 +164,14 @@ def _started(processes: int, meeting: Path, command: list[str]) -> int:
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         code = failure.exitcode
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         sys.stderr.write(f"error: rank {rank} of {processes} (process {failure.pid}) {how}\n")
         return code if code > 0 else 128 - code
     return 0
 
 
 def _mind_parent(parent: int) -> None:
-    """Ask the system to stop us when whoever started us is gone."""
+    """Stop this process when its parent is gone."""
     while os.getppid() == parent:
         time.sleep(LOOK_EVERY)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -197,7 +180,7 @@ def _mind_parent(parent: int) -> None:
 def main(processes: str, restarts: str, folder: str, *command: str) -> int:
     """The exit code for the arguments of the command line."""
     threading.Thread(target=_mind_parent, args=(os.getppid(),), daemon=True).start()
-    logging.disable()  # torchrun's own lines; ours is the last word
+    logging.disable()  # torchrun's own lines
     return supervise(int(processes), int(restarts), Path(folder), list(command))
 
 

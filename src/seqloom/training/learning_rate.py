@@ -1,165 +1,183 @@
-"""How long and how fast a run learns: the rate of each step, what it is where nobody says, and how far a run is.
+"""Learning rate and duration: the learning rate of each step, defaults, and the progress of a run.
 
-    rate_at = rate x warm-up(step) x schedule(step, share) x factor
+    lr_at = lr x warmup(step) x schedule(step, progress) x factor
 
-    rate           `TrainingConfig.rate`, as the user says; else `default_rate`, by model and size, but with --init no
-                   more than `notes["rate"]` of that model: what it learned at, or of an imported one what it may go on
-                   at (`importing/bert.py`); 1 where newton solves, whatever it starts from
-    warm-up        rises along a line to 1 over the first steps
+    lr             `TrainingConfig.lr` if the user gives one; else `default_lr`, by model and size. With --init it is at
+                   most `notes["lr"]` of that model: what it was trained with, or what an imported model should be
+                   fine-tuned with (`importing/bert.py`). 1 for newton
+    warmup         rises linearly to 1 over the first steps
     constant       1
-    linear         1 -> final along a line over the share of the run that is done
-    cosine         1 -> final along half a cosine (Loshchilov and Hutter 2017)
-    inverse-root   sqrt(warm-up steps / step) behind the warm-up (Vaswani et al. 2017)
-    plateau        1; its `factor` shrinks when validations stop getting better
+    linear         1 -> final, linearly with the progress of the run
+    cosine         1 -> final, along half a cosine (Loshchilov and Hutter 2017)
+    inverse-sqrt   sqrt(warmup / step) after the warmup (Vaswani et al. 2017)
+    plateau        1; `factor` shrinks when validations stop improving
 
-`loop.py` asks `rate_at` before each step, and `apply` in `optimizers.py` puts the rate into the optimiser.
+`loop.py` calls `lr_at` before each step, and `apply` in `optimizers.py` sets it in the optimizer.
 
-All are pure functions of where the run stands. Nothing is counted here, so a run that goes on from a checkpoint has the
-same rates: there is no state to forget. What nobody named (`default_training`) are rules of thumb, written into
-`config.toml` like everything else; `seqloom doctor`, `--find-lr` and `seqloom tune` go on from them.
+All are pure functions of the training state, so a resumed run has the same learning rates. Defaults
+(`default_training`) are rules of thumb, written into `config.toml` like everything else; `seqloom doctor`, `--find-lr`
+and `seqloom tune` find better ones.
 """
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from seqloom.config.training import (
-    AnyLength,
+    AnyDuration,
     ByLengthConfig,
     ConstantConfig,
     CosineConfig,
     EpochsConfig,
-    InverseRootConfig,
+    InverseSqrtConfig,
     LinearConfig,
     NewtonConfig,
     PacksConfig,
     PlateauConfig,
     SecondsConfig,
     StepsConfig,
-    SymbolsConfig,
+    TokenCountConfig,
     TrainingConfig,
 )
 from seqloom.data.loader import BatchPlan
-from seqloom.data.order import usual_budget
+from seqloom.data.order import default_batch_tokens
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
 from seqloom.recipes.families import Size
+from seqloom.training.request import is_solved
 from seqloom.training.state import TrainingState
-from seqloom.training.wishes import is_solved
 
-STEPS = 2_000  # in all, for data of middling size: minutes on a processor for a small model
+STEPS = 2_000  # in all, for data of medium size: minutes on a CPU for a small model
 FEWEST, MOST = 3, 60  # epochs
-ROW = 256  # symbols of a row of packed documents
+ROW = 256  # tokens of a row of packed documents
 PATIENCE = 5  # validations
-SOLVED_PATIENCE, SOLVED_BATCH = 2, 32_768  # strengths, and symbols that are read at a time: no step depends on them
-WARM_UP = 100  # steps, or a tenth of all
-COUNTED = 5_000  # steps, after which an epoch is taken to be like those before it
+SOLVED_PATIENCE, SOLVED_BATCH = 2, 32_768  # strengths, and tokens that are read at a time: results do not depend on it
+WARMUP = 100  # steps, or a tenth of all
+COUNTED = 5_000  # steps; later epochs are assumed to be as long as those before
 
-# The wider a model, the smaller its rate; attention wants less than recurrence, and counting wants more.
+# Wider models get a lower learning rate; attention gets a lower one than recurrence, and linear models a higher one.
 _RATES: dict[Size, float] = {"tiny": 5e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
 _FASTER = {"linear": 10.0, "bag": 3.0, "mlp": 1.0, "lstm": 2.0, "gru": 2.0, "rnn": 1.0, "bilstm": 2.0}
 
 
-def default_rate(recipe: str, size: Size) -> float:
-    """A rate at which this family usually learns."""
+def default_lr(recipe: str, size: Size) -> float:
+    """A learning rate that usually works for this family and size."""
     return _RATES[size] * _FASTER.get(recipe, 1.0)
 
 
-def default_schedule(recipe: str, length: AnyLength, steps: int, budget: int) -> ConstantConfig | LinearConfig:
-    """Down along a line, for epochs of so many steps and batches of so many symbols; a linear model needs no schedule.
+def default_warmup(duration: AnyDuration, steps: int, batch_tokens: int) -> int:
+    """A tenth of all steps, at most 100.
 
-    The warm-up is a tenth of all steps: a rate that rises longer than a short run lasts is never reached.
+    Args:
+        duration: how long the run lasts.
+        steps: the number of steps in an epoch, with the default batch size.
+        batch_tokens: the default batch size.
+
+    >>> default_warmup(StepsConfig(steps=300), 0, 0), default_warmup(EpochsConfig(epochs=20), 500, 0)
+    (30, 100)
     """
-    if recipe == "linear":
-        return ConstantConfig()
-    match length:
+    match duration:
         case EpochsConfig():
-            total = length.count * steps
+            total = duration.epochs * steps
         case StepsConfig():
-            total = length.count
-        case SymbolsConfig():
-            total = length.count // budget
-        case SecondsConfig():  # nobody knows
-            return LinearConfig(warm_up=WARM_UP)
-    return LinearConfig(warm_up=min(WARM_UP, total // 10))
+            total = duration.steps
+        case TokenCountConfig():
+            total = duration.tokens // batch_tokens
+        case SecondsConfig():  # the number of steps is not known
+            return WARMUP
+    return min(WARMUP, total // 10)
 
 
-def rate_at(config: TrainingConfig, step: int, share: float, factor: float) -> float:
-    """The rate of the step after `step` steps, when `share` (0..1) of the run is done.
+def with_default_warmup(config: TrainingConfig, prepared: Prepared) -> TrainingConfig:
+    """The same configuration; a schedule that leaves its warmup open (linear, cosine) gets the default."""
+    if config.schedule.warmup is not None:
+        return config
+    tokens = training_tokens(prepared)
+    batch_tokens = default_batch_tokens(tokens)
+    warmup = default_warmup(config.duration, max(1, tokens // batch_tokens), batch_tokens)
+    return msgspec.structs.replace(config, schedule=msgspec.structs.replace(config.schedule, warmup=warmup))
 
-    >>> config = TrainingConfig(rate=1.0, schedule=LinearConfig(warm_up=4))
-    >>> [rate_at(config, step, step / 8, 1.0) for step in (0, 3, 4, 8)]
+
+def lr_at(config: TrainingConfig, step: int, share: float, factor: float) -> float:
+    """The learning rate of the step after `step` steps; `share` (0..1) is the progress of the run.
+
+    >>> config = TrainingConfig(lr=1.0, schedule=LinearConfig(warmup=4))
+    >>> [lr_at(config, step, step / 8, 1.0) for step in (0, 3, 4, 8)]
     [0.25, 0.625, 0.5, 0.0]
     """
-    warm_up = config.schedule.warm_up
-    warmth = min(1.0, (step + 1) / warm_up) if warm_up else 1.0
+    warmup = config.schedule.warmup or 0
+    rise = min(1.0, (step + 1) / warmup) if warmup else 1.0
     match config.schedule:
         case LinearConfig(final=final):
             shape = 1 - (1 - final) * share
         case CosineConfig(final=final):
             shape = final + (1 - final) * (1 + math.cos(math.pi * share)) / 2
-        case InverseRootConfig():
-            first = max(1, warm_up)
+        case InverseSqrtConfig():
+            first = max(1, warmup)
             shape = math.sqrt(first / max(first, step + 1))
         case ConstantConfig() | PlateauConfig():
             shape = 1.0
-    return config.rate * warmth * shape * factor
+    return config.lr * rise * shape * factor
 
 
-def plateau(config: TrainingConfig, standing: TrainingState, better: bool) -> None:
-    """Make `standing.factor` smaller after so many validations in a row that were not better."""
+def update_plateau(config: TrainingConfig, run_state: TrainingState, better: bool) -> None:
+    """Reduce `run_state.plateau_factor` after `patience` validations in a row without improvement."""
     if not isinstance(config.schedule, PlateauConfig):
         return
-    standing.plateau = 0 if better else standing.plateau + 1
-    if standing.plateau == config.schedule.patience:
-        standing.factor *= config.schedule.factor
-        standing.plateau = 0
+    run_state.plateau_count = 0 if better else run_state.plateau_count + 1
+    if run_state.plateau_count == config.schedule.patience:
+        run_state.plateau_factor *= config.schedule.factor
+        run_state.plateau_count = 0
 
 
-def share_done(length: AnyLength, standing: TrainingState, plan: BatchPlan[Any], seconds: float) -> float:
-    """The share of the run that is done, 0..1: what schedules and the display go by."""
+def progress_of(length: AnyDuration, run_state: TrainingState, plan: BatchPlan[Any], seconds: float) -> float:
+    """The progress of the run, 0..1: used by schedules and the progress bar."""
     match length:
         case EpochsConfig():
-            done = standing.epoch + standing.index / plan.count(standing.epoch) if standing.index else standing.epoch
+            done = (
+                run_state.epoch + run_state.index / plan.count(run_state.epoch) if run_state.index else run_state.epoch
+            )
         case StepsConfig():
-            done = standing.step
-        case SymbolsConfig():
-            done = standing.symbols
+            done = run_state.step
+        case TokenCountConfig():
+            done = run_state.tokens
         case SecondsConfig():
             done = seconds
-    return min(1.0, done / length.count) if length.count else 1.0
+    return min(1.0, done / length.amount) if length.amount else 1.0
 
 
-def is_over(length: AnyLength, standing: TrainingState, seconds: float) -> bool:
-    """Whether nothing is left to do."""
+def is_over(length: AnyDuration, run_state: TrainingState, seconds: float) -> bool:
+    """Whether the run has reached its duration."""
     match length:
         case EpochsConfig():
-            return standing.epoch >= length.count
+            return run_state.epoch >= length.epochs
         case StepsConfig():
-            return standing.step >= length.count
-        case SymbolsConfig():
-            return standing.symbols >= length.count
+            return run_state.step >= length.steps
+        case TokenCountConfig():
+            return run_state.tokens >= length.tokens
         case SecondsConfig():
-            return seconds >= length.count
+            return seconds >= length.seconds
 
 
-def expected_steps(length: AnyLength, plan: BatchPlan[Any], symbols: int) -> int | None:
-    """About how many steps there will be; None where a clock decides. `symbols` are those of one epoch.
+def expected_steps(length: AnyDuration, plan: BatchPlan[Any], tokens: int) -> int | None:
+    """About how many steps the run will have; None if its duration is in seconds. `tokens` are those of one epoch.
 
-    Batches are drawn anew in each epoch, so one may have a step more than another. They are counted up to a limit: the
-    epochs of large data are drawn in seconds, and too many to be counted.
+    Batches are shuffled in each epoch, so one may have a step more than another. They are counted up to a limit,
+    because shuffling large data takes seconds per epoch.
     """
     match length:
         case EpochsConfig():
             epoch, steps = 0, 0
-            while epoch < length.count and steps < COUNTED:
+            while epoch < length.epochs and steps < COUNTED:
                 steps += plan.count(epoch)
                 epoch += 1
-            return round(length.count * steps / epoch)
+            return round(length.epochs * steps / epoch)
         case StepsConfig():
-            return length.count
-        case SymbolsConfig():
-            return max(1, round(length.count / max(1, symbols) * plan.count(0)))
+            return length.steps
+        case TokenCountConfig():
+            return max(1, round(length.tokens / max(1, tokens) * plan.count(0)))
         case SecondsConfig():
             return None
 
@@ -167,79 +185,91 @@ def expected_steps(length: AnyLength, plan: BatchPlan[Any], symbols: int) -> int
 def default_training(
     prepared: Prepared, recipe: str, size: Size, named: Mapping[str, Any], learned_at: float = math.inf
 ) -> dict[str, Any]:
-    """The settings of `TrainingConfig` that depend on the data, the model, and those that were named.
+    """Defaults of `TrainingConfig` that depend on the data, the model, and the settings that the user named.
 
-    `linear` is solved, unless a setting of steps by batches is named. `learned_at` is the rate of the model that the
-    run starts from: a larger one would soon lose what it knows. What is solved loses nothing by whole steps.
+    Args:
+        prepared: the data.
+        recipe: the name of the recipe; empty for a model of the user's own.
+        size: the size of the recipe.
+        named: the settings of `TrainingConfig` that the user gave.
+        learned_at: the learning rate of the model that the run starts from. A higher one would soon destroy what that
+            model has learned.
+
+    The recipe `linear` is solved by newton, unless the user names a setting of gradient descent.
     """
     if is_solved(recipe, named):
-        return _solving(prepared, named.get("optimiser"))
-    symbols = training_symbols(prepared)
-    budget = usual_budget(symbols)
-    steps = max(1, symbols // budget)
-    length = named.get("length") or EpochsConfig(count=usual_epochs(symbols))
-    longest = int(prepared.columns["input"].lengths[prepared.parts["train"]].max(initial=0))
-    # Rows of one length; running text with documents that fill a batch alone is cut into packs instead.
-    packed = prepared.schema.target.is_running and longest > budget // 4
-    feed = PacksConfig(rows=max(1, budget // ROW), length=ROW) if packed else ByLengthConfig(budget=budget)
+        return _solving(prepared, named.get("optimizer"))
+    tokens = training_tokens(prepared)
+    batch_tokens = default_batch_tokens(tokens)
+    duration = named.get("duration") or EpochsConfig(epochs=default_epochs(tokens))
+    longest = int(prepared.columns["input"].lengths[prepared.splits["train"]].max(initial=0))
+    # Batches by length; running text with documents that would fill a batch alone is packed instead.
+    packed = prepared.schema.target.is_running and longest > batch_tokens // 4
+    batching = (
+        PacksConfig(batch_rows=max(1, batch_tokens // ROW), row_length=ROW)
+        if packed
+        else ByLengthConfig(batch_tokens=batch_tokens)
+    )
     return {
-        "feed": feed,
-        "length": length,
-        "rate": min(default_rate(recipe, size), learned_at),
-        "schedule": default_schedule(recipe, length, steps, budget),
+        "batching": batching,
+        "duration": duration,
+        "lr": min(default_lr(recipe, size), learned_at),
+        "schedule": ConstantConfig() if recipe == "linear" else LinearConfig(),
         "patience": PATIENCE,
     }
 
 
-def training_symbols(prepared: Prepared) -> int:
-    """The symbols of one epoch."""
-    return int(prepared.schema.target.sizes(prepared.columns)[prepared.parts["train"]].sum())
+def training_tokens(prepared: Prepared) -> int:
+    """The number of tokens in an epoch."""
+    return int(prepared.schema.target.sizes(prepared.columns)[prepared.splits["train"]].sum())
 
 
-def usual_epochs(symbols: int) -> int:
-    """How often a training set of so many symbols is usually read."""
-    return max(FEWEST, min(MOST, round(STEPS / max(1, symbols // usual_budget(symbols)))))
+def default_epochs(tokens: int) -> int:
+    """The default number of epochs for a training set of this size."""
+    return max(FEWEST, min(MOST, round(STEPS / max(1, tokens // default_batch_tokens(tokens)))))
 
 
 def _solving(prepared: Prepared, named: NewtonConfig | None) -> dict[str, Any]:
-    """Every strength once, until the dev part likes none better; without one, the strength that is usual."""
-    judged = bool(len(prepared.parts["dev"]))
-    if named is not None and not judged and len(named.strengths) > 1:
+    """One epoch for each strength, until the dev score stops improving; without a dev set, strength 1."""
+    has_dev = bool(len(prepared.splits["dev"]))
+    if named is not None and not has_dev and len(named.strengths) > 1:
         raise ConfigError(
-            f"there is no dev part to choose among {len(named.strengths)} strengths of newton by",
-            fix="give --dev FILE or --shares, or leave --optimiser out: the strength is 1 then",
+            f"newton has {len(named.strengths)} strengths to choose from, but there is no dev set",
+            fix="give --dev FILE or --dev-size 10%, or leave --optimizer out: the strength is then 1",
         )
-    optimiser = named or (NewtonConfig() if judged else NewtonConfig(strengths=(1.0,)))
+    optimizer = named or (NewtonConfig() if has_dev else NewtonConfig(strengths=(1.0,)))
     return {
-        "feed": ByLengthConfig(budget=SOLVED_BATCH),
-        "length": EpochsConfig(count=len(optimiser.strengths)),
-        "optimiser": optimiser,
-        "rate": 1.0,  # whole steps; the objective decides whether to halve one
+        "batching": ByLengthConfig(batch_tokens=SOLVED_BATCH),
+        "duration": EpochsConfig(epochs=len(optimizer.strengths)),
+        "optimizer": optimizer,
+        "lr": 1.0,  # full Newton steps; the line search may halve one
         "schedule": ConstantConfig(),
-        "clip": 0.0,
+        "clip_norm": 0.0,
         "patience": SOLVED_PATIENCE,
-        "report_every": 1,
+        "log_every": 1,
     }
 
 
-def told(settings: TrainingConfig) -> str:
-    """How long, by which batches and at which rate a run learns, in one line.
+def training_line(settings: TrainingConfig) -> str:
+    """Duration, batches, learning rate and patience in one line.
 
-    >>> told(TrainingConfig(patience=5))
-    'training: 10 epochs, batches of 4,096 symbols, rate 0.001 (adamw, linear, warm-up 100), patience 5'
+    >>> training_line(TrainingConfig(patience=5))
+    'training: 10 epochs, batches of 4,096 tokens, lr 0.001 (adamw, linear, warmup 100), patience 5'
     >>> newton = NewtonConfig(strengths=(1.0, 0.1))
-    >>> told(TrainingConfig(optimiser=newton, rate=1.0, schedule=ConstantConfig())).partition("; ")[2]
-    'it ends with the last of them, not after 10 epochs'
+    >>> training_line(TrainingConfig(optimizer=newton, lr=1.0, schedule=ConstantConfig())).rpartition("; ")[2]
+    'training stops after 2 epochs, not 10'
     """
-    length, feed, schedule = settings.length, settings.feed, settings.schedule
-    patience = f"patience {settings.patience}" if settings.patience else "no end before that"
+    length, feed, schedule = settings.duration, settings.batching, settings.schedule
+    patience = f"patience {settings.patience}" if settings.patience else "no early stopping"
     if settings.strengths:
         strengths = ", ".join(f"{strength:g}" for strength in settings.strengths)
-        long = isinstance(length, EpochsConfig) and length.count > len(settings.strengths)
-        ends = f"; it ends with the last of them, not after {length.count:,} epochs" if long else ""
-        return f"training: solved by newton, one epoch for each L2 strength of {strengths}, {patience}{ends}"
-    size = f"{feed.budget:,}" if isinstance(feed, ByLengthConfig) else f"{feed.rows:,} x {feed.length:,}"
+        long = isinstance(length, EpochsConfig) and length.epochs > len(settings.strengths)
+        ends = f"; training stops after {len(settings.strengths)} epochs, not {length.amount:,}" if long else ""
+        return f"training: newton, one epoch for each L2 strength: {strengths}; {patience}{ends}"
+    size = (
+        f"{feed.batch_tokens:,}" if isinstance(feed, ByLengthConfig) else f"{feed.batch_rows:,} x {feed.row_length:,}"
+    )
     kind = "" if isinstance(feed, ByLengthConfig) else f" in {feed.kind()}"
-    rises = f", warm-up {schedule.warm_up:,}" if schedule.warm_up else ""
-    rate = f"rate {settings.rate:g} ({settings.optimiser.kind()}, {schedule.kind()}{rises})"
-    return f"training: {length.count:,} {length.kind()}, batches of {size} symbols{kind}, {rate}, {patience}"
+    rises = f", warmup {schedule.warmup:,}" if schedule.warmup else ""
+    rate = f"lr {settings.lr:g} ({settings.optimizer.kind()}, {schedule.kind()}{rises})"
+    return f"training: {length.amount:,} {length.unit}, batches of {size} tokens{kind}, {rate}, {patience}"

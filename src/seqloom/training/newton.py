@@ -4,11 +4,12 @@
 
 Conjugate gradients find where the quadratic model of the objective is lowest (Lin, Weng and Keerthi 2008), and the step
 there is halved until the objective falls. The loss is that of the task and its head, with class weights and smoothing;
-its derivatives by the scores come from autograd, in float64. Products with X are sums of bags of rows, in float32.
+its slope by the scores comes from autograd, in float64, and its curvature from the head. Products with X are sums of
+bags of rows, in float32.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -19,16 +20,16 @@ from torch import Tensor, nn
 from seqloom.config.heads import UnmappedHead
 from seqloom.config.inputs import TfidfConfig
 from seqloom.config.models import AnyModel, SequenceModelConfig
-from seqloom.config.training import AnyFeed, NewtonConfig
+from seqloom.config.training import AnyBatching, NewtonConfig
 from seqloom.data.loader import BatchPlan, Loader, Position, Step
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.nn.heads import Head
+from seqloom.nn.heads import Curvature, Head
 from seqloom.nn.inputs import Tfidf
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.tasks.encoders import sequences
-from seqloom.tasks.task import Feeder
+from seqloom.tasks.task import Batcher
 from seqloom.training.checkpoint import copy_all, weights_of
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
@@ -50,10 +51,9 @@ class Entries(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor, columns: Tensor, values: Tensor, count: int) -> "Entries":
-        """The matrix of so many rows with these entries, given in any order."""
-        order = rows.argsort(stable=True)
+        """The matrix of so many rows with these entries, given in the order of rows."""
         lengths = torch.bincount(rows, minlength=count)
-        return cls(columns[order].int(), values[order].float(), (lengths.cumsum(0) - lengths).int())
+        return cls(columns.int(), values.float(), (lengths.cumsum(0) - lengths).int())
 
     def times(self, dense: Tensor) -> Tensor:
         """[N,K] the product with a matrix [M,K]."""
@@ -68,22 +68,24 @@ class Texts(NamedTuple):
     rows: Tensor  # [M] where each n-gram stands in the table of weights
     targets: Tensor
     ids: tuple[str, ...]
-    symbols: int
+    tokens: int
 
     @classmethod
     def of(cls, source: Tfidf, batches: Iterable[Batch[Any, Any]]) -> "Texts":
         """The texts of some batches, on the processor."""
-        found, targets, ids, symbols = [], [], list[str](), 0
+        found, targets, ids, tokens = [], [], list[str](), 0
         for batch in batches:
             bags = source.bags(moved(batch, source.idf.device).inputs)
             found.append((bags.texts.cpu() + len(ids), bags.rows.cpu(), bags.values.cpu()))
             targets.append(batch.targets)
             ids += batch.ids
-            symbols += elements_of(batch)[1]
-        texts, standing, values = (torch.cat(parts) for parts in zip(*found, strict=True))
-        rows, ngrams = torch.unique(standing, return_inverse=True)
-        by_text, by_ngram = Entries.of(texts, ngrams, values, len(ids)), Entries.of(ngrams, texts, values, len(rows))
-        return cls(by_text, by_ngram, rows, torch.cat(targets), tuple(ids), symbols)
+            tokens += elements_of(batch)[1]
+        texts, columns, values = (torch.cat(parts) for parts in zip(*found, strict=True))
+        rows, ngrams = torch.unique(columns, return_inverse=True)
+        order = ngrams.argsort(stable=True)
+        by_text = Entries.of(texts, ngrams, values, len(ids))
+        by_ngram = Entries.of(ngrams[order], texts[order], values[order], len(rows))
+        return cls(by_text, by_ngram, rows, torch.cat(targets), tuple(ids), tokens)
 
 
 class ScoredTexts(nn.Module):
@@ -96,6 +98,11 @@ class ScoredTexts(nn.Module):
     def loss(self, batch: Batch[Tensor, Tensor]) -> Loss:
         """The loss summed over the texts."""
         return self.head.loss(Padded.of(batch.inputs[:, None]), batch.targets[:, None])
+
+    def curvature(self, batch: Batch[Tensor, Tensor]) -> Curvature:
+        """The second derivative of that loss by the scores, which are its inputs [N,K]."""
+        bent = self.head.curvature(Padded.of(batch.inputs[:, None]), batch.targets[:, None])
+        return lambda along: bent(along[:, None])[:, 0]
 
 
 class NewtonPoint(NamedTuple):
@@ -127,13 +134,12 @@ class NewtonPlace(NamedTuple):
     weight: float
     gradient: NewtonPoint
     scores: Tensor  # [N,K]
-    slope: Tensor  # [N,K] the derivative of the summed loss by them, which can be derived once more
 
 
 class NewtonProblem(NamedTuple):
     """The objective of one strength."""
 
-    task: Feeder
+    task: Batcher
     scored: ScoredTexts  # of float64, its own bias zero: that of the problem is in the scores
     texts: Texts
     strength: float
@@ -143,17 +149,21 @@ class NewtonProblem(NamedTuple):
         scores = (self.texts.by_text.times(point.weights) + point.bias).double().requires_grad_()
         with torch.enable_grad():
             loss, _ = self.task.loss(self.scored, Batch(scores, self.texts.targets, self.texts.ids), None)
-            (slope,) = torch.autograd.grad(loss.total, scores, create_graph=True)
+            (slope,) = torch.autograd.grad(loss.total, scores)
         total, weight = float(loss.total.detach()), float(loss.weight.detach())
         penalty = self.strength / 2 * float(torch.dot(point.weights.flatten(), point.weights.flatten()))
-        gradient = self._by_weights(slope.detach(), point.weights, weight)
-        return NewtonPlace(point, (total + penalty) / weight, total / weight, weight, gradient, scores, slope)
+        gradient = self._by_weights(slope, point.weights, weight)
+        return NewtonPlace(point, (total + penalty) / weight, total / weight, weight, gradient, scores.detach())
 
-    def curved(self, place: NewtonPlace, along: NewtonPoint) -> NewtonPoint:
-        """The second derivative of the objective at a place, times a direction."""
-        scores = (self.texts.by_text.times(along.weights) + along.bias).double()
-        (bent,) = torch.autograd.grad(place.slope, place.scores, scores, retain_graph=True)
-        return self._by_weights(bent, along.weights, place.weight)
+    def curvature(self, place: NewtonPlace) -> Callable[[NewtonPoint], NewtonPoint]:
+        """The second derivative of the objective at a place: times a direction."""
+        bent = self.scored.curvature(Batch(place.scores, self.texts.targets, self.texts.ids))
+
+        def times(along: NewtonPoint) -> NewtonPoint:
+            by_scores = bent(self.texts.by_text.times(along.weights).add_(along.bias))
+            return self._by_weights(by_scores, along.weights, place.weight)
+
+        return times
 
     def _by_weights(self, by_scores: Tensor, weights: Tensor, divisor: float) -> NewtonPoint:
         """What a derivative by the scores is by weights and bias, with that of the penalty, over a divisor."""
@@ -178,15 +188,17 @@ def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
     ahead = NewtonPoint(*map(torch.zeros_like, place.point))
     along = rest = ahead.plus(-1.0, place.gradient)
     squares = rest.dot(rest)
-    enough = min(INEXACT, squares**0.25) ** 2 * squares
+    enough, curved = min(INEXACT, squares**0.25) ** 2 * squares, problem.curvature(place)
     for _ in range(MOST_PRODUCTS):
-        bent = problem.curved(place, along)
+        bent = curved(along)
         curvature = along.dot(bent)
-        if squares <= enough or curvature <= 0:  # near enough, or flat as far as float32 tells
+        if curvature <= 0:  # flat as far as float32 tells
             break
         length = squares / curvature
         ahead, rest = ahead.plus(length, along), rest.plus(-length, bent)
         before, squares = squares, rest.dot(rest)
+        if squares <= enough:
+            break
         along = rest.plus(squares / before, along)
     return ahead
 
@@ -194,7 +206,7 @@ def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
 # A run of a linear model that is solved: Newton steps along a path of strengths of L2, from strong to weak.
 #
 # A step is one Newton step, an epoch one strength, which ends when the gradient is flat. Each strength starts from the
-# solution of the one before it, and behind each the dev part is looked at, as behind the epochs of any run.
+# solution of the one before it, and behind each the dev set is looked at, as behind the epochs of any run.
 #
 # What a step does depends on the weights and on the number of the strength alone. So a checkpoint keeps nothing else,
 # and a run that goes on repeats its steps bit for bit.
@@ -213,7 +225,7 @@ def require_solvable(model: AnyModel) -> None:
     if not linear:
         raise ConfigError(
             "newton solves linear models of TF-IDF, and this is another one",
-            fix="take --model linear, or --optimiser adamw",
+            fix="take --model linear, or --optimizer adamw",
         )
 
 
@@ -261,14 +273,14 @@ class Solver(WeightUpdate):
 
     def __init__(self, session: Session) -> None:
         config = session.config.training
-        assert isinstance(config.optimiser, NewtonConfig), "other steps are those of Update"
+        assert isinstance(config.optimizer, NewtonConfig), "other steps are those of Update"
         if session.ranks.count > 1:
             raise ConfigError(
                 f"newton solves in one process, and there are {session.ranks.count}",
-                fix="leave --processes out, or take --optimiser adamw",
+                fix="leave --processes out, or take --optimizer adamw",
             )
         super().__init__(session.model, LossOf(session.model, session.device), session.ranks, session.device)
-        self._session, self._newton = session, config.optimiser
+        self._session, self._newton = session, config.optimizer
         linear = cast(SequenceModel, session.model)
         self._source = cast(Tfidf, linear.encoder.input)
         self._scored = ScoredTexts(copy.deepcopy(linear.head).to("cpu", torch.float64))
@@ -281,28 +293,28 @@ class Solver(WeightUpdate):
         self._told: list[Tally] = []
 
     def whole(self) -> AnyBatch:
-        """All texts as one batch, of which only the ids, the targets and the number of symbols are there."""
+        """All texts as one batch, of which only the ids, the targets and the number of tokens are there."""
         texts = self._read()
-        return Batch(torch.empty(texts.symbols, device="meta"), texts.targets, texts.ids)
+        return Batch(torch.empty(texts.tokens, device="meta"), texts.targets, texts.ids)
 
     def step(
-        self, batch: AnyBatch | None, *, carried: bool, standing: TrainingState, rate: float, stop: bool = False
+        self, batch: AnyBatch | None, *, carried: bool, run_state: TrainingState, lr: float, stop: bool = False
     ) -> None:
         """Take one Newton step, or none where the gradient is flat already."""
-        place = self._at(self._newton.strengths[standing.epoch])
+        place = self._at(self._newton.strengths[run_state.epoch])
         assert self._problem is not None
         flat = place.gradient.largest() <= self._newton.tolerance
         after = place if flat else newton_step(self._problem, place)
-        steps = standing.index + 1
+        steps = run_state.index + 1
         solved = after is place or after.gradient.largest() <= self._newton.tolerance or steps == MOST
-        self.taken, self._place = Taken(standing.epoch, steps, solved), after
+        self.taken, self._place = Taken(run_state.epoch, steps, solved), after
         self._put(after.point)
-        symbols = self._read().symbols if standing.index == 0 else 0
-        self._told.append(_tally(place, symbols, stop))
+        tokens = self._read().tokens if run_state.index == 0 else 0
+        self._told.append(_tally(place, tokens, stop))
 
-    def is_done(self, standing: TrainingState) -> bool:
+    def is_done(self, run_state: TrainingState) -> bool:
         """Whether all strengths are solved."""
-        return standing.epoch >= len(self._newton.strengths)
+        return run_state.epoch >= len(self._newton.strengths)
 
     def read(self) -> Tally:
         tallies, self._told = self._told, []
@@ -312,17 +324,17 @@ class Solver(WeightUpdate):
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """The weights: nothing else decides how the run goes on."""
-        return {"model": weights_of(self._model), "optimiser": {}}
+        return {"model": weights_of(self._model), "optimizer": {}}
 
     @torch.no_grad()
-    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], standing: TrainingState) -> None:
+    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], run_state: TrainingState) -> None:
         copy_all("model", self.tensors()["model"], tensors.get("model", {}))
 
     def _read(self) -> Texts:
         """The training set; not read before the first step, when a run that goes on has its own idf."""
         if self._texts is None:
             session = self._session
-            batches = training_texts(session.task, session.prepared, session.config.training.feed)
+            batches = training_texts(session.task, session.prepared, session.config.training.batching)
             self._texts = Texts.of(self._source, batches)
         return self._texts
 
@@ -342,7 +354,7 @@ class Solver(WeightUpdate):
         self._bias.copy_(point.bias)
 
 
-def _tally(place: NewtonPlace, symbols: int, stop: bool) -> Tally:
+def _tally(place: NewtonPlace, tokens: int, stop: bool) -> Tally:
     """What a step from a place tells, rounded to 24 bits: sums of such do not depend on when they are read."""
     norm = float(np.float32(place.gradient.dot(place.gradient) ** 0.5))
     return Tally(
@@ -354,14 +366,14 @@ def _tally(place: NewtonPlace, symbols: int, stop: bool) -> Tally:
         clipped=0,
         skipped=0,
         not_finite=0,
-        elements=symbols,
-        symbols=symbols,
+        elements=tokens,
+        tokens=tokens,
         stop=stop,
     )
 
 
-def training_texts(task: Feeder, prepared: Prepared, feed: AnyFeed) -> Iterator[AnyBatch]:
-    """The batches of the training part once, in an order that no seed changes."""
+def training_texts(task: Batcher, prepared: Prepared, feed: AnyBatching) -> Iterator[AnyBatch]:
+    """The batches of the training set once, in an order that no seed changes."""
     loader = task.loader(prepared, "train", feed, seed=0, workers=0)
     batches = (step.batch for step in loader.steps(until=1) if step.batch is not None)
     return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)

@@ -1,13 +1,13 @@
-"""The folder of a run: what is in it, how a run begins in it, and whether one that is there may go on.
+"""The run folder: what it contains, how a run starts in it, and whether the run in it can be resumed.
 
-    RUN/config.toml    everything that was chosen; written last, so that a folder without it never began
-    RUN/data.json      which data it was: sums of the files, the split, what was found
-    RUN/places.json    where its files lie (`data.run_files`)
-    RUN/vocabulary/    the tokenisers and labels that were fitted
-    RUN/checkpoints/   RUN/model/   RUN/metrics.jsonl   RUN/events.jsonl   RUN/looks.jsonl   RUN/.lock
+    RUN/config.toml    the complete configuration; written last, so a folder without it contains no run
+    RUN/data.json      which data it was: hashes of the files, the split, the findings
+    RUN/paths.json     where its data files are (`data.run_files`)
+    RUN/vocabulary/    the fitted tokenizers and labels
+    RUN/checkpoints/   RUN/model/   RUN/metrics.jsonl   RUN/events.jsonl   RUN/test_evaluations.jsonl   RUN/.lock
 
-A run that is asked for again goes on if it is the same one (`home.py`). Another one is refused, with all that
-changed and the name of a folder that is free, unless the one that is here was stopped before it kept anything.
+The same request again resumes the run. Another is refused, with a list of the changes (`run_location.py`) and the
+name of a free folder, unless the run in the folder was stopped before it saved anything.
 """
 
 import json
@@ -22,30 +22,36 @@ from seqloom import files
 from seqloom.bundle import read_tokenizers, tokenizer_files
 from seqloom.config.base import read
 from seqloom.config.training import RunConfig
-from seqloom.data.dataset import Dataset, every_sum
+from seqloom.data.dataset import Dataset, all_fingerprints
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DamagedError, DataError, DurableError
 from seqloom.files import disk
+from seqloom.files.disk import existing
 from seqloom.files.layouts import RunFile, VocabularyFile
-from seqloom.tasks.task import Meaning
+from seqloom.tasks.task import ModelSpec
 from seqloom.training import checkpoint
 from seqloom.training.checkpoint import Record
 from seqloom.training.devices import Device, Ranks, environment
-from seqloom.training.home import (
+from seqloom.training.events import read_log
+from seqloom.training.run_location import (
+    CHANGED_FILE,
+    CHANGED_SPLIT,
+    CHANGED_VOCABULARY,
+    DIFFERENT,
     changed,
     changed_entries,
     changed_environment,
     free_name,
-    going_on,
-    has_kept,
-    require_place,
+    has_results,
+    require_run_folder,
+    resume_messages,
 )
 from seqloom.training.state import Environment, Machine, TrainingState
 
-OF_BEFORE = (RunFile.METRICS, RunFile.EVENTS, RunFile.MEMORY, RunFile.REPORT, RunFile.CARD)  # when another run begins
+REPLACED = (RunFile.METRICS, RunFile.EVENTS, RunFile.MEMORY, RunFile.REPORT, RunFile.CARD)  # by a new run
 
-# The vocabulary of a run as files: what the numbers in its data mean, fitted once and compared when it goes on.
+# The vocabulary of a run: fitted once, and compared when the run is resumed.
 #
 # labels.json        ["neg", "pos"], in the order of their numbers
 # schema.json        {"input": "text", "target": "label", "sizes": [], "numbers": 0}, and the units of numbers
@@ -60,56 +66,56 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     units: tuple[tuple[float, float], ...] = ()
 
 
-def vocabulary_of(meaning: Meaning) -> dict[str, bytes]:
+def vocabulary_of(spec: ModelSpec) -> dict[str, bytes]:
     """The files of a vocabulary."""
-    schema = meaning.schema
-    outline = _Outline(schema.input.name, schema.target.name, tuple(meaning.sizes), meaning.numbers, meaning.units)
+    schema = spec.schema
+    outline = _Outline(schema.input.name, schema.target.name, tuple(spec.sizes), spec.numbers, spec.units)
     labels = json.dumps(schema.labels, ensure_ascii=False).encode()
     schema_file = msgspec.json.encode(outline)
-    return {VocabularyFile.LABELS: labels, VocabularyFile.SCHEMA: schema_file, **tokenizer_files(meaning)}
+    return {VocabularyFile.LABELS: labels, VocabularyFile.SCHEMA: schema_file, **tokenizer_files(spec)}
 
 
-def meaning_of(files: Mapping[str, bytes]) -> Meaning:
-    """What the numbers mean, from the files of a vocabulary; DamagedError for files that are none."""
+def spec_of(files: Mapping[str, bytes]) -> ModelSpec:
+    """The model spec in the files of a vocabulary; DamagedError if they are not readable."""
     try:
         labels = msgspec.json.decode(files[VocabularyFile.LABELS], type=tuple[str, ...])
         outline = msgspec.json.decode(files[VocabularyFile.SCHEMA], type=_Outline)
         schema = Schema(outline.input, outline.target, labels)
     except (KeyError, msgspec.DecodeError, DataError) as error:
         raise DamagedError(
-            f"the vocabulary of the run cannot be read: {error!r}", fix="restore it from a copy"
+            f"the vocabulary of the run is not readable: {error!r}", fix="restore it from a backup"
         ) from error
     tokenizers = read_tokenizers(files, schema, Path(RunFile.VOCABULARY))
-    return Meaning(schema, *tokenizers, outline.sizes, outline.numbers, units=outline.units)
+    return ModelSpec(schema, *tokenizers, outline.sizes, outline.numbers, units=outline.units)
 
 
 SHOWN = 6  # changes in one message
 
 
 class DataFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which data a run reads, as plain values."""
+    """The data of a run, as in data.json."""
 
-    fingerprints: dict[str, Any]  # of every file
-    split: dict[str, Any]  # the rule, and the rows of each part
+    fingerprints: dict[str, Any]  # size and sha256 of every file
+    split: dict[str, Any]  # the rule, and the number of rows in each set
     findings: list[Any] = []
-    said: list[str] = []
+    messages: list[str] = []
 
     @classmethod
     def of(cls, dataset: Dataset, prepared: Prepared) -> "DataFacts":
-        """The facts about prepared data; of a part that stays shut, not even the number of its rows."""
-        split = json.loads(prepared.divided.to_json())
-        split["counts"] = {part: rows for part, rows in split["counts"].items() if part in dataset.parts}
+        """The facts about prepared data, without those about the sealed test set."""
+        split = json.loads(prepared.split_summary.to_json())
+        split["counts"] = {part: rows for part, rows in split["counts"].items() if part in dataset.splits}
         plain = {
-            "fingerprints": every_sum(dataset),
+            "fingerprints": all_fingerprints(dataset),
             "split": split,
             "findings": prepared.findings,
-            "said": dataset.said,
+            "messages": dataset.messages,
         }
         return msgspec.json.decode(msgspec.json.encode(plain), type=cls)
 
 
 class RunFolder:
-    """A run folder, to begin in, to go on in, or to look at."""
+    """A run folder: to start a run, to resume it, or to read it."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -121,79 +127,80 @@ class RunFolder:
         return config
 
     def data(self) -> DataFacts:
-        """Which data it reads."""
+        """The facts about its data."""
         try:
             return msgspec.json.decode((self.path / RunFile.DATA).read_bytes(), type=DataFacts)
         except (OSError, msgspec.DecodeError) as error:
-            text = f"expected the facts about the data, found that they cannot be read ({error})"
+            text = f"the facts about the data are not readable ({error})"
             raise DamagedError(
                 f"{self.path / RunFile.DATA}: {text}",
-                fix=f"restore it from a copy, or train in a new folder: {free_name(self.path)}",
+                fix=f"restore it from a backup, or train in a new folder: {free_name(self.path)}",
             ) from error
 
     def vocabulary(self) -> dict[str, bytes]:
         """The files of its vocabulary, verified."""
         return dict(files.read_folder(self.path / RunFile.VOCABULARY))
 
-    def meaning(self) -> Meaning:
-        """What the numbers that its model reads and writes mean."""
-        return meaning_of(self.vocabulary())
+    def spec(self) -> ModelSpec:
+        """The spec of its model: schema, labels and tokenizers."""
+        return spec_of(self.vocabulary())
 
-    def has_begun(self) -> bool:
-        """Whether a run is here that may go on."""
+    def exists(self) -> bool:
+        """Whether this folder contains a run."""
         return (self.path / RunFile.CONFIG).is_file()
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The records that equal runs share: step, validation, end."""
-        return list(files.read_lines(self.path / RunFile.METRICS).records)
+        """The lines of metrics.jsonl: step, validation, end."""
+        return read_log(self.path / RunFile.METRICS)
 
     def events(self) -> list[dict[str, Any]]:
-        """The records that depend on the machine: begun, pace, saved, notice, ended."""
-        return list(files.read_lines(self.path / RunFile.EVENTS).records)
+        """The lines of events.jsonl: start, speed, checkpoint, notice, end."""
+        return read_log(self.path / RunFile.EVENTS)
 
-    def looks(self) -> list[dict[str, Any]]:
-        """One record for each look at the test part."""
-        return list(files.read_lines(self.path / RunFile.LOOKS).records)
+    def test_evaluations(self) -> list[dict[str, Any]]:
+        """One record for each evaluation on the test set."""
+        return list(files.read_lines(existing(self.path / RunFile.TEST_EVALUATIONS)).records)
 
-    def standing(self) -> TrainingState | None:
-        """Where the run stood at its newest checkpoint whose record of it verifies; tensors are not looked at."""
-        return self._newest(checkpoint.read_standing)
+    def run_state(self) -> TrainingState | None:
+        """The training state of the newest checkpoint whose state is intact; tensors are not verified."""
+        return self._newest(checkpoint.read_state)
 
     def machine(self) -> Machine | None:
-        """On which machine that was."""
+        """The machine of that checkpoint."""
         return self._newest(checkpoint.read_machine)
 
     def _newest(self, read: Callable[[Path], Record]) -> Record | None:
         for path in reversed(checkpoint.steps(self.checkpoints)):
             try:
                 return read(path)
-            except DurableError:  # told when the whole checkpoint is read
+            except DurableError:  # reported when the whole checkpoint is read
                 continue
         return None
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A block in which this process alone writes here; the place is looked at first, the folder made if missing."""
-        require_place(self.path)
+        """A context that locks the folder for this process. The folder is checked first, and made if it is missing."""
+        require_run_folder(self.path)
         with files.hold(self.path):
             yield
 
     def start(
-        self, config: RunConfig, facts: DataFacts, meaning: Meaning, device: Device, ranks: Ranks
+        self, config: RunConfig, facts: DataFacts, spec: ModelSpec, device: Device, ranks: Ranks
     ) -> tuple[str, ...]:
-        """What people should know about a run that goes on, nothing about a new one; for process 0, which holds it.
+        """Start a new run or resume the one in this folder. Only for process 0, which has locked it.
 
-        ConfigError, with all that changed and the name of a free folder, if the run that is here is another one.
+        Returns messages about a resumed run, none about a new one. ConfigError, with all changes and the name of a free
+        folder, if the folder contains a different run.
         """
-        require_place(self.path)
+        require_run_folder(self.path)
         files.make_folder(self.path)
         files.recover(self.path)
-        vocabulary, new = vocabulary_of(meaning), not self.has_begun()
+        vocabulary, new = vocabulary_of(spec), not self.exists()
         if new:
             self._begin(config, facts, vocabulary)
         files.make_folder(self.checkpoints)
         files.recover(self.checkpoints)
-        return () if new else self._go_on(config, facts, vocabulary, environment(device, ranks))
+        return () if new else self._resume(config, facts, vocabulary, environment(device, ranks))
 
     def _begin(self, config: RunConfig, facts: DataFacts, vocabulary: dict[str, bytes]) -> None:
         contents = {name: disk.cut(memoryview(data), disk.VOCABULARY) for name, data in vocabulary.items()}
@@ -201,29 +208,29 @@ class RunFolder:
         files.write_file(self.path / RunFile.DATA, msgspec.json.format(msgspec.json.encode(facts), indent=2))
         files.write_file(self.path / RunFile.CONFIG, config.to_toml())
 
-    def _go_on(
+    def _resume(
         self, config: RunConfig, facts: DataFacts, vocabulary: dict[str, bytes], now: Environment
     ) -> tuple[str, ...]:
         before, known = self.config(), self.data()
         changes = [
-            *changed_entries("the file", known.fingerprints, facts.fingerprints),
-            *changed_entries("of the split, the", known.split, facts.split),
+            *changed_entries(CHANGED_FILE, known.fingerprints, facts.fingerprints),
+            *changed_entries(CHANGED_SPLIT, known.split, facts.split),
             *map(str, changed(before, config)),
-            *changed_entries("of the vocabulary,", self.vocabulary(), vocabulary),
+            *changed_entries(CHANGED_VOCABULARY, self.vocabulary(), vocabulary),
         ]
         more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
-        told = f"{'; '.join(changes[:SHOWN])}{more}"
-        if changes and not has_kept(self.path):
-            files.remove_files(self.path / name for name in OF_BEFORE)
+        listed = f"{'; '.join(changes[:SHOWN])}{more}"
+        if changes and not has_results(self.path):
+            files.remove_files(self.path / name for name in REPLACED)
             self._begin(config, facts, vocabulary)
-            return (f"the run that was here had kept nothing, and this one begins in its place: {told}",)
+            return (f"the run in this folder had saved nothing, so this one replaces it: {listed}",)
         if changes:
             raise ConfigError(
-                f"{self.path} holds another run: {told}",
-                fix=f"ask for what it was, or train in a new folder: {free_name(self.path)}",
+                f"{self.path}{DIFFERENT}{listed}",
+                fix=f"repeat its settings to resume it, or train in a new folder: {free_name(self.path)}",
             )
         if before != config:
             files.write_file(self.path / RunFile.CONFIG, config.to_toml())
         machine = self.machine()
         warned = changed_environment(machine.environment, now) if machine is not None else ()
-        return (*going_on(before, config), *warned)
+        return (*resume_messages(before, config), *warned)

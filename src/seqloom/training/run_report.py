@@ -1,7 +1,7 @@
-"""A run as pages: report.html, where how it went comes first, and card.md, which says what its model is.
+"""report.html, which shows how a run went, and card.md, which describes its model.
 
-The card is part of the model folder, and equal runs have equal model folders wherever they lie: no hour, no pace and
-no name of a folder stands in it. Names from outside are code in it, where nothing in them has a meaning.
+The card is part of the model folder, and equal runs have equal model folders: it contains no time, no speed and no
+folder name. Names from the data are shown as code, so that nothing in them is interpreted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
-from seqloom.training.run_summary import SampleLine, ValidationLine, layers_said
+from seqloom.training.run_summary import SampleLine, ValidationLine, layers_text
 
 if TYPE_CHECKING:
     from seqloom.training.run_summary import Interval, RunScores, RunSummary, StepLine
@@ -47,51 +47,53 @@ MOST_CONFUSIONS, MOST_LABELS, MOST_NOTICES = 10, 40, 50
 MOST_EXAMPLES, MOST_MOMENTS = 8, 4
 LONGEST_NAME, CARD_MOST_LABELS, MOST_FINDINGS = 80, 30, 10
 CROSS_FITTED = (
-    "How sure it is, and from which probability on labels are said, was found on all of dev. These scores are of its "
-    "halves, each read as the other half asks for."
+    "Calibration (the temperature and thresholds) was fitted on the whole dev set. These scores are cross-fitted: each "
+    "half of the dev set was scored with the calibration of the other half."
 )
 PYTHON = 'import seqloom\n\nmodel = seqloom.load("FOLDER")\nmodel.predict([...])'
-ENDINGS: dict[str, tuple[Kind, str]] = {  # how good the model is stands below: an end as asked for is neither
+ENDINGS: dict[str, tuple[Kind, str]] = {  # the scores below say how good the model is
     "done": ("plain", "Finished"),
     "patience": (
         "plain",
-        "Finished early, because the score on dev got no better for as long as --patience allows,",
+        "Stopped early: the dev score did not improve within --patience,",
     ),
-    "stopped": ("warn", "Stopped by a signal; the same command goes on"),
-    "not-finite": ("reject", "Stopped: losses or gradients were not finite three times in a row"),
-    "disk": ("reject", "Stopped: checkpoints could not be written"),
+    "stopped": ("warn", "Stopped by a signal; the same command resumes it"),
+    "not-finite": ("reject", "Stopped: the loss or gradient was NaN or infinite three times in a row"),
+    "disk": ("reject", "Stopped: checkpoints could not be saved"),
 }
 
 
 def learning_curves(summary: "RunSummary") -> list[Figure]:
-    """How it learned: loss, the dev metric, the rate, gradients, as far as the run has points."""
+    """Learning curves: loss, dev metric, learning rate and gradient norms, as far as the run has points."""
     steps, validations, metric = summary.steps, summary.validations, summary.metric
     best, chosen = summary.best, summary.chosen
     train = _series("train", [(one.step, one.loss) for one in steps])
     dev = _series("dev", [(one.step, one.metrics.get("loss")) for one in validations])
-    figures = [_line("Loss", [train, dev], "Train: the mean over the steps since the last point, with dropout.")]
+    figures = [_line("Loss", [train, dev], "Train: mean over the steps since the last point, with dropout.")]
     if metric.name != "loss":
         points = [(one.step, one.metrics.get(metric.name)) for one in validations]
         order = "higher is better" if metric.higher_is_better else "lower is better"
-        told = f"; the best is at step {best.step:,}" if best is not None else ""
-        told += f", and step {chosen.step:,} is shipped" if best and chosen and chosen.step != best.step else ""
-        caption = f"{order}{told}.".capitalize()
+        at = f"; the best value is at step {best.step:,}" if best is not None else ""
+        at += (
+            f", the saved model is that of step {chosen.step:,}" if best and chosen and chosen.step != best.step else ""
+        )
+        caption = f"{order}{at}.".capitalize()
         figures.append(_line(f"Dev {metric.name}", [_series(metric.name, points)], caption))
-    figures.append(_line("Learning rate", [_series("rate", [(one.step, one.rate) for one in steps])]))
-    mean = _series("mean", [(one.step, _drawable(one.norm)) for one in steps])
-    largest = _series("largest", [(one.step, _drawable(one.largest)) for one in steps])
-    caption = gradient_said(steps) if steps else ""
-    figures.append(_line("Norm of the gradient before clipping", [mean, largest], caption, y_axis="log"))
+    figures.append(_line("Learning rate", [_series("lr", [(one.step, one.lr) for one in steps])]))
+    mean = _series("mean", [(one.step, _drawable(one.grad_norm)) for one in steps])
+    largest = _series("largest", [(one.step, _drawable(one.max_grad_norm)) for one in steps])
+    caption = gradient_text(steps) if steps else ""
+    figures.append(_line("Gradient norm before clipping", [mean, largest], caption, y_axis="log"))
     return list(filter(None, figures))
 
 
 def speed_curves(summary: "RunSummary") -> list[Figure]:
-    """How fast it went, and how long it waited, as far as the run has points."""
-    speed = [(one.step, one.symbols_per_second) for one in summary.paces]
-    waits = [(one.step, None if one.waited is None else 100 * one.waited) for one in summary.paces]
+    """Speed, and time spent waiting for data, as far as the run has points."""
+    speed = [(one.step, one.tokens_per_second) for one in summary.speeds]
+    waits = [(one.step, None if one.data_wait is None else 100 * one.data_wait) for one in summary.speeds]
     figures = [
-        _line("Symbols per second", [_series("symbols", speed)], "Padding not counted."),
-        _line("% of the time waiting for data", [_series("waiting", waits)]),
+        _line("Tokens per second", [_series("tokens", speed)], "Without padding."),
+        _line("Time spent waiting for data, %", [_series("waiting", waits)]),
     ]
     return list(filter(None, figures))
 
@@ -104,7 +106,7 @@ def _line(
 
 
 def _series(name: str, points: Sequence[tuple[int, float | None]]) -> Series | None:
-    """A curve; None where it has no point."""
+    """A curve; None if it has no point."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     return Series(name=name, x=xs, y=ys) if any(y is not None for y in ys) else None
 
@@ -114,19 +116,21 @@ def _drawable(norm: float | None) -> float | None:
     return norm if norm is not None and norm >= LEAST_LOGARITHMIC else None
 
 
-def gradient_said(steps: Sequence["StepLine"]) -> str:
-    """How many steps were clipped and skipped, in words; a line counts as the steps since the line before it."""
+def gradient_text(steps: Sequence["StepLine"]) -> str:
+    """How many steps were clipped and skipped; a log line stands for the steps since the line before it."""
     before = [0, *(one.step for one in steps[:-1])]
     counts = [max(0, one.step - start) for one, start in zip(steps, before, strict=True)]
     clipped = sum(one.clipped * count for one, count in zip(steps, counts, strict=True))
     skipped = sum(one.skipped for one in steps)
-    said = f"Clipped in {share(clipped / max(1, sum(counts)))} of the steps"
-    return f"{said}; {skipped:,} of {sum(counts):,} skipped because something was not finite."
+    return (
+        f"Clipped in {share(clipped / max(1, sum(counts)))} of the steps; {skipped:,} of {sum(counts):,} steps skipped "
+        "because of NaN or infinity."
+    )
 
 
 def run_document(summary: "RunSummary") -> Document:
     """The report on a run."""
-    begun, environment = summary.begun, list[list[TableCell]]()
+    begun, environment = summary.start, list[list[TableCell]]()
     if begun is not None:
         known = begun.environment
         environment = [[name, excerpt(str(getattr(known, name)), LONGEST_TEXT)] for name in known.__struct_fields__]
@@ -136,16 +140,16 @@ def run_document(summary: "RunSummary") -> Document:
             Aside(f"{summary.config.task} with {summary.model}"),
             _ending(summary),
             KeyFigures(_key_figures(summary)),
-            Heading("Scores on dev"),
+            Heading("Scores on the dev set"),
             *_scores(summary),
             Heading("Notices"),
-            TableBlock(("", "step", "what"), _notices(summary)),
-            Heading("What was taken for what"),
+            TableBlock(("", "step", "message"), _notices(summary)),
+            Heading("Confusion matrix"),
             *_confusion(summary.chosen_scores),
-            Heading("Answers over time"),
-            *map(_answers, followed(summary.validations)),
-            Heading("Looks at the test set"),
-            *_looks(summary),
+            Heading("Predictions over time"),
+            *map(_answers, prediction_history(summary.validations)),
+            Heading("Evaluations on the test set"),
+            *_test_evaluations(summary),
             Heading("Curves"),
             Pictures(learning_curves(summary)),
             Heading("Data"),
@@ -154,7 +158,7 @@ def run_document(summary: "RunSummary") -> Document:
             Details("config.toml", [CodeBlock(summary.config.to_toml(), "toml")]),
             Heading("Environment"),
             TableBlock((), environment),
-            Bullets([excerpt(line, LONGEST_TEXT) for line in begun.said] if begun is not None else []),
+            Bullets([excerpt(line, LONGEST_TEXT) for line in begun.messages] if begun is not None else []),
             Heading("Speed, time and disk"),
             Pictures(speed_curves(summary)),
             TableBlock((), _time_and_disk(summary)),
@@ -163,23 +167,23 @@ def run_document(summary: "RunSummary") -> Document:
 
 
 def scored(value: float | None) -> str:
-    """A metric; journals have none where it was not finite."""
+    """A metric as text; the log has None for one that was not finite."""
     return NOT_FINITE if value is None else number(value)
 
 
 def ends(found: "Interval | None") -> str:
-    """The ends of an interval, if it was measured."""
+    """An interval as text, if it was measured."""
     return "not measured" if found is None else interval(*found)
 
 
-def metrics_said(metrics: Mapping[str, float | None], intervals: Mapping[str, "Interval"]) -> str:
+def metrics_text(metrics: Mapping[str, float | None], intervals: Mapping[str, "Interval"]) -> str:
     """All metrics with their intervals in one line."""
     known = {name: f" ({interval(*intervals[name])})" for name in metrics if name in intervals}
     return ", ".join(f"{name} {scored(value)}{known.get(name, '')}" for name, value in metrics.items())
 
 
-def choice_said(summary: "RunSummary") -> str:
-    """Why the shipped weights are not those with the best score; empty where they are."""
+def choice_text(summary: "RunSummary") -> str:
+    """Why the saved weights are not those with the best score; empty if they are."""
     best, chosen, name = summary.best, summary.chosen, summary.metric.name
     if best is None or chosen is None or best.step == chosen.step:
         return ""
@@ -190,35 +194,42 @@ def choice_said(summary: "RunSummary") -> str:
         )
     return (
         f"Step {best.step:,} scored best, with {name} {scored(best.metrics.get(name))} against "
-        f"{scored(chosen.metrics.get(name))}: no more than one standard error, so the later weights were chosen."
+        f"{scored(chosen.metrics.get(name))}. The difference is within one standard error, so the later weights were "
+        "chosen."
     )
 
 
 def _ending(summary: "RunSummary") -> Callout:
     if summary.end is None:
-        at = f"at step {summary.reached:,} it goes on, or was cut off; the same command goes on"
-        return Callout(f"Not finished: {at}", "warn")
-    verdict, said = ENDINGS.get(summary.end.why, ("reject", summary.end.why))
-    return Callout(f"{said} after {summary.end.step:,} steps", verdict)
+        text = f"Not finished: at step {summary.reached:,} it is still running, or it was killed"
+        return Callout(f"{text}; the same command resumes it", "warn")
+    verdict, text = ENDINGS.get(summary.end.reason, ("reject", summary.end.reason))
+    return Callout(f"{text} after {summary.end.step:,} steps", verdict)
 
 
 def _key_figures(summary: "RunSummary") -> list[tuple[str | float, str]]:
     scores, name = summary.chosen_scores, summary.metric.name
-    paces = sorted(one.symbols_per_second for one in summary.paces if one.symbols_per_second)
+    paces = sorted(one.tokens_per_second for one in summary.speeds if one.tokens_per_second)
     figures: list[tuple[str | float, str]] = []
     if scores is not None:
-        sure = f", 95 % interval {ends(scores.intervals[name])}" if name in scores.intervals else ""
-        figures.append((scored(scores.dev.get(name)), f"{name} on dev at step {scores.step:,}{sure}"))
-    if summary.begun is not None:
-        figures.append((summary.begun.parameters, "parameters"))
+        sure = f", 95% interval {ends(scores.intervals[name])}" if name in scores.intervals else ""
+        figures.append((scored(scores.dev.get(name)), f"{name} on the dev set at step {scores.step:,}{sure}"))
+    if summary.start is not None:
+        figures.append((summary.start.parameters, "parameters"))
     if summary.steps:
         last = summary.steps[-1]
-        figures.append((summary.reached, f"steps; {last.symbols:,} symbols read by step {last.step:,}"))
+        figures.append((summary.reached, f"steps; {last.tokens:,} tokens read by step {last.step:,}"))
     if summary.seconds:
         figures.append((duration(summary.seconds), "of training"))
     if paces:
-        figures.append((round(paces[len(paces) // 2]), "symbols per second, median"))
-    return [*figures, (len(summary.looks), f"{'look' if len(summary.looks) == 1 else 'looks'} at the test set")]
+        figures.append((round(paces[len(paces) // 2]), "tokens per second, median"))
+    return [
+        *figures,
+        (
+            len(summary.test_evaluations),
+            f"evaluation{'' if len(summary.test_evaluations) == 1 else 's'} on the test set",
+        ),
+    ]
 
 
 def _scores(summary: "RunSummary") -> list[DocumentBlock]:
@@ -226,17 +237,17 @@ def _scores(summary: "RunSummary") -> list[DocumentBlock]:
     if scores is None:
         return []
     rows = [[name, scored(value), ends(scores.intervals.get(name))] for name, value in scores.dev.items()]
-    chose = f"The weights were chosen by {summary.metric.name} on dev"
+    chose = f"The weights were chosen by {summary.metric.name} on the dev set"
     return [
-        TableBlock(("metric", "value", "95 % interval"), rows),
+        TableBlock(("metric", "value", "95% interval"), rows),
         Aside(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
-        Aside(choice_said(summary)),
-        Aside(f"{chose}, so these scores flatter a little; only a sealed test set does not."),
+        Aside(choice_text(summary)),
+        Aside(f"{chose}, so these scores are slightly optimistic. A test set that was not used before is not."),
     ]
 
 
 def _notices(summary: "RunSummary") -> list[list[TableCell]]:
-    told: list[list[TableCell]] = [
+    rows: list[list[TableCell]] = [
         [
             Spans(Mark("warn"), Code(one.code)),
             one.step,
@@ -247,85 +258,93 @@ def _notices(summary: "RunSummary") -> list[list[TableCell]]:
         for one in summary.notices[-MOST_NOTICES:]
     ]
     unsaved = [one for one in summary.saves[-MOST_NOTICES:] if one.problem]
-    return told + [[Code("not saved"), one.step, excerpt(one.problem, LONGEST_TEXT)] for one in unsaved]
+    return rows + [[Code("not saved"), one.step, excerpt(one.problem, LONGEST_TEXT)] for one in unsaved]
 
 
 def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
     if scores is None or not scores.confusion:
         return []
-    names = sorted({name for one in scores.confusion for name in (one.true, one.said)})
-    wrong = sorted((one for one in scores.confusion if one.true != one.said), key=lambda one: -one.count)
-    counts = {(one.true, one.said): one.count for one in scores.confusion}
+    names = sorted({name for one in scores.confusion for name in (one.expected, one.predicted)})
+    wrong = sorted((one for one in scores.confusion if one.expected != one.predicted), key=lambda one: -one.count)
+    counts = {(one.expected, one.predicted): one.count for one in scores.confusion}
     shown = [name or "(empty)" for name in names]
     matrix = Matrix(
         title="",
         values=[[float(counts.get((true, said), 0)) for said in names] for true in names],
         rows=shown,
         columns=shown,
-        y_label="right would be",
-        x_label="said",
+        y_label="expected",
+        x_label="predicted",
     )
     rows: list[list[TableCell]] = [
-        [excerpt(one.true, LONGEST_LABEL), excerpt(one.said, LONGEST_LABEL), one.count]
+        [excerpt(one.expected, LONGEST_LABEL), excerpt(one.predicted, LONGEST_LABEL), one.count]
         for one in wrong[:MOST_CONFUSIONS]
     ]
     return [
         Pictures([matrix] if len(names) <= LARGEST_CONFUSION else []),
-        TableBlock(("right would be", "said", "times"), rows),
+        TableBlock(("expected", "predicted", "count"), rows),
     ]
 
 
-class Followed(NamedTuple):
-    """One example and the answers to it, the earliest first."""
+class PredictionHistory(NamedTuple):
+    """One example and its predictions, the earliest first."""
 
     input: str
     true: str
     answers: tuple[tuple[int, SampleLine], ...]
 
 
-def followed(validations: Sequence[ValidationLine]) -> list[Followed]:
-    """A few examples of the last validation with what was said to them before; wrong answers first.
+def prediction_history(validations: Sequence[ValidationLine]) -> list[PredictionHistory]:
+    """A few examples of the last validation with their earlier predictions; wrong ones first.
 
-    The moments are the first validation, the last one, and some in between.
+    They are shown at the first validation, the last one, and some in between.
     """
     if not validations:
         return []
     count = min(MOST_MOMENTS, len(validations))
     places = [round(at * (len(validations) - 1) / max(1, count - 1)) for at in range(count)]
     moments = [validations[place] for place in places[:-1]] + [validations[-1]]
-    known = [(one.step, {(sample.input, sample.true): sample for sample in one.samples}) for one in moments]
-    last = sorted(known[-1][1], key=lambda key: known[-1][1][key].right is True)[:MOST_EXAMPLES]
-    return [Followed(*key, tuple((step, samples[key]) for step, samples in known if key in samples)) for key in last]
+    known = [(one.step, {(sample.input, sample.expected): sample for sample in one.samples}) for one in moments]
+    last = sorted(known[-1][1], key=lambda key: known[-1][1][key].correct is True)[:MOST_EXAMPLES]
+    return [
+        PredictionHistory(*key, tuple((step, samples[key]) for step, samples in known if key in samples))
+        for key in last
+    ]
 
 
-def _answers(example: Followed) -> Quote:
-    """An example and its answers, with a mark for what is right or wrong; none for what is only better or worse."""
-    lines: list[DocumentLine] = [excerpt(example.input, LONGEST_TEXT), f"right: {excerpt(example.true, LONGEST_TEXT)}"]
+def _answers(example: PredictionHistory) -> Quote:
+    """An example and its predictions, marked as right or wrong where the task has such a distinction."""
+    lines: list[DocumentLine] = [
+        excerpt(example.input, LONGEST_TEXT),
+        f"expected: {excerpt(example.true, LONGEST_TEXT)}",
+    ]
     for step, sample in example.answers:
-        mark = [] if sample.right is None else [Mark("fine" if sample.right else "reject")]
-        lines.append(Spans(f"step {step:,}: ", *mark, excerpt(sample.said, LONGEST_TEXT)))
+        mark = [] if sample.correct is None else [Mark("fine" if sample.correct else "reject")]
+        lines.append(Spans(f"step {step:,}: ", *mark, excerpt(sample.predicted, LONGEST_TEXT)))
     return Quote(lines)
 
 
-def _looks(summary: "RunSummary") -> list[DocumentBlock]:
+def _test_evaluations(summary: "RunSummary") -> list[DocumentBlock]:
     rows = [
-        [f"{at}", one.when, metrics_said(one.metrics, one.intervals), Code(one.model_sha256[:12])]
-        for at, one in enumerate(summary.looks, start=1)
+        [f"{at}", one.when, metrics_text(one.metrics, one.intervals), Code(one.model_sha256[:12])]
+        for at, one in enumerate(summary.test_evaluations, start=1)
     ]
     if not rows:
-        return [Aside("Nobody has looked yet; seqloom evaluate RUN --test does, and writes it down.")]
-    note = "A score that others were chosen by is no longer a test score: only the first look is one."
+        return [Aside("None yet: `seqloom evaluate RUN --split test` evaluates on the test set, and records it.")]
+    note = "Only the first evaluation is unbiased: later models may have been chosen by its score."
     return [
-        TableBlock(("look", "when", "metrics with 95 % intervals", "model"), rows),
-        Aside(looks_alike(summary)),
+        TableBlock(("evaluation", "time", "metrics with 95% intervals", "model"), rows),
+        Aside(perfect_test_text(summary)),
         Aside(note if len(rows) > 1 else ""),
     ]
 
 
-def looks_alike(summary: "RunSummary") -> str:
-    """What the interval of the first perfect look at the test set is; empty where there is none."""
+def perfect_test_text(summary: "RunSummary") -> str:
+    """The interval of the first perfect test score in a sentence; empty if there is none."""
     tested = summary.data.rows.get("test", 0)
-    return next(filter(None, (alike_said(one.metrics, tested) for one in summary.looks if one.intervals)), "")
+    return next(
+        filter(None, (alike_said(one.metrics, tested) for one in summary.test_evaluations if one.intervals)), ""
+    )
 
 
 def _data(summary: "RunSummary") -> list[DocumentBlock]:
@@ -338,19 +357,19 @@ def _data(summary: "RunSummary") -> list[DocumentBlock]:
     ]
     files = ", ".join(excerpt(name, LONGEST_LABEL) for name in data.files)
     return [
-        TableBlock(("part", "rows"), list(data.rows.items())),
+        TableBlock(("set", "rows"), list(data.rows.items())),
         Paragraph(f"Read from {files}" if files else ""),
         Paragraph(f"{len(data.labels):,} labels: {labels}{more}" if data.labels else ""),
-        Bullets([excerpt(line, LONGEST_TEXT) for line in data.said]),
-        TableBlock(("finding", "rows", "first case"), found),
+        Bullets([excerpt(line, LONGEST_TEXT) for line in data.messages]),
+        TableBlock(("finding", "rows", "first example"), found),
     ]
 
 
 def _time_and_disk(summary: "RunSummary") -> list[list[TableCell]]:
-    waits = [one.waited for one in summary.paces if one.waited is not None]
+    waits = [one.data_wait for one in summary.speeds if one.data_wait is not None]
     padding = [one.padding for one in summary.steps]
     rows: list[list[TableCell]] = [["training", duration(summary.seconds)]] if summary.seconds else []
-    rows += [["most memory", size(max(one.memory for one in summary.paces))]] if summary.paces else []
+    rows += [["peak memory", size(max(one.memory for one in summary.speeds))]] if summary.speeds else []
     rows += [["waiting for data, mean", share(sum(waits) / len(waits))]] if waits else []
     rows += [["padding, mean", share(sum(padding) / len(padding))]] if padding else []
     return rows + [[name, size(count)] for name, count in summary.disk.items()]
@@ -366,13 +385,13 @@ def card_document(summary: "RunSummary") -> Document:
             Heading("Scores"),
             *_card_scores(summary),
             Heading("The test set"),
-            *_card_looks(summary),
+            *_card_test_evaluations(summary),
             Heading("Data"),
             *_card_data(summary),
             Heading("The model"),
             TableBlock((), _model(summary)),
             Heading("How to use it"),
-            Paragraph(Spans("This folder is all that is needed: ", Code("FOLDER"), " is where it lies.")),
+            Paragraph(Spans("You need this folder only; replace ", Code("FOLDER"), " by its path.")),
             CodeBlock(PYTHON, "python"),
             CodeBlock(summary.asking.replace("RUN", "FOLDER"), "sh"),
             Heading("Limits"),
@@ -390,31 +409,31 @@ def _card_scores(summary: "RunSummary") -> list[DocumentBlock]:
     if scores is None:
         return [Paragraph("No validation yet.")]
     rows = [[name, scored(value), ends(scores.intervals.get(name))] for name, value in scores.dev.items()]
-    weights = f"On {scores.dev_rows:,} rows of dev, with the weights of step {scores.step:,}, which "
+    weights = f"On the {scores.dev_rows:,} rows of the dev set, with the weights of step {scores.step:,}, chosen by "
     return [
-        Paragraph(Spans(weights, _name(summary.metric.name), " chose:")),
-        TableBlock(("metric", "value", "95 % confidence interval"), rows),
-        Paragraph(choice_said(summary)),
+        Paragraph(Spans(weights, _name(summary.metric.name), ":")),
+        TableBlock(("metric", "value", "95% confidence interval"), rows),
+        Paragraph(choice_text(summary)),
         Paragraph(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         Paragraph(CROSS_FITTED if scores.cross_fitted else ""),
     ]
 
 
-def _card_looks(summary: "RunSummary") -> list[DocumentBlock]:
-    """Each look, plainly; the first is the only one that nothing could have been chosen by."""
-    looks = summary.looks
-    if not looks:
-        return [Paragraph("The test set has not been looked at.")]
+def _card_test_evaluations(summary: "RunSummary") -> list[DocumentBlock]:
+    """Each evaluation on the test set."""
+    found = summary.test_evaluations
+    if not found:
+        return [Paragraph("The model has not been evaluated on the test set.")]
     rows = [
-        [f"{at}", metrics_said(one.metrics, one.intervals), _name(one.model_sha256[:12])]
-        for at, one in enumerate(looks, start=1)
+        [f"{at}", metrics_text(one.metrics, one.intervals), _name(one.model_sha256[:12])]
+        for at, one in enumerate(found, start=1)
     ]
-    warning = "Only the first look is a test: whoever saw it could choose by it what came after."
+    warning = "Only the first evaluation is unbiased: later models may have been chosen by its score."
     return [
-        Paragraph(f"The test set was looked at {'once' if len(looks) == 1 else counted(len(looks), 'time')}:"),
-        TableBlock(("look", "metrics with 95 % confidence intervals", "weights"), rows),
-        Paragraph(looks_alike(summary)),
-        Paragraph(warning if len(looks) > 1 else ""),
+        Paragraph(f"Evaluated on the test set {'once' if len(found) == 1 else counted(len(found), 'time')}:"),
+        TableBlock(("evaluation", "metrics with 95% confidence intervals", "weights"), rows),
+        Paragraph(perfect_test_text(summary)),
+        Paragraph(warning if len(found) > 1 else ""),
     ]
 
 
@@ -429,41 +448,40 @@ def _card_data(summary: "RunSummary") -> list[DocumentBlock]:
     labels = _listed(data.labels[:CARD_MOST_LABELS], f"{more}.")
     return [
         Paragraph(Spans("Read from ", *_listed(data.files, ".")) if data.files else ""),
-        TableBlock(("part", "rows"), list(data.rows.items())),
+        TableBlock(("set", "rows"), list(data.rows.items())),
         Paragraph(Spans(f"{len(data.labels):,} labels: ", *labels) if data.labels else ""),
     ]
 
 
 def _model(summary: "RunSummary") -> list[list[TableCell]]:
-    training, begun = summary.config.training, summary.begun
+    training, begun = summary.config.training, summary.start
     rows: list[list[TableCell]] = [
-        ["layers", layers_said(summary.config.model)],
+        ["layers", layers_text(summary.config.model)],
         ["kind", _name(summary.config.model.kind())],
     ]
     if begun is not None:
-        frozen = begun.parameters - begun.trained
+        frozen = begun.parameters - begun.trainable
         rows += [["parameters", f"{begun.parameters:,}" + (f", {frozen:,} of them frozen" if frozen else "")]]
-        rows += [["made with", f"seqloom {begun.environment.seqloom}, torch {begun.environment.torch}"]]
-    rows += [["optimiser", _name(training.optimiser.kind())], ["rate", number(training.rate)], ["seed", training.seed]]
+        rows += [["trained with", f"seqloom {begun.environment.seqloom}, torch {begun.environment.torch}"]]
+    rows += [["optimizer", _name(training.optimizer.kind())], ["lr", number(training.lr)], ["seed", training.seed]]
     rows += [["weights", f"of step {summary.chosen.step:,}"]] if summary.chosen is not None else []
-    came, written = ("came", "") if summary.end is not None else ("had come", " when this was written")
-    read = "".join(f"; {one.symbols:,} symbols read by step {one.step:,}" for one in summary.steps[-1:])
-    return [*rows, ["the run", f"{came} to step {summary.reached:,}{written}{read}"]]
+    written = "" if summary.end is not None else " when this was written"
+    read = "".join(f"; {one.tokens:,} tokens read by step {one.step:,}" for one in summary.steps[-1:])
+    return [*rows, ["last step", f"{summary.reached:,}{written}{read}"]]
 
 
 def _limits(summary: "RunSummary") -> list[DocumentLine]:
     encoding, scores = summary.config.encoding, summary.chosen_scores
-    rule = "cut" if encoding.too_long == "cut" else "refused"
-    said: list[DocumentLine] = [
-        "It knows only what stands in its training data; on texts of another kind, time or language its scores say "
-        "nothing.",
-        f"What is longer than {encoding.longest:,} symbols is {rule}; what its vocabulary lacks is unknown to it.",
-        "Dev scores chose its weights, so they are a little too good.",
+    rule = "truncated" if encoding.overlong == "truncate" else "refused"
+    limits: list[DocumentLine] = [
+        "The scores hold for data like its training data. Expect lower ones for other kinds of text.",
+        f"Inputs longer than {encoding.max_length:,} tokens are {rule}.",
+        "The weights were chosen by their dev score, so dev scores are slightly optimistic.",
     ]
-    said += ["It can say no label but those named above."] if summary.data.labels else []
+    limits += ["It can only predict the labels above."] if summary.data.labels else []
     if scores and scores.intervals:
-        said += ["The intervals say how much scores vary with the choice of rows, not with the seed."]
-    return said + [
+        limits += ["The intervals show how much scores vary with the choice of rows, not with the seed."]
+    return limits + [
         Spans("Found in the data: ", _name(one.code), f" in {counted(one.rows, 'row')}." if one.rows else ".")
         for one in summary.data.findings[:MOST_FINDINGS]
         if one.severity != "note"

@@ -1,4 +1,4 @@
-"""What a run works with: everything that is fixed before its first step."""
+"""A training session: everything that is fixed before the first step; signals, and the clock."""
 
 import os
 import resource
@@ -19,26 +19,26 @@ from seqloom.data.prepared import Prepared
 from seqloom.files.disk import reached
 from seqloom.tasks.task import Task
 from seqloom.training.devices import Device, Ranks
-from seqloom.training.events import Pace
+from seqloom.training.events import Speed
 from seqloom.training.run_folder import RunFolder
 
-# Signals that ask a run to stop: the first is remembered, and the loop saves and ends; the second ends at once.
+# Signals that stop a run: after the first one, the loop saves and ends; the second one ends the process at once.
 #
 #     SIGINT   Ctrl-C                 exit 130
 #     SIGTERM  kill, a job scheduler  exit 143
-#     SIGHUP   the terminal is gone   exit 129; one that is ignored (nohup) stays so
+#     SIGHUP   the terminal closed    exit 129; stays ignored under nohup
 #
-# Nothing is lost by the second: what is saved is whole, and a save that is under way has no name yet.
+# The second one loses nothing: saved checkpoints are complete, and an unfinished one has no final name yet.
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stopping:
-    """A block in which signals are remembered; `signal` is the number of the first, None as long as there is none.
+class StopSignals:
+    """A context that remembers signals: `signal` is the number of the first one, or None.
 
-    Only the main thread hears of signals; in another one the block changes nothing.
+    Only the main thread can handle signals; in another thread this does nothing.
 
-    >>> with Stopping() as stopping:
+    >>> with StopSignals() as stopping:
     ...     os.kill(os.getpid(), signal.SIGTERM)
     ...     stopping.signal
     15
@@ -50,8 +50,8 @@ class Stopping:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._heard) for number in heard}
+            handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._handle) for number in handled}
         return self
 
     def __exit__(
@@ -61,36 +61,36 @@ class Stopping:
             # None: a handler that was not set from Python and cannot be set from here
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
-            os._exit(128 + number)  # no clean-up: it may be what hangs
+            os._exit(128 + number)  # without cleanup, which may be what hangs
         self.signal = number
         reached("signal")
 
 
 class Session(NamedTuple):
-    """A run folder, a configuration, data without its test part, and where to compute."""
+    """A run folder, a configuration, data without its test set, and the device."""
 
     folder: RunFolder
     config: RunConfig
     prepared: Prepared
     task: Task
-    model: nn.Module  # fresh, or with the weights it starts from; on the device
+    model: nn.Module  # with its initial weights, on the device
     ranks: Ranks
     device: Device
-    stopping: Stopping
+    stopping: StopSignals
     workers: int = 2
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
-# How fast a run goes: seconds, symbols per second, the share of waiting for data, memory, and what remains.
+# Speed: seconds, tokens per second, the share of time spent waiting for data, memory, and the time left.
 
 
 class Clock:
-    """Measures a run from now on; `before` are the seconds of earlier starts.
+    """Measures a run; `before` are the seconds of earlier sessions.
 
-    What a run does may depend on `agreed` only, the seconds of process 0 when all last agreed: no two clocks are alike,
-    and processes that take another rate, or end at another step, do not train one model any more.
+    Decisions may depend on `agreed` only, the seconds of process 0 when all processes last synchronized: clocks differ,
+    and all processes must use the same learning rate and stop at the same step.
     """
 
     def __init__(self, before: float, device: torch.device) -> None:
@@ -98,22 +98,22 @@ class Clock:
         self.device = device
         self.started = self.marked = time.monotonic()
         self.begun_share: float | None = None
-        self.symbols = 0  # since the last pace
+        self.tokens = 0  # since the last pace
         self.waiting = 0.0
 
     @property
     def seconds(self) -> float:
-        """Of training since the run began, stops not counted."""
+        """Seconds of training, without the time between a stop and its resume."""
         return self.before + time.monotonic() - self.started
 
     def agree(self, ranks: Ranks) -> None:
-        """Set `agreed` to what process 0 has now. All must come here."""
+        """Set `agreed` to the seconds of process 0. All processes must call it."""
         mine = self.seconds if ranks.rank == 0 else 0.0
         self.agreed = mine if ranks.count == 1 else float(ranks.sum(torch.tensor(mine, dtype=torch.float64)))
 
     @contextmanager
     def data(self) -> Iterator[None]:
-        """A block in which a step waits for its data."""
+        """A context that measures waiting for data."""
         began = time.monotonic()
         try:
             yield
@@ -122,26 +122,26 @@ class Clock:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """A block whose time is not that of steps: a look at the dev part, a checkpoint."""
+        """A context whose time does not count as training steps: a validation, a checkpoint."""
         began = time.monotonic()
         try:
             yield
         finally:
             self.marked += time.monotonic() - began
 
-    def pace(self, share: float) -> Pace:
-        """The pace of the steps since it was last asked for."""
+    def speed(self, share: float) -> Speed:
+        """The speed of the steps since the last call."""
         pace = self.now(share)
-        self.marked, self.symbols, self.waiting = time.monotonic(), 0, 0.0
+        self.marked, self.tokens, self.waiting = time.monotonic(), 0, 0.0
         return pace
 
-    def now(self, share: float) -> Pace:
-        """The same, and the measure goes on."""
+    def now(self, share: float) -> Speed:
+        """The same without a reset."""
         passed = max(time.monotonic() - self.marked, 1e-9)
-        return Pace(
+        return Speed(
             seconds=self.seconds,
-            symbols_per_second=self.symbols / passed,
-            waited=min(1.0, self.waiting / passed),
+            tokens_per_second=self.tokens / passed,
+            data_wait=min(1.0, self.waiting / passed),
             memory=peak_memory(self.device),
             remaining=self._remaining(share),
         )
@@ -155,7 +155,7 @@ class Clock:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: the peak of the GPU's memory, or of this process."""
+    """The peak memory in bytes: of the GPU, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

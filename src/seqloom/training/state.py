@@ -1,18 +1,18 @@
-"""Where a run stands: everything besides tensors that decides how it goes on. A checkpoint keeps it as JSON.
+"""The training state: everything besides tensors that a run needs to resume. A checkpoint keeps it as JSON.
 
-Nothing random is kept, because nothing random goes on: the order of examples is a function of (seed, epoch, index),
-and whatever a step draws (dropout) comes from a generator seeded by (seed, step, piece, rank).
+No random state is kept, because none is needed: the order of examples is a function of (seed, epoch, index), and
+dropout draws from a generator seeded by (seed, step, micro-batch, rank).
 """
 
 import msgspec
 
 from seqloom.errors import ConfigError
 
-FORMAT = 2
+FORMAT = 3  # 2 had other names for most fields
 
 
 class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What bit-equality depends on besides the configuration: recorded, and compared when a run goes on."""
+    """What bit-identical results depend on besides the configuration. It is compared when a run is resumed."""
 
     seqloom: str
     torch: str
@@ -25,14 +25,14 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Machine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a checkpoint keeps that is not the same in two equal runs; bit-equality is not claimed for it."""
+    """The part of a checkpoint that differs between two equal runs."""
 
     environment: Environment
-    seconds: float = 0.0  # of training, stops not counted
+    seconds: float = 0.0  # of training, without the time between a stop and its resume
 
 
 class LossSums(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What was added up since the last report."""
+    """Sums since the last step event."""
 
     steps: int = 0
     loss: float = 0.0
@@ -42,7 +42,7 @@ class LossSums(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     clipped: int = 0
     skipped: int = 0
     elements: int = 0  # with padding
-    symbols: int = 0  # without
+    tokens: int = 0  # without
 
 
 class Validation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,43 +50,43 @@ class Validation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     step: int
     metrics: dict[str, float]
-    rate: float  # the learning rate to which the schedule had come
+    lr: float  # of the schedule at that step
 
 
 class TrainingState(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where a run stands after a step. It changes in one place, `training.loop`, together with the weights."""
+    """The state after a step. It changes in one place, `training.loop`, together with the weights."""
 
     format: int = FORMAT
-    step: int = 0  # optimiser steps taken, skipped ones counted
-    epoch: int = 0  # the next position in the plan
+    step: int = 0  # optimizer steps taken, skipped ones counted
+    epoch: int = 0  # the next position in the data
     index: int = 0
-    plan: str = ""  # fingerprint of the plan in which epoch and index are a position
+    plan_hash: str = ""  # of the order of batches in which epoch and index are a position
     seed: int = 0  # with `step` the state of every generator
     examples: int = 0
-    symbols: int = 0
-    order: str = ""  # running sha256 over the ids of all examples, in order
+    tokens: int = 0
+    order_hash: str = ""  # running sha256 over the ids of all examples, in order
     sums: LossSums = msgspec.field(default_factory=LossSums)
     not_finite: int = 0  # steps in a row
-    pieces: int = 1  # micro-batches of a step; doubles when memory runs out
-    factor: float = 1.0  # what the plateau schedule made of the rate
-    plateau: int = 0  # validations in a row that were not better, for the schedule
-    waited: int = 0  # the same for patience
-    validated: int = -1  # the step of the last validation: none is looked at twice
+    micro_batches: int = 1  # micro-batches of a step; doubles when memory runs out
+    plateau_factor: float = 1.0  # of the learning rate, set by the plateau schedule
+    plateau_count: int = 0  # validations without improvement, for the plateau schedule
+    patience_count: int = 0  # the same for early stopping
+    last_validation: int = -1  # its step: no step is validated twice
     best: Validation | None = None
-    chosen: Validation | None = None  # whose weights are shipped: the best one, or a later one that is as good
-    lowest: float | None = None  # loss on the dev part
-    scale: float = 0.0  # of the losses in fp16; 0: not scaled
-    grown: int = 0  # steps since the scale last changed
-    lines: int = 0  # of metrics.jsonl
-    ended: str = ""  # why, if it is over
-    asked: float = 0.0  # the length for which it is over: for a larger one it goes on
+    chosen: Validation | None = None  # whose weights are in RUN/model: the best one, or a later one that is as good
+    lowest_loss: float | None = None  # on the dev set
+    loss_scale: float = 0.0  # in fp16; 0: losses are not scaled
+    scale_steps: int = 0  # since the loss scale last changed
+    metrics_lines: int = 0  # of metrics.jsonl
+    end_reason: str = ""  # empty while the run is not finished
+    end_amount: float = 0.0  # the duration at which it finished: with a longer one it continues
 
 
-def require_plan(standing: TrainingState, plan: str) -> None:
-    """Raise ConfigError where the steps to come are not those of the run: its position would be another place."""
-    if standing.plan != plan:
+def require_plan(run_state: TrainingState, plan: str) -> None:
+    """Raise ConfigError if the batches are ordered differently now: the saved position would mean another place."""
+    if run_state.plan_hash != plan:
         raise ConfigError(
-            f"the run stands in the plan of batches {standing.plan[:12]}, and now the plan is {plan[:12]}: the batches "
-            "to come would not be those it has not read yet",
-            fix="go on with the data and the Seqloom that it began with, or train in another folder",
+            f"the order of batches has changed since the checkpoint was saved (hash {run_state.plan_hash[:12]}, now "
+            f"{plan[:12]}), so the run cannot continue where it stopped",
+            fix="resume with the data and the version of Seqloom that the run started with, or train in a new folder",
         )

@@ -1,7 +1,7 @@
-"""The dev part: metrics over all ranks, which weights are chosen by it, and RUN/model, which holds them.
+"""Validation: metrics on the dev set, the choice of weights, and RUN/model, which holds the chosen ones.
 
-Each rank judges its share, and only sums travel. Which weights are shipped may depend on the rows of all, and what is
-shipped says more - intervals, and what was taken for what: rows are gathered when they are asked for.
+Each rank evaluates its share, and only sums are exchanged. Statistics of single rows are gathered when they are needed:
+to choose weights, for confidence intervals and for the confusion matrix.
 """
 
 import json
@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.bundle import Bundle, bundle_files
-from seqloom.config.data import Part
+from seqloom.bundle import Bundle, bundle_files, read_bundle
+from seqloom.config.data import SplitName
 from seqloom.data.kinds.text import cut_short
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached
 from seqloom.files.folders import replace_folder, verify_folder
-from seqloom.metrics.bootstrap import PairedDifference, paired_differences
+from seqloom.metrics.bootstrap import Interval, PairedDifference, paired_differences
 from seqloom.nn.types import Batch
-from seqloom.tasks.evaluation import Evaluation, answering, evaluate
-from seqloom.tasks.task import LOSS, Calibrator, Evaluator, Judged, Metric
+from seqloom.tasks.evaluation import ConfusionCount, Evaluation, answering, evaluate
+from seqloom.tasks.task import LOSS, Calibrator, EvaluatedExample, Evaluator, Metric, Task
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import Checkpoint, in_between, mean_of, plain
 from seqloom.training.devices import agreed
@@ -40,18 +40,18 @@ SAMPLES = 4
 
 
 class ValidationResult(NamedTuple):
-    """What a look at the dev part found."""
+    """The result of a validation."""
 
     metrics: dict[str, float]
     samples: tuple[Sample, ...]
-    evaluation: Evaluation | None  # of this rank's share; None if it has none
+    evaluation: Evaluation | None  # of the rows of this rank; None if it has none
 
     def value(self, session: Session) -> float:
-        """The metric that decides which weights are shipped; NaN without a dev part."""
+        """The metric that chooses the weights; NaN without a dev set."""
         return self.metrics.get(session.task.metric.name, math.nan)
 
     def rows(self, session: Session) -> np.ndarray:
-        """[N,1+S] the id and the statistics of each example of all ranks, in the order of ids, on all of them alike."""
+        """[N,1+S] the id and the statistics of each example, over all ranks, ordered by id; the same on all ranks."""
         task, mine = session.task, self.evaluation
         table = np.empty((0, 1 + task.statistics))
         if mine is not None:
@@ -64,7 +64,7 @@ class ValidationResult(NamedTuple):
         return table
 
     def gathered(self, session: Session) -> "ValidationResult":
-        """The same with the evaluation of all ranks together, on all of them."""
+        """The same with the evaluation of all ranks together."""
         ranks = session.ranks
         if not self.metrics or ranks.sharded or ranks.count == 1:
             return self
@@ -77,28 +77,28 @@ class ValidationResult(NamedTuple):
         for true, said, count in chain.from_iterable(json.loads(data) for data in confused):
             counted[true, said] += count
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-        confusion = tuple((*pair, count) for pair, count in ordered)
-        judged = () if mine is None else mine.judged
+        confusion = tuple(ConfusionCount(*pair, count) for pair, count in ordered)
+        judged = () if mine is None else mine.examples
         return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, judged, confusion))
 
 
-def look(session: Session) -> ValidationResult:
-    """The metrics of the model's present weights on the dev part."""
-    if not len(session.prepared.parts["dev"]):
+def validate(session: Session) -> ValidationResult:
+    """Evaluate the current weights on the dev set."""
+    if not len(session.prepared.splits["dev"]):
         return ValidationResult({}, (), None)
     task, ranks, rows = session.task, session.ranks, np.empty((0, session.task.statistics))
-    # Where weights are sharded all ranks compute together, each on all of dev; else each has its share.
+    # With sharded weights all ranks compute together, each on the whole dev set; else each has its share.
     batches = batches_of(session, "dev") if ranks.sharded else batches_of(session, "dev", ranks.rank, ranks.count)
-    first = next(batches, None)  # a rank may have no share in a small part
+    first = next(batches, None)  # a rank may have no rows of a small set
     evaluation: Evaluation | None = None
     samples: tuple[Sample, ...] = ()
     if first is not None:
         looking: Evaluator = task
-        if isinstance(task, Calibrator):  # it is prepared by all of dev, on every rank alike
+        if isinstance(task, Calibrator):  # calibrated on the whole dev set, on every rank
             with answering(session.model):
-                looking = task.looking(session.model, batches_of(session, "dev"))
+                looking = task.for_validation(session.model, batches_of(session, "dev"))
         evaluation = evaluate(looking, session.model, chain([first], batches))
-        rows, samples = evaluation.statistics, tuple(_sample(session, one) for one in evaluation.judged[:SAMPLES])
+        rows, samples = evaluation.statistics, tuple(_sample(session, one) for one in evaluation.examples[:SAMPLES])
     sums = torch.from_numpy(task.summed(rows))
     if not ranks.sharded:
         sums = ranks.sum(sums)
@@ -106,68 +106,68 @@ def look(session: Session) -> ValidationResult:
     return ValidationResult(metrics, samples, evaluation)
 
 
-def batches_of(session: Session, part: Part, rank: int = 0, count: int = 1) -> Iterator[Batch[Any, Any]]:
-    """The batches of a part, or one rank's share of them."""
+def batches_of(session: Session, part: SplitName, rank: int = 0, count: int = 1) -> Iterator[Batch[Any, Any]]:
+    """The batches of a set, or one rank's share of them."""
     training = session.config.training
-    loader = session.task.loader(session.prepared, part, training.feed, seed=0, workers=0, rank=rank, ranks=count)
+    loader = session.task.loader(session.prepared, part, training.batching, seed=0, workers=0, rank=rank, ranks=count)
     for step in loader.steps(until=1):
         if step.batch is not None:
             yield moved(step.batch, session.device.torch)
 
 
-def _sample(session: Session, judged: Judged) -> Sample:
-    """What is shown of an example: its input as it was written; a true answer that is the input itself alike."""
+def _sample(session: Session, judged: EvaluatedExample) -> Sample:
+    """An example as it is shown: its input as it was written; also the expected text if it is the input itself."""
     read = session.prepared.shown(int(judged.id))
-    text = cut_short(session.prepared.written.get(int(judged.id), "")) or read
-    return Sample(text, judged.said, text if judged.true == read else judged.true, judged.right)
+    text = cut_short(session.prepared.dev_texts.get(int(judged.id), "")) or read
+    return Sample(text, judged.predicted, text if judged.expected == read else judged.expected, judged.correct)
 
 
-# Which weights a run ships: the latest that are not worse than the best by more than the noise of the dev part.
+# Which weights are chosen: the latest that are not worse than the best by more than the noise of the dev set.
 #
 #     step        100    200    300    400
-#     accuracy   0.80   0.83   0.82   0.79        noise 0.015: step 200 is the best, and step 300 as good: it is shipped
+#     accuracy   0.80   0.83   0.82   0.79        noise 0.015: step 200 is the best, step 300 is as good and is chosen
 #
-# The best of many looks is in part the luckiest one, and behind it the learning rate has fallen: later weights jump
-# about less, and on new data they are mostly better. So the best is shipped only if it is better than what came later
-# by more than one standard error of their difference (Breiman et al. 1984 choose the simplest tree so). The difference
-# is paired, for both have seen the same examples.
+# The best of many validations is partly luck. After it the learning rate has fallen: later weights vary less, and are
+# mostly better on new data. So the best weights are chosen only if they beat the later ones by more than one standard
+# error of the difference (the rule by which Breiman et al. 1984 choose a tree). The difference is paired, because both
+# were evaluated on the same examples.
 #
-# - All are compared with the best of the whole run, so that no run drifts down step by step.
-# - Only where the rate is lower than at the best. With a constant rate later is not better by itself; nor is it in a
-#   warm-up, or while a plateau schedule waits.
-# - Of fewer than `LEAST` examples the noise is not known: the best is shipped.
-# - The metric decides alone, also where the loss has grown: most classifiers grow too sure while they still get better,
-#   and what is shipped is read with a temperature. Whoever wants the least loss decides by it (`--metric loss`). Where
-#   not one example tells two looks apart, as an exact match that is always 0, the loss decides in the same way.
+# - All are compared with the best of the whole run, so that the score cannot drift down step by step.
+# - Only if the learning rate is lower than at the best. With a constant learning rate, in the warmup, or while a
+#   plateau schedule waits, later weights are not better by themselves.
+# - With fewer than `LEAST` examples the noise is not known: the best is chosen.
+# - The metric decides alone, also if the loss has grown: most classifiers become overconfident while they still
+#   improve, and a temperature corrects that. `--metric loss` chooses by the loss. If not one example differs between
+#   two validations, as with an exact match that is always 0, the loss decides in the same way.
 
 BEST = "best"  # the group of tensors in a checkpoint
 LEAST = 10  # examples
-ROUNDING = 1 + 1e-9  # one example of difference is exactly one standard error: no last digit may decide
+ROUNDING = 1 + 1e-9  # one example of difference is exactly one standard error: rounding must not decide
 
 
 class CheckpointChoice:
-    """Chooses the weights that are shipped; keeps the statistics of each example at the best validation."""
+    """Chooses the weights for RUN/model; keeps the statistics of each example at the best validation."""
 
     def __init__(self, session: Session, resumed: Checkpoint | None) -> None:
         kept = {} if resumed is None else resumed.tensors.get(BEST, {})
         self._session, self._rows = session, kept["rows"].numpy() if kept else None
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """What a checkpoint keeps of it."""
+        """The tensors that a checkpoint keeps."""
         return {} if self._rows is None else {BEST: {"rows": torch.from_numpy(self._rows)}}
 
-    def take(self, found: ValidationResult, standing: TrainingState, is_best: bool, rate: float) -> bool:
-        """Whether the weights of this look are shipped: where the run stands says so from now on."""
-        best = standing.best
-        if best is None or not (is_best or rate < best.rate):
+    def take(self, found: ValidationResult, run_state: TrainingState, is_best: bool, lr: float) -> bool:
+        """Whether the weights of this validation are chosen; `run_state.chosen` is set if so."""
+        best = run_state.best
+        if best is None or not (is_best or lr < best.lr):
             return False
         rows = found.rows(self._session)
         known = len(rows) >= LEAST and bool(np.isfinite(rows).all())
         if is_best:
             self._rows = rows if known else None
-        elif not (known and self._is_as_good(rows) and self._is_new(found, standing)):
+        elif not (known and self._is_as_good(rows) and self._is_new(found, run_state)):
             return False
-        standing.chosen = validation(found.metrics, standing, rate)
+        run_state.chosen = validation(found.metrics, run_state, lr)
         return True
 
     def _is_as_good(self, rows: np.ndarray) -> bool:
@@ -176,31 +176,31 @@ class CheckpointChoice:
             return False
         return is_as_good(self._session.task, rows[:, 1:], best[:, 1:])
 
-    def _is_new(self, found: ValidationResult, standing: TrainingState) -> bool:
-        """Whether nothing of this step is chosen yet, or something worse: of its weights and a mean the better one."""
-        chosen = standing.chosen
-        if chosen is None or chosen.step != standing.step:
+    def _is_new(self, found: ValidationResult, run_state: TrainingState) -> bool:
+        """Whether nothing of this step is chosen yet, or something worse: its weights or an average of checkpoints."""
+        chosen = run_state.chosen
+        if chosen is None or chosen.step != run_state.step:
             return True
         return is_better(self._session.task.metric, found.metrics, chosen.metrics)
 
 
 def is_as_good(task: Evaluator, rows: np.ndarray, best: np.ndarray) -> bool:
-    """Whether `best` [N,S] is better than `rows` [N,S], of the same examples, by one standard error at most."""
+    """Whether `best` [N,S] is better than `rows` [N,S] by at most one standard error; of the same examples."""
     found = paired_differences(best, rows, task.summed, task.measure)
     decisive = task.metric if found[task.metric.name] != PairedDifference(0.0, 0.0) else LOSS
     lead, error = found[decisive.name]
     return (lead if decisive.higher_is_better else -lead) <= error * ROUNDING
 
 
-# Which validation is the best so far, and whether a run still gets anywhere: one rule for all tasks.
+# Which validation is the best so far, and whether the run still improves: one rule for all tasks.
 #
-# The metric of the task decides; where it is equal, the loss on the dev part does. A metric that counts whole answers
-# stays at 0, or at 1, for many validations while the loss tells good weights from better ones. For the same reason
-# patience waits for either of them: a run whose dev loss still falls is not done.
+# The metric of the task decides; if it is equal, the loss on the dev set does. A metric that counts exact matches stays
+# at 0, or at 1, for many validations while the loss still separates better weights from worse. For the same reason
+# early stopping considers both: a run whose dev loss still falls is not stopped.
 
 
 def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, float] | None) -> bool:
-    """Whether a look at the dev part is better than the best one: by the metric, and by the loss if that is equal.
+    """Whether a validation is better than the best one: by the metric, and by the loss if that is equal.
 
     >>> is_better(Metric("accuracy"), {"accuracy": 1.0, "loss": 0.1}, {"accuracy": 1.0, "loss": 0.2})
     True
@@ -211,64 +211,124 @@ def is_better(metric: Metric, found: Mapping[str, float], best: Mapping[str, flo
     return metric.better(value, before)
 
 
-def judge(metric: Metric, found: Mapping[str, float], standing: TrainingState, rate: float) -> tuple[bool, bool]:
-    """Whether a look is the best so far, and whether it got anywhere: where the run stands says so from now on."""
-    better = is_better(metric, found, standing.best.metrics if standing.best else None)
-    better = better or not found  # without a dev part the last one counts
-    falls = LOSS.better(found.get("loss", math.nan), standing.lowest)
+def record_validation(
+    metric: Metric, found: Mapping[str, float], run_state: TrainingState, lr: float
+) -> tuple[bool, bool]:
+    """Record a validation in the state; returns whether it is the best so far, and whether metric or loss improved."""
+    better = is_better(metric, found, run_state.best.metrics if run_state.best else None)
+    better = better or not found  # without a dev set the last weights are chosen
+    falls = LOSS.better(found.get("loss", math.nan), run_state.lowest_loss)
     if falls:
-        standing.lowest = found["loss"]
+        run_state.lowest_loss = found["loss"]
     if better:
-        standing.best = validation(found, standing, rate)
-    standing.waited, standing.validated = 0 if better or falls else standing.waited + 1, standing.step
+        run_state.best = validation(found, run_state, lr)
+    run_state.patience_count, run_state.last_validation = (
+        0 if better or falls else run_state.patience_count + 1,
+        run_state.step,
+    )
     return better, better or falls
 
 
-def validation(found: Mapping[str, float], standing: TrainingState, rate: float) -> Validation:
-    """What a run remembers of a look: the figures that are finite."""
+def validation(found: Mapping[str, float], run_state: TrainingState, lr: float) -> Validation:
+    """A validation as the state keeps it: the metrics that are finite."""
     finite = {name: value for name, value in found.items() if math.isfinite(value)}
-    return Validation(step=standing.step, metrics=finite, rate=rate)
+    return Validation(step=run_state.step, metrics=finite, lr=lr)
 
 
-def ship(session: Session, standing: TrainingState, found: ValidationResult) -> None:
-    """Write the model's present weights to RUN/model. Process 0 writes, the others wait for nobody."""
+# RUN/model is written in two forms:
+#
+#     during training     the chosen weights and their metrics, without calibration
+#     when the run ends   the same weights, calibrated on the dev set (`Calibrator`), with the metrics of that and
+#                         confidence intervals: this takes another pass over the dev set, so it is done once per run
+
+
+def save_model(session: Session, run_state: TrainingState, found: ValidationResult) -> None:
+    """Write the current weights to RUN/model with the metrics of a validation. Only process 0 writes."""
+    if session.ranks.rank == 0:
+        notes = {"step": run_state.step, "epoch": run_state.epoch, "examples": run_state.examples}
+        _replace_model(session, session.task, notes, found, intervals={}, settled=False)
+
+
+def settle(session: Session, update: WeightUpdate, known: ValidationResult | None, over: bool) -> str:
+    """Add calibration and confidence intervals to RUN/model; returns the problem, empty if there was none.
+
+    Args:
+        session: the session.
+        update: the weights of the run.
+        known: the validation that chose the weights in RUN/model, if it is still known.
+        over: whether the run has ended. After a stop, this is repeated at the end.
+    """
+    if not _is_open(session):
+        return ""
+    bundle, problem = agreed(session.ranks, lambda: read_bundle(session.folder.model))
+    if bundle is None:
+        return problem
+    with update.replaced(bundle.weights):
+        found = validate(session).gathered(session) if known is None else known
+        return agreed(session.ranks, lambda: _settle(session, bundle.notes, found, over))[1]
+
+
+def _is_open(session: Session) -> bool:
+    """Whether RUN/model is intact and not yet calibrated, as process 0 finds it."""
+    told = b""
+    if session.ranks.rank == 0:
+        with suppress(DurableError):
+            scores = read_scores(session.folder.model)
+            told = b"open" if scores is not None and not scores.settled else b""
+    return session.ranks.share(told) == b"open"
+
+
+def _settle(session: Session, notes: Mapping[str, Any], found: ValidationResult, over: bool) -> None:
     if session.ranks.rank != 0 and not session.ranks.sharded:
         return
     task, evaluation = session.task, found.evaluation
     if evaluation is not None and isinstance(task, Calibrator):
-        # The shipped model reads its scores as the dev part asks for. How good that is: each half of dev is read as the
+        # The shipped model reads its scores as the dev set asks for. How good that is: each half of dev is read as the
         # other half asks for, so that no row is judged by what it found itself.
         with answering(session.model):  # where weights are sharded, all processes compute together
             fitted = task.fitted(session.model, batches_of(session, "dev"))
         task = task.calibrated(fitted.shipped, fitted.rows)
         evaluation = evaluate(task, session.model, batches_of(session, "dev"))
-    if session.ranks.rank != 0:
-        return
+    if session.ranks.rank == 0:
+        intervals = evaluation.intervals(session.task) if evaluation is not None else {}
+        found = found._replace(evaluation=evaluation)
+        _replace_model(session, task, notes, found, intervals=intervals, settled=over)
+
+
+def _replace_model(
+    session: Session,
+    task: Task,
+    stood: Mapping[str, Any],
+    found: ValidationResult,
+    *,
+    intervals: Mapping[str, Interval],
+    settled: bool,
+) -> None:
+    """Write the current weights to RUN/model with their metrics; `stood` has the step, epoch and examples."""
+    config, evaluation = session.config, found.evaluation
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
-    config, intervals = session.config, evaluation.intervals(session.task) if evaluation is not None else {}
     notes = {
-        "step": standing.step,
-        "epoch": standing.epoch,
-        "examples": standing.examples,
+        **{name: stood[name] for name in ("step", "epoch", "examples")},
         "dev": found.metrics | (evaluation.metrics if evaluation is not None else {}),
-        "dev_rows": len(session.prepared.parts["dev"]),
+        "dev_rows": len(session.prepared.splits["dev"]),
         "metric": session.task.metric.name,
         "columns": list(config.data.input),
-        "longest": config.encoding.longest,
-        "rate": config.training.rate,
+        "max_length": config.encoding.max_length,
+        "lr": config.training.lr,
         "intervals": {name: list(interval) for name, interval in intervals.items()},
         "confusion": [list(one) for one in evaluation.confusion] if evaluation is not None else [],
         "cross_fitted": task is not session.task,
+        "settled": settled,
     }
-    bundle = Bundle(session.config.model, task.meaning, weights, notes)
-    files = bundle_files(bundle, summary_of(session.folder, notes).card().markdown())
+    bundle = Bundle(config.model, task.spec, weights, notes)
+    files = bundle_files(bundle, summary_of(session.folder, notes, (config, session.task)).card().markdown())
     reached("before-model")
     replace_folder(session.folder.model, files)
     reached("after-model")
 
 
-def shipped_step(session: Session) -> int | None:
-    """The step whose weights lie in RUN/model, as process 0 finds it; None where there is no whole bundle."""
+def saved_model_step(session: Session) -> int | None:
+    """The step of the weights in RUN/model, as process 0 finds it; None if there is no intact model."""
     told = b""
     if session.ranks.rank == 0:
         with suppress(DurableError):
@@ -280,14 +340,14 @@ def shipped_step(session: Session) -> int | None:
 
 
 def last_weights(
-    session: Session, standing: TrainingState, present: Mapping[str, Tensor]
+    session: Session, run_state: TrainingState, present: Mapping[str, Tensor]
 ) -> tuple[list[dict[str, Tensor]], list[str]]:
-    """The weights of the last checkpoints that were due, and the present ones: `average_last`, or as many as there are.
+    """The weights of the last `average_checkpoints` checkpoints, with the current ones; and the problems.
 
-    Those that are damaged are left out, and what was said of them is told: a mean of fewer is a mean as well.
+    Damaged checkpoints are left out and reported.
     """
-    folder, count = session.folder.checkpoints, session.config.training.average_last
-    others = {checkpoints.path_of(folder, standing.step), *in_between(folder, session.config.training)}
+    folder, count = session.folder.checkpoints, session.config.training.average_checkpoints
+    others = {checkpoints.path_of(folder, run_state.step), *in_between(folder, session.config.training)}
     found = [path for path in checkpoints.steps(folder) if path not in others][-(count - 1) :]
     tried = [agreed(session.ranks, partial(checkpoints.read, path, session.ranks)) for path in found]
     weights = [checkpoint.tensors["model"] for checkpoint, _ in tried if checkpoint is not None]
@@ -295,64 +355,64 @@ def last_weights(
     return [*weights, whole], [problem for _, problem in tried if problem]
 
 
-# RUN/model made anew from what checkpoints keep, when it is not that of the chosen validation.
+# RUN/model is rebuilt from a checkpoint if it is not that of the chosen validation.
 #
-#     missing or damaged     somebody removed it, or a disk lost some of it
-#     older than the chosen  the disk was full when other weights were to be shipped
+#     missing or damaged     it was removed, or the disk lost a part of it
+#     older than the chosen  the disk was full when it should have been replaced
 #
-# The weights are those of the chosen step. Where the run averages its last checkpoints, their mean may have been chosen
-# of the last step: the dev part is asked again. Nothing of this is a validation of the run: its log stays as it is.
+# The weights are those of the chosen step. If the run averages its last checkpoints, their mean may have been chosen at
+# the last step: it is evaluated again. This is not a validation of the run, so it is not logged.
 
 Tensors = Mapping[str, Mapping[str, Tensor]]
 
 
-class Mended(NamedTuple):
-    """What RUN/model is now: the weights of a step, or what it was because of a problem."""
+class RepairedModel(NamedTuple):
+    """The step of the weights that RUN/model has now, and the problem if it could not be rebuilt."""
 
     step: int | None
     problem: str = ""
 
 
-def mended(
+def repaired_model(
     session: Session,
     update: WeightUpdate,
-    standing: TrainingState,
-    ship: Callable[[TrainingState, ValidationResult], str],
-) -> Mended | None:
-    """What became of a RUN/model that was not that of the chosen validation; None if it was, or if there is none.
+    run_state: TrainingState,
+    save: Callable[[TrainingState, ValidationResult], str],
+) -> RepairedModel | None:
+    """Rebuild RUN/model if it is not that of the chosen validation; returns None if there is nothing to do.
 
-    `ship` puts the model's present weights there, and says what kept it from doing so.
+    `save` writes the current weights to RUN/model, and returns the problem, empty if there was none.
     """
-    there, metric = shipped_step(session), session.task.metric
-    if standing.chosen is None or there == standing.chosen.step:
+    there, metric = saved_model_step(session), session.task.metric
+    if run_state.chosen is None or there == run_state.chosen.step:
         return None
-    result, best = Mended(there), None
-    for stood, weights in _candidates(session, standing, update.tensors(), there):
+    result, best = RepairedModel(there), None
+    for stood, weights in _candidates(session, run_state, update.tensors(), there):
         with update.replaced(weights):
-            found = look(session)
+            found = validate(session)
             if best is None or metric.better(found.value(session), best):
-                result, best = Mended(stood.step, ship(stood, found)), found.value(session)
+                result, best = RepairedModel(stood.step, save(stood, found)), found.value(session)
     return result
 
 
 def _candidates(
-    session: Session, standing: TrainingState, present: Tensors, there: int | None
+    session: Session, run_state: TrainingState, present: Tensors, there: int | None
 ) -> Iterator[tuple[TrainingState, dict[str, Tensor]]]:
-    """What the chosen weights may be, as far as they are kept, and where the run stood when it had them.
+    """The weights that may be the chosen ones, each with its training state.
 
-    The present ones are better than no model at all.
+    The current weights are better than no model at all.
     """
-    assert standing.chosen is not None, "nothing was ever validated"
-    chosen, ranks = checkpoints.path_of(session.folder.checkpoints, standing.chosen.step), session.ranks
+    assert run_state.chosen is not None, "there was a validation"
+    chosen, ranks = checkpoints.path_of(session.folder.checkpoints, run_state.chosen.step), session.ranks
     checkpoint, _ = agreed(ranks, lambda: checkpoints.read(chosen, ranks))
     if checkpoint is not None:
-        yield checkpoint.standing, _shippable(checkpoint.tensors)
-    if session.config.training.average_last > 1 and standing.chosen.step == standing.step:
-        yield standing, mean_of(last_weights(session, standing, present["model"])[0])
+        yield checkpoint.run_state, _saved_weights(checkpoint.tensors)
+    if session.config.training.average_checkpoints > 1 and run_state.chosen.step == run_state.step:
+        yield run_state, mean_of(last_weights(session, run_state, present["model"])[0])
     elif checkpoint is None and there is None:
-        yield standing, _shippable(present)
+        yield run_state, _saved_weights(present)
 
 
-def _shippable(tensors: Tensors) -> dict[str, Tensor]:
-    """The weights of a run that are validated and shipped: averages where it has them."""
-    return {**tensors["model"], **tensors.get("average", {})}
+def _saved_weights(tensors: Tensors) -> dict[str, Tensor]:
+    """The weights that are validated and saved: with --ema their moving average."""
+    return {**tensors["model"], **tensors.get("ema", {})}

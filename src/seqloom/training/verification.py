@@ -1,12 +1,12 @@
-"""Proof on somebody's own configuration that a run which is killed and goes on ends with the same bytes.
+"""Check, with the configuration of a run, that a killed and resumed run ends with the same bytes.
 
-    whole      ●──●──●──●──●──●──●──●──●──●──●──●   a run of a few steps that nothing happens to
-    resumed    ●──●──●──●──●──●──●──✗               the same one, killed (SIGKILL) in the middle of a step
-                              └─●──●──●──●──●──●──●   and started again from its newest checkpoint
+    whole      ●──●──●──●──●──●──●──●──●──●──●──●   a run of a few steps without interruption
+    resumed    ●──●──●──●──●──●──●──✗               the same run, killed (SIGKILL) in the middle of a step
+                              └─●──●──●──●──●──●──●   and resumed from its newest checkpoint
 
-Each is a process of its own, in a temporary folder; the run whose configuration is taken is only read. The kill strikes
-behind a change of the weights and before it is counted, as far behind a checkpoint as it gets. Model, data, optimiser,
-seed and precision are those of the run; only its length and how often it validates, saves and reports are cut down.
+Each is a process of its own, in a temporary folder; the run folder itself is only read. The kill comes after the
+weights have changed and before the step is counted, as late after a checkpoint as possible. Model, data, optimizer,
+seed and precision are those of the run; only its duration and its intervals are shorter.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ from seqloom.files.layouts import CheckpointFile, ModelFile, RunFile
 from seqloom.training import checkpoint
 from seqloom.training.devices import DeviceName, choose_device
 from seqloom.training.events import Ended
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from seqloom.training.run_folder import RunFolder
-from seqloom.training.wishes import Wishes
 
 STEPS, FEWEST = 12, 4
 KILLED = -9
@@ -38,7 +38,7 @@ PLACE = "between-update-and-count"  # of `files.disk`
 
 
 class Schedule(NamedTuple):
-    """When the runs of a proof save, and in which step one of them is killed."""
+    """When the runs of the check save, and in which step one of them is killed."""
 
     steps: int
     save_every: int
@@ -52,13 +52,13 @@ class Schedule(NamedTuple):
         Schedule(steps=12, save_every=3, killed_in=8)
         """
         if steps < FEWEST:
-            raise ConfigError(f"{steps} steps are too few to stop in between", fix=f"take {FEWEST} or more")
+            raise ConfigError(f"--steps {steps} is too few for a kill in between", fix=f"give {FEWEST} or more")
         every = steps // 4
         return cls(steps, every, 2 * every + max(1, every - 1))
 
 
 class ComparedRuns(NamedTuple):
-    """A part of both runs by its sha256."""
+    """A part of both runs, by its sha256."""
 
     part: str
     whole: str
@@ -66,56 +66,63 @@ class ComparedRuns(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Whether not one bit differs; a part that neither has is no part."""
+        """Whether the bytes are the same."""
         return self.whole == self.resumed
 
 
 class ResumeProof(NamedTuple):
-    """What became of both runs."""
+    """The result of the check."""
 
     run: Path
     steps: int
-    killed_in: int  # the step in whose middle the process was killed
-    resumed_from: int  # the step of the checkpoint that it went on from
+    killed_in: int  # the step during which the process was killed
+    resumed_from: int  # the step of the checkpoint that it resumed from
     parts: tuple[ComparedRuns, ...]
-    repeats: bool  # whether two runs that nothing happened to are equal; asked only where the parts are not
-    environment: dict[str, Any]  # what bit-equality is claimed for
+    repeats: bool  # whether two uninterrupted runs are equal; checked only if the parts differ
+    environment: dict[str, Any]  # machine and library versions
 
     @property
     def equal(self) -> bool:
-        """Whether the run that was killed ended with the bytes of the one that was not."""
+        """Whether the killed run ended with the same bytes as the other."""
         return all(part.equal for part in self.parts)
 
     @property
     def verdict(self) -> str:
         """One sentence."""
         if self.equal:
-            return "equal: killed in the middle of a step, this run ends with the same bytes"
+            return "equal: killed in the middle of a step and resumed, this run ends with the same bytes"
         if not self.repeats:
-            return "different, but two runs that were not stopped differ as well: take --deterministic, or --device cpu"
+            return "different, but two uninterrupted runs differ too: use --deterministic, or --device cpu"
         return f"different: {', '.join(part.part for part in self.parts if not part.equal)}; please report it"
 
     def to_json(self) -> dict[str, Any]:
-        """The proof as programs read it."""
+        """The result as plain data."""
         parts = [part._asdict() | {"equal": part.equal} for part in self.parts]
         plain = self._asdict() | {"run": str(self.run), "parts": parts}
         return plain | {"equal": self.equal, "verdict": self.verdict}
 
 
 def verify_resume(run: str | Path, *, steps: int = STEPS, device: DeviceName = "auto", workers: int = 2) -> ResumeProof:
-    """The proof for the configuration of a run, from three short runs beside it; the run itself is only read."""
+    """Check that a run can be resumed bit for bit, with three short runs; the run folder itself is only read.
+
+    Args:
+        run: the run folder.
+        steps: how many steps the short runs have.
+        device: auto, cpu, cuda or mps.
+        workers: the number of processes that load data.
+    """
     folder, schedule = Path(run), Schedule.of(steps)
     if not (folder / RunFile.CONFIG).is_file():
-        fix = near_name(folder) if not folder.exists() else "name the folder that `seqloom train --out` made"
-        raise ConfigError(f"{folder} is no run folder: it has no {RunFile.CONFIG}", fix=fix)
+        fix = near_name(folder) if not folder.exists() else "give the folder of `seqloom train --out`"
+        raise ConfigError(f"{folder} is not a run folder: it has no {RunFile.CONFIG}", fix=fix)
     short = shortened(located(folder, RunFolder(folder).config()).config, schedule)
-    choose_device(device, short.training.precision)  # refused here, and not three processes later
+    choose_device(device, short.training.precision)  # raises here, and not three processes later
     with temporary_folder("verify") as place:
         child = _Child(place, device, workers)
         write_file(place / RunFile.CONFIG, short.to_toml())
         whole = child.run("whole")
         resumed = child.run("resumed", killed_in=schedule.killed_in)
-        went_on = RunFolder(resumed).standing()
+        went_on = RunFolder(resumed).run_state()
         child.run("resumed")
         parts = compared(whole, resumed)
         equal = all(part.equal for part in parts)
@@ -132,45 +139,45 @@ def verify_resume(run: str | Path, *, steps: int = STEPS, device: DeviceName = "
 
 
 def shortened(config: RunConfig, schedule: Schedule) -> RunConfig:
-    """The same run, a few steps long."""
+    """The same configuration with a duration of a few steps."""
     training = msgspec.structs.replace(
         config.training,
-        length=StepsConfig(count=schedule.steps),
+        duration=StepsConfig(steps=schedule.steps),
         save_every=schedule.save_every,
         validate_every=2 * schedule.save_every,
-        report_every=1,
+        log_every=1,
         patience=0,
     )
-    if training.strengths:  # no strength ends before its steps are taken
-        solving = msgspec.structs.replace(training.optimiser, tolerance=0.0)
-        training = msgspec.structs.replace(training, optimiser=solving)
+    if training.strengths:  # no strength ends early
+        solving = msgspec.structs.replace(training.optimizer, tolerance=0.0)
+        training = msgspec.structs.replace(training, optimizer=solving)
     return msgspec.structs.replace(config, training=training)
 
 
 class _Child(NamedTuple):
-    """How the processes of a proof are started."""
+    """How the processes of the check are started."""
 
     place: Path
     device: DeviceName
     workers: int
 
     def run(self, name: str, *, killed_in: int = 0) -> Path:
-        """The folder of a run that has ended: by itself, or because it was killed in a step."""
+        """Run a process to its end, or until it is killed in a step; returns its run folder."""
         surroundings = {**os.environ, "SEQLOOM_FAIL": f"{PLACE}:kill:{killed_in}" if killed_in else ""}
         arguments = [str(self.place / RunFile.CONFIG), str(self.place / name), self.device, str(self.workers)]
         command = [sys.executable, "-m", "seqloom.training.verification", *arguments]
         done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
         if done.returncode != (KILLED if killed_in else 0):
-            last = (done.stderr.strip() or "nothing was said").split("\n")[-1]
+            last = (done.stderr.strip() or "no output").split("\n")[-1]
             raise ConfigError(
-                f"the run that was to be compared ended with code {done.returncode}: {last[:300]}",
-                fix="see that `seqloom train` with this configuration runs, and that its data is still there",
+                f"a run of the check ended with exit code {done.returncode}: {last[:300]}",
+                fix="check that `seqloom train` works with this configuration, and that its data is still there",
             )
         return self.place / name
 
 
 def compared(whole: Path, resumed: Path) -> tuple[ComparedRuns, ...]:
-    """What two runs came to, part by part."""
+    """Two runs, part by part."""
     first, second = sums_of(whole), sums_of(resumed)
     return tuple(
         ComparedRuns(name, first.get(name, ""), second.get(name, "")) for name in dict.fromkeys([*first, *second])
@@ -178,18 +185,18 @@ def compared(whole: Path, resumed: Path) -> tuple[ComparedRuns, ...]:
 
 
 def sums_of(run: Path) -> dict[str, str]:
-    """The sha256 of each part of a run that an equal run has too."""
+    """The sha256 of each part of a run that does not depend on the machine."""
     newest = checkpoint.steps(run / RunFile.CHECKPOINTS)[-1:]
     if not newest:
-        raise DurableError(f"{run} has no checkpoint", fix="take more steps")
-    standing = checkpoint.read_standing(newest[0])
+        raise DurableError(f"{run} has no checkpoint", fix="give more --steps")
+    run_state = checkpoint.read_state(newest[0])
     files = {path.stem: path for path in sorted(newest[0].glob("*.safetensors"))}
-    named = {"weights": files.pop("model"), "optimiser": files.pop("optimiser"), **files}
+    named = {"weights": files.pop("model"), "optimizer": files.pop("optimizer"), **files}
     sums = {name: _sum(path.read_bytes()) for name, path in named.items()}
-    sums["order of examples"] = standing.order
-    sums["where it stands"] = _sum((newest[0] / CheckpointFile.STANDING).read_bytes())
+    sums["order of examples"] = run_state.order_hash
+    sums["training state"] = _sum((newest[0] / CheckpointFile.STATE).read_bytes())
     sums["metrics"] = _sum((run / RunFile.METRICS).read_bytes())
-    sums["shipped model"] = _sum((run / RunFile.MODEL / ModelFile.WEIGHTS).read_bytes())
+    sums["model"] = _sum((run / RunFile.MODEL / ModelFile.WEIGHTS).read_bytes())
     return sums
 
 
@@ -198,11 +205,11 @@ def _sum(data: bytes) -> str:
 
 
 def short_run(config: Path, out: Path, device: DeviceName, workers: int) -> int:
-    """The exit code of a run of this configuration, a new one or one that goes on."""
+    """Train with this configuration, or resume; returns the exit code."""
     asked = RunFolder(config.parent).config()
-    wishes = Wishes(model=asked.model, training=msgspec.structs.asdict(asked.training), encoding=asked.encoding)
-    lenient = BadRows(skip=True, share=1.0)  # the run whose configuration it is has decided about them
-    resolved = resolve(msgspec.structs.replace(asked.data, bad_rows=lenient), wishes)
+    request = RunRequest(model=asked.model, training=msgspec.structs.asdict(asked.training), encoding=asked.encoding)
+    lenient = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # the run itself has decided about them
+    resolved = resolve(msgspec.structs.replace(asked.data, bad_rows=lenient), request)
     place = choose_device(device, asked.training.precision, asked.training.deterministic)
     *_, last = train_run(out, resolved, device=place, workers=workers)
     assert isinstance(last, Ended), "the last report"

@@ -82,7 +82,7 @@ def sentences(count: int, start: int = 0) -> list[str]:
     return [f"sentence {number} is about the {number * number}th thing" for number in range(start, start + count)]
 
 
-def labelled(count: int = 10, start: int = 0) -> list[str]:
+def labeled(count: int = 10, start: int = 0) -> list[str]:
     """Rows of a csv file with as many of the one label as of the other."""
     return [f"{text},{('neg', 'pos')[number % 2]}" for number, text in enumerate(sentences(count, start))]
 

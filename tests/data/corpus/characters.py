@@ -1,8 +1,8 @@
 """U01-U12: what Unicode can do to a text."""
 
-from data.corpus.case import fine, labelled, lines, sentences, table, warn
+from data.corpus.case import fine, labeled, lines, sentences, table, warn
 
-PLAIN = labelled()
+PLAIN = labeled()
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"  # seven code points
 RUNS = {"circumflex": "^", "letter": "a", "underscore": "_", "digit": "1", "space": " "}
 MILLION = 1_000_000
@@ -48,11 +48,11 @@ CHARACTERS = [
         "U07",
         "seq.truncated",
         {"train.txt": lines(*sentences(9), "\ufdfa" * 10_000)},
-        *("--tokenizer", "characters", "--unicode", "nfkc", "--longest", "20000"),
+        *("--tokenizer", "characters", "--normalize", "nfkc", "--max-length", "20000"),
         place="train.txt:10",
         says=("180,000", "20,000"),
     ),
-    fine("U08", {"train.txt": lines(*sentences(9), "İSTANBUL is large")}, "--lower", rows=10),
+    fine("U08", {"train.txt": lines(*sentences(9), "İSTANBUL is large")}, "--lowercase", rows=10),
     warn(
         "U09",
         "uni.odd",
@@ -66,7 +66,7 @@ CHARACTERS = [
         "U12",
         "vocab.capped",
         {"train.txt": distinct_words},
-        *("--shares", "0,0"),
+        *("--dev-size", "0", "--test-size", "0"),
         says=("1,000,000", "50,000"),
         memory=1024,
         rows=10_000,

@@ -1,8 +1,8 @@
 """E01-E13 and L01-L09: how characters are stored, and where lines end."""
 
-from data.corpus.case import fine, labelled, lines, reject, replaced, sentences, table, warn
+from data.corpus.case import fine, labeled, lines, reject, replaced, sentences, table, warn
 
-PLAIN = labelled()
+PLAIN = labeled()
 BOM = "\ufeff"
 LATIN = b"caf\xe9\n"
 JOINED = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
@@ -35,14 +35,14 @@ ENCODINGS = [
         "enc.utf8",
         {"train.csv": table(*PLAIN[:3]) + b"a \xed\xa0\x80 b,neg\n"},
         place="train.csv:5:3",
-        says=("surrogate half",),
+        says=("a surrogate",),
     ),
     reject(
         "E05",
         "enc.utf16",
         {"train.csv": b"\xff\xfe" + table(*PLAIN).decode().encode("utf-16-le")},
         place="train.csv",
-        says=("starts with FF FE: UTF-16", "--encoding utf-16"),
+        says=("the file begins with FF FE, so it is UTF-16", "--encoding utf-16"),
     ),
     fine("E05 cured", {"train.csv": table(*PLAIN).decode().encode("utf-16")}, "--encoding", "utf-16", rows=10),
     reject(
@@ -58,7 +58,7 @@ ENCODINGS = [
         "enc.bom_inside",
         {"train.txt": lines(*sentences(1000)) + (BOM + "the second file").encode()},
         place="train.txt:1001:1",
-        says=("files joined?",),
+        says=("were files joined?",),
         rows=1001,
     ),
     reject(
@@ -102,7 +102,7 @@ ENCODINGS = [
         "json.surrogate",
         {"train.jsonl": lines('{"text": "fine", "label": "x"}', r'{"text": "a \ud800 b", "label": "y"}')},
         place="train.jsonl:2:13",
-        says=("half of a character",),
+        says=("half a character",),
     ),
 ]
 
@@ -123,25 +123,25 @@ LINES = [
         "L06 cut",
         "seq.truncated",
         {"train.txt": lines(*sentences(9), "a bc " * 20_000)},
-        "--longest",
+        "--max-length",
         "1000",
         place="train.txt:10",
-        says=("40,000", "1,000", "--longest"),
+        says=("40,000", "1,000", "--max-length"),
     ),
     reject(
         "L06 refused by setting",
         "seq.too_long",
         {"train.txt": lines(*sentences(9), "a bc " * 20_000)},
-        *("--longest", "1000", "--too-long", "refuse"),
+        *("--max-length", "1000", "--overlong", "error"),
         place="train.txt:10",
-        says=("40,000", "1,000", "--longest"),
+        says=("40,000", "1,000", "--max-length"),
     ),
     reject(
         "L07",
         "line.too_long",
         {"train.txt": lambda: b"x" * (64 << 20)},
         place="train.txt:1",
-        says=("over 16 MiB at line 1",),
+        says=("line 1 is longer than 16 MiB",),
         memory=32,
     ),
     *(

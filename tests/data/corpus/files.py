@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
-from data.corpus.case import Case, fine, labelled, reject, table
-from seqloom.data.readers.passages import Lookout, Passage
+from data.corpus.case import Case, fine, labeled, reject, table
+from seqloom.data.readers.passages import Passage, PassageChecker
 
-PLAIN, LONGER = table(*labelled()), table(*labelled(500))
+PLAIN, LONGER = table(*labeled()), table(*labeled(500))
 BOMB = 100 << 20  # bytes
 OTHERS = 65_534  # the user who owns nothing
 
@@ -103,15 +103,15 @@ def unprivileged() -> Iterator[None]:
 @contextlib.contextmanager
 def growing() -> Iterator[None]:
     """Inside, another program adds a row to the file while it is read."""
-    watch, rows = Lookout.watch, ["one more,pos\n"]
+    watch, rows = PassageChecker.check, ["one more,pos\n"]
 
-    def watch_and_write(lookout: Lookout, text: str) -> Passage:
+    def watch_and_write(checker: PassageChecker, text: str) -> Passage:
         with Path("train.csv").open("a") as file:
             file.writelines(rows)
         rows.clear()
-        return watch(lookout, text)
+        return watch(checker, text)
 
-    with mock.patch.object(Lookout, "watch", watch_and_write):
+    with mock.patch.object(PassageChecker, "check", watch_and_write):
         yield
 
 
@@ -145,10 +145,8 @@ FILES: list[Case] = [
         place="train.txt.gz",
         memory=96,  # the rows before it are kept
     ),
-    reject(
-        "F08 zip", "file.archive", {"train.zip": zipped("train.csv")}, place="train.zip", says=("unpack it yourself",)
-    ),
-    reject("F08 tar", "file.archive", {"train.tar": tarred()}, place="train.tar", says=("unpack it yourself",)),
+    reject("F08 zip", "file.archive", {"train.zip": zipped("train.csv")}, place="train.zip", says=("unpack it",)),
+    reject("F08 tar", "file.archive", {"train.tar": tarred()}, place="train.tar", says=("unpack it",)),
     reject("F08 tar.gz", "file.archive", {"train.tar.gz": packed(tarred())}, place="train.tar.gz"),
     reject("F09 device", "file.not_regular", {}, "/dev/zero", place="/dev/zero", says=("a device",)),
     reject("F09 pipe", "file.not_regular", {}, "train.csv", place="train.csv", says=("a named pipe",), make=pipe),

@@ -4,7 +4,7 @@ import json
 
 from data.corpus.case import fine, lines, reject, sentences
 
-ALL_TRAIN = ("--shares", "0,0")  # of ten rows a part may get none, which would be warned about
+ALL_TRAIN = ("--dev-size", "0", "--test-size", "0")  # of ten rows a part may get none, which would be warned about
 PLAIN = [json.dumps({"text": text, "label": "ab"[number % 2]}) for number, text in enumerate(sentences(10))]
 
 
@@ -67,13 +67,9 @@ JSON_LINES = [
         says=("more than 32",),
     ),
     reject("J09", "json.number", wrong_text("7" * 5_000), place="train.jsonl:5:10", says=("5,000 digits",)),
-    reject("J10 null", "type.text", wrong_text("null"), place="train.jsonl:5:2", says=("expected a string, got null",)),
-    reject(
-        "J10 list", "type.text", wrong_text('["a"]'), place="train.jsonl:5:2", says=("expected a string, got list",)
-    ),
-    reject(
-        "J10 number", "type.text", wrong_text("7"), place="train.jsonl:5:2", says=("expected a string, got number",)
-    ),
+    reject("J10 null", "type.text", wrong_text("null"), place="train.jsonl:5:2", says=("expected text, found null",)),
+    reject("J10 list", "type.text", wrong_text('["a"]'), place="train.jsonl:5:2", says=("expected text, found list",)),
+    reject("J10 number", "type.text", wrong_text("7"), place="train.jsonl:5:2", says=("expected text, found number",)),
     reject(
         "J11",
         "json.key",
@@ -94,7 +90,7 @@ JSON_LINES = [
             )
         },
         place="train.jsonl:4:59",
-        says=("9 tokens, 8 tags",),
+        says=("9 tokens, but 8 tags",),
     ),
     fine("J15", {"train.jsonl": b"\xef\xbb\xbf" + lines(*PLAIN)}, *ALL_TRAIN, rows=10),
 ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import seqloom.cli
-from data.corpus.case import Around, Case, labelled, table
+from data.corpus.case import Around, Case, labeled, table
 from seqloom.data.problems import Place, Problem
 
 CLOCK = re.compile(r"written at \d+")
@@ -78,7 +78,7 @@ def run(case: Case, folder: Path) -> Run:
 def import_everything() -> None:
     """Load what is loaded late, while the files of the package may be read."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "good.csv").write_bytes(table(*labelled()))
+        Path(folder, "good.csv").write_bytes(table(*labeled()))
         assert check(Path(folder), "good.csv", "--json").code == 0
 
 

@@ -1,9 +1,9 @@
 """C01-C28: tables, their columns and their labels."""
 
-from data.corpus.case import fine, labelled, reject, replaced, sentences, table, warn
+from data.corpus.case import fine, labeled, reject, replaced, sentences, table, warn
 
-PLAIN = labelled()
-MANY = labelled(200)
+PLAIN = labeled()
+MANY = labeled(200)
 
 
 def with_labels(*labels: str) -> bytes:
@@ -19,7 +19,7 @@ TABLES = [
         "csv.column",
         {"train.csv": table(*PLAIN, header="text,lable")},
         place="train.csv:1",
-        says=("no column 'label'; found text, lable", "id you mean", "'lable'?"),
+        says=("there is no column 'label'; found text, lable", "id you mean", "'lable'?"),
     ),
     reject(
         "C04",
@@ -33,21 +33,21 @@ TABLES = [
         "csv.ragged",
         {"train.csv": table(*replaced(PLAIN, 7, "no label"))},
         place="train.csv:7",
-        says=("1 field, the header has 2",),
+        says=("1 field, but the header has 2",),
     ),
     reject(
         "C06",
         "csv.ragged",
         {"train.csv": table(*replaced(PLAIN, 7, "well, no,pos"))},
         place="train.csv:7",
-        says=("3 fields", "is a comma unquoted?"),
+        says=("3 fields", "is there an unquoted comma?"),
     ),
     reject(
         "C07",
         "csv.quote",
-        {"train.csv": table(*labelled(20)[:10], '"not closed,pos', *labelled(20)[10:])},
+        {"train.csv": table(*labeled(20)[:10], '"not closed,pos', *labeled(20)[10:])},
         place="train.csv:12:1",
-        says=("opened at line 12, not closed by the end of the file",),
+        says=("opened in line 12 is never closed",),
     ),
     warn(
         "C08",
@@ -61,14 +61,14 @@ TABLES = [
         "csv.delimiter",
         {"train.csv": table(*(row.replace(",", ";") for row in PLAIN), header="text;label")},
         place="train.csv:1",
-        says=("1 column; looks like ';'", "--delimiter ';'"),
+        says=("1 column; the delimiter looks like ';'", "--delimiter ';'"),
     ),
     reject(
         "C10",
         "csv.delimiter",
         {"train.csv": table(*(row.replace(",", "\t") for row in PLAIN), header="text\tlabel")},
         place="train.csv:1",
-        says=(r"1 column; looks like '\t'", r"--delimiter '\t'"),
+        says=(r"1 column; the delimiter looks like '\t'", r"--delimiter '\t'"),
     ),
     reject(
         "C11",
@@ -118,20 +118,20 @@ TABLES = [
         "label.rare",
         {"train.csv": with_labels(*["positive", "negative"] * 2500, "postive")},
         place="train.csv:5002",
-        says=("'postive' (1 row)", "near 'positive'"),
+        says=("'postive' (1 row)", "a typo of 'positive'"),
     ),
     warn(
         "C17",
         "label.unseen",
-        {"train.csv": table(*PLAIN), "dev.csv": table(*labelled(200, 10), "a stranger,odd")},
+        {"train.csv": table(*PLAIN), "dev.csv": table(*labeled(200, 10), "a stranger,odd")},
         place="dev.csv:202",
         says=("'odd' (1 row)", "counts as an error"),
     ),
     reject(
         "C17 in over 1 % of the rows",
         "label.unseen",
-        {"train.csv": table(*PLAIN), "test.csv": table(*labelled(197, 10), *["a stranger,odd"] * 3)},
-        *("--shares", "0,0"),
+        {"train.csv": table(*PLAIN), "test.csv": table(*labeled(197, 10), *["a stranger,odd"] * 3)},
+        *("--dev-size", "0", "--test-size", "0"),
         place="test.csv:199",
         says=("3 of 200", "'odd' (3)"),
     ),
@@ -147,7 +147,7 @@ TABLES = [
         "C20",
         "label.too_many",
         {"train.csv": with_labels(*(f"label {number}" for number in range(15)), *["pos"] * 10)},
-        *("--shares", "0,0"),
+        *("--dev-size", "0", "--test-size", "0"),
         place="train.csv",
         says=("16 different labels in 25 rows", "the right column?"),
     ),
@@ -167,9 +167,9 @@ TABLES = [
     warn(
         "C23",
         "leak.overlap",
-        {"train.csv": table(*MANY), "dev.csv": table(*MANY[:5], *labelled(15, 300))},
+        {"train.csv": table(*MANY), "dev.csv": table(*MANY[:5], *labeled(15, 300))},
         place="dev.csv:2",
-        says=("5 of 20 rows of dev (25 %)", "train.csv:2"),
+        says=("5 of 20 rows in dev (25 %)", "train.csv:2"),
     ),
     warn(
         "C24",
@@ -191,7 +191,7 @@ TABLES = [
         "C28",
         "label.null_like",
         {"train.csv": with_labels(*["nan", "NULL", "None", "NA", "pos"] * 3)},
-        *("--shares", "0,0"),
+        *("--dev-size", "0", "--test-size", "0"),
         says=("'nan' (3 rows)", "'NULL' (3 rows)", "'None' (3 rows)", "'NA' (3 rows)"),
         rows=15,
     ),

@@ -2,7 +2,12 @@
 
 from data.corpus.case import fine, lines, reject
 
-ALL_TRAIN = ("--shares", "0,0")  # of a few sentences none falls to dev or test, which would be warned about
+ALL_TRAIN = (
+    "--dev-size",
+    "0",
+    "--test-size",
+    "0",
+)  # of a few sentences none falls to dev or test, which would be warned about
 FIRST = ["Ada B-PER", "King I-PER", "met O", "Hyde B-PER", "Smith I-PER", ""]
 SECOND = ["in O", "Paris B-LOC", "and O", "Rome B-LOC", ""]
 
@@ -32,7 +37,7 @@ TAGGED = [
         "tags.orphan_I",
         columns(*["met O", "Ada I-PER", ""] * 7),
         place="train.conll:12",
-        says=("word 2", "'I-PER' follows 'O'", "7 such words in all", "15, 18, 21, 24"),
+        says=("word 2", "'I-PER' follows 'O'", "7 such words in total", "15, 18, 21, 24"),
     ),
     fine(
         "T03 iob1",

@@ -53,7 +53,7 @@ def require(case: Case, outcome: Run) -> None:
             assert said.lines[0].startswith(f"{case.place}: {case.code}: " if case.place else ""), message
     for fact in case.says:
         assert fact in message
-    assert case.rows in (None, sum(part["rows"] for part in outcome.report.get("parts", ())))
+    assert case.rows in (None, sum(part["rows"] for part in outcome.report.get("splits", ())))
     assert all(character.isprintable() or character == "\n" for character in message)
 
 
@@ -77,6 +77,7 @@ def test_a_case_has_the_outcome_and_the_words_of_the_table(case: Case, tmp_path:
     assert FREEZE or section(case, outcome) == frozen()[case.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in LIGHT if case.id not in ("F11", "U11")], ids=lambda case: case.name)
 def test_a_case_leaves_its_files_alone_and_its_report_fits_a_terminal(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path)

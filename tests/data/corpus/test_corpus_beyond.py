@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data.corpus.case import Case, labelled, lines, sentences, table
+from data.corpus.case import Case, labeled, lines, sentences, table
 from data.corpus.cases import CASES
 from data.corpus.characters import FAMILY
 from data.corpus.encodings import JOINED
@@ -93,12 +93,12 @@ def test_labels_in_two_unicode_forms_stay_two(tmp_path: Path) -> None:
 def test_a_family_of_emoji_is_found_again_by_its_offsets(kind: type[TokenizerConfig]) -> None:
     text = f"a family {FAMILY} went out"
     tokenizer = kind().fit([text])
-    symbols, spans = tokenizer.encode_with_offsets(text)
+    tokens, spans = tokenizer.encode_with_offsets(text)
     start = text.index(FAMILY)
     covered = {at for begin, end in spans.tolist() for at in range(begin, end)}
     assert covered >= set(range(start, start + len(FAMILY)))
     assert (spans[:, 0] <= spans[:, 1]).all() and spans.max() == len(text)
-    assert kind is WordsConfig or tokenizer.decode(symbols) == text
+    assert kind is WordsConfig or tokenizer.decode(tokens) == text
     if kind is WordsConfig:
         assert FAMILY in [text[begin:end] for begin, end in spans.tolist()]
 
@@ -109,11 +109,11 @@ def test_a_family_of_emoji_is_shown_whole_or_not_at_all() -> None:
         assert not any(person in excerpt(text, width).replace(FAMILY, "") for person in FAMILY)
 
 
-def test_a_length_limit_counts_what_normalising_made(tmp_path: Path) -> None:
+def test_a_length_limit_counts_what_normalizing_made(tmp_path: Path) -> None:
     case = BY_NAME["U07"]
     case.write(tmp_path)
     dataset = open_data(DataConfig(train=(str(tmp_path / "train.txt"),)), Ledger())
-    how = EncodingConfig(tokenizer=CharactersConfig(unicode="nfkc"), longest=20_000)
+    how = EncodingConfig(tokenizer=CharactersConfig(normalize="nfkc"), max_length=20_000)
     prepared = prepare(dataset, how, Ledger())
     assert prepared.columns["input"].lengths.max() == 20_000
 
@@ -122,18 +122,18 @@ def test_a_length_limit_counts_what_normalising_made(tmp_path: Path) -> None:
 def test_offsets_of_lower_cased_text_point_into_the_original(kind: type[TokenizerConfig]) -> None:
     text = "İSTANBUL is large"
     assert len(text.lower()) == len(text) + 1
-    spans = kind(lower=True).fit([text]).encode_with_offsets(text).spans
+    spans = kind(lowercase=True).fit([text]).encode_with_offsets(text).spans
     assert spans[0][0] == 0 and spans.max() == len(text)
     assert kind is not WordsConfig or [text[a:b] for a, b in spans.tolist()] == ["İSTANBUL", "is", "large"]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind())
-def test_names_of_special_symbols_in_a_text_are_text(kind: type[TokenizerConfig]) -> None:
+def test_names_of_special_tokens_in_a_text_are_text(kind: type[TokenizerConfig]) -> None:
     text = " ".join(["<pad> [MASK] </s>", *NAMES])
     assert kind().fit([text]).encode([text]).values.min() >= COUNT
 
 
-ROWS = labelled(1000)
+ROWS = labeled(1000)
 
 
 def with_bad_rows(count: int) -> bytes:
@@ -144,16 +144,16 @@ def with_bad_rows(count: int) -> bytes:
 def skipping(count: int, folder: Path, *arguments: str) -> Run:
     """The outcome of reading over so many bad rows in a thousand."""
     (folder / "train.csv").write_bytes(with_bad_rows(count))
-    return check(folder, "train.csv", "--json", "--bad-rows", "skip", *arguments)
+    return check(folder, "train.csv", "--json", "--skip-bad-rows", *arguments)
 
 
 def test_one_bad_row_in_a_thousand_is_read_over_and_counted(tmp_path: Path) -> None:
-    outcome = skipping(1, tmp_path, "--max-bad", "0.1%")
+    outcome = skipping(1, tmp_path, "--max-bad-rows", "0.1%")
     assert (outcome.code, outcome.report["skipped"]) == (0, 1)
-    assert sum(part["rows"] for part in outcome.report["parts"]) == 999
+    assert sum(part["rows"] for part in outcome.report["splits"]) == 999
     (said,) = outcome.found
     assert (said.severity, said.code, said.count) == ("warn", "csv.ragged", 1)
-    assert said.lines[0].startswith("train.csv:2: csv.ragged: 1 field, the header has 2")
+    assert said.lines[0].startswith("train.csv:2: csv.ragged: 1 field, but the header has 2")
 
 
 def test_more_bad_rows_than_allowed_are_refused_with_their_share(tmp_path: Path) -> None:
@@ -161,24 +161,24 @@ def test_more_bad_rows_than_allowed_are_refused_with_their_share(tmp_path: Path)
     assert outcome.code == 2
     assert outcome.err.rstrip("\n").split("\n")[3:] == [
         "3 problems in all.",
-        "3 of 1,000 rows (0.30%) are bad, and --max-bad allows 0.1%. "
-        "Fix: mend the rows, or allow so many with --max-bad 0.3%.",
+        "3 of 1,000 rows (0.30%) are bad; --max-bad-rows allows 0.1%. "
+        "Fix: correct the rows, or raise the limit with --max-bad-rows 0.3%.",
     ]
-    assert skipping(3, tmp_path, "--max-bad", "0.3%").code == 0
+    assert skipping(3, tmp_path, "--max-bad-rows", "0.3%").code == 0
 
 
 def test_of_fifty_bad_rows_of_one_kind_five_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     shown = skipping(50, tmp_path).err.rstrip("\n").split("\n")
     assert [line.split(": ")[0] for line in shown[:5]] == [f"train.csv:{line}" for line in range(2, 7)]
     assert shown[5] == "50 problems in all; 5 are shown."
-    assert shown[6].startswith("50 of 1,000 rows (5.00%) are bad") and shown[6].endswith(" --max-bad 5%.")
+    assert shown[6].startswith("50 of 1,000 rows (5.00%) are bad") and shown[6].endswith(" --max-bad-rows 5%.")
 
 
 def test_what_is_refused_is_json_for_programs_and_words_for_people(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(with_bad_rows(7))
     outcome = check(tmp_path, "train.csv", "--json")
     said = json.loads(outcome.out)
-    assert (outcome.code, said["verdict"], said["total"], len(said["problems"])) == (2, "refused", 7, 5)
+    assert (outcome.code, said["verdict"], said["total"], len(said["problems"])) == (2, "errors", 7, 5)
     assert [one["line"] for one in said["problems"]] == [2, 3, 4, 5, 6]
     first = said["problems"][0]
     assert outcome.err.startswith(f"{first['path']}:{first['line']}: {first['code']}: {first['text']}. Fix: ")
@@ -188,7 +188,7 @@ def test_what_is_refused_is_json_for_programs_and_words_for_people(tmp_path: Pat
 def test_the_json_of_a_report_holds_the_data_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(table(*ROWS[:10], *(f"text {n},:smile: [bold]" for n in range(10))))
     outcome = check(tmp_path, "train.csv", "--json")
-    assert outcome.report["verdict"] in ("fine", "warned") and ":smile: [bold]" in labels(outcome)
+    assert outcome.report["verdict"] in ("ok", "warnings") and ":smile: [bold]" in labels(outcome)
 
 
 def test_rows_that_are_refused_by_readers_and_later_are_told_in_the_order_of_lines(tmp_path: Path) -> None:
@@ -219,17 +219,17 @@ def test_a_report_never_replaces_the_data(tmp_path: Path) -> None:
 
 def test_rows_that_are_too_long_are_bad_rows_like_others(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(lines(*sentences(999), "word " * 100))
-    arguments = ("train.txt", "--json", "--longest", "20", "--too-long", "refuse")
+    arguments = ("train.txt", "--json", "--max-length", "20", "--overlong", "error")
     assert check(tmp_path, *arguments).code == 2
-    outcome = check(tmp_path, *arguments, "--bad-rows", "skip")
+    outcome = check(tmp_path, *arguments, "--skip-bad-rows")
     assert (outcome.code, outcome.report["skipped"], outcome.found[0].code) == (0, 1, "seq.too_long")
 
 
 def test_a_set_of_which_no_row_is_left_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(lines(*sentences(10)))
-    arguments = ("--longest", "1", "--too-long", "refuse", "--bad-rows", "skip", "--max-bad", "100%")
+    arguments = ("--max-length", "1", "--overlong", "error", "--skip-bad-rows", "--max-bad-rows", "100%")
     outcome = check(tmp_path, "train.txt", "--json", *arguments)
-    assert outcome.code == 2 and "train.txt: data.no_train: every row of the training part is too long" in outcome.err
+    assert outcome.code == 2 and "train.txt: data.no_train: every row of the training set is too long" in outcome.err
 
 
 def test_control_characters_of_the_data_are_shown_as_escapes(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_hundred_thousand_nested_arrays_are_refused_within_ten_milliseconds(tm
     BY_NAME["J08"].write(tmp_path)
 
     def read() -> None:
-        ledger = Ledger(BadRows(skip=True, share=1.0))
+        ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
         list(read_table((tmp_path / "train.jsonl",), ReadingConfig(), ledger).records)
         assert ledger.counts["json.depth"] == 1
 
@@ -102,7 +102,7 @@ def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(on
     assert is_linear(look(MILLION // 4), look(MILLION))
 
 
-@pytest.mark.parametrize("config", [WordsConfig(unicode="nfc"), CharactersConfig(unicode="nfkd")])
+@pytest.mark.parametrize("config", [WordsConfig(normalize="nfc"), CharactersConfig(normalize="nfkd")])
 def test_combining_marks_take_linear_time(config: TokenizerConfig) -> None:
     tokenizer = config.fit(["a\u0301 b"])
 

@@ -16,22 +16,22 @@ import seqloom
 from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig, GivenSplit
 from seqloom.config.training import EpochsConfig, NewtonConfig
 from seqloom.errors import ConfigError
-from seqloom.experiments.compare.comparison import referee, usual
+from seqloom.experiments.compare.comparison import run_comparison, usual
 from seqloom.experiments.compare.plan import (
     Budget,
-    ComparisonBegun,
     ComparisonEnded,
     ComparisonPlan,
     ComparisonReport,
+    ComparisonStarted,
     PlannedModel,
-    RunBegun,
     RunEnded,
+    RunStarted,
 )
 from seqloom.experiments.compare.results import Comparison
-from seqloom.experiments.compare.runs import judgement, resolved_run
+from seqloom.experiments.compare.runs import resolved_run, run_evaluation
 from seqloom.files.jsonl import read_lines
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
-from seqloom.training.wishes import Wishes
 from training_common import write_data
 
 pytestmark = pytest.mark.slow
@@ -40,10 +40,10 @@ pytestmark = pytest.mark.slow
 def plan(data: Path, out: Path, **changes: Any) -> ComparisonPlan:
     """Two small models and the baseline on a file whose last word says the label."""
     given: dict[str, Any] = {
-        "data": DataConfig(train=(str(data),), split=ColumnSplit(column="split")),
+        "data": DataConfig(train=(str(data),), split=ColumnSplit(split_column="split")),
         "out": str(out),
         "models": ("bag", "cnn"),
-        "budget": Budget(kind="symbols", amount=2000),
+        "budget": Budget(kind="tokens", amount=2000),
         "seeds": 2,
         "size": "tiny",
         "settings": {"validate_every": 2},
@@ -61,34 +61,34 @@ class Done:
     """A finished comparison with all that was told."""
 
     def __init__(self, plan: ComparisonPlan, jobs: int = 1) -> None:
-        self.plan, self.reports = plan, list[ComparisonReport](referee(plan, jobs))
+        self.plan, self.reports = plan, list[ComparisonReport](run_comparison(plan, jobs))
         last = self.reports[-1]
         assert isinstance(last, ComparisonEnded) and last.comparison is not None
         self.comparison: Comparison = last.comparison
 
     def begun(self) -> list[str]:
-        return [report.entry.name for report in self.reports if isinstance(report, RunBegun)]
+        return [report.entry.name for report in self.reports if isinstance(report, RunStarted)]
 
     def statistics(self) -> dict[str, np.ndarray]:
         """Of every run, by its name."""
         entries = [PlannedModel(name, seed) for name in ("linear", "bag", "cnn") for seed in range(self.plan.seeds)]
-        found = {entry.name: judgement(self.plan, entry) for entry in entries}
+        found = {entry.name: run_evaluation(self.plan, entry) for entry in entries}
         return {name: one.statistics for name, one in found.items() if one is not None}
 
 
 def test_the_usual_budget_does_not_depend_on_the_order_of_the_models(data: Path, tmp_path: Path) -> None:
     amounts = set()
     for names in (("linear", "bag"), ("bag", "linear")):
-        asked = plan(data, tmp_path, models=names, budget=Budget(kind="symbols", amount=None))
-        amounts.add(usual(asked, resolve(asked.data, Wishes(model=names[0], size="tiny"))))
+        asked = plan(data, tmp_path, models=names, budget=Budget(kind="tokens", amount=None))
+        amounts.add(usual(asked, resolve(asked.data, RunRequest(model=names[0], size="tiny"))))
     assert len(amounts) == 1
 
 
 def test_a_budget_does_not_end_what_is_solved(data: Path, tmp_path: Path) -> None:
-    found, _ = resolved_run(plan(data, tmp_path, budget=Budget(kind="symbols", amount=1)), PlannedModel("linear", 0))
+    found, _ = resolved_run(plan(data, tmp_path, budget=Budget(kind="tokens", amount=1)), PlannedModel("linear", 0))
     training = found.config.training
-    assert isinstance(training.optimiser, NewtonConfig)
-    assert training.length == EpochsConfig(count=len(training.optimiser.strengths))
+    assert isinstance(training.optimizer, NewtonConfig)
+    assert training.duration == EpochsConfig(epochs=len(training.optimizer.strengths))
 
 
 @pytest.fixture(scope="module")
@@ -106,16 +106,16 @@ def test_every_model_and_the_baseline_are_trained_with_every_seed(done: Done) ->
     assert done.comparison.baseline == "linear"
 
 
-def test_every_run_is_an_ordinary_run_folder_that_read_the_same_symbols(done: Done) -> None:
+def test_every_run_is_an_ordinary_run_folder_that_read_the_same_tokens(done: Done) -> None:
     folder = done.plan.folder
     loaded = seqloom.load(folder / "runs" / "cnn-1")
     assert loaded.run is not None and loaded.run.training.seed == 1
     assert loaded.evaluate().rows == 30
     lines = [one for one in read_lines(folder / "results.jsonl").records if one["kind"] == "run"]
     assert len(lines) == 6
-    assert {one["ended"] for one in lines} == {"done"}
-    budgets = [one["symbols"] for one in lines if one["model"] != "linear"]  # which is solved, and reads as it needs
-    assert len(budgets) == 4 and all(2000 <= symbols <= 2500 for symbols in budgets), "the last step may go beyond"
+    assert {one["end_reason"] for one in lines} == {"done"}
+    budgets = [one["tokens"] for one in lines if one["model"] != "linear"]  # which is solved, and reads as it needs
+    assert len(budgets) == 4 and all(2000 <= tokens <= 2500 for tokens in budgets), "the last step may go beyond"
 
 
 def test_the_score_of_a_model_is_the_mean_of_what_its_runs_evaluate_to(done: Done) -> None:
@@ -138,16 +138,16 @@ def test_the_same_command_again_trains_nothing_and_says_the_same(done: Done) -> 
     assert again.begun() == []
     assert again.comparison == done.comparison
     begun = again.reports[0]
-    assert isinstance(begun, ComparisonBegun) and begun.finished == 6
+    assert isinstance(begun, ComparisonStarted) and begun.finished == 6
     assert len(read_lines(done.plan.folder / "results.jsonl").records) == 6 + 3  # nothing twice
 
 
 def test_dev_is_judged_without_a_look_at_test_and_test_looks_are_written_down(done: Done) -> None:
-    looks = [done.plan.folder / "runs" / name / "looks.jsonl" for name in ("bag-0", "cnn-1", "linear-0")]
+    looks = [done.plan.folder / "runs" / name / "test_evaluations.jsonl" for name in ("bag-0", "cnn-1", "linear-0")]
     assert not any(path.exists() for path in looks)
-    tested = Done(plan(Path(done.plan.data.train[0]), done.plan.folder, part="test"))
+    tested = Done(plan(Path(done.plan.data.train[0]), done.plan.folder, split="test"))
     assert all(len(read_lines(path).records) == 1 for path in looks)
-    assert tested.comparison.part == "test" and len(tested.begun()) == 6
+    assert tested.comparison.split == "test" and len(tested.begun()) == 6
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,13 @@ def test_rows_that_training_skipped_end_no_comparison(
     asked = msgspec.structs.replace(
         plan(tmp_path, tmp_path / "out", models=(model,), seeds=1, budget=Budget(amount=200)),
         data=DataConfig(
-            train=(train,), dev=(dev,), task=task, split=GivenSplit(), bad_rows=BadRows(skip=True, share=1.0)
+            train=(train,),
+            dev=(dev,),
+            task=task,
+            split=GivenSplit(),
+            bad_rows=BadRows(skip_bad_rows=True, max_bad_rows=1.0),
         ),
-        encoding=EncodingConfig(longest=5, too_long="refuse"),
+        encoding=EncodingConfig(max_length=5, overlong="error"),
     )
     found = Done(asked).comparison
     assert found.rows == judged
@@ -178,17 +182,17 @@ def test_rows_that_training_skipped_end_no_comparison(
 
 
 def test_another_comparison_in_the_same_folder_is_refused(data: Path, done: Done) -> None:
-    told = "holds another comparison: budget amount was [0-9]+ and is now 999"
+    told = "contains a different comparison: budget amount was [0-9]+ and is now 999"
     with pytest.raises(ConfigError, match=told):
-        list(referee(plan(data, done.plan.folder, budget=Budget(kind="symbols", amount=999))))
+        list(run_comparison(plan(data, done.plan.folder, budget=Budget(kind="tokens", amount=999))))
 
 
 def test_runs_at_the_same_time_come_out_as_one_after_the_other(data: Path, done: Done, tmp_path: Path) -> None:
     together = Done(plan(data, tmp_path / "out"), jobs=2)
     assert sorted(together.begun()) == sorted(done.begun())
     assert same(together.statistics(), done.statistics())
-    assert {one.together for one in together.comparison.models} == {2}
-    assert {one.together for one in done.comparison.models} == {1}
+    assert {one.jobs for one in together.comparison.models} == {2}
+    assert {one.jobs for one in done.comparison.models} == {1}
 
 
 @pytest.mark.parametrize(
@@ -204,12 +208,12 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_results(
 ) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-m", "seqloom", "compare", str(data), "--split-column", "split", "--out", str(out)]
-    command += ["--models", "bag,cnn", "--symbols", "2000", "--seeds", "2", "--size", "tiny", "--jobs", "1"]
+    command += ["--models", "bag,cnn", "--tokens", "2000", "--seeds", "2", "--size", "tiny", "--jobs", "1"]
     command += ["--validate-every", "2", "--device", "cpu"]
     environment = {**os.environ, "SEQLOOM_FAIL": place, "OMP_NUM_THREADS": "1"}
     killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    before = [path.name for path in sorted((out / "judged" / "dev").glob("[!.]*"))]
+    before = [path.name for path in sorted((out / "evaluations" / "dev").glob("[!.]*"))]
     resumed = Done(plan(data, out))
     assert set(before).isdisjoint(resumed.begun())
     assert same(resumed.statistics(), done.statistics())
@@ -218,16 +222,16 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_results(
 
 def test_about_as_many_parameters_each_where_that_is_the_budget(data: Path, tmp_path: Path) -> None:
     budget = Budget(kind="parameters", amount=3000)
-    length = {"length": {"kind": "steps", "count": 2}}  # as a plan has it: plain
+    length = {"duration": {"kind": "steps", "steps": 2}}  # as a plan has it: plain
     found = Done(plan(data, tmp_path / "out", budget=budget, seeds=1, settings=length)).comparison
     assert found.model("bag").parameters == pytest.approx(3000, rel=0.2)
     assert found.model("cnn").parameters == pytest.approx(3000, rel=0.2)
-    assert any("linear has no width to change" in note for note in found.said)
+    assert any("linear cannot be scaled" in note for note in found.messages)
 
 
 def test_a_run_that_cannot_be_is_told_before_anything_is_trained(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gpt"):
-        list(referee(plan(data, tmp_path / "out", models=("bag", "gpt"))))
+        list(run_comparison(plan(data, tmp_path / "out", models=("bag", "gpt"))))
     assert not list((tmp_path / "out" / "runs").iterdir())
 
 
@@ -239,7 +243,7 @@ def test_a_failing_run_ends_the_comparison_with_its_reason(
 
     monkeypatch.setattr("seqloom.experiments.compare.runs.load", refuse)
     with pytest.raises(ConfigError, match=r"linear-0: .*no such luck"):
-        list(referee(plan(data, tmp_path / "out", seeds=1)))
+        list(run_comparison(plan(data, tmp_path / "out", seeds=1)))
 
 
 def test_the_python_call_gives_the_same_as_the_generator(data: Path, done: Done) -> None:
@@ -248,14 +252,14 @@ def test_the_python_call_gives_the_same_as_the_generator(data: Path, done: Done)
         data,
         out=done.plan.folder,
         models=["bag", "cnn"],
-        amount=2000,
+        tokens=2000,
         seeds=2,
         size="tiny",
         device="cpu",
-        split=ColumnSplit(column="split"),
+        split_column="split",
         validate_every=2,
         show=told.append,
     )
     assert found == done.comparison
-    assert not [report for report in told if isinstance(report, RunBegun | RunEnded)]
+    assert not [report for report in told if isinstance(report, RunStarted | RunEnded)]
     assert "<iframe" in found._repr_html_()

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from comparing_common import Shares, World, accuracy, judged, judgement
+from comparing_common import Shares, World, accuracy, judged, run_evaluation
 from seqloom import recipes
 from seqloom.cli import app
 from seqloom.cli.compare import _lines
@@ -25,12 +25,12 @@ from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.experiments.compare.comparison import baseline_of, changes
 from seqloom.experiments.compare.costs import _Counting
-from seqloom.experiments.compare.plan import Budget, ComparisonBegun, ComparisonPlan, scaled
+from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonStarted, scaled
 from seqloom.experiments.compare.results import Comparison, Cost, Spread
 from seqloom.experiments.compare.statistics import MOST_MORE, SeedSpread, Tables, added, resampled
-from seqloom.experiments.compare.verdicts import Weighed, by_length, count_leaks
+from seqloom.experiments.compare.verdicts import ComparedScores, by_length, count_leaks
 from seqloom.tasks.classify import Classify, ClassifySeveral
-from seqloom.tasks.task import Meaning, Metric
+from seqloom.tasks.task import Metric, ModelSpec
 
 TOKENS = TokensConfig(vocab_size=500)
 
@@ -64,7 +64,7 @@ def test_a_model_without_a_width_stays_and_says_so() -> None:
     model = recipes.classifier("linear", inputs=TOKENS, num_classes=3)
     made, said = scaled(model, 1_000)
     assert made == model
-    assert said == f"has no width to change: {model.parameters():,} parameters instead of 1,000"
+    assert said == f"cannot be scaled: {model.parameters():,} parameters instead of 1,000"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_task_without_linear_has_its_smallest_recipe_as_the_baseline() -> None
             return recipes.language_model(name, vocab_size=50)
 
     name, why = baseline_of(Models(), _plan())  # type: ignore[arg-type]
-    assert name == "bag" and "lm has no 'linear' here" in why
+    assert name == "bag" and "linear is not available for lm" in why
 
 
 def test_filters_over_pictures_are_compared_with_hidden_layers_over_pixels() -> None:
@@ -100,7 +100,7 @@ def test_filters_over_pictures_are_compared_with_hidden_layers_over_pixels() -> 
             return ["conv2d", *(name for name in recipes.names("picture-classifier") if name != "conv2d")]
 
     name, why = baseline_of(Pictures(), _plan())  # type: ignore[arg-type]
-    assert (name, why) == ("mlp", "classify has no 'linear' here: the baseline is mlp")
+    assert (name, why) == ("mlp", "baseline: mlp (linear is not available for classify)")
 
 
 def test_memory_is_that_of_the_tensors_that_are_alive_at_once() -> None:
@@ -151,14 +151,14 @@ def test_a_clear_winner_is_called_one_with_its_lead() -> None:
     found = weighed({"small": 0.0, "large": 0.08})
     assert [one.name for one in found.models] == ["large", "small"]
     assert found.verdict("large", "small") == "better" and found.verdict("small", "large") == "worse"
-    assert found.sentence().startswith("large wins on dev: accuracy 0.88")
+    assert found.sentence().startswith("large is the best model on the dev set: accuracy 0.88")
     assert found.rivals == (found.model("large"),)
 
 
 def test_equal_models_show_no_difference_and_the_cheaper_one_is_named() -> None:
     found = weighed({"small": 0.0, "large": 0.0})
-    assert "No difference shown between" in found.sentence()
-    assert "The cheapest that is not shown to be worse is small (100 parameters)" in found.sentence()
+    assert "No significant difference between" in found.sentence()
+    assert "The cheapest model that is not significantly worse is small (100 parameters)" in found.sentence()
 
 
 def test_less_is_better_where_the_metric_says_so() -> None:
@@ -174,7 +174,7 @@ def test_one_seed_gives_no_verdict_anywhere() -> None:
     assert {pair.verdict for pair in found.pairs} == {"no verdict"}
     assert {(pair.p, pair.p_adjusted) for pair in found.pairs} == {(None, None)}
     assert found.cheapest is None and found.verdict("large", "small") == "no verdict"
-    assert found.sentence().startswith("No verdict from one seed: run with --seeds 3.")
+    assert found.sentence().startswith("No verdict with one seed: use --seeds 3.")
     page = found.html()
     for shown in (found.text(100), page[page.index("<main") :], json.dumps(found.to_json())):
         assert "no verdict" in shown
@@ -185,7 +185,7 @@ def test_one_seed_shows_scores_with_intervals_over_examples() -> None:
     found = weighed({"small": 0.0, "large": 0.08}, seeds=1)
     score = found.model("small").score
     assert score.high - score.value == pytest.approx(1.96 * math.sqrt(score.value * (1 - score.value) / 1000), rel=0.1)
-    assert all("over examples alone" in shown for shown in (found.text(200), found.html()))
+    assert all("over examples only" in shown for shown in (found.text(200), found.html()))
 
 
 def test_what_more_seeds_would_decide_is_undecided_in_text_page_and_json_alike() -> None:
@@ -194,8 +194,8 @@ def test_what_more_seeds_would_decide_is_undecided_in_text_page_and_json_alike()
     assert pair.verdict == found.verdict("small", "large") == found.verdict("large", "small") == "undecided"
     assert pair.more_seeds is not None and 2 <= pair.more_seeds <= MOST_MORE and pair.detectable is None
     said = f"about {pair.more_seeds} more seeds"
-    assert f"{said} would decide, if the difference and the spread of the seeds stay as found" in found.sentence()
-    assert all(f"undecided, {said}" in shown for shown in (found.text(200), found.html()))
+    assert f"{said} would decide, if the difference and the variance between seeds stay the same" in found.sentence()
+    assert all(f"undecided, needs {said}" in shown for shown in (found.text(200), found.html()))
     plain = found.to_json()["pairs"][0]
     assert (plain["verdict"], plain["more_seeds"]) == ("undecided", pair.more_seeds)
 
@@ -207,7 +207,7 @@ def test_two_seeds_are_enough_for_90_against_29() -> None:
     tables = {name: np.stack([right(hit, draws) for hit in hits]) for name, hits in of.items()}
     found = judged(tables)
     assert found.verdict("first", "third") == found.verdict("second", "third") == "better"
-    assert "third is shown to be worse than first" in found.sentence()
+    assert "third is significantly worse than first" in found.sentence()
 
 
 def right(share: float, draws: np.random.Generator) -> np.ndarray:
@@ -220,9 +220,9 @@ def test_where_no_difference_is_shown_the_smallest_is_named_that_would_have_been
     (pair,) = found.pairs
     assert (pair.verdict, pair.more_seeds) == ("no difference shown", None)
     assert pair.detectable == pytest.approx(pair.difference.high - pair.difference.value)  # of a pair alone
-    said = f"no difference shown (from {pair.detectable:.4g} on)"
+    said = f"no difference shown (detectable: {pair.detectable:.4g})"
     assert all(said in shown for shown in (found.text(200), found.html()))
-    assert f"from {pair.detectable:.4g} on it would have been" in found.sentence()
+    assert f"a difference of {pair.detectable:.4g} would have been detected" in found.sentence()
 
 
 def test_seeds_that_all_give_the_same_answers_have_no_spread() -> None:
@@ -259,7 +259,7 @@ def test_mcnemar_is_not_beside_a_figure_that_is_no_share_of_right_answers() -> N
 def test_runs_that_shared_the_machine_are_told_beside_the_time_of_training() -> None:
     alone = weighed({"small": 0.0, "large": 0.02})
     assert "at the same time" not in alone.text(100) + alone.html()
-    models = tuple(msgspec.structs.replace(one, together=3) for one in alone.models)
+    models = tuple(msgspec.structs.replace(one, jobs=3) for one in alone.models)
     shared = msgspec.structs.replace(alone, models=models)
     assert "Up to 3 runs trained at the same time" in shared.text(100)
     (training,) = [figure for figure in shared.figures() if figure.title.endswith("seconds of training")]
@@ -269,7 +269,7 @@ def test_runs_that_shared_the_machine_are_told_beside_the_time_of_training() -> 
 @pytest.mark.parametrize("kind", ["label", "labels"])
 def test_what_each_example_adds_to_the_sums_is_what_they_sum_to(kind: str) -> None:
     schema = Schema("text", kind, ("a", "b", "c"))  # type: ignore[arg-type]
-    task = (Classify if kind == "label" else ClassifySeveral)(Meaning(schema, None, None))
+    task = (Classify if kind == "label" else ClassifySeveral)(ModelSpec(schema, None, None))
     draws = np.random.default_rng(0)
     rows = draws.integers(0, 3, (150, task.statistics)).astype(np.float64)
     blocks = list(added(task, rows))
@@ -288,24 +288,24 @@ def test_every_pair_is_corrected_for_all_pairs() -> None:
 
 def test_what_is_corrected_for_several_pairs_is_told_beside_them() -> None:
     several, one = weighed({"small": 0.0, "a": 0.01, "b": 0.02}), weighed({"small": 0.0, "large": 0.08})
-    told = "p (Holm) and the verdict are corrected for 3 pairs; each interval is that of its pair alone"
+    told = "p (Holm) and the verdict are corrected for 3 comparisons; the intervals are not"
     assert told in several.text(200) and told in several.html()
     assert "corrected for" not in one.text(200) + one.html()
 
 
 def test_what_is_done_until_the_first_run_begins_is_told() -> None:
-    begun = ComparisonBegun(Path("compared"), 9, 3, ("data: a.csv",), together=2)
-    said = "2 processes start, and each reads the data and builds its model, then trains: that may take a while"
-    assert _lines(begun) == ["data: a.csv", "3 of 9 runs are finished", said]
-    assert "it reads the data" in _lines(begun._replace(together=1))[-1]
-    assert _lines(begun._replace(finished=9))[-1] == "9 of 9 runs are finished"
+    begun = ComparisonStarted(Path("compared"), 9, 3, ("data: a.csv",), jobs=2)
+    said = "training 2 at a time; each run first reads the data and builds its model"
+    assert _lines(begun) == ["data: a.csv", "3 of 9 runs are done", said]
+    assert _lines(begun._replace(jobs=1))[-1] == said.replace("2 at", "one at")
+    assert _lines(begun._replace(finished=9))[-1] == "9 of 9 runs are done"
 
 
 def test_differences_of_two_comparisons_are_few_and_short() -> None:
     before, now = {"data": ["0" * 99], "size": "tiny"}, {"data": ["1" * 99], "size": "tiny", "split": {"dev": 0.1}}
     assert changes(before, now) == [
         f'data was ["{"0" * 37}… and is now ["{"1" * 37}…',
-        'split was not said and is now {"dev":0.1}',
+        'split was not given and is now {"dev":0.1}',
     ]
 
 
@@ -320,9 +320,9 @@ def test_a_comparison_is_text_page_and_json_of_the_same_numbers() -> None:
 
 def test_runs_judged_on_other_rows_are_not_compared() -> None:
     table = World().answers(np.random.default_rng(0))[0]
-    runs = {"a": [judgement("a", 0, table[0])], "b": [judgement("b", 0, table[0][:-1])]}
-    with pytest.raises(DataError, match="b was judged on 999 rows"):
-        Weighed(runs, Shares())  # type: ignore[arg-type]
+    runs = {"a": [run_evaluation("a", 0, table[0])], "b": [run_evaluation("b", 0, table[0][:-1])]}
+    with pytest.raises(DataError, match="b and a were evaluated on different rows"):
+        ComparedScores(runs, Shares())  # type: ignore[arg-type]
 
 
 def test_rows_of_dev_that_are_in_train_are_counted(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_rows_of_dev_that_are_in_train_are_counted(tmp_path: Path) -> None:
     found = count_leaks(data, "dev")
     assert found is not None
     assert (found.exact, found.rows) == (1, 2)
-    assert found.said().startswith("1 of 2 dev rows is in the training part")
+    assert found.text().startswith("1 of 2 dev rows is also in the training set")
 
 
 def test_a_spread_is_the_middle_half() -> None:
@@ -344,12 +344,12 @@ def test_a_spread_is_the_middle_half() -> None:
     ("make", "words"),
     [
         (lambda: Budget(kind="hours"), "a budget of 'hours'"),  # type: ignore[arg-type]
-        (lambda: Budget(amount=0), "a budget of 0 symbols"),
+        (lambda: Budget(amount=0), "a budget of 0 tokens"),
         (lambda: _plan(seeds=0), "0 seeds"),
-        (lambda: _plan(models=("a", "a")), "models a, a"),
-        (lambda: _plan(models=()), "models none"),
-        (lambda: _plan(part="train"), "judged on 'train'"),
-        (lambda: _plan(settings={"length": {"kind": "steps", "count": 2}}), "a length beside a budget of symbols"),
+        (lambda: _plan(models=("a", "a")), "models: a, a"),
+        (lambda: _plan(models=()), "models: none"),
+        (lambda: _plan(split="train"), "--split 'train'"),
+        (lambda: _plan(settings={"duration": {"kind": "steps", "steps": 2}}), "a duration with a budget of tokens"),
     ],
 )
 def test_a_plan_that_means_nothing_is_refused(make: Any, words: str) -> None:
@@ -365,13 +365,13 @@ def _plan(**changes: Any) -> ComparisonPlan:
     ("options", "words"),
     [
         (["--budget", "hours"], "--budget 'hours'"),
-        (["--budget", "seconds", "--symbols", "5"], "--symbols with a budget of seconds"),
-        (["--symbols", "5", "--parameters", "5"], "--parameters with a budget of symbols"),
+        (["--budget", "seconds", "--tokens", "5"], "--tokens with --budget seconds"),
+        (["--tokens", "5", "--parameters", "5"], "--parameters with --budget tokens"),
         (["--size", "huge"], "--size: unknown name 'huge'"),
-        (["--epochs", "1"], "--epochs beside --budget symbols (the usual one), which"),
+        (["--epochs", "1"], "--epochs with --budget tokens (the default), which"),
         (
             ["--seconds", "9", "--epochs", "1"],
-            "--epochs beside --budget seconds, which says how long already. Fix: leave",
+            "--epochs with --budget seconds, which already says how long to train. Fix: leave",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from seqloom.experiments.compare.statistics import (
     holm,
     mcnemar,
     more_seeds,
-    randomisation,
+    randomization,
     resampled,
     student,
     student_quantile,
@@ -170,21 +170,21 @@ def test_mcnemar_of_models_that_agree_is_1() -> None:
     assert mcnemar(np.ones(5), np.ones(5)) == 1.0
 
 
-def test_randomisation_of_single_answers_is_the_sign_test() -> None:
+def test_randomization_of_single_answers_is_the_sign_test() -> None:
     """Six disagreements, all one way: 2 of 2^6 coins do as much."""
     one, other = np.ones((1, 20, 2)), np.ones((1, 20, 2))
     other[0, :6, 0] = 0.0
-    found = randomisation(one, other, accuracy, shuffles=20_000)
+    found = randomization(one, other, accuracy, shuffles=20_000)
     assert found == pytest.approx(2 / 64, abs=0.005)
 
 
-def test_randomisation_holds_its_level_for_a_ratio_of_sums() -> None:
+def test_randomization_holds_its_level_for_a_ratio_of_sums() -> None:
     """F1 of two models that answer alike by law: p below 0.1 in about one of ten."""
     draws, low = np.random.default_rng(0), 0
     for turn in range(120):
         made = draws.integers(0, 3, (2, 1, 60, 3)).astype(np.float64)
         low += (
-            randomisation(
+            randomization(
                 *made, lambda sums: 2 * sums[..., 0] / (sums[..., 1] + sums[..., 2] + 1e-9), shuffles=99, seed=turn
             )
             < 0.1

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from diagnosis_common import constant, falling, looks, steps
 from seqloom.config.training import SgdConfig, StreamsConfig, TrainingConfig
 from seqloom.experiments.doctor import curves
-from seqloom.experiments.doctor.curves import curve_findings, roughness, told
+from seqloom.experiments.doctor.curves import curve_findings, roughness, story_of
 from seqloom.experiments.doctor.data import cost_findings
 from seqloom.experiments.doctor.findings import Finding
 
-CONFIG = TrainingConfig(rate=1e-3)
+CONFIG = TrainingConfig(lr=1e-3)
 
 
 def found(records: list[dict[str, Any]], config: TrainingConfig = CONFIG) -> dict[str, Finding]:
-    return {finding.code: finding for finding in curve_findings(told(records), config)}
+    return {finding.code: finding for finding in curve_findings(story_of(records), config)}
 
 
 def advised(finding: Finding) -> list[str]:
-    return [advice.said for advice in finding.advice]
+    return [advice.typed for advice in finding.advice]
 
 
 # --- healthy runs ----------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ HEALTHY: dict[str, Callable[[float], float]] = {
 @pytest.mark.parametrize("schedule", [constant(1e-3), lambda share: 1e-3 * (1.01 - share)])
 def test_a_healthy_run_has_no_finding(name: str, schedule: Callable[[float], float]) -> None:
     loss = HEALTHY[name]
-    records = steps(loss, noise=0.05, rate=schedule) + looks([loss(share / 8) * 1.05 for share in range(1, 9)])
+    records = steps(loss, noise=0.05, lr=schedule) + looks([loss(share / 8) * 1.05 for share in range(1, 9)])
     if name.startswith("a language model") and schedule(1.0) == 1e-3:
         assert set(found(records)) <= {"loss.plateau"}  # at its entropy a loss stands still, and only the user knows
     else:
@@ -65,20 +65,20 @@ def jagged(share: float) -> float:
 
 def test_a_jagged_loss_asks_for_a_lower_rate() -> None:
     finding = found(steps(jagged))["loss.jagged"]
-    assert advised(finding)[:2] == ["--rate 0.0001", "--find-lr"]
+    assert advised(finding)[:2] == ["--lr 0.0001", "--find-lr"]
     assert finding.evidence["roughness"] > curves.ROUGH
     assert finding.figure is not None
 
 
 def test_a_steep_fall_is_not_jagged() -> None:
-    """A loss that is nearly nothing after two reports lies far below the middle of its neighbours, once."""
+    """A loss that is nearly nothing after two reports lies far below the middle of its neighbors, once."""
     fast = steps(lambda share: 0.7 if share < 0.04 else 0.3 if share < 0.07 else 1e-4, noise=0.0)
     assert "loss.jagged" not in found(fast)
 
 
 def test_a_slightly_jagged_loss_asks_for_a_third_of_the_rate() -> None:
     wave = found(steps(lambda share: falling(share) + (0.15 if round(share * 40) % 2 else 0.0), noise=0.0))
-    assert advised(wave["loss.jagged"])[0] == "--rate 0.0003"
+    assert advised(wave["loss.jagged"])[0] == "--lr 0.0003"
 
 
 def test_a_loss_that_climbs_back_asks_for_a_lower_rate() -> None:
@@ -102,9 +102,9 @@ def test_a_straight_loss_asks_for_a_higher_rate_whatever_the_schedule(rate: Call
     def gone(share: float) -> float:  # the integral of the rate, as a share of the whole
         return share if rate(1.0) == 1e-3 else 1 - (1 - share) ** 2
 
-    finding = found(steps(lambda share: 2.0 - 0.3 * gone(share), noise=0.005, rate=rate))["loss.linear"]
-    assert advised(finding) == ["--rate 0.01", "--find-lr"]
-    bent = steps(lambda share: 2.0 - 0.3 * (1 - math.exp(-6 * gone(share))), noise=0.005, rate=rate)
+    finding = found(steps(lambda share: 2.0 - 0.3 * gone(share), noise=0.005, lr=rate))["loss.linear"]
+    assert advised(finding) == ["--lr 0.01", "--find-lr"]
+    bent = steps(lambda share: 2.0 - 0.3 * (1 - math.exp(-6 * gone(share))), noise=0.005, lr=rate)
     assert "loss.linear" not in found(bent)
 
 
@@ -120,34 +120,34 @@ def test_a_flat_loss_asks_to_measure_the_rate() -> None:
 def test_a_loss_that_stands_still_at_a_high_rate_asks_for_another_schedule() -> None:
     stands = steps(lambda share: 2.0 * max(0.6, 1 - 2 * share), noise=0.01)
     assert advised(found(stands)["loss.plateau"]) == ["--schedule cosine"]
-    lowered = steps(lambda share: 2.0 * max(0.6, 1 - 2 * share), noise=0.01, rate=lambda share: 1e-3 * (1.01 - share))
+    lowered = steps(lambda share: 2.0 * max(0.6, 1 - 2 * share), noise=0.01, lr=lambda share: 1e-3 * (1.01 - share))
     assert "loss.plateau" not in found(lowered)
 
 
-def test_a_gap_between_training_and_dev_asks_to_regularise() -> None:
+def test_a_gap_between_training_and_dev_asks_to_regularize() -> None:
     finding = found(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5]))["dev.gap"]
-    assert advised(finding) == ["--dropout 0.3", "--decay 0.1", "--patience 3"]
+    assert advised(finding) == ["--dropout 0.3", "--weight-decay 0.1", "--patience 3"]
     assert finding.evidence["at step"] == 198
-    strong = TrainingConfig(optimiser=SgdConfig(decay=0.1), patience=5)
-    (same,) = curve_findings(told(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5])), strong, dropout=0.3)
+    strong = TrainingConfig(optimizer=SgdConfig(weight_decay=0.1), patience=5)
+    (same,) = curve_findings(story_of(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5])), strong, dropout=0.3)
     assert advised(same) == ["--dropout 0.5"]
     assert found(steps(falling) + looks([1.5, 1.2, 0.8, 0.6, 0.5, 0.4])) == {}
 
 
 def test_norms_far_above_the_clip_ask_for_a_lower_rate() -> None:
-    assert advised(found(steps(falling, norm=30.0))["gradient.exploding"]) == ["--rate 0.0001"]
-    assert found(steps(falling, norm=4.0, clipped=1.0)) == {}
+    assert advised(found(steps(falling, grad_norm=30.0))["gradient.exploding"]) == ["--lr 0.0001"]
+    assert found(steps(falling, grad_norm=4.0, clipped=1.0)) == {}
 
 
 def test_spikes_without_a_clip_ask_for_one() -> None:
-    open_ = TrainingConfig(rate=1e-3, clip=0.0)
-    spiky = steps(falling, largest=lambda share: 900.0 if share > 0.9 else 1.0)
-    assert advised(found(spiky, open_)["gradient.exploding"]) == ["--clip 1", "--rate 0.0001"]
-    assert found(steps(falling, largest=3.0), open_) == {}
+    open_ = TrainingConfig(lr=1e-3, clip_norm=0.0)
+    spiky = steps(falling, max_grad_norm=lambda share: 900.0 if share > 0.9 else 1.0)
+    assert advised(found(spiky, open_)["gradient.exploding"]) == ["--clip-norm 1", "--lr 0.0001"]
+    assert found(steps(falling, max_grad_norm=3.0), open_) == {}
 
 
 def test_skipped_steps_are_an_explosion_unless_fp16_looks_for_its_scale() -> None:
-    half = TrainingConfig(rate=1e-3, precision="fp16")
+    half = TrainingConfig(lr=1e-3, precision="fp16")
     assert "gradient.exploding" in found(steps(falling, skipped=lambda share: int(share == 0.5)))
     assert found(steps(falling, skipped=lambda share: 16 * int(share < 0.03)), half) == {}
     assert "gradient.exploding" in found(steps(falling, skipped=1), half)
@@ -158,12 +158,12 @@ def test_an_explosion_is_told_of_the_shortest_run(count: int) -> None:
     """Fewer steps than a block has, too: what is left over after the last block was seen as well."""
     short = steps(falling, every=5)[:count]
     assert found(short) == {}
-    end = {"kind": "end", "step": 5, "why": "not-finite", "best_step": 0, "metrics": {}}
+    end = {"kind": "end", "step": 5, "reason": "not-finite", "best_step": 0, "metrics": {}}
     assert set(found([*short, end])) == set(found([end])) == {"gradient.exploding"}
     assert set(found([*short[:-1], short[-1] | {"skipped": 1}])) == {"gradient.exploding"}
     for loss in (1.3e28, None, 21 * short[0]["loss"]):
         assert set(found([*short, looks([1.0])[0] | {"metrics": {"loss": loss}}])) == {"gradient.exploding"}
-    assert found([*short, *looks([5 * short[0]["loss"]])]) == {}  # learnt by heart, perhaps
+    assert found([*short, *looks([5 * short[0]["loss"]])]) == {}  # learned by heart, perhaps
 
 
 def test_without_its_limit_an_exploded_dev_loss_would_go_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,15 +174,15 @@ def test_without_its_limit_an_exploded_dev_loss_would_go_unseen(monkeypatch: pyt
 
 
 def test_the_evidence_of_an_explosion_is_numbers_that_json_can_hold() -> None:
-    finding = found([{"kind": "end", "step": 5, "why": "not-finite", "best_step": 0, "metrics": {}}])
+    finding = found([{"kind": "end", "step": 5, "reason": "not-finite", "best_step": 0, "metrics": {}}])
     assert all(math.isfinite(value) for value in finding["gradient.exploding"].evidence.values())
 
 
 def test_a_run_that_ended_without_finite_numbers_is_an_explosion() -> None:
     records = steps(falling)
     for record in records[-20:]:
-        record |= {"loss": None, "norm": None, "largest": None}
-    records.append({"kind": "end", "step": 400, "why": "not-finite", "best_step": 0, "metrics": {}})
+        record |= {"loss": None, "grad_norm": None, "max_grad_norm": None}
+    records.append({"kind": "end", "step": 400, "reason": "not-finite", "best_step": 0, "metrics": {}})
     finding = found(records)["gradient.exploding"]
     assert finding.figure is not None
 
@@ -219,35 +219,35 @@ def test_roughness_does_not_see_a_line_and_scales_with_the_loss(
 
 
 def paces(waited: float) -> list[dict[str, Any]]:
-    return [{"kind": "pace", "step": 10 * at, "waited": waited} for at in range(5)]
+    return [{"kind": "speed", "step": 10 * at, "data_wait": waited} for at in range(5)]
 
 
 def test_padding_and_waiting_are_found_where_they_are_large() -> None:
-    wasteful = told(steps(falling, padding=0.6), paces(0.5))
+    wasteful = story_of(steps(falling, padding=0.6), paces(0.5))
     findings = {finding.code: finding for finding in cost_findings(wasteful, CONFIG)}
-    assert advised(findings["cost.padding"])[0] == "--batch 1024"
+    assert advised(findings["cost.padding"])[0] == "--batch-tokens 1024"
     assert advised(findings["cost.waiting"]) == ["--workers 4"]
-    assert cost_findings(told(steps(falling), paces(0.02)), CONFIG) == ()
+    assert cost_findings(story_of(steps(falling), paces(0.02)), CONFIG) == ()
 
 
 def test_a_feed_without_a_budget_is_not_told_to_change_it() -> None:
-    story, config = told(steps(falling, padding=0.6)), TrainingConfig(feed=StreamsConfig())
+    story, config = story_of(steps(falling, padding=0.6)), TrainingConfig(batching=StreamsConfig())
     (finding,) = cost_findings(story, config)
     assert finding.advice == ()
 
 
 def test_the_length_to_cut_at_is_one_that_few_rows_of_the_data_have() -> None:
-    story, rows = told(steps(falling, padding=0.6)), [*range(10, 110), *[900] * 3]
+    story, rows = story_of(steps(falling, padding=0.6)), [*range(10, 110), *[900] * 3]
     (finding,) = cost_findings(story, CONFIG, rows)
-    (longest,) = (advice for advice in finding.advice if advice.flag == "--longest")
+    (longest,) = (advice for advice in finding.advice if advice.flag == "--max-length")
     assert sum(length > int(longest.value) for length in rows) == 6 and "up to 900" in longest.why  # one in twenty
     (finding,) = cost_findings(story, CONFIG, range(10, 110))  # no row is far longer than the others
-    assert [advice.flag for advice in finding.advice] == ["--batch"]
+    assert [advice.flag for advice in finding.advice] == ["--batch-tokens"]
 
 
 @settings(max_examples=25)
 @given(waited=st.floats(0.3, 1.0))
 def test_so_many_workers_are_advised_that_nobody_would_wait(waited: float) -> None:
-    (finding,) = cost_findings(told(steps(falling), paces(waited)), CONFIG)
+    (finding,) = cost_findings(story_of(steps(falling), paces(waited)), CONFIG)
     count = int(finding.advice[0].value)
     assert count == 32 or 2 <= count * (1 - waited) < 2 + 1  # two workers kept up with 1 - waited of the need

@@ -6,13 +6,13 @@ import pytest
 
 from diagnosis_common import constant, falling, steps
 from seqloom.experiments.doctor import inside as inside_module
-from seqloom.experiments.doctor.curves import told
+from seqloom.experiments.doctor.curves import story_of
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings
 from seqloom.inspect.flow import Depth, Flow, flow_drawn
 from seqloom.inspect.health import UnitHealth
 
-STUCK = told(steps(constant(2.0)))
-LEARNT = told(steps(falling))
+STUCK = story_of(steps(constant(2.0)))
+LEARNED = story_of(steps(falling))
 FADING = ModelInside(flows=(Flow("rnn", tuple(0.5**at for at in range(60)), 0.5),))
 GROWING = ModelInside(flows=(Flow("rnn", tuple(1.5**at for at in range(60)), 1.5),))
 OPEN = ModelInside(units=(UnitHealth("lstm.gates.forget", 10, 1_000, 0.0, 1.0),))
@@ -22,9 +22,9 @@ def codes(inside: ModelInside, story: Any) -> list[str]:
     return [finding.code for finding in inside_findings(inside, story)]
 
 
-def test_fading_gradients_are_a_finding_only_for_a_run_that_has_not_learnt() -> None:
-    assert codes(FADING, STUCK) == ["gradient.vanishing"] and codes(FADING, LEARNT) == []
-    assert codes(OPEN, STUCK) == ["units.saturated"] and codes(OPEN, LEARNT) == []
+def test_fading_gradients_are_a_finding_only_for_a_run_that_has_not_learned() -> None:
+    assert codes(FADING, STUCK) == ["gradient.vanishing"] and codes(FADING, LEARNED) == []
+    assert codes(OPEN, STUCK) == ["units.saturated"] and codes(OPEN, LEARNED) == []
 
 
 def test_the_radius_is_among_the_evidence_and_in_the_picture() -> None:
@@ -35,7 +35,7 @@ def test_the_radius_is_among_the_evidence_and_in_the_picture() -> None:
 
 
 def test_growing_gradients_are_always_a_finding() -> None:
-    assert codes(GROWING, LEARNT) == codes(GROWING, STUCK) == ["gradient.grows"]
+    assert codes(GROWING, LEARNED) == codes(GROWING, STUCK) == ["gradient.grows"]
 
 
 def test_a_layer_that_lets_gradients_through_is_enough() -> None:
@@ -66,12 +66,13 @@ def test_healthy_layers_have_no_finding() -> None:
 def test_without_the_look_at_learning_a_run_that_is_all_right_would_be_called_ill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inside_module, "LEARNT", 1.0)
-    assert codes(FADING, LEARNT) == ["gradient.vanishing"]
+    monkeypatch.setattr(inside_module, "LEARNED", 1.0)
+    assert codes(FADING, LEARNED) == ["gradient.vanishing"]
 
 
 def test_the_picture_says_where_a_window_ends_and_how_fast_the_rest_fades() -> None:
     drawn = flow_drawn([Flow("cnn", (5.0, 4.0, 2.0, 0.0, 0.0)), Flow("rnn", tuple(0.5**at for at in range(20)))])
-    assert drawn.caption.startswith(
-        "cnn: it looks through a window: here nothing more than 2 elements away had a part in it; rnn: times 0.5"
+    assert drawn.caption == (
+        "cnn: it reads a window: nothing farther than 2 tokens away has an influence; "
+        "rnn: the gradient changes by a factor of 0.5 per token"
     )

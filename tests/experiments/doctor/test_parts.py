@@ -1,4 +1,4 @@
-"""Claims about what limits every score of a run: leaks and a small dev part are told, each picture once."""
+"""Claims about what limits every score of a run: leaks and a small dev set are told, each picture once."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from seqloom.data.checks.check import DataFinding, FindingSample
 from seqloom.experiments.doctor.curves import rounded
-from seqloom.experiments.doctor.data import FEW, parts_said
+from seqloom.experiments.doctor.data import FEW, split_messages
 from seqloom.experiments.doctor.diagnosis import drawn_once
 from seqloom.experiments.doctor.findings import Finding
 from seqloom.report.figures.line import Line, Series
@@ -15,14 +15,14 @@ LEAK = DataFinding("warn", "leak.overlap", 6, (FindingSample("dev.csv:3", "6 of 
 
 
 def test_a_leak_that_the_data_check_found_is_told_and_other_warnings_are_not() -> None:
-    (said,) = parts_said([LEAK, LEAK._replace(code="label.conflict")], FEW)
-    assert "too good" in said and "6 of 16 rows" in said
-    assert list(parts_said([LEAK._replace(code="label.conflict")], 0)) == []
+    (said,) = split_messages([LEAK, LEAK._replace(code="label.conflict")], FEW)
+    assert "too high" in said and "6 of 16 rows" in said
+    assert list(split_messages([LEAK._replace(code="label.conflict")], 0)) == []
 
 
 @pytest.mark.parametrize(("rows", "unsure"), [(16, "0.24"), (64, "0.12"), (FEW, None), (0, None)])
 def test_a_dev_part_of_few_rows_is_told_with_how_little_it_knows(rows: int, unsure: str | None) -> None:
-    said = list(parts_said([], rows))
+    said = list(split_messages([], rows))
     assert len(said) == (unsure is not None) and all(f"{rows} rows" in one and str(unsure) in one for one in said)
 
 

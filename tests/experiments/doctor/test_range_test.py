@@ -38,7 +38,7 @@ def endless() -> Any:
     return (Step(0, index, batch) for index in itertools.count())
 
 
-PLAIN = TrainingConfig(optimiser=SgdConfig(momentum=0.0), clip=0.0)
+PLAIN = TrainingConfig(optimizer=SgdConfig(momentum=0.0), clip_norm=0.0)
 
 
 def test_the_suggestion_lies_below_a_tenth_of_the_blow_up() -> None:
@@ -62,7 +62,7 @@ def test_the_test_leaves_nothing_changed_and_is_the_same_from_its_seed() -> None
     batch = Batch(Padded.of(torch.randint(20, (8, 12))), torch.randint(3, (8,)), tuple(map(str, range(8))))
     steps = [Step(0, index, batch) for index in range(30)]
     before, draws = copy.deepcopy(model.state_dict()), torch.get_rng_state()
-    config = TrainingConfig(seed=3, average=0.9)
+    config = TrainingConfig(seed=3, ema=0.9)
     first, second = (range_test(TASK, model, config, steps, CPU, count=30) for _ in range(2))
     other = range_test(TASK, model, TrainingConfig(seed=4), steps, CPU, count=30)
     assert first == second != other  # dropout is drawn from the seed
@@ -85,7 +85,7 @@ def test_numbers_that_are_not_finite_end_the_test_and_leave_the_finite_ones() ->
 
 def test_the_picture_has_the_suggestion_and_is_not_flattened_by_the_blow_up() -> None:
     found = range_test(TASK, Bowl(), PLAIN, endless(), CPU, lowest=1e-3, highest=1e2, count=60)
-    assert f"--rate {found.suggestion:g}" in found.figure.text(80)
+    assert f"--lr {found.suggestion:g}" in found.figure.text(80)
     assert max(found.figure.series[0].known) <= 3 * found.smoothed[0]
 
 
@@ -106,4 +106,4 @@ def test_adam_is_tested_with_its_own_steps() -> None:
     def losses(config: TrainingConfig) -> Tensor:
         return torch.tensor(range_test(TASK, Bowl(), config, endless(), CPU, count=40, highest=1e-2).losses)
 
-    assert not torch.equal(losses(PLAIN), losses(TrainingConfig(optimiser=AdamWConfig(), clip=0.0)))
+    assert not torch.equal(losses(PLAIN), losses(TrainingConfig(optimizer=AdamWConfig(), clip_norm=0.0)))

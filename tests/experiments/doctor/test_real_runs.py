@@ -66,30 +66,30 @@ def _conll(example: Any) -> list[str]:
 def test_the_doctor_looks_into_a_real_run_of_every_task(runs: dict[str, Path], task: str) -> None:
     shown = verb("doctor", runs[task], "--json")
     assert shown.exit_code == 0, shown.output
-    short, *of_parts = json.loads(shown.output)["said"]
-    assert "after 0 steps" not in short and "has no form yet" in short
-    assert all("on dev may be too good" in text or "the dev part has" in text for text in of_parts)  # nothing else
+    short, *of_parts = json.loads(shown.output)["messages"]
+    assert "has 0 steps" not in short and "its curves can be checked from" in short
+    assert all("dev scores may be too high" in text or "the dev set has" in text for text in of_parts)  # nothing else
     assert verb("doctor", runs[task]).exit_code == 0
 
 
 def test_what_the_data_check_warned_of_reaches_the_doctor(runs: dict[str, Path]) -> None:
     (finding,) = (one for one in diagnose(runs["classify"]).findings if one.code == "label.data")
-    assert {"label.conflict", "label.case"} <= finding.evidence.keys() and "correct the files" in finding.text
+    assert {"label.conflict", "label.case"} <= finding.evidence.keys() and "correct the data" in finding.text
 
 
 def test_what_is_left_of_a_run_is_looked_at(runs: dict[str, Path], tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs["classify"], tmp_path / "run"))
     lines = (run / RunFile.METRICS).read_bytes().splitlines(keepends=True)
     (run / RunFile.METRICS).write_bytes(lines[0])
-    assert "has no form yet" in diagnose(run).said[0]
+    assert "its curves can be checked from" in diagnose(run).messages[0]
     (run / RunFile.METRICS).write_bytes(lines[0][:-3])  # as a machine that lost its power leaves it
-    assert "after 0 steps" in diagnose(run).said[0]
+    assert "has 0 steps" in diagnose(run).messages[0]
     (run / RunFile.METRICS).unlink()
     (run / "events.jsonl").unlink()
-    assert "after 0 steps" in diagnose(run).said[0]
+    assert "has 0 steps" in diagnose(run).messages[0]
     shutil.rmtree(run / "model")
     said = " ".join(verb("doctor", run).output.split())
-    assert "the model was not looked into" in said
+    assert "the model was not checked" in said
     assert diagnose(run).codes == ("label.data",)
 
 
@@ -104,4 +104,4 @@ def test_facts_about_the_data_that_cannot_be_read_are_said(
         (run / "data.json").unlink()
     else:
         (run / "data.json").write_bytes(content)
-    assert any("data.json" in line for line in diagnose(run).said)
+    assert any("data.json" in line for line in diagnose(run).messages)

@@ -7,12 +7,12 @@ import pytest
 from diagnosis_common import falling, looks, steps
 from seqloom.config.training import TrainingConfig
 from seqloom.errors import DataError
-from seqloom.experiments.doctor.curves import curve_findings, losses_drawn, told
+from seqloom.experiments.doctor.curves import curve_findings, losses_drawn, story_of
 from seqloom.experiments.doctor.data import label_findings
 from seqloom.experiments.doctor.findings import Advice, Diagnosis, Finding
 from seqloom.report.labels import columns
 
-STORY = told(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5]))
+STORY = story_of(steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5]))
 HOSTILE = "<script>\x1b[31m\u202e"
 ILL = Diagnosis(
     name=f"run {HOSTILE}",
@@ -21,7 +21,7 @@ ILL = Diagnosis(
         *label_findings(((HOSTILE, HOSTILE, 50), ("b", HOSTILE, 49), ("b", "b", 1))),
     ),
     figures=(losses_drawn(STORY, "Loss"),),
-    said=(f"no model {HOSTILE}",),
+    messages=(f"no model {HOSTILE}",),
 )
 WELL = Diagnosis(name="run", figures=(losses_drawn(STORY, "Loss"),))
 
@@ -36,21 +36,26 @@ def test_no_line_is_wider_than_asked_for_and_nothing_hidden_gets_through(diagnos
 
 def test_the_text_has_the_evidence_the_flag_and_the_picture() -> None:
     text = ILL.text(100)
-    assert "dev.gap" in text and "- --dropout 0.3: it is 0" in text and "training: " in text
+    assert "dev.gap" in text and "- --dropout 0.3: now 0" in text and "training: " in text
     assert re.search(r"lowest dev loss +1\n", text)
-    assert "nothing that the doctor knows" in WELL.text(100)
+    assert "no known problems found" in WELL.text(100)
 
 
 def test_a_run_that_is_too_short_has_no_tick_in_any_form() -> None:
-    short = replace(WELL, judged=False)
-    assert "? too short to judge" in short.text(100) and "✓" not in short.text(100)
-    assert '<div class="verdict open">too short to judge' in short.html() and short.to_json()["judged"] is False
-    assert "✓ nothing" in WELL.text(100) and '<div class="verdict fine">' in WELL.html() and WELL.to_json()["judged"]
-    assert "begin with --dropout" in replace(ILL, judged=False).text(100)  # what was found is told all the same
+    short = replace(WELL, long_enough=False)
+    assert "? the run is too short to check" in short.text(100) and "✓" not in short.text(100)
+    assert (
+        '<div class="verdict open">the run is too short to check' in short.html()
+        and short.to_json()["long_enough"] is False
+    )
+    assert (
+        "✓ no known" in WELL.text(100) and '<div class="verdict fine">' in WELL.html() and WELL.to_json()["long_enough"]
+    )
+    assert "start with --dropout" in replace(ILL, long_enough=False).text(100)  # what was found is told all the same
 
 
-def test_colour_only_adds_escapes() -> None:
-    assert "\x1b[" in ILL.text(80, colour=True)
+def test_color_only_adds_escapes() -> None:
+    assert "\x1b[" in ILL.text(80, color=True)
     with pytest.raises(DataError, match="at least 50"):
         ILL.text(49)
 
@@ -66,11 +71,9 @@ def test_plain_values_survive_json() -> None:
     plain = ILL.to_json()
     assert json.loads(json.dumps(plain)) == plain
     assert [finding["code"] for finding in plain["findings"]] == list(ILL.codes) == ["dev.gap", "label.dominates"]
-    assert plain["findings"][0]["advice"][0] == {"flag": "--dropout", "value": "0.3"} | {
-        "why": "it is 0; units are left out of each step"
-    }
+    assert plain["findings"][0]["advice"][0] == {"flag": "--dropout", "value": "0.3"} | {"why": "now 0"}
 
 
 def test_of_two_pieces_of_advice_for_one_flag_the_first_counts() -> None:
-    two = [Finding("x", "", "", {}, None, (Advice("--rate", value),)) for value in ("1", "2")]
-    assert Diagnosis(name="", findings=tuple(two)).advice == (Advice("--rate", "1"),)
+    two = [Finding("x", "", "", {}, None, (Advice("--lr", value),)) for value in ("1", "2")]
+    assert Diagnosis(name="", findings=tuple(two)).advice == (Advice("--lr", "1"),)

@@ -1,4 +1,4 @@
-"""A tuning from end to end: it finds something better, never reads the test part, and goes on after anything."""
+"""A tuning from end to end: it finds something better, never reads the test set, and goes on after anything."""
 
 import os
 import random
@@ -11,12 +11,12 @@ import pytest
 
 import seqloom
 from seqloom.config.base import read
-from seqloom.config.data import PARTS
+from seqloom.config.data import SPLITS
 from seqloom.config.training import EpochsConfig, RangeConfig, RunConfig, SpaceConfig
 from seqloom.data import dataset
 from seqloom.errors import SeqloomError
 from seqloom.experiments import workers
-from seqloom.experiments.tune.plan import TrialBegun, TrialEnded, TuningEnded, TuningReport
+from seqloom.experiments.tune.plan import TrialEnded, TrialStarted, TuningEnded, TuningReport
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.tuning import tune
 from seqloom.files.folders import verify_folder
@@ -24,10 +24,10 @@ from seqloom.files.folders import verify_folder
 WORDS = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple"]
 SPACE = SpaceConfig(
     sizes=("tiny",),
-    rate=RangeConfig(low=1e-3, high=0.3, log=True),
-    batch=(128, 256),
+    lr=RangeConfig(low=1e-3, high=0.3, log=True),
+    batch_tokens=(128, 256),
 )
-SHORT = EpochsConfig(count=1)
+SHORT = EpochsConfig(epochs=1)
 
 
 def rows(path: Path, count: int, seed: int) -> Path:
@@ -52,7 +52,7 @@ def tuned(files: dict[str, Path], out: Path, **changes: Any) -> tuple[Results, l
     given = {
         "models": ("bag",),
         "space": SPACE,
-        "length": SHORT,
+        "epochs": SHORT.epochs,
         "device": "cpu",
         "dev": files["dev"],
         "show": told.append,
@@ -66,20 +66,21 @@ def test_tuning_finds_a_better_dev_score_than_the_default_within_its_budget(
 ) -> None:
     out = tmp_path / "out"
     results, told = tuned(files, out, trials=8, space=SpaceConfig())
-    assert len(results.trials) == 8 and isinstance(told[-1], TuningEnded) and told[-1].why == "done"
+    assert len(results.trials) == 8 and isinstance(told[-1], TuningEnded) and told[-1].reason == "done"
     assert results.default is not None and results.best is not None
     assert results.default.value is not None and results.best.value is not None
     assert results.best.value > results.default.value + 0.05
     first = read(out / "trials" / "000" / "config.toml", RunConfig).training
-    assert results.default.params["batch"] == first.feed.budget and results.default.params["rate"] == first.rate
+    assert results.default.params["batch_tokens"] == first.batching.batch_tokens
+    assert results.default.params["lr"] == first.lr
     config = read(out / "best.toml", RunConfig)
     assert config == read(out / "trials" / f"{results.best.number:03d}" / "config.toml", RunConfig)
     verify_folder(out / "model")
     model = seqloom.load(out / "model")
     assert len(model.predict(["oak elm fir", "pine elm fir"])) == 2
-    assert "What mattered" in (out / "report.html").read_text()
+    assert "Parameter importance" in (out / "report.html").read_text()
     again, retold = tuned(files, out, trials=8, space=SpaceConfig())  # a tuning that is done says so
-    assert again.trials == results.trials and not any(isinstance(one, TrialBegun) for one in retold)
+    assert again.trials == results.trials and not any(isinstance(one, TrialStarted) for one in retold)
 
 
 @pytest.mark.slow
@@ -90,11 +91,19 @@ def test_no_trial_is_given_a_row_of_the_test_part(
     train_run = workers.train_run
 
     def watched(folder: Path, resolved: Any, **how: Any) -> Any:
-        seen.append({part: len(numbers) for part, numbers in resolved.prepared.parts.items()})
+        seen.append({part: len(numbers) for part, numbers in resolved.prepared.splits.items()})
         return train_run(folder, resolved, **how)
 
     monkeypatch.setattr(workers, "train_run", watched)
-    tune(files["train"], out=tmp_path / "drawn", models=("bag",), trials=2, space=SPACE, length=SHORT, device="cpu")
+    tune(
+        files["train"],
+        out=tmp_path / "drawn",
+        models=("bag",),
+        trials=2,
+        space=SPACE,
+        epochs=SHORT.epochs,
+        device="cpu",
+    )
     assert len(seen) == 2 and all(parts["test"] == 0 and parts["train"] and parts["dev"] for parts in seen)
 
 
@@ -109,7 +118,7 @@ def test_a_test_file_that_is_no_data_does_not_matter(
     assert len(results.done) == 1
     assert read(out / "best.toml", RunConfig).data.test == (str(test),)  # what is trained later may be tested
     # the twin: with the guard removed the file is read, and refused
-    monkeypatch.setattr(dataset, "OPEN", PARTS)
+    monkeypatch.setattr(dataset, "OPEN", SPLITS)
     with pytest.raises(SeqloomError, match=r"test\.csv"):
         tuned(files, tmp_path / "unguarded", trials=1, test=test)
 
@@ -118,7 +127,7 @@ def test_a_test_file_that_is_no_data_does_not_matter(
 def test_time_is_up_and_the_next_start_finishes_what_was_begun(files: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     results, told = tuned(files, out, trials=2, seconds=1e-6)
-    assert isinstance(told[-1], TuningEnded) and told[-1].why == "seconds" and told[-1].exit_code == 0
+    assert isinstance(told[-1], TuningEnded) and told[-1].reason == "seconds" and told[-1].exit_code == 0
     assert not results.done
     results, _ = tuned(files, out, trials=2)
     assert len(results.done) == 2
@@ -143,7 +152,7 @@ def test_two_machines_tune_through_one_postgresql(files: dict[str, Path], tmp_pa
         assert [worker.wait(300) for worker in workers] == [0, 0]
         results, told = tuned(files, tmp_path / "machine-0", trials=6, storage=database.get_uri(), study="shared")
     assert len([one for one in results.trials if one.state in ("done", "pruned")]) == 6
-    assert not any(isinstance(one, TrialBegun) for one in told)
+    assert not any(isinstance(one, TrialStarted) for one in told)
     folders = [path.name for number in range(2) for path in (tmp_path / f"machine-{number}" / "trials").iterdir()]
     assert sorted(folders) == [f"{number:03d}" for number in range(6)]  # each trial on one machine
 
@@ -152,11 +161,10 @@ def _on_machine(number: int, url: str, files: dict[str, Path], tmp_path: Path) -
     """A worker with a folder of its own that knows the others by the storage only."""
     script = (
         "from seqloom.experiments.tune import tune\n"
-        "from seqloom.config.training import EpochsConfig\n"
         "from seqloom.config.training import RangeConfig, SpaceConfig\n"
-        "space = SpaceConfig(sizes=('tiny',), rate=RangeConfig(low=1e-3, high=0.3, log=True), batch=(128, 256))\n"
+        "space = SpaceConfig(sizes=('tiny',), lr=RangeConfig(low=1e-3, high=0.3, log=True), batch_tokens=(128, 256))\n"
         f"tune({str(files['train'])!r}, dev={str(files['dev'])!r}, out={str(tmp_path / f'machine-{number}')!r},\n"
         f"     models=('bag',), trials=6, storage={url!r}, study='shared', space=space,\n"
-        "     length=EpochsConfig(count=1), device='cpu')\n"
+        "     epochs=1, device='cpu')\n"
     )
     return subprocess.Popen([sys.executable, "-c", script], env=os.environ | {"OMP_NUM_THREADS": "1"})

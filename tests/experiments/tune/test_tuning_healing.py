@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from seqloom.config.data import ColumnSplit, DataConfig
-from seqloom.config.training import EpochsConfig, RangeConfig, SpaceConfig
+from seqloom.config.data import DataConfig
+from seqloom.config.training import RangeConfig, SpaceConfig
 from seqloom.errors import RepeatError
 from seqloom.experiments import workers
 from seqloom.experiments.tune import study as studies
-from seqloom.experiments.tune.plan import TrialEnded, TuningBegun, TuningPlan, TuningReport, WorkerLost
+from seqloom.experiments.tune.plan import TrialEnded, TuningPlan, TuningReport, TuningStarted, WorkerLost
 from seqloom.experiments.tune.study import Study, open_storage
 from seqloom.experiments.tune.trials import tidy
 from seqloom.experiments.tune.tuning import tune
@@ -26,7 +26,7 @@ from seqloom.tasks.task import Metric
 
 pytestmark = pytest.mark.slow
 
-SPACE = SpaceConfig(sizes=("tiny",), rate=RangeConfig(low=1e-3, high=0.3, log=True), batch=(128, 256))
+SPACE = SpaceConfig(sizes=("tiny",), lr=RangeConfig(low=1e-3, high=0.3, log=True), batch_tokens=(128, 256))
 
 
 def table(path: Path, count: int, seed: int, *parts: str) -> Path:
@@ -42,7 +42,7 @@ def table(path: Path, count: int, seed: int, *parts: str) -> Path:
 
 
 def tuned(data: Path, out: Path, **changes: Any) -> Any:
-    given = {"models": ("bag",), "space": SPACE, "length": EpochsConfig(count=1), "device": "cpu"}
+    given = {"models": ("bag",), "space": SPACE, "epochs": 1, "device": "cpu"}
     return tune(data, out=out, **(given | changes))
 
 
@@ -58,13 +58,13 @@ def test_a_trial_whose_worker_died_before_it_claimed_it_is_asked_for_again(
 ) -> None:
     monkeypatch.setattr(studies, "NAMELESS", 0.3)
     first, second = a_study(tmp_path, 1), a_study(tmp_path, 1)
-    first.offer_first({"rate": 0.01})
+    first.offer_first({"lr": 0.01})
     with studies.quiet():
         first.study.ask()  # and here it is killed
     began = time.monotonic()
     with second.claim() as claimed:
         assert claimed is not None and claimed.number == 1 and claimed.is_default
-        assert claimed.trial.suggest_float("rate", 0.0, 1.0) == 0.01
+        assert claimed.trial.suggest_float("lr", 0.0, 1.0) == 0.01
         second.done(claimed.trial, 0.5)
     assert 0.3 <= time.monotonic() - began < 10
     assert [one.state for one in second.results().trials] == ["done"]  # of the lost one nothing is told
@@ -104,7 +104,7 @@ def test_why_a_worker_could_not_go_on_is_told(tmp_path: Path) -> None:
 
     def show(report: TuningReport) -> None:
         told.append(report)
-        if isinstance(report, TuningBegun):
+        if isinstance(report, TuningStarted):
             data.unlink()
 
     with pytest.raises(RepeatError, match=r"workers ended before all trials did.*a\.csv.*the same command goes on"):
@@ -181,9 +181,9 @@ def test_a_column_that_names_the_parts_gives_the_dev_part_also_beside_a_test_fil
     seen, train_run = list[dict[str, int]](), workers.train_run
 
     def watched(folder: Path, resolved: Any, **how: Any) -> Any:
-        seen.append({part: len(numbers) for part, numbers in resolved.prepared.parts.items()})
+        seen.append({part: len(numbers) for part, numbers in resolved.prepared.splits.items()})
         return train_run(folder, resolved, **how)
 
     monkeypatch.setattr(workers, "train_run", watched)
-    tuned(data, tmp_path / "out", test=test, split=ColumnSplit(column="split"), trials=1)
+    tuned(data, tmp_path / "out", test=test, split_column="split", trials=1)
     assert seen == [{"train": 60, "dev": 20, "test": 0}]

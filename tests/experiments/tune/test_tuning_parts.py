@@ -24,18 +24,18 @@ from seqloom.config.training import (
     SpaceConfig,
 )
 from seqloom.errors import ConfigError, DurableError, MissingExtraError
-from seqloom.experiments.tune.plan import DataGround, TuningPlan, drawn, near, require_searchable, used, wishes_of
+from seqloom.experiments.tune.plan import DataGround, TuningPlan, drawn, near, request_of, require_searchable, used
 from seqloom.experiments.tune.results import Results, TrialResult
-from seqloom.experiments.tune.study import NETWORK, Study, file_system, open_storage, require_local, version_said
+from seqloom.experiments.tune.study import NETWORK, Study, file_system, open_storage, require_local, version_warning
 from seqloom.experiments.tune.tuning import OpenTuning
 from seqloom.tasks.task import Metric
+from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
-from seqloom.training.wishes import Wishes
 
 ONE = RangeConfig(low=0.1, high=0.1)
-PARAMS = {"model": "cnn", "size": "tiny", "dropout": 0.2, "rate": 0.01, "batch": 512, "decay": 0.05}
-PARAMS |= {"schedule": "cosine", "warm_up": 0.1}
-MODELS = SpaceConfig(models=("cnn", "lstm"), batch=(256, 512))
+PARAMS = {"model": "cnn", "size": "tiny", "dropout": 0.2, "lr": 0.01, "batch_tokens": 512, "weight_decay": 0.05}
+PARAMS |= {"schedule": "cosine", "warmup": 0.1}
+MODELS = SpaceConfig(models=("cnn", "lstm"), batch_tokens=(256, 512))
 HAS_POSTGRES = find_spec("psycopg") is not None  # the extra `postgres` is there for `make soak` only
 
 
@@ -56,8 +56,8 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> DataGround:
         rows = [f"{'good' if at % 2 else 'bad'} word{at} word{at % 7},{'yes' if at % 2 else 'no'}" for at in range(40)]
         (folder / f"{part}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     data = DataConfig(train=(str(folder / "train.csv"),), dev=(str(folder / "dev.csv"),))
-    wishes = Wishes(model="cnn", size="tiny", training={"length": EpochsConfig(count=30)})
-    return DataGround(resolve(data, wishes, cache=folder / "cache"))
+    request = RunRequest(model="cnn", size="tiny", training={"duration": EpochsConfig(epochs=30)})
+    return DataGround(resolve(data, request, cache=folder / "cache"))
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_batches_are_searched_around_the_usual_one_whichever_model_comes_first(
         out = tmp_path / names[0]
         out.mkdir()
         opening = OpenTuning(a_plan(out, data=ground.first.config.data, space=SpaceConfig(models=names)))
-        found.add(opening.plan.space.batch)
+        found.add(opening.plan.space.batch_tokens)
         opening.close()
     assert len(found) == 1
 
@@ -80,27 +80,27 @@ def some_results(count: int, **changes: Any) -> Results:
             number=number,
             state="done" if number % 3 else "pruned",
             value=number / 20,
-            params={"model": "cnn" if number % 2 else "lstm", "rate": 0.001 * (number + 1)},
+            params={"model": "cnn" if number % 2 else "lstm", "lr": 0.001 * (number + 1)},
             seconds=2.0,
             is_default=number == 1,
             config='kind = "run"\n',
         )
         for number in range(count)
     )
-    shares = {"rate": 0.75, "model": 0.25}
+    shares = {"lr": 0.75, "model": 0.25}
     given = {"study": "s", "metric": "accuracy", "higher_is_better": True, "trials": trials, "importances": shares}
     return Results(**(given | changes))
 
 
 def test_a_plan_that_was_written_for_a_worker_reads_back() -> None:
-    settings = {"length": msgspec.to_builtins(EpochsConfig(count=3)), "patience": 2}
-    plan = a_plan(Path("out"), settings=settings, space=SpaceConfig(models=("cnn", "lstm"), rate=ONE))
+    settings = {"duration": msgspec.to_builtins(EpochsConfig(epochs=3)), "patience": 2}
+    plan = a_plan(Path("out"), settings=settings, space=SpaceConfig(models=("cnn", "lstm"), lr=ONE))
     assert msgspec.json.decode(msgspec.json.encode(plan), type=TuningPlan) == plan
 
 
 @pytest.mark.parametrize("changes", [{"trials": 0}, {"seconds": -1.0}, {"seconds": float("inf")}])
 def test_a_plan_without_trials_or_time_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="take"):
+    with pytest.raises(ConfigError, match="give"):
         a_plan(Path("out"), **changes)
 
 
@@ -108,14 +108,14 @@ def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path, ground:
     plan = a_plan(tmp_path, space=MODELS)
     params = drawn(FixedTrial(PARAMS), plan)  # type: ignore[arg-type]
     assert params == PARAMS
-    wishes = wishes_of(params, plan, ground)
-    assert (wishes.model, wishes.size, wishes.dropout) == ("cnn", "tiny", 0.2)
-    assert wishes.training == {
-        "rate": 0.01,
-        "feed": ByLengthConfig(budget=512),
-        "optimiser": AdamWConfig(decay=0.05),
-        "schedule": CosineConfig(warm_up=round(0.1 * ground.steps(ByLengthConfig(budget=512)))),
-        "keep": 1,
+    request = request_of(params, plan, ground)
+    assert (request.model, request.size, request.dropout) == ("cnn", "tiny", 0.2)
+    assert request.training == {
+        "lr": 0.01,
+        "batching": ByLengthConfig(batch_tokens=512),
+        "optimizer": AdamWConfig(weight_decay=0.05),
+        "schedule": CosineConfig(warmup=round(0.1 * ground.steps(ByLengthConfig(batch_tokens=512)))),
+        "keep_checkpoints": 1,
     }
 
 
@@ -124,39 +124,41 @@ def test_a_warm_up_never_lasts_longer_than_its_share_of_the_steps(tmp_path: Path
     plan = a_plan(tmp_path, space=ground.filled(SpaceConfig()))
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(20):
-        training = wishes_of(drawn(study.ask(), plan), plan, ground).training
-        assert training["schedule"].warm_up <= 0.2 * ground.steps(training["feed"]) + 0.5
-    with pytest.raises(ConfigError, match="warm_up up to 300"):
-        SpaceConfig(warm_up=RangeConfig(low=0, high=300)).check()
+        training = request_of(drawn(study.ask(), plan), plan, ground).training
+        assert training["schedule"].warmup <= 0.2 * ground.steps(training["batching"]) + 0.5
+    with pytest.raises(ConfigError, match="warmup up to 300"):
+        SpaceConfig(warmup=RangeConfig(low=0, high=300)).check()
 
 
 def test_batches_are_drawn_around_what_is_usual_for_the_data(ground: DataGround) -> None:
-    half, usual, twice = ground.filled(SpaceConfig()).batch
+    half, usual, twice = ground.filled(SpaceConfig()).batch_tokens
     assert (2 * half, usual, twice) == (ground.batch, ground.batch, 2 * ground.batch)
-    assert ground.filled(SpaceConfig(batch=(64,))).batch == (64,)  # who names them has them
+    assert ground.filled(SpaceConfig(batch_tokens=(64,))).batch_tokens == (64,)  # who names them has them
 
 
 def test_running_text_stays_in_packs_whatever_the_batch(ground: DataGround) -> None:
-    first, packs = ground.first, PacksConfig(rows=4, length=32)
-    config = msgspec.structs.replace(first.config, training=msgspec.structs.replace(first.config.training, feed=packs))
+    first, packs = ground.first, PacksConfig(batch_rows=4, row_length=32)
+    config = msgspec.structs.replace(
+        first.config, training=msgspec.structs.replace(first.config.training, batching=packs)
+    )
     packed = DataGround(first._replace(config=config))
-    assert packed.batch == 128 and packed.feed(64) == PacksConfig(rows=2, length=32)
+    assert packed.batch == 128 and packed.feed(64) == PacksConfig(batch_rows=2, row_length=32)
 
 
 def test_the_run_that_nobody_tuned_is_shown_with_what_stands_in_its_configuration(
     tmp_path: Path, ground: DataGround
 ) -> None:
     plan, config = a_plan(tmp_path, space=ground.filled(SpaceConfig(models=("cnn",)))), ground.first.config
-    shown = used(config, Wishes(model="cnn", size="tiny"), plan)
+    shown = used(config, RunRequest(model="cnn", size="tiny"), plan)
     training = config.training
-    assert (shown["rate"], shown["batch"]) == (training.rate, ground.batch)
-    assert (shown["schedule"], shown["warm_up"]) == (training.schedule.kind(), training.schedule.warm_up)
+    assert (shown["lr"], shown["batch_tokens"]) == (training.lr, ground.batch)
+    assert (shown["schedule"], shown["warmup"]) == (training.schedule.kind(), training.schedule.warmup)
     assert all(f"dropout = {part}" in config.to_toml() for part in str(shown["dropout"]).split("/"))
     two = with_setting(config.model, "dropout", 0.25)
     halves = msgspec.structs.replace(config, model=two)
-    assert used(halves, Wishes(model="cnn", size="tiny"), plan)["dropout"] == 0.25
-    nearest = near(config, Wishes(model="cnn", size="tiny"), plan, ground)
-    assert nearest["batch"] == ground.batch and 0 <= float(nearest["warm_up"]) <= 0.2
+    assert used(halves, RunRequest(model="cnn", size="tiny"), plan)["dropout"] == 0.25
+    nearest = near(config, RunRequest(model="cnn", size="tiny"), plan, ground)
+    assert nearest["batch_tokens"] == ground.batch and 0 <= float(nearest["warmup"]) <= 0.2
 
 
 def test_a_dropout_that_differs_between_parts_is_left_out_of_the_picture_and_of_nothing_else() -> None:
@@ -172,10 +174,10 @@ def test_a_dropout_that_differs_between_parts_is_left_out_of_the_picture_and_of_
 
 @pytest.mark.slow
 def test_the_first_trials_go_through_each_model_once(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path, trials=3, space=SpaceConfig(models=("cnn", "lstm", "gru", "bag"), batch=(8,)))
+    plan = a_plan(tmp_path, trials=3, space=SpaceConfig(models=("cnn", "lstm", "gru", "bag"), batch_tokens=(8,)))
     study, seen = a_study(plan), []
-    study.offer_first({"model": "cnn", "rate": 0.01})
-    study.offer_first({"model": "cnn", "rate": 0.01})  # another worker comes later
+    study.offer_first({"model": "cnn", "lr": 0.01})
+    study.offer_first({"model": "cnn", "lr": 0.01})  # another worker comes later
     for _ in range(3):
         with study.claim() as claimed:
             assert claimed is not None
@@ -186,14 +188,14 @@ def test_the_first_trials_go_through_each_model_once(tmp_path: Path) -> None:
 
 
 def test_what_is_fixed_is_not_searched(tmp_path: Path, ground: DataGround) -> None:
-    fixed = {"rate": 0.5, "schedule": msgspec.to_builtins(ConstantConfig()), "optimiser": {"kind": "sgd"}}
-    plan = a_plan(tmp_path, settings=fixed | {"feed": {"kind": "by-length", "budget": 64}}, space=MODELS)
+    fixed = {"lr": 0.5, "schedule": msgspec.to_builtins(ConstantConfig()), "optimizer": {"kind": "sgd"}}
+    plan = a_plan(tmp_path, settings=fixed | {"batching": {"kind": "by-length", "batch_tokens": 64}}, space=MODELS)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     params = drawn(study.ask(), plan)
     assert set(params) == {"model", "size", "dropout"}
-    assert wishes_of(params, plan, ground).training["rate"] == 0.5
+    assert request_of(params, plan, ground).training["lr"] == 0.5
     closed = SpaceConfig(
-        sizes=("tiny",), rate=ONE, dropout=ONE, decay=ONE, warm_up=ONE, batch=(8,), schedules=("cosine",)
+        sizes=("tiny",), lr=ONE, dropout=ONE, weight_decay=ONE, warmup=ONE, batch_tokens=(8,), schedules=("cosine",)
     )
     with pytest.raises(ConfigError, match="nothing to search"):
         require_searchable(a_plan(tmp_path, space=closed))
@@ -204,8 +206,8 @@ def test_what_is_fixed_is_not_searched(tmp_path: Path, ground: DataGround) -> No
     ("text", "words"),
     [
         ('kind = "space"\nsizes = []', "sizes is empty"),
-        ('kind = "space"\ndropout = {low = 0.5, high = 0.1}', "goes from 0.5 down to 0.1"),
-        ('kind = "space"\nrate = {low = 0.0, high = 0.1, log = true}', "begins above 0"),
+        ('kind = "space"\ndropout = {low = 0.5, high = 0.1}', "dropout: low 0.5 is above high 0.1"),
+        ('kind = "space"\nlr = {low = 0.0, high = 0.1, log = true}', "lr: a logarithmic range must start above 0"),
         ('kind = "space"\ndropout = {low = 0.5, high = 1.5}', "dropout up to 1.5"),
         ('kind = "space"\nsizes = ["huge"]', "unknown name 'huge'"),
     ],
@@ -218,10 +220,10 @@ def test_a_space_that_means_nothing_is_refused(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("study.db", "no address"),
-        ("sqlite://", "memory is forgotten"),
-        ("mysql://host/name", "SQLite or PostgreSQL"),
-        ("postgresql://me:secret@127.0.0.1:1/none", "cannot be opened" if HAS_POSTGRES else r"seqloom\[postgres\]"),
+        ("study.db", "not a URL"),
+        ("sqlite://", "needs a file"),
+        ("mysql://host/name", "only SQLite and PostgreSQL"),
+        ("postgresql://me:secret@127.0.0.1:1/none", "cannot open" if HAS_POSTGRES else r"seqloom\[postgres\]"),
     ],
 )
 def test_storages_that_cannot_be_are_refused_without_showing_a_password(
@@ -256,8 +258,8 @@ def test_without_the_guard_sqlite_would_be_opened_there(tmp_path: Path, monkeypa
 
 
 def test_an_old_sqlite_is_warned_of() -> None:
-    assert "3.51.2 is older than 3.51.3" in version_said((3, 51, 2))
-    assert version_said((3, 51, 3)) == ""
+    assert "3.51.2 is older than 3.51.3" in version_warning((3, 51, 2))
+    assert version_warning((3, 51, 3)) == ""
 
 
 def test_a_missing_optuna_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,15 +307,15 @@ def test_a_trial_that_is_worse_than_the_others_at_the_same_moment_is_given_up(tm
     for value in (0.6, 0.7, 0.8, 0.9):
         with study.claim() as claimed:
             assert claimed is not None
-            assert not any(study.is_hopeless(claimed.trial, sign * value, moment) for moment in (1, 2, 3))
+            assert not any(study.should_prune(claimed.trial, sign * value, moment) for moment in (1, 2, 3))
             study.done(claimed.trial, sign * value)
     with study.claim() as claimed:
         assert claimed is not None
-        assert [study.is_hopeless(claimed.trial, sign * 0.95, moment) for moment in (1, 2)] == [False, False]
+        assert [study.should_prune(claimed.trial, sign * 0.95, moment) for moment in (1, 2)] == [False, False]
         study.done(claimed.trial, sign * 0.95)
     with study.claim() as claimed:
         assert claimed is not None
-        assert study.is_hopeless(claimed.trial, sign * 0.1, 2)
+        assert study.should_prune(claimed.trial, sign * 0.1, 2)
         study.pruned(claimed.trial)
     assert study.results().best == study.results().trials[4]
 
@@ -323,7 +325,7 @@ def test_another_search_in_the_same_study_is_refused(tmp_path: Path) -> None:
     study = a_study(a_plan(tmp_path))
     study.require_same({"space": SpaceConfig(), "task": "classify"})
     study.require_same({"space": SpaceConfig(), "task": "classify"})
-    with pytest.raises(ConfigError, match=r"another search: space differ.*another --out or --study"):
+    with pytest.raises(ConfigError, match=r"differs: space\..*another --out or --study"):
         study.require_same({"space": SpaceConfig(sizes=("big",)), "task": "classify"})
 
 
@@ -333,8 +335,8 @@ def test_results_tell_the_best_and_what_mattered_in_every_form() -> None:
     assert results.default is not None and results.default.number == 1
     text, page = results.text(80), results.html()
     for shown in (text, page):
-        assert "Best dev accuracy 0.55 in trial 11; 0.05 without tuning" in shown
-        assert "What mattered" in shown and "lstm (4)" in shown and "0.002 to 0.003 (2)" in shown
+        assert "Best dev accuracy: 0.55 in trial 11; with default settings" in shown
+        assert "Parameter importance" in shown and "lstm (4)" in shown and "0.002 to 0.003 (2)" in shown
     assert max(map(len, text.splitlines())) <= 80
     assert results.to_json()["trials"][11]["value"] == 0.55
     assert results._repr_html_().startswith("<iframe sandbox")
@@ -344,13 +346,13 @@ def test_results_tell_the_best_and_what_mattered_in_every_form() -> None:
 def test_lower_is_better_turns_the_order_round() -> None:
     results = some_results(12, higher_is_better=False)
     assert results.best is not None and results.best.number == 1
-    assert "the settings that nobody tuned" in results.text(80)
+    assert "which has the default settings" in results.text(80)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_few_trials_are_told_too(count: int) -> None:
     results = some_results(count, importances={})
-    assert "What mattered is told from" in results.text(60)
+    assert "Parameter importances need" in results.text(60)
     assert ("<h2>Trials</h2>" in results.html()) == (count > 0)
 
 

@@ -19,7 +19,7 @@ from seqloom.errors import ConfigError
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.study import open_storage
 
-SPACE = 'kind = "space"\nsizes = ["tiny"]\nbatch = [128, 256]\n[rate]\nlow = 1e-3\nhigh = 0.3\nlog = true\n'
+SPACE = 'kind = "space"\nsizes = ["tiny"]\nbatch_tokens = [128, 256]\n[lr]\nlow = 1e-3\nhigh = 0.3\nlog = true\n'
 
 
 @pytest.fixture
@@ -52,18 +52,21 @@ def test_the_verb_searches_shows_what_it_found_and_goes_on_where_more_is_wanted(
     assert "best.toml" in shown.output and "weights only of trial" in shown.output
     again = verb(place, "--trials", 3, "--epochs", 1, "--json")
     record = json.loads(again.stdout)
-    assert record["why"] == "done" and [one["state"] for one in record["trials"]] == ["done"] * 3
+    assert record["reason"] == "done" and [one["state"] for one in record["trials"]] == ["done"] * 3
     other = verb(place, "--trials", 3, "--epochs", 2)
-    assert other.exception is not None and "is another search: settings differ" in str(other.exception)
+    assert other.exception is not None and "differs: settings" in str(other.exception)
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         (("--pruner", "guess"), "--pruner 'guess'. Fix: choose from median, hyperband, none."),
-        (("--trials", "0"), "0 trials. Fix: take 1 to"),
-        (("--jobs", "0"), "0 jobs. Fix: take 1 to"),
-        (("--storage", "mysql://host/name"), "--storage mysql: studies are kept in SQLite or PostgreSQL. Fix: sqlite"),
+        (("--trials", "0"), "--trials 0. Fix: give 1 to"),
+        (("--jobs", "0"), "--jobs 0. Fix: give 1 to"),
+        (
+            ("--storage", "mysql://host/name"),
+            "--storage mysql: only SQLite and PostgreSQL are supported. Fix: give sqlite",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_trial(place: Path, more: tuple[str, ...], words: str) -> None:
@@ -119,12 +122,12 @@ def test_ctrl_c_saves_every_trial_and_the_next_start_goes_on(place: Path, jobs: 
     finally:
         process.kill()
     said = (place / "said").read_text()
-    assert code == 130 and "stopped; the same command goes on" in said, said
+    assert code == 130 and "stopped; run the same command again to resume" in said, said
     assert "Traceback" not in said
     assert [one.state for one in results(place).trials] == ["running"] * jobs
     for number in range(jobs):
         events = (place / "out" / "trials" / f"{number:03d}" / "events.jsonl").read_text()
-        assert '"why":"stopped"' in events.replace(" ", "")  # the worker of each saved, and was not cut off
+        assert '"reason":"stopped"' in events.replace(" ", "")  # the worker of each saved, and was not cut off
 
 
 @pytest.mark.slow
@@ -139,12 +142,12 @@ def test_a_killed_search_goes_on_when_it_is_typed_again(place: Path) -> None:
     process = long(place)
     events = place / "out" / "trials" / "000" / "events.jsonl"
     try:
-        wait_for(lambda: events.read_text().count('"begun"') == 2, process)
+        wait_for(lambda: events.read_text().count('"start"') == 2, process)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=60) == 130
     finally:
         process.kill()
-    begun = [json.loads(line) for line in events.read_text().splitlines() if '"begun"' in line]
+    begun = [json.loads(line) for line in events.read_text().splitlines() if '"start"' in line]
     assert len(results(place).trials) == 1 and _step(begun[0]) == 0 and _step(begun[1]) >= kept
 
 

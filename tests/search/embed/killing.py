@@ -23,7 +23,7 @@ def embed(folder: Path, name: str) -> None:
     from seqloom.search.embedding.bulk import embed_file
 
     in_small_windows()
-    embed_file(folder / "model", folder / "a.txt", folder / name, kept_as="int8")
+    embed_file(folder / "model", folder / "a.txt", folder / name, dtype="int8")
 
 
 def child(folder: Path, name: str, place: str = "") -> int:

@@ -1,4 +1,4 @@
-"""`seqloom embed`: a row for each row, in order; what was stopped goes on, and another job is refused."""
+"""`seqloom embed`: one vector per row, in order; it resumes after a stop, and refuses another job."""
 
 import json
 from pathlib import Path
@@ -16,10 +16,10 @@ from seqloom.importing.models import import_model
 from seqloom.inference.model import load
 from seqloom.search.embedding import bulk, packed_linears, windows
 from seqloom.search.embedding import windows as source
-from seqloom.search.embedding.bulk import embed_file, embedding
-from seqloom.search.embedding.output import KINDS, Numbers
-from seqloom.search.embedding.windows import InputSource, WindowWorker, here
-from seqloom.search.vectors import ModelEmbeds, require_same, settings_of
+from seqloom.search.embedding.bulk import embed_file, embedding_steps
+from seqloom.search.embedding.output import DTYPES, VectorFormat
+from seqloom.search.embedding.windows import InputSource, WindowWorker, local_engine
+from seqloom.search.vectors import ModelEmbedder, require_same_model, settings_for
 
 TEXTS = some_texts(45)
 
@@ -51,7 +51,7 @@ def vectors_in(path: Path) -> np.ndarray:
 @pytest.mark.parametrize("name", ["v.npy", pytest.param("v.parquet", marks=pytest.mark.slow)])
 def test_the_vectors_are_those_of_python_in_the_order_of_the_rows(model, tmp_path, name) -> None:
     said = embed(model, write_texts(tmp_path / "a.txt", TEXTS), "-o", tmp_path / name)
-    assert said.splitlines(True)[-1] == f"45 vectors of 16 numbers in {tmp_path / name}\n"
+    assert said.splitlines(True)[-1] == f"45 vectors with 16 dimensions in {tmp_path / name}\n"
     np.testing.assert_allclose(vectors_in(tmp_path / name), load(model).embed(TEXTS), atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", name, f"{name}.json"]
 
@@ -66,16 +66,16 @@ def test_a_parquet_file_names_its_rows(model, tmp_path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", DTYPES[1:])
 @pytest.mark.parametrize("ending", [".npy", ".parquet"])
 def test_fewer_bits_keep_what_their_numbers_say_and_tell_the_loss(model, tmp_path, kind, ending) -> None:
     out = tmp_path / f"v{ending}"
-    said = embed(model, write_texts(tmp_path / "a.txt", TEXTS), "-o", out, "--as", kind)
-    assert "lost, measured on 45 rows: cosines are off by" in said
+    said = embed(model, write_texts(tmp_path / "a.txt", TEXTS), "-o", out, "--dtype", kind)
+    assert "loss of precision, measured on 45 rows: mean error of cosines" in said
     card = json.loads((tmp_path / f"v{ending}.json").read_text())
     scale = None if card["scale"] is None else np.array(card["scale"], np.float32)
     kept = vectors_in(out)
-    decoded = Numbers(kind, 16, scale).decoded(kept.astype(Numbers(kind, 16).dtype))
+    decoded = VectorFormat(kind, 16, scale).decoded(kept.astype(VectorFormat(kind, 16).numpy_dtype))
     wanted = load(model).embed(TEXTS)
     cosines = (decoded * wanted).sum(axis=1) / np.linalg.norm(decoded, axis=1)
     assert cosines.min() > {"float16": 0.99999, "int8": 0.99, "binary": 0.5}[kind]
@@ -87,7 +87,7 @@ def test_fewer_bits_keep_what_their_numbers_say_and_tell_the_loss(model, tmp_pat
 @pytest.mark.slow
 def test_a_model_that_computes_in_int8_tells_the_loss(model, tmp_path) -> None:
     said = embed(model, write_texts(tmp_path / "a.txt", TEXTS), "-o", tmp_path / "v.npy", "--precision", "int8")
-    assert "lost, measured on 45 rows" in said
+    assert "loss of precision, measured on 45 rows" in said
     cosines = (np.load(tmp_path / "v.npy") * load(model).embed(TEXTS)).sum(axis=1)
     assert 0.98 < cosines.min() < 1 - 1e-6
 
@@ -118,9 +118,7 @@ def stopping_after(count: int):
 
 
 @pytest.mark.slow
-def test_who_stops_it_learns_what_is_kept_and_then_what_goes_on_and_that_it_is_done(
-    model, tmp_path, monkeypatch
-) -> None:
+def test_stopping_reports_what_is_saved_and_then_it_resumes_and_is_done(model, tmp_path, monkeypatch) -> None:
     file, out = write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
     whole = WindowWorker.made
 
@@ -131,12 +129,15 @@ def test_who_stops_it_learns_what_is_kept_and_then_what_goes_on_and_that_it_is_d
 
     monkeypatch.setattr(WindowWorker, "made", stopped)
     said = embed(model, file, "-o", out, code=130)
-    assert said.splitlines()[-2:] == ["24 of 45 rows are kept in v.npy.work; the same command goes on", "stopped"]
+    assert said.splitlines()[-2:] == [
+        "24 of 45 rows are saved in v.npy.work; run the same command again to resume",
+        "stopped",
+    ]
     monkeypatch.setattr(WindowWorker, "made", whole)
-    assert "going on: 24 of 45 rows are done" in embed(model, file, "-o", out)
+    assert "resuming: 24 of 45 rows are done" in embed(model, file, "-o", out)
     again = embed(model, file, "-o", out).splitlines()
-    assert again[0] == "nothing to do: this very command has been done before"
-    assert again[-1] == f"45 vectors of 16 numbers in {out}"
+    assert again[0] == "nothing to do: this command has finished before"
+    assert again[-1] == f"45 vectors with 16 dimensions in {out}"
 
 
 @pytest.mark.slow
@@ -144,24 +145,24 @@ def test_other_threads_do_not_go_on_with_what_was_begun_and_what_is_done_stays_d
     model, tmp_path, monkeypatch
 ) -> None:
     loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
-    monkeypatch.setattr(bulk, "threads", lambda: 3)
+    monkeypatch.setattr(bulk, "num_threads", lambda: 3)
     with pytest.raises(StoppedError):
         embed_file(loaded, file, out, engine=stopping_after(1))
-    monkeypatch.setattr(bulk, "threads", lambda: 1)
-    with pytest.raises(ConfigError, match="another number of threads, then OMP_NUM_THREADS=3"):
+    monkeypatch.setattr(bulk, "num_threads", lambda: 1)
+    with pytest.raises(ConfigError, match=r"a different number of threads \(it was OMP_NUM_THREADS=3"):
         embed_file(loaded, file, out)
-    monkeypatch.setattr(bulk, "threads", lambda: 3)
+    monkeypatch.setattr(bulk, "num_threads", lambda: 3)
     finished = embed_file(loaded, file, out)
-    monkeypatch.setattr(bulk, "threads", lambda: 1)
+    monkeypatch.setattr(bulk, "num_threads", lambda: 1)
     assert embed_file(loaded, file, out, engine=stopping_after(0)) == finished
 
 
-def test_vectors_of_zeros_are_told_and_counted(tmp_path) -> None:
+def test_vectors_of_zeros_are_reported_and_counted(tmp_path) -> None:
     (tmp_path / "words.txt").write_text("cat 1 0\ndog 0 1\n")
     static = import_model(tmp_path / "words.txt", tmp_path / "static")
     file = write_texts(tmp_path / "a.txt", ["a cat", *("nobody knows",) * 11, "dog"])
     said = embed(static, file, "-o", tmp_path / "v.npy")
-    assert "a.txt:2: vector.zero: the vector is zeros: the model knows nothing of the text. (11 times)" in said
+    assert "a.txt:2: vector.zero: the vector is zero: the model knows no word of the text. (11 times)" in said
     (note,) = json.loads((tmp_path / "v.npy.json").read_text())["notes"]
     assert note[:2] == ["vector.zero", 11]
 
@@ -169,33 +170,33 @@ def test_vectors_of_zeros_are_told_and_counted(tmp_path) -> None:
 def test_a_precision_is_checked_without_a_copy_of_the_model(model, tmp_path, monkeypatch) -> None:
     loaded, file = load(model), write_texts(tmp_path / "a.txt", TEXTS[:3])
     copies = []
-    monkeypatch.setattr(windows, "computing_in", lambda one, precision: copies.append(precision) or one)
-    steps = embedding(loaded, InputSource(file), tmp_path / "v.npy", precision="int8")
+    monkeypatch.setattr(windows, "with_precision", lambda one, precision: copies.append(precision) or one)
+    steps = embedding_steps(loaded, InputSource(file), tmp_path / "v.npy", precision="int8")
     monkeypatch.setattr(packed_linears.copy, "deepcopy", lambda *_: pytest.fail("the model was copied"))
     list(steps)
     assert copies == ["float32", "int8"]
 
 
 @pytest.mark.parametrize(
-    ("kept_as", "windows"),
+    ("dtype", "windows"),
     [
         ("int8", 1),
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (("float32", 0), ("float32", 4), ("int8", 4))),
     ],
 )
-def test_what_was_stopped_goes_on_and_ends_with_the_same_bytes(model, tmp_path, windows, kept_as) -> None:
+def test_what_was_stopped_resumes_and_ends_with_the_same_bytes(model, tmp_path, windows, dtype) -> None:
     loaded, file = load(model), write_texts(tmp_path / "a.txt", TEXTS)
-    embed_file(loaded, file, tmp_path / "whole.npy", kept_as=kept_as)
+    embed_file(loaded, file, tmp_path / "whole.npy", dtype=dtype)
     out = tmp_path / "v.npy"
     with pytest.raises(StoppedError):
-        embed_file(loaded, file, out, kept_as=kept_as, engine=stopping_after(windows))
+        embed_file(loaded, file, out, dtype=dtype, engine=stopping_after(windows))
     assert not out.exists()
     asked = []
 
     def counting(setup, loaded, works):
-        return here(setup, loaded, (asked.append(work.start) or work for work in works))
+        return local_engine(setup, loaded, (asked.append(work.start) or work for work in works))
 
-    finished = embed_file(loaded, file, out, kept_as=kept_as, engine=counting)
+    finished = embed_file(loaded, file, out, dtype=dtype, engine=counting)
     assert asked == list(range(8 * windows, 45, 8))  # what was done is not done again
     assert finished.rows == 45
     for ending in ("", ".json"):
@@ -211,7 +212,7 @@ def test_a_damaged_segment_and_all_behind_it_are_made_again(model, tmp_path) -> 
         embed_file(loaded, file, out, engine=stopping_after(4))
     damaged = tmp_path / "v.npy.work" / "rows-000000000008" / "vectors.bin"
     damaged.write_bytes(bytes(len(damaged.read_bytes())))
-    steps = list(embedding(loaded, InputSource(file), out))
+    steps = list(embedding_steps(loaded, InputSource(file), out))
     assert next(step for step in steps if isinstance(step, Progress)) == Progress("rows", 8, 45, kept=8)
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
@@ -219,18 +220,18 @@ def test_a_damaged_segment_and_all_behind_it_are_made_again(model, tmp_path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"file": True}, "other rows"), ({"kept_as": "int8"}, "--as"), ({"budget": 32}, "--budget")],
+    [({"file": True}, "different rows"), ({"dtype": "int8"}, "--dtype"), ({"batch_tokens": 32}, "--batch-tokens")],
 )
 def test_unfinished_work_and_output_of_another_job_are_refused(model, tmp_path, change, said) -> None:
     loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
     other = write_texts(tmp_path / "b.txt", [*TEXTS[:-1], "another"]) if change.pop("file", False) else file
     with pytest.raises(StoppedError):
         embed_file(loaded, file, out, engine=stopping_after(2))
-    with pytest.raises(ConfigError, match=f"unfinished work of another kind: {said}"):
+    with pytest.raises(ConfigError, match=f"unfinished work with other settings: {said}"):
         embed_file(loaded, other, out, **change)
     embed_file(loaded, file, out)
     before = out.read_bytes()
-    with pytest.raises(ConfigError, match=f"made from something else: {said}"):
+    with pytest.raises(ConfigError, match=f"made with other settings: {said}"):
         embed_file(loaded, other, out, **change)
     assert out.read_bytes() == before
 
@@ -238,13 +239,13 @@ def test_unfinished_work_and_output_of_another_job_are_refused(model, tmp_path, 
 @pytest.mark.slow
 def test_the_same_job_again_changes_nothing_and_says_the_same(model, tmp_path) -> None:
     loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
-    first = embed_file(loaded, file, out, kept_as="int8")
-    assert embed_file(loaded, file, out, kept_as="int8", engine=stopping_after(0)) == first
+    first = embed_file(loaded, file, out, dtype="int8")
+    assert embed_file(loaded, file, out, dtype="int8", engine=stopping_after(0)) == first
 
 
 def test_a_file_of_somebody_else_is_not_replaced(model, tmp_path) -> None:
     (tmp_path / "v.npy").write_text("mine")
-    with pytest.raises(ConfigError, match="no job of ours made it"):
+    with pytest.raises(ConfigError, match="was not written by seqloom embed"):
         embed(model, write_texts(tmp_path / "a.txt", TEXTS), "-o", tmp_path / "v.npy")
     assert (tmp_path / "v.npy").read_text() == "mine"
 
@@ -253,17 +254,17 @@ def test_a_model_that_pools_otherwise_is_another_model(model, tmp_path) -> None:
     other = load(import_model(model.parent / "checkpoint", tmp_path / "other", pooling="first"))
     file, out = write_texts(tmp_path / "a.txt", TEXTS[:3]), tmp_path / "v.npy"
     embed_file(load(model), file, out)
-    with pytest.raises(ConfigError, match="made from something else: another model"):
+    with pytest.raises(ConfigError, match="made with other settings: a different model"):
         embed_file(other, file, out)
-    with pytest.raises(ConfigError, match=r"the index was made with .* is another model"):
-        require_same(settings_of(ModelEmbeds(load(model))), ModelEmbeds(other))
+    with pytest.raises(ConfigError, match=r"the index was built with .* is a different model"):
+        require_same_model(settings_for(ModelEmbedder(load(model))), ModelEmbedder(other))
 
 
 def test_vectors_that_were_changed_are_not_called_done(model, tmp_path) -> None:
     file, out = write_texts(tmp_path / "a.txt", TEXTS[:3]), tmp_path / "v.npy"
     embed_file(model, file, out)
     out.write_bytes(b"garbage")
-    with pytest.raises(ConfigError, match="is damaged, or was changed"):
+    with pytest.raises(ConfigError, match="is damaged or was changed"):
         embed_file(model, file, out)
 
 
@@ -272,27 +273,29 @@ def test_what_is_not_ours_is_neither_replaced_nor_removed(model, tmp_path, name)
     mine = tmp_path / name
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine")
-    with pytest.raises(ConfigError, match=r"no card of ours|in it is not ours"):
+    with pytest.raises(ConfigError, match=r"not written by seqloom embed|that Seqloom did not write"):
         embed_file(model, write_texts(tmp_path / "a.txt", TEXTS[:3]), tmp_path / "v.npy")
     assert mine.read_text() == "mine" and not (tmp_path / "v.npy").exists()
 
 
-def test_a_card_of_another_version_is_told_as_one_and_stays(model, tmp_path) -> None:
+def test_a_card_of_another_version_is_reported_as_one_and_stays(model, tmp_path) -> None:
     file, out, card = write_texts(tmp_path / "a.txt", TEXTS[:3]), tmp_path / "v.npy", tmp_path / "v.npy.json"
     embed_file(model, file, out)
-    told = json.loads(card.read_text())
-    del told["job"]["threads"]  # as the first version wrote it
-    card.write_text(json.dumps(told))
-    with pytest.raises(ConfigError, match=r"v\.npy\.json is there, the card of another version.*delete it and v\.npy"):
+    record = json.loads(card.read_text())
+    del record["job"]["threads"]  # as the first version wrote it
+    card.write_text(json.dumps(record))
+    with pytest.raises(
+        ConfigError, match=r"v\.npy\.json was written by another version of Seqloom.*delete it and v\.npy"
+    ):
         embed_file(model, file, out)
-    assert json.loads(card.read_text()) == told and out.exists()
+    assert json.loads(card.read_text()) == record and out.exists()
 
 
 def test_a_first_window_of_one_row_does_not_decide_the_scale(model, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(bulk, "ENOUGH", 30)
     monkeypatch.setattr(source, "CHARACTERS", 400)
     texts = ["cat " * 200, *TEXTS[1:]]
-    embed_file(model, write_texts(tmp_path / "a.txt", texts), tmp_path / "v.npy", kept_as="int8")
+    embed_file(model, write_texts(tmp_path / "a.txt", texts), tmp_path / "v.npy", dtype="int8")
     scale = np.array(json.loads((tmp_path / "v.npy.json").read_text())["scale"])
     first = np.abs(load(model).embed(texts[:30])).max(axis=0) / 127  # 1 row, and windows of up to 8
     assert (scale >= first - 1e-6).all()
@@ -301,7 +304,7 @@ def test_a_first_window_of_one_row_does_not_decide_the_scale(model, tmp_path, mo
 @pytest.mark.slow
 def test_two_processes_do_not_fill_one_folder(model, tmp_path) -> None:
     loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"
-    first = embedding(loaded, InputSource(file), out)
+    first = embedding_steps(loaded, InputSource(file), out)
     next(first), next(first)
     with pytest.raises(HeldError):
         embed_file(loaded, file, out)
@@ -332,9 +335,9 @@ def test_bad_rows_are_refused_with_their_places_before_any_work(model, tmp_path)
 def test_skipped_rows_keep_their_places_without_a_vector(model, tmp_path, ending, kind) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join(BAD))
     out = tmp_path / f"v{ending}"
-    said = embed(model, tmp_path / "a.jsonl", "-o", out, "--bad-rows", "skip", "--as", kind, code=7)
-    assert f"3 rows have a place without one: v{ending}.json says which and why" in said
-    assert "20 vectors of 16 numbers" in said and "row 4, line 4: row.empty_text" in said
+    said = embed(model, tmp_path / "a.jsonl", "-o", out, "--skip-bad-rows", "--dtype", kind, code=7)
+    assert f"3 rows have no vector; v{ending}.json lists them with the reason" in said
+    assert "20 vectors with 16 dimensions" in said and "row 4, line 4: row.empty_text" in said
     bad = json.loads(Path(f"{out}.json").read_text())["bad"]
     assert [(row, line) for row, line, _ in bad] == [(4, 4), (5, 5), (23, 23)]
     assert "row.empty_text" in bad[0][2]
@@ -361,10 +364,9 @@ def test_an_empty_file_is_refused(model, tmp_path) -> None:
     ("out", "options", "said"),
     [
         ("v.csv", (), "name it v.npy or v.parquet"),
-        ("no/v.npy", (), "there is no folder"),
-        ("a.npy", (), "is the input itself"),
-        ("v.npy", ("--as", "int4"), "did you mean 'int8'"),
-        ("v.npy", ("--bad-rows", "drop"), "strict, skip"),
+        ("no/v.npy", (), "does not exist"),
+        ("a.npy", (), "is the input file"),
+        ("v.npy", ("--dtype", "int4"), "did you mean 'int8'"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(model, tmp_path, out, options, said) -> None:
@@ -381,10 +383,10 @@ def test_without_ray_the_engine_says_what_to_install(model, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_texts_that_are_cut_are_told_once_also_after_a_stop(model, tmp_path) -> None:
+def test_texts_that_are_cut_are_reported_once_also_after_a_stop(model, tmp_path) -> None:
     loaded, out = load(model), tmp_path / "v.npy"
     file = write_texts(tmp_path / "a.txt", [*TEXTS[:20], "the cat sat " * 9, *TEXTS[20:], "a b " * 20])
     with pytest.raises(StoppedError):
         embed_file(loaded, file, out, engine=stopping_after(4))
     (note,) = embed_file(loaded, file, out).notes
-    assert note.times == 2 + sum(len(loaded.meaning.tokenizer.encode([text]).row(0)) > 12 for text in TEXTS)
+    assert note.times == 2 + sum(len(loaded.spec.tokenizer.encode([text]).row(0)) > 12 for text in TEXTS)

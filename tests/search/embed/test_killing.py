@@ -29,7 +29,7 @@ def killed(folder: Path, monkeypatch, rows: int, *arguments: str) -> list[int]:
     assert done.returncode == 0, done.stderr
     monkeypatch.setattr(windows, "ROWS", 8)
     monkeypatch.setattr(bulk, "ENOUGH", 8)
-    embed_file(folder / "model", file, folder / "whole.npy", kept_as="int8")
+    embed_file(folder / "model", file, folder / "whole.npy", dtype="int8")
     for ending in ("", ".json"):
         assert (folder / f"v.npy{ending}").read_bytes() == (folder / f"whole.npy{ending}").read_bytes()
     assert not [path.name for path in folder.iterdir() if path.name.startswith((".", "v.npy.work"))]

@@ -10,7 +10,7 @@ from torch import nn
 from embedding_common import small_model, some_texts
 from seqloom.errors import ConfigError
 from seqloom.inference.model import load
-from seqloom.search.embedding.packed_linears import Int8Linear, PackedLinear, computing_in, in_whole_numbers
+from seqloom.search.embedding.packed_linears import Int8Linear, PackedLinear, quantize_rows, with_precision
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def test_packed_weights_give_the_same(bias: bool) -> None:
 def test_int8_equals_the_definition_in_whole_numbers(bias: bool) -> None:
     plain, values = linear(bias=bias), rows(3, 5, 24)
     (row_scale, whole), (scale, weight) = (
-        in_whole_numbers(values.flatten(0, 1)),
-        in_whole_numbers(plain.weight.detach()),
+        quantize_rows(values.flatten(0, 1)),
+        quantize_rows(plain.weight.detach()),
     )
     product = whole.double() @ weight.double().T * row_scale.double() * scale.T.double()
     wanted = product + (plain.bias.double() if bias else 0)
@@ -65,7 +65,7 @@ def test_rows_of_zeros_give_the_bias() -> None:
 def test_a_faster_model_gives_nearly_the_same_vectors_and_leaves_the_model_alone(loaded, precision, least) -> None:
     texts, before = some_texts(40), copy.deepcopy(loaded.model.state_dict())
     wanted = loaded.embed(texts)
-    faster = computing_in(loaded, precision)
+    faster = with_precision(loaded, precision)
     assert (faster.embed(texts) * wanted).sum(axis=1).min() > least  # cosines
     assert (loaded.embed(texts) == wanted).all()
     assert before.keys() == loaded.model.state_dict().keys()
@@ -76,7 +76,7 @@ def test_a_faster_model_gives_nearly_the_same_vectors_and_leaves_the_model_alone
 
 @pytest.mark.slow
 def test_a_batch_in_int8_equals_its_rows_one_by_one(loaded) -> None:
-    faster, texts = computing_in(loaded, "int8"), some_texts(30)
+    faster, texts = with_precision(loaded, "int8"), some_texts(30)
     alone = np.concatenate([faster.embed([text]) for text in texts])
     np.testing.assert_allclose(faster.embed(texts), alone, atol=1e-2)
     assert (faster.embed(texts) * alone).sum(axis=1).min() > 0.9999
@@ -84,8 +84,8 @@ def test_a_batch_in_int8_equals_its_rows_one_by_one(loaded) -> None:
 
 def test_an_unknown_precision_and_int8_elsewhere_than_on_a_processor_are_refused(loaded) -> None:
     with pytest.raises(ConfigError, match="did you mean 'int8'"):
-        computing_in(loaded, "int4")
+        with_precision(loaded, "int4")
     elsewhere = copy.copy(loaded)
     elsewhere.device = torch.device("cuda")
     with pytest.raises(ConfigError, match="--device cpu"):
-        computing_in(elsewhere, "int8")
+        with_precision(elsewhere, "int8")

@@ -1,4 +1,4 @@
-"""A Ray cluster makes the same bytes as one process, and what it cannot do is told; clusters where ray is installed."""
+"""A Ray cluster writes the same bytes as one process and reports its failures; skipped where ray is not installed."""
 
 import os
 import subprocess
@@ -13,13 +13,13 @@ from seqloom.errors import ConfigError, DataError, RepeatError
 from seqloom.search.embedding import ray_cluster
 from seqloom.search.embedding.bulk import embed_file
 from seqloom.search.embedding.ray_cluster import RayWorker, room
-from seqloom.search.embedding.windows import Setup
+from seqloom.search.embedding.windows import WorkerSetup
 
 NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 
 
-def setup(threads: int = 2, device: str = "cpu", model: str = "nowhere") -> Setup:
-    return Setup(model, device, "float32", 1_024, False, threads)
+def setup(threads: int = 2, device: str = "cpu", model: str = "nowhere") -> WorkerSetup:
+    return WorkerSetup(model, device, "float32", 1_024, False, threads)
 
 
 def nodes(*cores: int, gpus: int = 0) -> list[dict]:
@@ -34,7 +34,7 @@ def test_a_worker_fits_into_one_machine() -> None:
         ConfigError, match=r"as many threads as this process, 8.* more than 4 cores.* OMP_NUM_THREADS=4"
     ):
         room(setup(8), nodes(4, 4, 4, 4))
-    with pytest.raises(ConfigError, match="no machine of the Ray cluster has a GPU"):
+    with pytest.raises(ConfigError, match="no machine of the Ray cluster has one"):
         room(setup(1, "cuda"), nodes(4))
 
 
@@ -42,7 +42,7 @@ def test_a_worker_without_the_model_says_so_in_words_that_travel(tmp_path) -> No
     model, other = small_model(tmp_path), tmp_path / "other"
     there = RayWorker(setup(1, model=str(model)), "the sum of another").ready()
     missing = RayWorker(setup(1, model=str(other)), "").ready()
-    assert there is not None and f"{model} is another model than here" in there.problem
+    assert there is not None and f"{model} is a different model than here" in there.problem
     assert missing is not None and str(other) in missing.problem and "disk that all machines" in missing.fix
 
 
@@ -92,7 +92,7 @@ def no_model(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("no_model")
-def test_workers_that_get_no_place_are_given_up_and_none_at_all_is_told() -> None:
+def test_workers_that_get_no_place_are_given_up_and_none_at_all_is_reported() -> None:
     cluster = Cluster(3)
     workers = ray_cluster._workers(cluster, setup(1))
     assert (len(workers), cluster.killed) == (3, 5)
@@ -124,13 +124,13 @@ def test_a_password_in_the_address_is_not_shown(monkeypatch) -> None:
     monkeypatch.setattr(
         ray_cluster, "_require_reachable", lambda _: (_ for _ in ()).throw(ValueError(f"bad {address}"))
     )
-    with pytest.raises(ConfigError, match=r"Ray cannot join ray://127\.0\.0\.1:1: bad ray://127") as told:
+    with pytest.raises(ConfigError, match=r"Ray cannot join ray://127\.0\.0\.1:1: bad ray://127") as record:
         ray_cluster._join(Cluster(1))
-    assert "sec" not in str(told.value) and told.value.__suppress_context__
+    assert "sec" not in str(record.value) and record.value.__suppress_context__
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
-def test_a_cluster_at_which_nobody_listens_is_told_at_once(address, monkeypatch) -> None:
+def test_a_cluster_at_which_nobody_listens_is_reported_at_once(address, monkeypatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(ConfigError, match=rf"Ray cannot join {address}: .*refused"):
         ray_cluster._join(Cluster(1))
@@ -139,19 +139,19 @@ def test_a_cluster_at_which_nobody_listens_is_told_at_once(address, monkeypatch)
 @pytest.mark.usefixtures("no_model")
 def test_a_failure_of_the_cluster_is_an_error_of_ours() -> None:
     cluster = Cluster(1, fails=True)
-    told = r"the Ray cluster failed: The actor died\. Fix: .*the same command goes on"
-    with pytest.raises(RepeatError, match=told), ray_cluster._failures_told(cluster):
+    record = r"the Ray cluster failed: The actor died\. Fix: .*the same command to resume"
+    with pytest.raises(RepeatError, match=record), ray_cluster._cluster_failures(cluster):
         ray_cluster._workers(cluster, setup(1))
 
 
 @pytest.mark.soak
 @NEEDS_RAY
-@pytest.mark.parametrize("kept_as", ["float32", "int8"])
-def test_a_cluster_makes_the_same_bytes_as_one_process(tmp_path, kept_as) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_cluster_makes_the_same_bytes_as_one_process(tmp_path, dtype) -> None:
     model, file = small_model(tmp_path), write_texts(tmp_path / "a.txt", some_texts(9_000))
-    embed_file(model, file, tmp_path / "whole.npy", kept_as=kept_as)
+    embed_file(model, file, tmp_path / "whole.npy", dtype=dtype)
     out = tmp_path / "v.npy"
-    program = [sys.executable, "-m", "seqloom", "embed", model, file, "-o", out, "--engine", "ray", "--as", kept_as]
+    program = [sys.executable, "-m", "seqloom", "embed", model, file, "-o", out, "--engine", "ray", "--dtype", dtype]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([*map(str, program), "--device", "cpu"], env=environment, timeout=300, check=False)
     assert done.returncode == 0
@@ -161,7 +161,7 @@ def test_a_cluster_makes_the_same_bytes_as_one_process(tmp_path, kept_as) -> Non
 @pytest.mark.soak
 @NEEDS_RAY
 @pytest.mark.filterwarnings("ignore")  # those of ray itself
-def test_what_a_real_cluster_cannot_do_is_told_and_the_environment_stays_as_it_was(tmp_path, monkeypatch) -> None:
+def test_what_a_real_cluster_cannot_do_is_reported_and_the_environment_stays_as_it_was(tmp_path, monkeypatch) -> None:
     import ray
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
@@ -169,11 +169,13 @@ def test_what_a_real_cluster_cannot_do_is_told_and_the_environment_stays_as_it_w
     with ray_cluster._joined(ray):
         with pytest.raises(ConfigError, match="as many threads as this process, 4,096"):
             ray_cluster._workers(ray, there._replace(threads=4_096))
-        monkeypatch.setattr(RayWorker, "ready", lambda _: ray_cluster.Refused("there is no model", "put it there"))
+        monkeypatch.setattr(
+            RayWorker, "ready", lambda _: ray_cluster.WorkerFailure("there is no model", "put it there")
+        )
         with pytest.raises(DataError, match="there is no model"):
             ray_cluster._workers(ray, there)
         monkeypatch.setattr(RayWorker, "ready", lambda _: os._exit(1))
-        with pytest.raises(RepeatError, match="the Ray cluster failed"), ray_cluster._failures_told(ray):
+        with pytest.raises(RepeatError, match="the Ray cluster failed"), ray_cluster._cluster_failures(ray):
             ray_cluster._workers(ray, there)
         monkeypatch.setattr(RayWorker, "ready", lambda _: __import__("time").sleep(60))
         monkeypatch.setattr(ray_cluster, "PATIENCE", 2.0)

@@ -1,15 +1,15 @@
-"""What a check is: it is fed blocks of examples, and what it finds goes into the ledger.
+"""The interface of a check: it is updated with blocks of examples, and writes its findings into the ledger.
 
-    labels       spelling, rare, unseen, too many or too few      texts    odd characters; parallel text that is shifted
-    duplicates   ids twice, one input with two labels, leaks               copied or out of proportion
+    labels       spelling, rare, unseen, too many or too few      texts    odd characters; parallel text that is
+    duplicates   repeated ids, conflicting labels, leaks                   shifted, copied or of unlikely length
 
-Every check holds a few bytes a row, so a file larger than memory can be checked. One kind of finding is one code with a
-count of rows and its first samples.
+A check keeps a few bytes per row, so it can check files larger than memory. Findings are grouped by code, with the
+number of rows and the first samples.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,19 +17,21 @@ from seqloom.data.problems import Ledger, Place, Problem, Severity
 from seqloom.data.schema import Example, Schema
 from seqloom.errors import RejectedError
 
+T = TypeVar("T")
+
 BLOCK_ROWS = 4_096
-BLOCK_CHARACTERS = 4_000_000  # or bytes of arrays: rows may be as large as they like, a block may not
+BLOCK_CHARACTERS = 4_000_000  # or bytes of arrays: a row may be of any size, a block may not
 
 
 class ExampleBlock:
-    """Some thousand examples of one part, which all checks look at together so that a row costs almost nothing."""
+    """A few thousand examples of one split; working in blocks keeps the cost per row small."""
 
-    def __init__(self, part: str, examples: Sequence[Example], schema: Schema) -> None:
-        self.part, self.examples, self.schema = part, examples, schema
+    def __init__(self, split: str, examples: Sequence[Example], schema: Schema) -> None:
+        self.split, self.examples, self.schema = split, examples, schema
 
     @cached_property
     def inputs(self) -> list[list[str]]:
-        """The texts of the inputs: one list for each text that an input has, none for vectors and pictures."""
+        """The texts of the inputs: a list per text column, and none for vectors and pictures."""
         texts = [self.schema.input.texts(example.input) for example in self.examples]
         return [list(side) for side in zip(*texts, strict=True)]
 
@@ -40,7 +42,7 @@ class ExampleBlock:
 
     @cached_property
     def keys(self) -> np.ndarray:
-        """[rows] int64, equal for equal inputs; good inside this process only, as Python's hash is."""
+        """[rows] int64, equal for equal inputs. Valid in this process only, like Python's hash."""
         if len(self.inputs) == 1:
             return hashes(self.inputs[0])
         if self.inputs:
@@ -55,7 +57,7 @@ def hashes(values: Iterable[object], count: int = -1) -> np.ndarray:
 
 
 def weight(example: Example) -> int:
-    """About how much memory an example takes, in characters or bytes."""
+    """The approximate memory of an example, in characters or bytes."""
     given, target = example.input, example.target
     size = len(target) if isinstance(target, str | tuple) else 0
     if isinstance(given, str):
@@ -63,8 +65,22 @@ def weight(example: Example) -> int:
     return size + (sum(map(len, given)) if isinstance(given, tuple) else given.nbytes)
 
 
+def bounded(sized: Iterable[tuple[T, int]], most: int, largest: int) -> Iterator[list[T]]:
+    """Things with their sizes, in lists up to a number of them or to a sum of sizes, whichever comes first."""
+    block: list[T] = []
+    total = 0
+    for one, size in sized:
+        block.append(one)
+        total += size
+        if len(block) == most or total >= largest:
+            yield block
+            block, total = [], 0
+    if block:
+        yield block
+
+
 class BlockPlaces:
-    """Where every row of a part stands: eight bytes a row instead of an object."""
+    """The places of all rows of a split, in eight bytes per row."""
 
     def __init__(self) -> None:
         self._paths: dict[str, int] = {}
@@ -73,7 +89,7 @@ class BlockPlaces:
         self.rows = 0
 
     def add(self, examples: Sequence[Example]) -> None:
-        """Keep the places of further rows."""
+        """Add the places of more rows."""
         places = [example.place for example in examples]
         files = [self._paths.setdefault(place.path, len(self._paths)) for place in places]
         self._lines.append(np.array([place.line or 0 for place in places], np.uint32))
@@ -94,17 +110,17 @@ class BlockPlaces:
 
 
 class Check(Protocol):
-    """Something that sees every block of every part, and says at the end what it found."""
+    """Something that is updated with every block of every split, and reports its findings at the end."""
 
-    def see(self, block: ExampleBlock) -> None:
-        """Look at further examples."""
+    def update(self, block: ExampleBlock) -> None:
+        """Add more examples."""
 
     def finish(self, ledger: Ledger) -> None:
-        """Write all findings; raise RejectedError where the data cannot be used."""
+        """Write all findings to the ledger; raise RejectedError if the data cannot be used."""
 
 
 class FindingSample(NamedTuple):
-    """One case of a finding: where, what, and the cure."""
+    """One case of a finding: the place, the problem and the fix."""
 
     place: str
     text: str
@@ -112,17 +128,17 @@ class FindingSample(NamedTuple):
 
 
 class DataFinding(NamedTuple):
-    """One kind of finding: how many rows it concerns, and the first cases."""
+    """All findings of one code: the number of rows, and the first cases."""
 
     severity: Severity
     code: str
-    rows: int  # 0 where it concerns the whole
+    rows: int  # 0 if it concerns the data set as a whole
     samples: tuple[FindingSample, ...]
 
     def shown(self) -> tuple[list[FindingSample], list[FindingSample]]:
-        """The samples that are shown and the rest: the first, and the first of every further cure.
+        """Return the samples to show and the rest: the first sample, and the first of every other fix.
 
-        A cure is told once, behind the last of the neighbours that have it.
+        A fix that neighboring samples share is shown once, after the last of them.
         """
         fixes = [sample.fix for sample in self.samples]
         chosen = [at for at, fix in enumerate(fixes) if at == 0 or fix not in ("", *fixes[:at])]
@@ -136,7 +152,7 @@ class DataFinding(NamedTuple):
 
 
 def refusal(check: Check, ledger: Ledger) -> DataFinding | None:
-    """What a check refuses at its end, if it does; what it only warns of is written into the ledger."""
+    """Finish a check, and return the error that it raised, if any, as a finding."""
     try:
         check.finish(ledger)
     except RejectedError as error:
@@ -148,10 +164,10 @@ def refusal(check: Check, ledger: Ledger) -> DataFinding | None:
     return None
 
 
-def told(ledger: Ledger) -> tuple[DataFinding, ...]:
-    """What stands in a ledger: bad rows, warnings and notes, in the order in which they came up."""
+def findings_in(ledger: Ledger) -> tuple[DataFinding, ...]:
+    """Return the bad rows, warnings and notes of a ledger, in the order of appearance."""
     found = []
-    severity: Severity = "warn" if ledger.bad_rows.skip else "reject"
+    severity: Severity = "warn" if ledger.bad_rows.skip_bad_rows else "reject"
     for code in dict.fromkeys(problem.code for problem in ledger.refused):
         cases = [problem for problem in ledger.refused if problem.code == code]
         found.append(DataFinding(severity, code, ledger.counts[code], _samples(cases)))

@@ -1,14 +1,14 @@
-"""What occurs twice: an id, an input with two labels, an input in two parts; and rows that repeat others nearly.
+"""Duplicates: repeated ids, one input with two labels, inputs in two splits, and near duplicates.
 
 `RepeatCheck` is cheap and runs before every training. It compares 64-bit hashes, kept as arrays and sorted once at the
-end: two different inputs among a million meet by chance about three times in a hundred million readings. Of a very
-large part only the first rows are kept, so that memory has an end; a note says so. An id names one row of its part and
-of its file. Files of different parts may count their rows alike.
+end; among a million inputs the chance of a false match is about three in a hundred million. Of a very large split only
+the first rows are compared, to limit memory, and a note says so. An id must be unique within its split and its file;
+files of different splits may use the same ids.
 
-`DuplicateSearch` is for the data report. *Exact* means the same text but for white space, case and Unicode form; every
-row is compared, by a 64-bit digest. *Near* means in one group of `minhash`; of a part with more rows than MOST_COMPARED
-a sample, drawn by a fixed seed, is compared, and of a long text its beginning. Rows that are nearly in another part are
-a finding, `leak.near`, when they are more than one in a hundred.
+`DuplicateSearch` is for the data report. *Exact* means the same text up to white space, case and Unicode form; every
+row is compared, by a 64-bit digest. *Near* means in one group of `minhash`. Of a split with over MOST_COMPARED rows a
+random sample with a fixed seed is compared, and of a long text its beginning. More than 1 % of rows with a near
+duplicate in another split give the warning `leak.near`.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ from seqloom.data.problems import SAMPLES, Ledger, Place
 from seqloom.data.schema import Example, Input, Schema, in_order
 from seqloom.report.numbers import share
 
-MOST_ROWS = {"train": 2**21}  # of a part that are compared, about 30 bytes each
+MOST_ROWS = {"train": 2**21}  # of a split that are compared, about 30 bytes each
 MOST_OTHERS = 2**19
 
 
-class _RepeatPart:
+class _SplitHashes:
     def __init__(self) -> None:
         self.left_out = 0
         self.places = BlockPlaces()
@@ -53,32 +53,32 @@ class _RepeatPart:
     @property
     def ids(self) -> np.ndarray:
         ids = np.concatenate(self._ids)
-        return ids if len(ids) == self.places.rows else ids[:0]  # rows without ids cannot repeat one
+        return ids if len(ids) == self.places.rows else ids[:0]  # some rows have no id: nothing to compare
 
 
 class RepeatCheck:
     """Finds id.duplicate, label.conflict and leak.overlap."""
 
     def __init__(self, schema: Schema) -> None:
-        self._labelled = schema.target.has_labels and not schema.target.of_steps
-        self._parts: dict[str, _RepeatPart] = {}
+        self._labeled = schema.target.has_labels and not schema.target.of_steps
+        self._parts: dict[str, _SplitHashes] = {}
 
-    def see(self, block: ExampleBlock) -> None:
-        """Keep the hashes of further rows."""
-        part = self._parts.setdefault(block.part, _RepeatPart())
-        if part.places.rows < MOST_ROWS.get(block.part, MOST_OTHERS):
-            part.add(block, self._labelled)
+    def update(self, block: ExampleBlock) -> None:
+        """Add the hashes of more rows."""
+        part = self._parts.setdefault(block.split, _SplitHashes())
+        if part.places.rows < MOST_ROWS.get(block.split, MOST_OTHERS):
+            part.add(block, self._labeled)
         else:
             part.left_out += len(block.examples)
 
     def finish(self, ledger: Ledger) -> None:
-        """Write what occurs twice; a repeated id is refused."""
+        """Write all duplicates to the ledger; a repeated id raises RejectedError."""
         self._parts = in_order(self._parts)
         for name, part in self._parts.items():
             if part.left_out:
-                text = f"repeats were looked for in the first {part.places.rows:,} rows of {name} only"
+                text = f"only the first {part.places.rows:,} rows of {name} were checked for duplicates"
                 ledger.note("repeats.some", text, part.places[0], count=part.left_out)
-        if self._labelled and self._parts:
+        if self._labeled and self._parts:
             self._find_conflicts(ledger)
         for (first, one), (second, other) in combinations(self._parts.items(), 2):
             _find_overlap(ledger, first, one, second, other)
@@ -101,14 +101,14 @@ class RepeatCheck:
         pairs = sorted((int(order[at + 1]), int(order[at])) for at in differs[firsts])
         for later, earlier in pairs[:SAMPLES]:
             place = _place_in(parts, later)
-            text = f"the input is the same as {beside(place, _place_in(parts, earlier))}, and its label is another one"
-            ledger.warn("label.conflict", text, place, "decide on one label, or drop both rows")
+            text = f"the same input as {beside(place, _place_in(parts, earlier))}, but with another label"
+            ledger.warn("label.conflict", text, place, "choose one label, or remove both rows")
         if len(pairs) > SAMPLES:
-            ledger.warn("label.conflict", "further rows", _place_in(parts, pairs[-1][0]), count=len(pairs) - SAMPLES)
+            ledger.warn("label.conflict", "more rows", _place_in(parts, pairs[-1][0]), count=len(pairs) - SAMPLES)
 
 
-def _place_in(parts: list[_RepeatPart], row: int) -> Place:
-    """The place of a row, counted over all these parts."""
+def _place_in(parts: list[_SplitHashes], row: int) -> Place:
+    """The place of a row, counted over all these splits."""
     for part in parts:
         if row < part.places.rows:
             return part.places[row]
@@ -116,22 +116,23 @@ def _place_in(parts: list[_RepeatPart], row: int) -> Place:
     raise IndexError(row)
 
 
-def _find_overlap(ledger: Ledger, first: str, one: _RepeatPart, second: str, other: _RepeatPart) -> None:
+def _find_overlap(ledger: Ledger, first: str, one: _SplitHashes, second: str, other: _SplitHashes) -> None:
     hits = np.flatnonzero(np.isin(other.keys, one.keys))
     if not len(hits):
         return
     rows, place = other.places.rows, other.places[int(hits[0])]
     twin = one.places[int(np.flatnonzero(one.keys == other.keys[hits[0]])[0])]
+    are = "has an input that is" if len(hits) == 1 else "have inputs that are"
     text = (
-        f"{len(hits):,} of {rows:,} rows of {second} ({share(len(hits), rows)}) have an input that {first} has too; "
+        f"{len(hits):,} of {rows:,} rows in {second} ({share(len(hits), rows)}) {are} also in {first}; "
         f"the first is the same as {beside(place, twin)}"
     )
-    fix = f"take these rows out of {first}, else scores on {second} come out too good"
+    fix = f"remove these rows from {first}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 
 
-def _refuse_repeated_ids(ledger: Ledger, parts: list[_RepeatPart], keys: list[np.ndarray]) -> None:
-    """Refuse equal keys among the rows of some parts."""
+def _refuse_repeated_ids(ledger: Ledger, parts: list[_SplitHashes], keys: list[np.ndarray]) -> None:
+    """Raise RejectedError if two rows of these splits have the same key."""
     ids = np.concatenate([np.empty(0, np.int64), *keys])
     order = np.argsort(ids, kind="stable")
     repeats = np.flatnonzero(ids[order][1:] == ids[order][:-1])
@@ -139,37 +140,37 @@ def _refuse_repeated_ids(ledger: Ledger, parts: list[_RepeatPart], keys: list[np
         return
     at = repeats[np.argmin(order[repeats + 1])]
     earlier, later = (_place_in(parts, int(order[row])) for row in (at, at + 1))
-    more = f"; {len(repeats):,} rows repeat an id in all" if len(repeats) > 1 else ""
-    text = f"the id is the same as {beside(later, earlier)}{more}"
-    ledger.bad_file("id.duplicate", text, later, "give every row an id of its own, or --id '' to use none")
+    more = f"; {len(repeats):,} rows repeat an id" if len(repeats) > 1 else ""
+    text = f"the same id as {beside(later, earlier)}{more}"
+    ledger.bad_file("id.duplicate", text, later, "give every row its own id, or use no ids with --id ''")
 
 
 def beside(place: Place, other: Place) -> str:
-    """How to name the other place to somebody who looks at this one."""
+    """The other place as a reader of this one would call it: "in line 3", or "at other.csv:3"."""
     return f"in line {other.line}" if place.path == other.path and other.line else f"at {other}"
 
 
-MOST_COMPARED = 50_000  # of each part, for near duplicates
+MOST_COMPARED = 50_000  # rows of each split, for near duplicates
 LONGEST = 1_000  # characters of a text that are compared, for near duplicates
-MANY_NEAR = 0.01  # of the rows that were compared: more of them are told of
-MOST_LOOKS = 12  # at texts of a large group, for a good sample
+MANY_NEAR = 0.01  # share of the compared rows from which near duplicates are a warning
+MOST_CANDIDATES = 12  # texts of a large group that are compared to find a good sample
 SEED = 0
 
 
 class Repeats(NamedTuple):
-    """How many rows of a part repeat an earlier one, and how many have a near twin among those that were compared."""
+    """Duplicates within a split: exact ones among all rows, near ones among those that were compared."""
 
-    part: str
+    split: str
     rows: int
     exact: int
     near: int
     compared: int
 
 
-class Twins(NamedTuple):
-    """Two texts of a group of equal or near ones."""
+class DuplicatePair(NamedTuple):
+    """Two texts of a group of exact or near duplicates."""
 
-    group: int  # samples with one number are of one group
+    group: int  # equal for samples of the same group
     rows: int  # of the group
     similarity: float
     places: tuple[Place, Place]
@@ -177,41 +178,41 @@ class Twins(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """How many rows of the second part are in the first, exactly, and nearly among those that were compared."""
+    """Duplicates between two splits: rows of `second` that are also in `first`."""
 
     first: str
     second: str
-    rows: int  # of the second
+    rows: int  # of `second`
     exact: int
-    near: int
-    compared: int  # of the second
-    samples: tuple[Twins, ...]  # the first text in the first part, the second in the second; near ones come first
+    near: int  # among the compared rows
+    compared: int  # rows of `second`
+    samples: tuple[DuplicatePair, ...]  # texts of the first and the second split; near duplicates come first
 
 
 class DuplicateRows(NamedTuple):
-    """Everything that occurs more than once."""
+    """All duplicates of a data set, with samples."""
 
-    repeats: tuple[Repeats, ...]
-    leaks: tuple[Leak, ...]
-    exact: tuple[Twins, ...]  # the largest groups
-    near: tuple[Twins, ...]
+    within: tuple[Repeats, ...]  # one for each split
+    between: tuple[Leak, ...]  # one for each pair of splits
+    exact: tuple[DuplicatePair, ...]  # the largest groups
+    near: tuple[DuplicatePair, ...]
 
-    def tell(self, ledger: Ledger) -> None:
-        """Warn of parts that are nearly in one another, with the place of the first near row."""
-        for first, second, _, _, near, compared, samples in self.leaks:
+    def warn(self, ledger: Ledger) -> None:
+        """Warn of near duplicates between splits, with the place of the first one."""
+        for first, second, _, _, near, compared, samples in self.between:
             if near > MANY_NEAR * compared:
                 twin, place = samples[0].places
                 text = (
-                    f"{near:,} of {compared:,} rows of {second} ({share(near, compared)}) "
-                    f"{'is' if near == 1 else 'are'} nearly the same as a row of {first}; "
-                    f"the first is like the one {beside(place, twin)}"
+                    f"{near:,} of {compared:,} rows in {second} ({share(near, compared)}) "
+                    f"{'is' if near == 1 else 'are'} nearly the same as a row in {first}; "
+                    f"the first is similar to the one {beside(place, twin)}"
                 )
-                fix = f"if they are copies, take them out of {first}, else scores on {second} come out too good"
+                fix = f"if they are copies, remove them from {first}; otherwise scores on {second} are too optimistic"
                 ledger.warn("leak.near", text, place, fix, count=near)
 
 
 def folded(text: str) -> str:
-    """The text as it is compared: composed, in lower case, with single spaces.
+    """The text as it is compared: in NFC, lowercased, with single spaces.
 
     >>> folded("  Stra\\u00dfe \\t CAFE\\u0301")
     'strasse café'
@@ -236,9 +237,9 @@ def _compared(texts: Iterable[str]) -> str:
 
 
 class _Row(NamedTuple):
-    """What is kept of a row: some two kilobytes, whatever the row holds."""
+    """What is kept of a row: about two kilobytes, whatever its size."""
 
-    text: str | None  # as it is compared; none of vectors and pictures
+    text: str | None  # as it is compared; None for vectors and pictures
     shown: str
     place: Place
 
@@ -249,8 +250,8 @@ class _Row(NamedTuple):
         return cls(None, f"array {' x '.join(map(str, np.shape(example.input)))}", example.place)
 
 
-class _DuplicatePart:
-    """The digests of all rows, and a reservoir of the rows that are compared nearly."""
+class _SplitRows:
+    """The digests of all rows of a split, and a random sample of the rows to search for near duplicates."""
 
     def __init__(self, kind: InputKind, draw: np.random.Generator, most_rows: int) -> None:
         self.kind, self.rows = kind, 0
@@ -275,20 +276,20 @@ class _DuplicatePart:
 
 
 class DuplicateSearch:
-    """Is fed all parts block by block, and says at the end what occurs more than once."""
+    """Finds exact and near duplicates; it is updated with all splits, block by block."""
 
     def __init__(self, kind: InputKind, most_rows: int = MOST_COMPARED) -> None:
         self._kind = kind
         self._draw = np.random.default_rng(SEED)
         self._most_rows = most_rows
-        self._parts: dict[str, _DuplicatePart] = {}
+        self._parts: dict[str, _SplitRows] = {}
 
-    def see(self, part: str, examples: Sequence[Example]) -> None:
-        """Keep the digests of further rows, and some of the rows."""
-        self._parts.setdefault(part, _DuplicatePart(self._kind, self._draw, self._most_rows)).add(examples)
+    def update(self, split: str, examples: Sequence[Example]) -> None:
+        """Add the digests of more rows, and a sample of the rows."""
+        self._parts.setdefault(split, _SplitRows(self._kind, self._draw, self._most_rows)).add(examples)
 
     def finish(self) -> DuplicateRows:
-        """All that was found."""
+        """Return all duplicates."""
         self._parts = in_order(self._parts)
         kept = _KeptRows({name: part.kept for name, part in self._parts.items()})
         exact = np.concatenate([part.digests for part in self._parts.values()] or [np.empty(0, np.uint64)])
@@ -299,7 +300,7 @@ class DuplicateSearch:
             tuple(kept.near_samples()),
         )
 
-    def _repeats(self, name: str, part: _DuplicatePart, kept: "_KeptRows") -> Repeats:
+    def _repeats(self, name: str, part: _SplitRows, kept: "_KeptRows") -> Repeats:
         exact = part.rows - len(np.unique(part.digests))
         near = sum(len(kept.others(key, name)) > 0 for key, _ in part.kept)
         return Repeats(name, part.rows, exact, near, len(part.kept))
@@ -314,7 +315,7 @@ class DuplicateSearch:
 
 
 class _KeptRows:
-    """The rows that are compared nearly: where each digest stands, and the near ones around it."""
+    """The sampled rows by digest, and the groups of near duplicates among them."""
 
     def __init__(self, parts: dict[str, list[tuple[int, _Row]]]) -> None:
         self.rows: dict[int, list[tuple[str, _Row]]] = {}  # by digest
@@ -325,21 +326,21 @@ class _KeptRows:
         keys = list(texts)
         self.groups = [[keys[number] for number in group] for group in near_groups(list(texts.values()))]
         self._group = {key: group for group in self.groups for key in group}
-        self._standing: dict[tuple[int, str], list[int]] = {}  # the digests of a group that stand in a part
+        self._members: dict[tuple[int, str], list[int]] = {}  # the digests of a group in a split
         for first, key in ((group[0], key) for group in self.groups for key in group):
             for name in {name for name, _ in self.rows[key]}:
-                self._standing.setdefault((first, name), []).append(key)
+                self._members.setdefault((first, name), []).append(key)
         self._numbers: dict[int, int] = {}  # of the groups that are shown
 
     def others(self, key: int, part: str) -> list[int]:
-        """The first few other digests of the same group that stand in the part, if there are any."""
-        standing = self._standing.get((self._leader(key), part), [])
-        return [other for other in standing[: MOST_LOOKS + 1] if other != key]
+        """The first few other digests of the same group in a split."""
+        members = self._members.get((self._leader(key), part), [])
+        return [other for other in members[: MOST_CANDIDATES + 1] if other != key]
 
     def _leader(self, key: int) -> int:
         return self._group[key][0] if key in self._group else key
 
-    def exact_samples(self, digests: np.ndarray) -> list[Twins]:
+    def exact_samples(self, digests: np.ndarray) -> list[DuplicatePair]:
         """Samples of the digests that occur most often."""
         keys, counts = np.unique(digests, return_counts=True)
         largest = np.argsort(-counts, kind="stable")[: 4 * SAMPLES]
@@ -348,13 +349,13 @@ class _KeptRows:
         rows = {key: [row for _, row in self.rows[key]] for key in self._one_of_each(known)}
         return [self._sample(key, wanted[key], [(some[0], some[1])]) for key, some in rows.items()]
 
-    def near_samples(self) -> list[Twins]:
-        """Samples of the largest groups of texts that are near one another."""
+    def near_samples(self) -> list[DuplicatePair]:
+        """Samples of the largest groups of near duplicates."""
         largest = sorted(self.groups, key=lambda group: -self._size(group[0]))[:SAMPLES]
         return [self._sample(first, self._size(first), self._pairs([first], more)) for first, *more in largest]
 
-    def leaking_samples(self, first: str, second: str, keys: Iterable[int]) -> list[Twins]:
-        """Samples of these digests of the second part, each beside itself or the nearest in the first."""
+    def leaking_samples(self, first: str, second: str, keys: Iterable[int]) -> list[DuplicatePair]:
+        """Samples of these digests of the second split, each with its exact or nearest duplicate in the first."""
         twins = {
             key: [key] if any(name == first for name, _ in self.rows[key]) else self.others(key, first) for key in keys
         }
@@ -375,15 +376,15 @@ class _KeptRows:
         self, ones: list[int], others: list[int], parts: tuple[str | None, str | None] = (None, None)
     ) -> list[tuple[_Row, _Row]]:
         first, second = (
-            [next(row for name, row in self.rows[key] if part in (None, name)) for key in keys[:MOST_LOOKS]]
+            [next(row for name, row in self.rows[key] if part in (None, name)) for key in keys[:MOST_CANDIDATES]]
             for keys, part in zip((ones, others), parts, strict=True)
         )
         return list(product(first, second))
 
-    def _sample(self, key: int, rows: int, pairs: list[tuple[_Row, _Row]]) -> Twins:
+    def _sample(self, key: int, rows: int, pairs: list[tuple[_Row, _Row]]) -> DuplicatePair:
         """The most similar of the pairs."""
         number = self._numbers.setdefault(self._leader(key), len(self._numbers))
         similarities = [jaccard(shingles(one.text or ""), shingles(other.text or "")) for one, other in pairs]
-        likest = int(np.argmax(similarities))
-        one, other = pairs[likest]
-        return Twins(number, rows, similarities[likest], (one.place, other.place), (one.shown, other.shown))
+        best = int(np.argmax(similarities))
+        one, other = pairs[best]
+        return DuplicatePair(number, rows, similarities[best], (one.place, other.place), (one.shown, other.shown))

@@ -1,9 +1,9 @@
-"""Near duplicates among texts: MinHash signatures, banding, and an exact look at every candidate (Broder 1997).
+"""Near duplicates among texts: MinHash signatures, banding, and an exact comparison of every candidate (Broder 1997).
 
-A text is its set of *shingles*, all runs of five characters. Two texts are near when their sets have a Jaccard
-similarity |A ∩ B| / |A ∪ B| of at least 0.8. For a random order of all shingles, the first one of A is the first one
-of B with that probability. A signature holds the firsts for 84 orders, and pairs that agree in all six of some band
-are candidates: of pairs at 0.9 nearly all are found, at 0.8 all but two in a hundred.
+A text is represented by its set of *shingles*, all runs of five characters. Two texts are near duplicates if the
+Jaccard similarity |A ∩ B| / |A ∪ B| of their sets is at least 0.8. In a random order of all shingles, A and B have the
+same first shingle with that probability. A signature holds the first shingles in 84 orders. Pairs that agree in all six
+orders of some band are candidates: this finds nearly all pairs with similarity 0.9, and 98 % of those with 0.8.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Clusters: what hangs together by pairs, however long the chain between two of it is.
-#
-# Union-find: every member points to an earlier one of its cluster, in the end to the first of all. Chains are cut short
-# while they are followed, so a pair costs almost nothing (Tarjan 1975).
+# Clusters: connected components of pairs, by union-find. Every member points to an earlier one of its cluster, and
+# finally to the first. Paths are halved while they are followed, so joining a pair is cheap (Tarjan 1975).
 
 
 class Clusters:
-    """The clusters of 0 ... count - 1, each alone until it is joined with another."""
+    """Clusters of the numbers 0 ... count - 1; at first each number is its own cluster."""
 
     def __init__(self, count: int) -> None:
         self._earlier = list(range(count))
@@ -29,11 +27,11 @@ class Clusters:
         """The first member of a row's cluster."""
         earlier = self._earlier
         while earlier[row] != row:
-            earlier[row] = row = earlier[earlier[row]]  # halves the way for the next time
+            earlier[row] = row = earlier[earlier[row]]  # halves the path for the next time
         return row
 
     def join(self, one: int, other: int) -> None:
-        """Make one of the clusters of the two."""
+        """Merge the clusters of the two."""
         first, second = self.leader(one), self.leader(other)
         self._earlier[max(first, second)] = min(first, second)
 
@@ -43,7 +41,7 @@ class Clusters:
 
 
 def clusters(count: int, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """[count] int64: for each of 0 ... count - 1 the first member of its cluster, when all pairs are joined.
+    """[count] int64: the first member of each number's cluster after all pairs are joined.
 
     >>> clusters(5, np.array([3, 4]), np.array([1, 3])).tolist()
     [0, 1, 2, 1, 1]
@@ -55,7 +53,7 @@ def clusters(count: int, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def members(leaders: np.ndarray) -> Iterator[np.ndarray]:
-    """The members of each cluster of two or more, in the order of their first ones.
+    """Yield the members of each cluster of two or more, ordered by their first members.
 
     >>> [group.tolist() for group in members(np.array([0, 1, 2, 1, 1]))]
     [[1, 3, 4]]
@@ -68,16 +66,16 @@ def members(leaders: np.ndarray) -> Iterator[np.ndarray]:
 SHINGLE = 5  # characters
 NEAR = 0.8
 BANDS, BAND_ROWS = 14, 6
-PROMISING = 0.66  # agreement of signatures below which an exact look is in vain: three deviations below NEAR
-NEIGHBOURS = 8  # a text is compared with so many others of its bucket, the likest: chains hold a large group together
-DEPTH = 12  # further bands by which a crowded bucket is ordered
+PROMISING = 0.66  # pairs whose signatures agree less are not compared exactly: three deviations below NEAR
+NEIGHBORS = 8  # each text of a bucket is compared with its most similar neighbors; chains connect a large group
+DEPTH = 12  # more bands by which a crowded bucket is ordered
 SLICE = 1 << 20  # characters hashed together
 TOGETHER = 1 << 15  # pairs whose signatures are compared together
 SEED = 0x5E91_00B
 
 
 class Candidates(NamedTuple):
-    """Pairs of texts by their numbers, and the share of their signatures that agrees: an estimate of the similarity."""
+    """Pairs of texts by their numbers, and the share of their signatures that agrees: an estimate of similarity."""
 
     ones: np.ndarray
     others: np.ndarray
@@ -85,18 +83,18 @@ class Candidates(NamedTuple):
 
 
 def shingles(text: str) -> frozenset[str]:
-    """All runs of five characters; of a shorter text, itself."""
+    """All runs of five characters; a shorter text is one shingle."""
     return frozenset(text[at : at + SHINGLE] for at in range(max(1, len(text) - SHINGLE + 1)))
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of common shingles among those of both."""
+    """The Jaccard similarity of two sets of shingles."""
     common = len(one & other)
     return common / (len(one) + len(other) - common)
 
 
 def near_groups(texts: Sequence[str]) -> list[list[int]]:
-    """Groups of near texts by their numbers, two or more in each: chains of pairs whose similarity is at least 0.8.
+    """Groups of near duplicates by their numbers: texts connected by pairs whose similarity is at least 0.8.
 
     >>> near_groups(["the cat sat on the mat, and that was that", "something else",
     ...              "the cat sat on the mat, and that was that!"])
@@ -131,7 +129,7 @@ def _slices(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def smallest(hashes: np.ndarray, starts: np.ndarray, orders: int) -> np.ndarray:
-    """[texts, orders] uint32: the smallest of each text's hashes in so many orders; a text begins at each start."""
+    """[texts, orders] uint32: the smallest of each text's hashes in each order; `starts` says where texts begin."""
     draw = np.random.default_rng(SEED)
     result = np.empty((len(starts), orders), np.uint32)
     for order in range(orders):
@@ -142,7 +140,7 @@ def smallest(hashes: np.ndarray, starts: np.ndarray, orders: int) -> np.ndarray:
 
 
 def _hashed_shingles(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """32-bit hashes of the shingles of all texts, one text after the other, and where each text begins."""
+    """32-bit hashes of the shingles of all texts, concatenated, and the start of each text."""
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
     count = len(codes) - SHINGLE + 1
     mixed = np.zeros(count, np.uint64)
@@ -158,16 +156,16 @@ def _hashed_shingles(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def candidates(
-    signed: np.ndarray, band_rows: int = BAND_ROWS, promising: float = PROMISING, neighbours: int = NEIGHBOURS
+    signed: np.ndarray, band_rows: int = BAND_ROWS, promising: float = PROMISING, neighbors: int = NEIGHBORS
 ) -> Iterator[Candidates]:
-    """Pairs that agree in a band and in most of their signatures, in blocks, each pair once and by its first row."""
+    """Yield blocks of pairs that agree in a band and in most of their signatures, each pair once."""
     rows, orders = signed.shape
     pairs = np.empty(0, np.int64)
     bands = [_band_keys(signed[:, start : start + band_rows]) for start in range(0, orders, band_rows)]
     draw = np.random.default_rng(SEED)
     for band, keys in enumerate(bands):
         further = [bands[other] for other in draw.permutation(len(bands)) if other != band]
-        ones, others = _band_pairs(keys, further[:DEPTH], neighbours)
+        ones, others = _band_pairs(keys, further[:DEPTH], neighbors)
         pairs = _merged(pairs, np.minimum(ones, others) * rows + np.maximum(ones, others))
     for start in range(0, len(pairs), TOGETHER):
         ones, others = np.divmod(pairs[start : start + TOGETHER], rows)
@@ -177,14 +175,14 @@ def candidates(
 
 
 def _merged(pairs: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """All of both, each once and in order; the first are so already, which a stable sort makes use of."""
+    """The sorted union of both; the first is already sorted, which a stable sort makes use of."""
     both = np.concatenate([pairs, np.sort(more)])
     both.sort(kind="stable")
     return np.asarray(both[np.append(True, both[1:] != both[:-1])[: len(both)]])
 
 
 def _band_keys(band: np.ndarray) -> np.ndarray:
-    """[rows] uint64, equal where the band is; others meet so rarely that the exact look may sort them out."""
+    """[rows] uint64, equal where the band is equal; rare collisions are sorted out by the exact comparison."""
     keys = np.zeros(len(band), np.uint64)
     for column in band.T:
         keys = (keys ^ column) * np.uint64(0x9E37_79B9_7F4A_7C15)
@@ -192,19 +190,19 @@ def _band_keys(band: np.ndarray) -> np.ndarray:
     return keys
 
 
-def _band_pairs(keys: np.ndarray, further: Sequence[np.ndarray], neighbours: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of rows in one bucket: all of a small one; neighbours of a large one, in the order of further bands.
+def _band_pairs(keys: np.ndarray, further: Sequence[np.ndarray], neighbors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of rows in one bucket: all pairs of a small bucket; neighbors of a large one, sorted by more bands.
 
-    Rows that agree in many bands stand side by side there, wherever they are in the file.
+    After sorting, rows that agree in many bands are neighbors, wherever they are in the file.
     """
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
     sizes = np.diff(starts, append=len(ordered))
-    crowded = np.repeat(sizes > neighbours + 1, sizes)
+    crowded = np.repeat(sizes > neighbors + 1, sizes)
     rows = order[crowded]
     order[crowded] = rows[np.lexsort([*(band[rows] for band in reversed(further)), keys[rows]])]
-    same = [(apart, ordered[apart:] == ordered[:-apart]) for apart in range(1, neighbours + 1)]
+    same = [(apart, ordered[apart:] == ordered[:-apart]) for apart in range(1, neighbors + 1)]
     ones = [order[apart:][equal] for apart, equal in same]
     others = [order[:-apart][equal] for apart, equal in same]
     return np.concatenate(ones), np.concatenate(others)

@@ -1,13 +1,12 @@
-"""What looks wrong in texts: characters that people do not see or do not mean, and pairs that are no translations.
+"""Checks of texts: invisible and odd characters, and pairs of parallel text that are no translations.
 
 Bidi controls, invisible characters, noncharacters and private use are counted and shown, never changed ("Bad
-Characters", Boucher et al. 2022). A text is looked at as an array of code points, and one table says of every code
-point what it is; a block of ASCII costs nothing at all.
+Characters", Boucher et al. 2022). A text is checked as an array of code points against one table; ASCII is skipped.
 
-Of parallel text, equal counts of lines prove nothing. But long sentences have long translations: in a window of
-neighbouring lines, the logarithms of the two lengths go together. Where one side is shifted by a few lines, they go
-together only when it is shifted back; where it is shuffled, not at all. Two windows in a row must agree before a word
-is said.
+Two files of parallel text may have equally many lines and still be misaligned. But long sentences have long
+translations: in a window of neighboring lines, the logarithms of the two lengths correlate. If one side is shifted by a
+few lines, they correlate only after it is shifted back; if it is shuffled, not at all. Two windows in a row must agree
+before a warning.
 """
 
 import math
@@ -25,9 +24,9 @@ from seqloom.report.numbers import counted, share
 BIDI, INVISIBLE, ODD, JOINER, TAG, MARK = 1, 2, 3, 4, 5, 6
 CODES = {BIDI: "uni.bidi_control", INVISIBLE: "uni.invisible", ODD: "uni.odd", MARK: "uni.invisible"}
 CURES = {
-    BIDI: "remove it unless the text needs it: what is shown is not the order in which it is read",
-    INVISIBLE: "remove it unless the text needs it: words that look the same are different to a model",
-    ODD: "look where it comes from: it has no meaning outside the program that wrote it",
+    BIDI: "remove it unless the text needs it: the text is displayed in another order than the model reads it",
+    INVISIBLE: "remove it unless the text needs it: words that look the same are different for a model",
+    ODD: "find out where it comes from: it has no meaning outside the program that wrote it",
 }
 CURES[MARK] = CURES[INVISIBLE]
 RANGES = {
@@ -38,11 +37,11 @@ RANGES = {
     ),
     ODD: ((0xE000, 0xF8FF), (0xFDD0, 0xFDEF), (0xF0000, 0x10FFFF)),
     JOINER: ((0x200C, 0x200D),),  # Persian, Indic scripts and emoji need single ones
-    TAG: ((0xE0000, 0xE007F),),  # some flags need them behind a black flag
-    MARK: ((0xFEFF, 0xFEFF),),  # the byte order mark, which readers of text tell of themselves
+    TAG: ((0xE0000, 0xE007F),),  # some flag emoji need them after a black flag
+    MARK: ((0xFEFF, 0xFEFF),),  # the byte order mark, which text readers report themselves
 }
 BLACK_FLAG = 0x1F3F4
-SLICE = 1 << 20  # characters looked at together
+SLICE = 1 << 20  # characters checked together
 AROUND = 12  # characters shown on either side
 
 
@@ -53,17 +52,17 @@ class CharacterCheck:
         self._rows = dict.fromkeys(CODES, 0)
         self._samples: dict[int, list[tuple[str, Place]]] = {kind: [] for kind in CODES}
 
-    def see(self, block: ExampleBlock) -> None:
-        """Count the rows of a block that hold such characters."""
+    def update(self, block: ExampleBlock) -> None:
+        """Count the rows of a block with such characters."""
         for texts in [*block.inputs, *([block.targets] if block.targets else [])]:
             start = size = 0
             for end, text in enumerate(texts, 1):  # about SLICE characters at a time
                 size += len(text)
                 if size > SLICE or end == len(texts):
-                    self._see(texts[start:end], start, block)
+                    self._check(texts[start:end], start, block)
                     start, size = end, 0
 
-    def _see(self, texts: Sequence[str], start: int, block: ExampleBlock) -> None:
+    def _check(self, texts: Sequence[str], start: int, block: ExampleBlock) -> None:
         joined = "\n".join(texts)
         if joined.isascii():
             return
@@ -80,14 +79,14 @@ class CharacterCheck:
                     self._samples[kind].append((_described(texts[row], inside), place))
 
     def finish(self, ledger: Ledger) -> None:
-        """Write how many rows hold such characters."""
+        """Write the findings to the ledger."""
         for kind, code in CODES.items():
             if kind == MARK and ledger.counts["enc.bom_inside"]:
                 continue
             for text, place in (samples := self._samples[kind]):
                 ledger.warn(code, text, place, CURES[kind])
             if more := self._rows[kind] - len(samples):
-                ledger.warn(code, "further rows", samples[-1][1], count=more)
+                ledger.warn(code, "more rows", samples[-1][1], count=more)
 
 
 @lru_cache(maxsize=1)
@@ -101,7 +100,7 @@ def _table() -> np.ndarray:
 
 
 def _kinds(text: str) -> np.ndarray:
-    """What each character is; joiners and tags are invisible ones where nothing needs them."""
+    """The kind of each character; joiners and tags count as invisible unless their neighbors need them."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _table()[codes]
     joiners, tags = np.flatnonzero(kinds == JOINER), np.flatnonzero(kinds == TAG)
@@ -122,22 +121,22 @@ def _described(text: str, at: int) -> str:
 
 WINDOW = 64  # lines
 SHIFTS = tuple(shift for shift in range(-5, 6) if shift)
-GAIN, RECOVERED = 0.35, 0.5  # how much better, and how good, the correlation is where a shift undoes the damage
-USUAL, LOST, LOST_WINDOWS = 0.6, 0.2, 4  # of sound windows, of damaged ones, and how many of these in a row
-SPREAD = 0.15  # of the logarithms in a window: with less, as in a file sorted by length, nothing can be said
+GAIN, RECOVERED = 0.35, 0.5  # least gain and least correlation after a shift that undoes the damage
+USUAL, LOST, LOST_WINDOWS = 0.6, 0.2, 4  # correlation of good and damaged windows, and damaged windows in a row
+SPREAD = 0.15  # of the logarithms in a window: with less, as in a file sorted by length, the check is skipped
 COPIES = 0.5
 RATIO = 9.0
-FEWEST_ROWS = 20  # for a usual ratio of lengths, and for speaking of copies
+FEWEST_ROWS = 20  # for a typical ratio of lengths, and for a warning of copies
 
 
 class Break(NamedTuple):
-    """From which row on the sides do not belong together, and the shift that would mend it; None: no shift does."""
+    """The row from which on the sides are misaligned, and the shift that would align them; None: no shift does."""
 
     row: int
     shift: int | None
 
 
-class _PairPart:
+class _SplitPairs:
     def __init__(self) -> None:
         self.places = BlockPlaces()
         self.copies = 0
@@ -161,49 +160,49 @@ class PairCheck:
     """Finds par.suspect, par.copies and par.ratio in parallel text."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, _PairPart] = {}
+        self._parts: dict[str, _SplitPairs] = {}
 
-    def see(self, block: ExampleBlock) -> None:
-        """Keep the lengths of further pairs."""
-        self._parts.setdefault(block.part, _PairPart()).add(block)
+    def update(self, block: ExampleBlock) -> None:
+        """Add the lengths of more pairs."""
+        self._parts.setdefault(block.split, _SplitPairs()).add(block)
 
     def finish(self, ledger: Ledger) -> None:
-        """Write what does not look like translations."""
+        """Write the findings to the ledger."""
         for name, part in self._parts.items():
             source, target = part.logarithms
             rows, copies = part.places.rows, part.copies
             if rows >= FEWEST_ROWS and copies > COPIES * rows:
-                text = f"in {copies:,} of {rows:,} pairs of {name} ({share(copies, rows)}) the target equals the source"
-                ledger.warn("par.copies", text, part.places[0], "is one file given twice?", copies)
+                text = f"in {copies:,} of {rows:,} pairs in {name} ({share(copies, rows)}) the target equals the source"
+                ledger.warn("par.copies", text, part.places[0], "check whether one file was given twice", copies)
             _find_ratios(ledger, part, target - source)
             if (found := find_break(source, target)) is not None:
-                place, cause = part.places[found.row], "the lines do not go together any more"
+                place, cause = part.places[found.row], "source and target no longer match"
                 if found.shift is not None:
                     late = "late" if found.shift > 0 else "early"
                     cause = f"the target seems to be {counted(abs(found.shift), 'line')} {late}"
-                text = f"length ratio breaks at {place.line or found.row + 1}: {cause}"
-                ledger.warn("par.suspect", text, place, "look at the lines before it: was one lost, or one added?")
+                text = f"the sides look misaligned from line {place.line or found.row + 1} on: {cause}"
+                ledger.warn("par.suspect", text, place, "check the lines before it for a missing or an extra line")
 
 
-def _find_ratios(ledger: Ledger, part: _PairPart, ratios: np.ndarray) -> None:
+def _find_ratios(ledger: Ledger, part: _SplitPairs, ratios: np.ndarray) -> None:
     usual = float(np.median(ratios)) if len(ratios) >= FEWEST_ROWS else 0.0
     far = np.flatnonzero(np.abs(ratios - usual) > math.log(RATIO))
     for row in far[:SAMPLES].tolist():
         factor = math.exp(abs(float(ratios[row]) - usual))
         side, other = ("target", "source") if ratios[row] > usual else ("source", "target")
-        text = f"the {side} is {factor:.0f} times as long as its {other} lets expect"
-        ledger.warn("par.ratio", text, part.places[row], "does it belong to this line?")
+        text = f"the {side} is {factor:.0f} times as long as expected from its {other}"
+        ledger.warn("par.ratio", text, part.places[row], "check whether it belongs to this line")
     if len(far) > SAMPLES:
-        ledger.warn("par.ratio", "further rows", part.places[int(far[-1])], count=len(far) - SAMPLES)
+        ledger.warn("par.ratio", "more rows", part.places[int(far[-1])], count=len(far) - SAMPLES)
 
 
 def find_break(source: np.ndarray, target: np.ndarray) -> Break | None:
-    """Where the logarithms of lengths [rows] stop going together, or None."""
+    """The row where the logarithms of lengths [rows] stop correlating, or None."""
     if len(source) < 2 * WINDOW:
         return None
     still = _correlations(source, target, 0)
     shifted = np.stack([_correlations(source, target, shift) for shift in SHIFTS])  # [shifts, windows]
-    mended = (shifted > RECOVERED) & (shifted - still > GAIN)  # false where one of them is not known
+    mended = (shifted > RECOVERED) & (shifted - still > GAIN)  # false where one of them is NaN
     pairs = mended[:, 1:] & mended[:, :-1]
     if pairs.any():
         window = int(np.flatnonzero(pairs.any(axis=0))[0])
@@ -216,7 +215,7 @@ def find_break(source: np.ndarray, target: np.ndarray) -> Break | None:
 
 
 def _moved(target: np.ndarray, shift: int) -> np.ndarray:
-    """The target as if it had not been shifted: element i is target[i + shift], the ends repeated."""
+    """The target shifted back: element i is target[i + shift], with the ends repeated."""
     return target[np.clip(np.arange(len(target)) + shift, 0, len(target) - 1)]
 
 
@@ -237,4 +236,4 @@ def _beginning(source: np.ndarray, target: np.ndarray, shift: int, row: int) -> 
     gain = np.abs(target - source - usual) - np.abs(_moved(target, shift) - source - usual)
     start = max(0, row - WINDOW)
     fits = np.cumsum(gain[start : row + 2 * WINDOW])
-    return start + int(np.argmin(np.concatenate([[0.0], fits])))  # before it the shift only does harm
+    return start + int(np.argmin(np.concatenate([[0.0], fits])))  # before this row the shift makes it worse

@@ -1,14 +1,13 @@
-"""The contract of a kind of input and of a kind of target.
+"""The interfaces of a kind of input and of a kind of target.
 
     row of a file ──reader──▶ value ──encode──▶ columns ──collate──▶ tensors of a batch
 
-A kind is a type without fields; its name is what files, messages and people call it. Whoever wants to know something
-about the data asks the kind, by a property or a method, and never by its name. So a new kind is one file that holds a
-class, and one line in `data/schema.py`.
+A kind is a class without fields; its name is used in files and messages. Other code asks a kind by its properties and
+methods, never by its name. So a new kind is one file with a class, and one line in `data/schema.py`.
 
-A value of an input is one text, a tuple of texts, `Words`, or an array; what is measured or compared asks for its
-`texts`. A kind whose values may be files of their own says their `suffixes` and decodes one; then folders of classes
-and tables that name files are read. Every kind of input has a column "input"; a row of it may have any length.
+A value of an input is one text, a tuple of texts, `Words`, or an array; `texts` returns its texts. A kind whose values
+are files defines their `suffixes` and `decode`; then class folders and tables with file names work too. Every kind of
+input has a column "input"; its rows may have any length.
 """
 
 from abc import ABC, abstractmethod
@@ -25,8 +24,8 @@ from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.values import Content, Read, Remarks
 from seqloom.errors import DataError
-from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
+from seqloom.text.segmenter import closed
 from seqloom.text.special_tokens import BEGIN, END
 from seqloom.text.tokenizer import Tokenizer
 
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
     from seqloom.nn.types import Padded
 
 Columns = Mapping[str, Ragged]
-Likeness = tuple[str, tuple[int | str, ...]]  # the code of a problem, and what all examples have in common
+CommonShape = tuple[str, tuple[int | str, ...]]  # the code of a problem, and the shape that all examples share
 
 
 @dataclass(frozen=True, repr=False)
 class Kind(ABC):
-    """What kinds of input and of target share: a name, and that two of one type are equal."""
+    """Base of the kinds of input and target. Two instances of one class are equal."""
 
     name: ClassVar[str]
 
@@ -52,117 +51,117 @@ class Kind(ABC):
     def __repr__(self) -> str:
         return repr(self.name)
 
-    def likeness(self, value: Any) -> Likeness | None:
-        """What all examples must have in common, as the width of vectors; None: nothing."""
+    def common_shape(self, value: Any) -> CommonShape | None:
+        """The shape that all examples must share, such as the width of vectors; None: any shape."""
         return None
 
     @abstractmethod
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What makes a value of the values of a row, and raises Unfit for what is none."""
+        """Return a function that maps the values of a row to an input or target, or raises BadValue."""
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """[values] what the data report shows of each, by name."""
+        """[values] lengths or numbers whose distribution the data report shows, by name."""
         return {}
 
 
 class InputKind(Kind):
-    """A kind of input. The properties answer what other code wants to know of it."""
+    """A kind of input. The properties tell other code what it needs to know."""
 
-    wanted: ClassVar[str]  # what a model of it reads, in words
-    usual: ClassVar[tuple[tuple[str, ...], ...]] = ()  # names of columns that hold it, in lower case, the usual first
+    noun: ClassVar[str]  # in messages: "the model reads ..."
+    column_names: ClassVar[tuple[tuple[str, ...], ...]] = ()  # common names of its columns, in lower case
     num_columns: ClassVar[int] = 1
-    reads_tokens: ClassVar[bool] = False  # a tokenizer cuts it
-    is_text: ClassVar[bool] = False  # one text, from its beginning to its end
-    in_words: ClassVar[bool] = False  # a text whose words are known one by one
-    has_steps: ClassVar[bool] = False  # words or steps, each of which may have a target of its own
+    reads_tokens: ClassVar[bool] = False  # it is tokenized
+    is_text: ClassVar[bool] = False  # one text
+    in_words: ClassVar[bool] = False  # a text that is already split into words
+    has_steps: ClassVar[bool] = False  # words or steps, each of which may have a target
     fixed_size: ClassVar[bool] = False  # all examples have one size
     suffixes: ClassVar[tuple[str, ...]] = ()  # of files that hold one value each, in lower case, with the dot
-    of_numbers: ClassVar[bool] = False  # columns of numbers, any count, make a step, and rows of a table the steps
-    libraries: ClassVar[tuple[str, ...]] = ()  # that have a say in what is read
+    of_numbers: ClassVar[bool] = False  # columns of numbers form a step, and rows of a table the steps
+    libraries: ClassVar[tuple[str, ...]] = ()  # whose versions affect what is read
 
     @property
     def in_lines(self) -> bool:
-        """Whether a line of text holds one."""
+        """Whether a line of text is one input."""
         return self.reads_tokens and self.num_columns == 1
 
     @property
     def in_files(self) -> bool:
-        """Whether a value may be a file of its own, which stands in a folder or is named by a table."""
+        """Whether a value may be a file, in a folder or named in a table."""
         return bool(self.suffixes)
 
     def decode(self, path: Path, place: Place, ledger: Ledger) -> Any:
-        """The value in a file that is there, never a str; raises Unfit for what is none. Notes are told of `place`."""
-        raise NotImplementedError(f"{self} has no files of its own")
+        """Return the value in an existing file, never a str; raise BadValue if there is none. Notes get `place`."""
+        raise NotImplementedError(f"{self} has no files")
 
-    def require_alike(self, value: Any, first: Any) -> None:
-        """Raise Unfit where the value of a file cannot stand in one folder with the first one."""
+    def require_same_shape(self, value: Any, first: Any) -> None:
+        """Raise BadValue if the value of a file has another shape than the first one."""
 
     def readable(self) -> tuple[tuple[str, ...], ...]:
-        """The names of columns in which a trained model looks for its input."""
-        return self.usual
+        """The names of columns in which a trained model searches its input."""
+        return self.column_names
 
     def holds(self, name: str, content: Content) -> bool:
-        """Whether a column of this name, in lower case, and content can be nothing else."""
+        """Whether a column with this name, in lower case, and content must be of this kind."""
         return False
 
     def matches(self, value: Any) -> bool:
-        """Whether a value from Python, of which nobody says what it is, is of this kind."""
+        """Whether a Python value is of this kind."""
         return False
 
     def whole(self, value: Any) -> Any:
-        """An element of X of scikit-learn as the readers take it: an array has all its axes."""
+        """An element of X in scikit-learn, as readers expect it: an array with all its axes."""
         return value
 
     def cells(self, value: Any) -> tuple[Any, ...]:
-        """The cells of a row that holds a value from Python."""
+        """The cells of a row with this Python value."""
         return (value,)
 
     def plain(self, value: Any) -> Any:
-        """A value as one gives it from Python."""
+        """A value as a user would give it in Python."""
         return value
 
     def typed(self, texts: list[str]) -> Any:
-        """The value that somebody means who types these texts."""
+        """The value of texts typed on the command line."""
         return texts[0] if len(texts) == 1 else tuple(texts)
 
     def texts(self, value: Any) -> tuple[str, ...]:
-        """The texts of a value, as many for each; none of arrays."""
+        """The texts of a value; none for arrays."""
         return ()
 
     def steps(self, value: Any) -> int:
-        """How many words or steps a value has."""
+        """The number of words or steps of a value."""
         return len(value)
 
     def fitting_texts(self, value: Any, tokenizer: AnyTokenizer) -> tuple[str, ...]:
-        """The texts that a tokenizer is fitted to."""
+        """The texts for fitting a tokenizer."""
         return self.texts(value)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """The characters of the texts."""
+        """The number of characters of each input."""
         sizes = [sum(map(len, texts)) for texts in map(self.texts, values) if texts]
-        return {"characters of an input": np.array(sizes, np.int64)} if sizes else {}
+        return {"characters per input": np.array(sizes, np.int64)} if sizes else {}
 
     @abstractmethod
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
         """The columns of some values."""
 
     def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
-        """The same columns, no input longer than `most`; `framed`: between BEGIN and END, which stay."""
+        """Truncate inputs to `most` tokens; with `framed`, BEGIN and END are kept."""
         short = columns["input"].shorten(np.full(columns["input"].rows, most))
         return {**columns, "input": closed(short) if framed else short}
 
     def sizes(self, column: Ragged) -> tuple[int, ...]:
-        """The sizes of one step, or of a whole example of fixed size; none of tokens."""
+        """The shape of one step, or of a whole example of fixed size; empty for tokens."""
         inner = tuple(column.values.shape[1:])
         return (int(column.lengths[0]), *inner) if self.fixed_size else inner
 
     @abstractmethod
     def collate(self, columns: Columns) -> Any:
-        """The tensors of the rows of a batch."""
+        """The tensors of a batch."""
 
     @abstractmethod
     def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
-        """The first layer of a model that reads it."""
+        """The configuration of the input layer of a model."""
 
     @abstractmethod
     def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
@@ -170,7 +169,7 @@ class InputKind(Kind):
 
 
 class Coding(NamedTuple):
-    """What targets are encoded with: tokenizers, the numbers of labels, and the inputs beside them."""
+    """What is needed to encode targets: tokenizers, label numbers, and their inputs."""
 
     tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer | None
@@ -182,28 +181,28 @@ class Coding(NamedTuple):
 
 
 class TargetKind(Kind):
-    """A kind of target. The properties answer what other code wants to know of it."""
+    """A kind of target. The properties tell other code what it needs to know."""
 
     task: ClassVar[Task]
-    usual: ClassVar[tuple[str, ...]] = ()  # names of columns that hold it, in lower case, the usual first
-    thing: ClassVar[str] = "label"  # what one answer is called
-    has_labels: ClassVar[bool] = False  # answers are names out of a list
-    one_label: ClassVar[bool] = False  # each example has one of them
-    exclusive: ClassVar[bool] = False  # of the possible answers one is right in each place
-    of_steps: ClassVar[bool] = False  # each word or step of the input has one
-    length_code: ClassVar[str] = ""  # the code of a row that has more or fewer of them than steps
+    column_names: ClassVar[tuple[str, ...]] = ()  # common names of its column, in lower case
+    noun: ClassVar[str] = "label"  # in messages
+    has_labels: ClassVar[bool] = False  # targets are labels from a fixed list
+    one_label: ClassVar[bool] = False  # exactly one label per example
+    exclusive: ClassVar[bool] = False  # exactly one answer is right in each place
+    of_steps: ClassVar[bool] = False  # a target for each word or step of the input
+    length_code: ClassVar[str] = ""  # code for a row with more or fewer targets than steps
     measured: ClassVar[bool] = False  # numbers
-    is_text: ClassVar[bool] = False  # a text that is written
-    is_running: ClassVar[bool] = False  # the text of the input itself: neighbouring lines belong together
-    apart: ClassVar[bool] = False  # each text of an input is read by itself
+    is_text: ClassVar[bool] = False  # a text to generate
+    is_running: ClassVar[bool] = False  # the text of the input itself: neighboring lines belong together
+    separate_texts: ClassVar[bool] = False  # the texts of an input are encoded one by one
 
     @property
-    def says_tokens(self) -> bool:
-        """Whether the answers of a model are tokens."""
+    def predicts_tokens(self) -> bool:
+        """Whether a model predicts tokens."""
         return self.is_text or self.is_running
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:  # there is nothing to read
-        """What makes a target of the values of a row."""
+        """Return a function that maps the values of a row to a target."""
         return lambda _values: None
 
     def labels(self, value: Any) -> Iterable[str]:
@@ -211,45 +210,42 @@ class TargetKind(Kind):
         return ()
 
     def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
-        """The columns of some values; none where there is nothing to keep."""
+        """The columns of some values; none if there is nothing to store."""
         return {}
 
     def lengths(self, columns: Columns) -> np.ndarray:
-        """[rows] what is compared with the longest text that is allowed; 0 where any length is."""
+        """[rows] the lengths to compare with the maximum length; 0 for no limit."""
         return np.zeros(columns["input"].rows, np.int64)
 
     def cut(self, columns: Columns, most: int) -> dict[str, Ragged]:
-        """The columns that change when the inputs, which are cut already, are no longer than `most`.
-
-        Of targets of words or steps those are left whose word or step is.
-        """
+        """The target columns for inputs that were truncated to `most`: targets of removed steps are removed too."""
         if not self.of_steps:
             return {}
         return {"target": columns["target"].shorten(columns.get("firsts", columns["input"]).lengths)}
 
     @abstractmethod
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
-        """The inputs and the targets of a batch: what is to be said may also be read."""
+        """The inputs and targets of a batch; inputs may include the target shifted by one (teacher forcing)."""
 
     def sizes(self, columns: Columns) -> np.ndarray:
-        """[N,S] how many elements a batch holds for each row, on each side, BEGIN and END included."""
+        """[N,S] the elements of each row in a batch, on each side, BEGIN and END included."""
         return columns["input"].lengths[:, None]
 
     def count(self, column: Ragged) -> int:
-        """How many numbers a target has, or each step of one; 0 where targets are no numbers."""
+        """The numbers per target, or per step; 0 if targets are not numbers."""
         return 0
 
     def units(self, numbers: np.ndarray) -> tuple[tuple[float, float], ...]:
-        """The mean and the deviation of each column of numbers [rows,K]; 1 for one that never changes."""
+        """The mean and standard deviation of each column of numbers [rows,K]; a deviation of 0 becomes 1."""
         deviations = np.where(np.ptp(numbers, axis=0) > 0, numbers.std(axis=0), 1.0)
         return tuple(zip(numbers.mean(axis=0).tolist(), deviations.tolist(), strict=True))
 
 
-# From columns to tensors: what kinds collate a batch with. torch is imported when the first batch is made.
+# From columns to tensors: helpers to collate a batch. torch is imported with the first batch.
 
 
 def filled(column: Ragged, dtype: type[np.generic]) -> np.ndarray:
-    """[B,T,...] rows side by side, zeros behind the short ones."""
+    """[B,T,...] the rows, padded with zeros."""
     lengths = column.lengths
     matrix = np.zeros((len(lengths), int(lengths.max()), *column.values.shape[1:]), dtype)
     matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = column.values
@@ -264,7 +260,7 @@ def tensor(array: np.ndarray) -> "Tensor":
 
 
 def padded(matrix: np.ndarray, lengths: np.ndarray) -> "Padded":
-    """The rows of a matrix as far as their lengths go."""
+    """A padded batch of the rows of a matrix."""
     from seqloom.nn.types import Padded
 
     full = bool((lengths == matrix.shape[1]).all())
@@ -277,7 +273,7 @@ def tokens(column: Ragged) -> "Padded":
 
 
 def shifted(read: "Padded") -> tuple["Padded", "Tensor"]:
-    """What is read, BEGIN and the tokens, and what is to be said there, the tokens and END."""
+    """Inputs (BEGIN and the tokens) and targets (the tokens and END) for teacher forcing."""
     import torch
 
     batch, lengths = len(read.lengths), read.lengths
@@ -288,11 +284,11 @@ def shifted(read: "Padded") -> tuple["Padded", "Tensor"]:
 
 
 def even(column: Ragged, what: str) -> np.ndarray:
-    """[B,T,...] rows that must have one length."""
+    """[B,T,...] rows that must all have one length."""
     lengths = column.lengths
     if int(lengths.min()) != int(lengths.max()):
         raise DataError(
-            f"{what} of one size were expected, found {int(lengths.min())} and {int(lengths.max())}",
-            fix="bring all examples to one size",
+            f"expected {what} of one size, found {int(lengths.min())} and {int(lengths.max())}",
+            fix="give all examples one size",
         )
     return column.values.reshape(len(lengths), int(lengths[0]), *column.values.shape[1:])

@@ -1,4 +1,4 @@
-"""Labels out of a list: one for each example, any number of them, or a tag for each word or step."""
+"""Labels: one per example, any number per example, or a tag for each word or step."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -7,7 +7,7 @@ import numpy as np
 
 from seqloom.config.data import Task
 from seqloom.data.kinds.kind import Coding, Columns, TargetKind, even, filled, tensor
-from seqloom.data.values import Read, Remark, Remarks, Unfit, kind_name, label_of, shown
+from seqloom.data.values import BadValue, Read, Remark, Remarks, kind_name, label_of, shown
 from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 LABELS = ("label", "labels", "class", "category", "sentiment", "intent", "topic", "target", "y")
-UNSEEN = -1  # the number of a label that training never saw: scored as an error, never trained on
-MOST_LABELS = 2**17  # whose types are remembered: classes are fewer, and memory has an end
+UNSEEN = -1  # the number of a label that is not in the training set: it counts as an error
+MOST_LABELS = 2**17  # whose types are remembered, to limit memory
 
 
 class LabelTarget(TargetKind):
-    """Column "target": the number of the label; UNSEEN for one that training never saw. In a batch: [B]."""
+    """Column "target": the number of the label; UNSEEN if it is not in the training set. In a batch: [B]."""
 
     name = "label"
     task = "classify"
-    usual = LABELS
+    column_names = LABELS
     has_labels = True
     one_label = True
     exclusive = True
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the label of a row."""
+        """A function that reads the label of a row."""
         (column,), name = roles.target, LabelNames(roles, remarks)
         return lambda values: name(values[column])
 
@@ -49,50 +49,52 @@ class LabelTarget(TargetKind):
 
 
 class LabelNames:
-    """Names labels, and tells of values of different types, `true` and "true", which can only be one label."""
+    """Converts values to labels, and remarks on labels written as different types, such as `true` and "true"."""
 
     def __init__(self, roles: "Roles", remarks: Remarks) -> None:
         (self.column,) = roles.target
         self.whole, self.remarks = roles.whole, remarks
-        self.types: dict[str, type] = {}  # in which each label was first written
+        self.types: dict[str, type] = {}  # the first type of each label
 
     def __call__(self, value: Any) -> str:
         label = label_of(value, self.column, whole=self.whole)
         before = self.types.get(label)
         if before is not type(value):
             if before is not None:
-                text = f"label {shown(label)} is {_TYPES[type(value)]} here and {_TYPES[before]} before; both are one"
-                self.remarks.append(Remark(self.column, "label.types", text, "write it in one way in all rows"))
+                text = (
+                    f"label {shown(label)} is {_TYPES[type(value)]} here but was {_TYPES[before]}; both are one label"
+                )
+                self.remarks.append(Remark(self.column, "label.types", text, "use one type in all rows"))
             elif len(self.types) < MOST_LABELS:
                 self.types[label] = type(value)
         return label
 
 
-_TYPES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number with a point"}
+_TYPES = {str: "text", bool: "a boolean", int: "an integer", float: "a float"}
 
 
 class LabelsTarget(TargetKind):
     """Column "target": the numbers of the labels, each once. In a batch: zeros and ones [B,K].
 
-    Labels that training never saw have no column there; `unseen_labels` counts them for an evaluation.
+    Labels that are not in the training set have no column; `unseen_labels` counts them for evaluation.
     """
 
     name = "labels"
     task: ClassVar[Task] = "classify"
-    usual: ClassVar[tuple[str, ...]] = LABELS
+    column_names: ClassVar[tuple[str, ...]] = LABELS
     has_labels = True
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the labels of a row: a list, or a cell with a separator between them."""
+        """A function that reads the labels of a row: a list, or a cell with a separator between them."""
         (column,), name = roles.target, LabelNames(roles, remarks)
 
         def read(values: tuple[Any, ...]) -> tuple[str, ...]:
             value = values[column]
-            if type(value) is str:  # an empty cell has no label, which is an answer
+            if type(value) is str:  # an empty cell means no label
                 separator = roles.label_separator
                 value = [part for part in value.split(separator) if part] if separator else [value]
             if not isinstance(value, list | tuple):
-                raise Unfit(column, "type.label", f"expected a list of labels, got {kind_name(value)}")
+                raise BadValue(column, "type.label", f"expected a list of labels, found {kind_name(value)}")
             return tuple(dict.fromkeys(map(name, value)))
 
         return read
@@ -106,7 +108,7 @@ class LabelsTarget(TargetKind):
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
         target = columns["target"]
         if target.values.size and not -1 <= int(target.values.min()) <= int(target.values.max()) < num_labels:
-            raise DataError(f"labels are numbers below {num_labels}, found {int(target.values.max())}")
+            raise DataError(f"expected label numbers below {num_labels}, found {int(target.values.max())}")
         rows, known = np.repeat(np.arange(target.rows), target.lengths), target.values >= 0
         hot = np.zeros((target.rows, num_labels), np.float32)
         hot[rows[known], target.values[known]] = 1
@@ -118,14 +120,14 @@ class TagsTarget(LabelsTarget):
 
     name = "tags"
     task = "tag"
-    usual = ("tags", "ner_tags", "pos_tags", "upos", "labels")
-    thing = "tag"
+    column_names = ("tags", "ner_tags", "pos_tags", "upos", "labels")
+    noun = "tag"
     exclusive = True
     of_steps = True
     length_code = "tags.length"
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the tags of a row: a list, or a cell in which they have spaces between them."""
+        """A function that reads the tags of a row: a list, or a cell with spaces between them."""
         (column,), name = roles.target, LabelNames(roles, remarks)
 
         def read(values: tuple[Any, ...]) -> tuple[str, ...]:
@@ -135,7 +137,7 @@ class TagsTarget(LabelsTarget):
             if isinstance(value, np.ndarray):
                 value = value.tolist()
             if not isinstance(value, list | tuple):
-                raise Unfit(column, "type.tags", f"expected a list of tags, got {kind_name(value)}")
+                raise BadValue(column, "type.tags", f"expected a list of tags, found {kind_name(value)}")
             return tuple(map(name, value))
 
         return read

@@ -1,14 +1,13 @@
-"""No target: the text goes on by itself, and a language model says the next token, or one that was hidden.
+"""No target column: a language model predicts the next token of the text, or a masked one.
 
-What a model says is counted in symbols, and told per byte of the original text: a loss per symbol depends on how the
-text was cut, for words are harder to guess than characters, and there are fewer of them. A loss per byte does not, so
-models with different tokenisers can be compared by it. An END counts as one byte, the line break or the end of file
-that it stands for:
+The loss is summed over tokens and reported per byte of the original text. A loss per token depends on the tokenizer:
+words are harder to predict than characters, and there are fewer of them. With a loss per byte, models with different
+tokenizers can be compared. An END counts as one byte, for the line break or end of file that it stands for:
 
-    bits per byte = (loss of all symbols and ENDs) / log 2 / (bytes of all texts + number of texts)
+    bits per byte = (loss of all tokens and ENDs) / log 2 / (bytes of all texts + number of texts)
 
-A text's bytes are dealt out to its symbols evenly, in whole numbers. So what a step, a row or a rank has read adds up
-to exactly the bytes of a whole part, however it was cut; what one piece of a text was worth is known roughly.
+The bytes of a text are distributed evenly over its tokens, in integers. So steps, rows and ranks add up exactly to the
+bytes of a whole split, however it is cut into batches.
 """
 
 from collections.abc import Sequence
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-BYTES = "bytes"  # the column that says how many each text is worth
+BYTES = "bytes"  # the column with the bytes of each text
 
 
 class NoTarget(TargetKind):
-    """Column BYTES: those of the text; none beside inputs that are only to be answered.
+    """Column BYTES: the bytes of the text; missing for inputs without targets.
 
     In a batch: [B,T] tokens and END; the inputs are BEGIN and the tokens.
     """
@@ -39,7 +38,7 @@ class NoTarget(TargetKind):
     is_running = True
 
     def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
-        """The bytes of each text, as far as it is read."""
+        """The bytes of each text, up to the maximum length."""
         if not coding.kind.is_text:
             return {}
         whole = coding.lengths <= coding.longest
@@ -50,7 +49,7 @@ class NoTarget(TargetKind):
         return {BYTES: Ragged(np.array(sizes, np.int64), np.arange(len(sizes) + 1))}
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
-        """What is read, and what comes next."""
+        """The inputs, and the next tokens as targets."""
         return shifted(inputs)
 
     def sizes(self, columns: Columns) -> np.ndarray:
@@ -58,7 +57,7 @@ class NoTarget(TargetKind):
 
 
 def bytes_of(text: str) -> int:
-    """How many bytes a text is worth: its own, and one for its END.
+    """The bytes of a text, and one for its END.
 
     >>> bytes_of("naïve")
     7
@@ -66,14 +65,14 @@ def bytes_of(text: str) -> int:
     return len(text.encode()) + 1
 
 
-def bytes_of_first(tokenizer: Tokenizer, text: str, symbols: int) -> int:
-    """The same of a text of which only so many symbols are read."""
-    _, stop = tokenizer.encode_with_offsets(text).spans[symbols - 1].tolist()
+def bytes_of_first(tokenizer: Tokenizer, text: str, tokens: int) -> int:
+    """The same for a text of which only the first `tokens` tokens are read."""
+    _, stop = tokenizer.encode_with_offsets(text).spans[tokens - 1].tolist()
     return bytes_of(text[:stop])
 
 
 class MaskedTarget(TargetKind):
-    """No column: what is hidden is drawn later. In a batch: [B,T] the tokens; of words all pieces are the inputs."""
+    """No column: tokens are masked later, at random. In a batch: [B,T] the tokens; of words, all their subwords."""
 
     name = "masked"
     task = "masked"

@@ -1,7 +1,7 @@
-"""A picture: rows of pixels, all pictures of one size: nothing is scaled or cut.
+"""Pictures, all of one size: nothing is scaled or cropped.
 
-From a file it is uint8 [H,W,C], C = 1 (grey) or 3 (red, green, blue). What is transparent is laid on white, and a
-camera's remark that a picture lies on its side is obeyed; a note tells of each.
+A picture file becomes uint8 [H,W,C] with C = 1 (gray) or 3 (RGB). Transparent pixels are put on white, and pictures are
+rotated by their EXIF orientation; a note reports each.
 """
 
 import warnings
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqloom.config.inputs import AnyInput, FiltersConfig
-from seqloom.data.kinds.kind import Columns, InputKind, Likeness, even, tensor
+from seqloom.data.kinds.kind import Columns, CommonShape, InputKind, even, tensor
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.values import Content, Read, Remarks, Unfit, shown, to_float32
+from seqloom.data.values import BadValue, Content, Read, Remarks, shown, to_float32
 from seqloom.errors import needing
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".gif": "GIF"}
-CAMERA = {"MPO": "JPEG"}  # a JPEG with a second one behind it, which is not read
-PIXELS = 89_478_485  # pillow's own limit, 256 MiB in colour; it only warns
+CAMERA = {"MPO": "JPEG"}  # a JPEG followed by a second one, which is not read
+PIXELS = 89_478_485  # pillow's own limit, 256 MiB in color; it only warns
 CHANNELS = {"1": "L", "L": "L", "LA": "L", "RGB": "RGB", "RGBA": "RGB", "P": "RGB", "PA": "RGB"}  # by mode
 ORIENTATION = 0x0112  # the EXIF tag: 1 is upright
-LEAST_FOR_TWO = 8  # pixels of the shorter side: two layers of filters fit
+LEAST_FOR_TWO = 8  # pixels of the shorter side that are enough for two convolutions
 
 
 class PictureInput(InputKind):
     """Column "input": rows of pixels [H,W,C]. In a batch: [B,H,W,C] of float32, bytes scaled to 0..1."""
 
     name = "picture"
-    wanted = "pictures"
-    usual = (("picture",), ("image",))
+    noun = "pictures"
+    column_names = (("picture",), ("image",))
     fixed_size = True
     suffixes = tuple(FORMATS)
     libraries = ("pillow",)
 
     def holds(self, name: str, content: Content) -> bool:
-        """Arrays of three axes, and names of files where the column is called so."""
-        return content == "picture" or (content == "text" and (name,) in self.usual)
+        """Arrays with three axes, or file names in a column called picture or image."""
+        return content == "picture" or (content == "text" and (name,) in self.column_names)
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the picture of a row."""
+        """A function that reads the picture of a row."""
         (column,) = roles.input
-        first: tuple[Any, ...] = ()  # the size and the kind of number of the first one; the others must agree
+        first: tuple[Any, ...] = ()  # shape and type of the first picture; all must have the same
 
         def read(values: tuple[Any, ...]) -> np.ndarray:
             nonlocal first
@@ -58,7 +58,9 @@ class PictureInput(InputKind):
             found = (*picture.shape, picture.dtype.name)
             first = first or found
             if found != first:
-                raise Unfit(column, "picture.size", f"a picture {_sized(found)}; the first one is {_sized(first)}")
+                raise BadValue(
+                    column, "picture.size", f"a picture of {_sized(found)}; the first one has {_sized(first)}"
+                )
             return picture
 
         return read
@@ -75,45 +77,45 @@ class PictureInput(InputKind):
                     image.load()
                     upright = image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
                     if upright is not image:
-                        ledger.note("picture.turned", "turned upright, as the camera says", place)
+                        ledger.note("picture.turned", "rotated by its EXIF orientation", place)
                     return _pixels(upright, place, ledger)
         except Image.DecompressionBombError:
             raise _bomb() from None
-        except (Unfit, PermissionError):
+        except (BadValue, PermissionError):
             raise
-        except Exception as error:  # whatever it is that a decoder of foreign bytes raises
+        except Exception as error:  # a decoder may raise anything
             reason = " ".join(str(error).replace(str(path), "the file").split())[:200] or type(error).__name__
-            raise Unfit(0, "picture.damaged", f"this cannot be decoded: {reason}", "copy it again") from None
+            raise BadValue(0, "picture.damaged", f"the picture cannot be decoded: {reason}", "copy it again") from None
 
-    def require_alike(self, value: np.ndarray, first: np.ndarray) -> None:
+    def require_same_shape(self, value: np.ndarray, first: np.ndarray) -> None:
         if value.shape != first.shape:
-            said, expected = (
-                f"{width} x {height} pixels in {'grey' if channels == 1 else 'colour'}"
+            found, expected = (
+                f"{width} x {height} pixels in {'gray' if channels == 1 else 'color'}"
                 for height, width, channels in (value.shape, first.shape)
             )
-            text = f"{said}; the first picture has {expected}"
-            raise Unfit(0, "picture.size", text, "bring all pictures to one size and kind")
+            text = f"{found}; the first picture has {expected}"
+            raise BadValue(0, "picture.size", text, "convert all pictures to one size and color mode")
 
     def matches(self, value: Any) -> bool:
         return np.ndim(value) == 3 and np.asarray(value).dtype.kind in "iufb"
 
     def whole(self, value: Any) -> Any:
-        """A picture without channels has one."""
+        """Adds the channel axis if it is missing."""
         array = np.asarray(value)
         return array[:, :, None] if array.ndim == 2 else array
 
-    def likeness(self, value: Any) -> Likeness | None:
-        """The size, and whether pixels are bytes."""
+    def common_shape(self, value: Any) -> CommonShape | None:
+        """The shape and the type of the pixels."""
         return "picture.size", (*value.shape, value.dtype.name)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        return {"pixels of a picture": np.array([value.shape[0] * value.shape[1] for value in values])}
+        return {"pixels per picture": np.array([value.shape[0] * value.shape[1] for value in values])}
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
         return {"input": Ragged.of(values, values[0].dtype)}
 
     def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
-        return dict(columns)  # pictures are never cut
+        return dict(columns)  # pictures are never truncated
 
     def collate(self, columns: Columns) -> Any:
         pixels = even(columns["input"], "pictures")
@@ -131,12 +133,12 @@ class PictureInput(InputKind):
 
 
 def _picture(value: Any, column: int) -> np.ndarray:
-    """[H,W,C] of bytes, which are scaled when they are used, or of float32, which are not."""
+    """[H,W,C] of bytes, which are scaled to 0..1 in a batch, or of float32, which are not."""
     if not isinstance(value, np.ndarray) or value.ndim != 3 or value.dtype.kind not in "iuf":
-        raise Unfit(column, "type.picture", f"expected a picture [height, width, channels], got {shown(value)}")
+        raise BadValue(column, "type.picture", f"expected a picture [height, width, channels], found {shown(value)}")
     picture = value if value.dtype == np.uint8 else to_float32(value)
     if picture is None:
-        raise Unfit(column, "array.nonfinite", "a number is NaN, infinite or too large for float32")
+        raise BadValue(column, "array.nonfinite", "a number is NaN, infinite or too large for float32")
     return picture
 
 
@@ -144,32 +146,32 @@ def _sized(found: tuple[Any, ...]) -> str:
     return f"{' x '.join(map(str, found[:-1]))} of {found[-1]}"
 
 
-def _bomb() -> Unfit:
-    return Unfit(0, "picture.bomb", f"more than {PIXELS:,} pixels", "scale it down")
+def _bomb() -> BadValue:
+    return BadValue(0, "picture.bomb", f"more than {PIXELS:,} pixels", "scale it down")
 
 
 def _require_header(image: "Image", path: Path) -> None:
-    """Refuse by its header what would be too large, or is another kind of picture than its name says."""
+    """Raise BadValue by the header if the picture is too large or of another format than its extension."""
     if image.width * image.height > PIXELS:
         raise _bomb()
     found, expected = CAMERA.get(str(image.format), str(image.format)), FORMATS.get(path.suffix.lower())
     if expected is not None and found != expected:
-        text = f"named {path.suffix}, but the content is {found}"
-        raise Unfit(0, "picture.magic", text, "give the file its right ending")
+        text = f"the extension is {path.suffix}, but the content is {found}"
+        raise BadValue(0, "picture.magic", text, "rename the file")
     if found != "JPEG" and getattr(image, "n_frames", 1) > 1:
-        raise Unfit(0, "picture.frames", "this is a moving picture", "save one frame of it")
+        raise BadValue(0, "picture.frames", "this is an animation", "save one frame of it")
     if image.mode not in CHANNELS:
-        text = f"pixels of the kind {image.mode}; expected 8 bits of grey or colour"
-        raise Unfit(0, "picture.mode", text, "convert it")
+        text = f"the color mode is {image.mode}; expected 8 bits of gray or RGB"
+        raise BadValue(0, "picture.mode", text, "convert it to 8-bit gray or RGB")
 
 
 def _pixels(image: "Image", place: Place, ledger: Ledger) -> np.ndarray:
-    """The picture as an array, laid on white where it is transparent."""
+    """The picture as an array, with transparent pixels put on white."""
     mode = CHANNELS[image.mode]
     if image.has_transparency_data:
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema() != (255, 255):
-            ledger.note("picture.alpha", "transparent pixels were laid on white", place)
+            ledger.note("picture.alpha", "transparent pixels were put on white", place)
             white = image.copy()
             white.paste((255, 255, 255, 255), (0, 0, *image.size))
             white.alpha_composite(image)

@@ -1,4 +1,4 @@
-"""What stands together in a row, from which vectors are learned: texts that belong together, or with a score."""
+"""Targets for learning embeddings: texts of one row belong together, or have a similarity score."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ class RelatedTarget(TargetKind):
 
     name = "related"
     task = "embed"
-    apart = True
+    separate_texts = True
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
         import torch
@@ -30,7 +30,7 @@ class RelatedTarget(TargetKind):
 
 
 def together(columns: Columns) -> Any:
-    """The texts of the rows of a batch, each by itself."""
+    """The texts of a batch, encoded one by one."""
     from seqloom.nn.types import Both, Triple
 
     texts = [tokens(text) for text in cut_apart(columns["input"])]
@@ -38,7 +38,7 @@ def together(columns: Columns) -> Any:
 
 
 def cut_apart(joined: Ragged) -> list[Ragged]:
-    """The texts of each row, which SEPARATORs keep apart: as many as the first row has; no text holds one.
+    """Split rows at SEPARATORs into texts, as many as the first row has.
 
     >>> [text.values.tolist() for text in cut_apart(Ragged.of([[7, SEPARATOR, 8, 9], [SEPARATOR, 8]], np.int32))]
     [[7], [8, 9, 8]]
@@ -46,13 +46,13 @@ def cut_apart(joined: Ragged) -> list[Ragged]:
     borders = joined.values == SEPARATOR
     count = int(borders[: joined.starts[1]].sum()) + 1
     passed = np.concatenate([[0], np.cumsum(borders)])
-    number = passed[:-1] - np.repeat(passed[joined.starts[:-1]], joined.lengths)  # of the text of each symbol
+    number = passed[:-1] - np.repeat(passed[joined.starts[:-1]], joined.lengths)  # of the text of each token
     chosen = [(number == text) & ~borders for text in range(count)]
     return [Ragged(joined.values[mine], np.concatenate([[0], np.cumsum(mine)])[joined.starts]) for mine in chosen]
 
 
 def _offsets_in_texts(joined: Ragged) -> np.ndarray:
-    """[symbols] how many symbols of its own text stand before each, where SEPARATORs end texts, and rows do."""
+    """[tokens] the position of each token in its own text; texts end at SEPARATORs and at row ends."""
     begins = np.zeros(len(joined.values), np.int64)
     begins[joined.starts[:-1][joined.lengths > 0]] = joined.starts[:-1][joined.lengths > 0]
     borders = np.flatnonzero(joined.values[:-1] == SEPARATOR) + 1
@@ -61,7 +61,7 @@ def _offsets_in_texts(joined: Ragged) -> np.ndarray:
 
 
 def longest_texts(joined: Ragged) -> np.ndarray:
-    """[rows] the symbols of the longest of the texts that SEPARATORs keep apart.
+    """[rows] the length of the longest text of each row.
 
     >>> longest_texts(Ragged.of([[7, 7, SEPARATOR, 8], [SEPARATOR]], np.int32)).tolist()
     [2, 0]
@@ -73,7 +73,7 @@ def longest_texts(joined: Ragged) -> np.ndarray:
 
 
 def cut_texts(joined: Ragged, most: int) -> Ragged:
-    """Rows whose texts, which SEPARATORs keep apart, have at most so many symbols each.
+    """Truncate each text of each row to `most` tokens.
 
     >>> cut_texts(Ragged.of([[7, 7, 7, SEPARATOR, 8]], np.int32), 2).values.tolist() == [7, 7, SEPARATOR, 8]
     True
@@ -87,12 +87,12 @@ class SimilarityTarget(NumbersTarget):
 
     name = "similarity"
     task = "embed"
-    usual = ("score", "similarity", "rating")
-    apart = True
+    column_names = ("score", "similarity", "rating")
+    separate_texts = True
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
-        """The texts, each by itself, and how similar they are."""
+        """The texts, encoded one by one, and their similarity."""
         return together(columns), tensor(even(columns["target"], "scores")[:, 0].astype(np.float32))
 
     def units(self, numbers: np.ndarray) -> tuple[tuple[float, float], ...]:
-        return ((float(numbers.min()), float(np.ptp(numbers)) or 1.0),)  # the least, and the range
+        return ((float(numbers.min()), float(np.ptp(numbers)) or 1.0),)  # minimum and range

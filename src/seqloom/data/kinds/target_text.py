@@ -1,4 +1,4 @@
-"""A text that is written: a translation, an answer, a caption."""
+"""A text as target: a translation, an answer, a caption."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from seqloom.data.roles import Roles
 
 
-# The true answers of a task that writes, as they stood in the data.
+# References: the original target texts.
 #
-# Symbols forget: a vocabulary of words has no room for rare ones, lower case no capitals, a limit no ends. An answer is
-# scored against the original text, so prepared data keeps it, as bytes in a column of its own. Training never reads it:
-# a batch holds the way to its texts, and who asks for one reads it then.
+# Tokens lose information: rare words are unknown, lowercasing removes capitals, truncation removes ends. Generated
+# texts are scored against the original text, so prepared data keeps it as bytes in a separate column. Training does not
+# read it: a batch only knows the rows, and texts are read when they are needed.
 
 REFERENCE = "reference"  # the column: UTF-8
 
@@ -37,7 +37,7 @@ def reference_column(texts: Sequence[str]) -> Ragged:
 
 
 class References(Sequence[str]):
-    """The texts of some rows of the column, each read when it is asked for."""
+    """The texts of some rows of the column, read on access."""
 
     def __init__(self, column: Ragged, rows: np.ndarray) -> None:
         self.column, self.rows = column, rows
@@ -59,21 +59,21 @@ class References(Sequence[str]):
 class TextTarget(TargetKind):
     """Columns "target": its tokens; REFERENCE: the original in bytes. In a batch: [B,T] tokens and END.
 
-    The inputs of a batch are a Pair: what is translated, and BEGIN and the tokens.
+    The inputs of a batch are a Pair: the source, and BEGIN and the target tokens.
     """
 
     name = "text"
     task = "translate"
-    usual = ("target", "tgt", "translation", "output", "caption")
+    column_names = ("target", "tgt", "translation", "output", "caption")
     is_text = True
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the text of a row."""
+        """A function that reads the text of a row."""
         (column,) = roles.target
         return lambda values: text_of(values[column], column)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        return {"characters of a target": np.array(list(map(len, values)), np.int32)}
+        return {"characters per target": np.array(list(map(len, values)), np.int32)}
 
     def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
         """The tokens, and the text itself."""
@@ -86,11 +86,11 @@ class TextTarget(TargetKind):
         return {"target": columns["target"].shorten(np.full(columns["target"].rows, most))}
 
     def collate(self, inputs: Any, columns: Columns, num_labels: int) -> tuple[Any, "Tensor"]:
-        """What is read on both sides, and what is to be said."""
+        """Source and shifted target as inputs, and the target."""
         from seqloom.nn.types import Pair
 
-        read, said = shifted(tokens(columns["target"]))
-        return Pair(inputs, read), said
+        read, target = shifted(tokens(columns["target"]))
+        return Pair(inputs, read), target
 
     def sizes(self, columns: Columns) -> np.ndarray:
         return np.stack([columns["input"].lengths, columns["target"].lengths + 1], axis=1)

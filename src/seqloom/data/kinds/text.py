@@ -1,4 +1,4 @@
-"""Texts: one of any length, two that are judged together, or three from which vectors are learned."""
+"""Texts: one text, a pair that is classified together, or a triple for learning embeddings."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -10,8 +10,8 @@ import numpy as np
 from seqloom.config.inputs import AnyInput, TokensConfig
 from seqloom.data.kinds.kind import Columns, InputKind, tokens
 from seqloom.data.values import Read, Remarks, text_of
-from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
+from seqloom.text.segmenter import closed
 from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
@@ -28,13 +28,13 @@ class TextInput(InputKind):
     """Column "input": its tokens. In a batch: Padded tokens [B,T]."""
 
     name = "text"
-    wanted = "one text"
-    usual = tuple((name,) for name in (*TEXTS, *SOURCES))
+    noun = "one text"
+    column_names = tuple((name,) for name in (*TEXTS, *SOURCES))
     reads_tokens = True
     is_text = True
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the text of a row."""
+        """A function that reads the text of a row."""
         (column,) = roles.input
         return lambda values: text_of(values[column], column)
 
@@ -58,21 +58,21 @@ class TextInput(InputKind):
 
 
 def fitted(tokenizer: Tokenizer | None) -> Tokenizer:
-    """The tokenizer, which is there wherever tokens are read."""
-    assert tokenizer is not None, "a schema with text has a tokeniser"
+    """The tokenizer, which must be there."""
+    assert tokenizer is not None, "a schema with text has a tokenizer"
     return tokenizer
 
 
-def text_shown(tokenizer: Tokenizer, symbols: Sequence[int] | np.ndarray) -> str:
-    """The text of symbols in one line, cut short; what the vocabulary lacks, and borders of pairs, can be seen."""
+def text_shown(tokenizer: Tokenizer, tokens: Sequence[int] | np.ndarray) -> str:
+    """The text of tokens in one short line; unknown tokens and separators are shown by their names."""
     visible = (UNKNOWN, SEPARATOR)
-    runs = groupby((int(symbol) for symbol in symbols), key=lambda symbol: symbol if symbol in visible else None)
+    runs = groupby((int(token) for token in tokens), key=lambda token: token if token in visible else None)
     parts = [tokenizer.decode(list(run)) if mark is None else NAMES[mark] for mark, run in runs]
     return cut_short(" ".join(parts))
 
 
 def cut_short(text: str, most: int = LONGEST) -> str:
-    """The text in one line of so many characters at most.
+    """The text in one line of at most `most` characters.
 
     >>> cut_short("one\\ttwo three", 9)
     'one two…'
@@ -82,7 +82,7 @@ def cut_short(text: str, most: int = LONGEST) -> str:
 
 
 class TextPair(NamedTuple):
-    """Two texts that are judged together: premise and hypothesis, two questions."""
+    """Two texts with one target: premise and hypothesis, two questions."""
 
     first: str
     second: str
@@ -92,8 +92,8 @@ class PairInput(TextInput):
     """Column "input": the tokens of both, SEPARATOR between. In a batch: Padded tokens [B,T]."""
 
     name = "pair"
-    wanted = "two texts"
-    usual: ClassVar[tuple[tuple[str, ...], ...]] = (
+    noun = "two texts"
+    column_names: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("premise", "hypothesis"),
         ("sentence1", "sentence2"),
         ("sentence_1", "sentence_2"),
@@ -107,12 +107,12 @@ class PairInput(TextInput):
     value: ClassVar[Any] = TextPair
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the texts of a row."""
+        """A function that reads the texts of a row."""
         columns = roles.input
         return lambda values: self.value(*(text_of(values[column], column) for column in columns))
 
     def matches(self, value: Any) -> bool:
-        """A tuple of as many texts."""
+        """A tuple of two texts."""
         return (
             isinstance(value, tuple)
             and len(value) == self.num_columns == 2
@@ -120,7 +120,7 @@ class PairInput(TextInput):
         )
 
     def cells(self, value: Any) -> tuple[Any, ...]:
-        """The texts; what has another number of them is told as a first text that is none."""
+        """The texts; with another number of texts, the first cell is no text, so that the row is rejected."""
         if isinstance(value, list | tuple) and len(value) == self.num_columns:
             return tuple(value)
         return (value if value is None else [value], *[""] * (self.num_columns - 1))
@@ -134,13 +134,13 @@ class PairInput(TextInput):
         return {"input": reduce(lambda first, second: paired(first, second, SEPARATOR), sides)}
 
     def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
-        """The longer text is cut first."""
+        """The longer text is truncated first."""
         short = cut_pairs(columns["input"], most)
         return {**columns, "input": closed(short) if framed else short}
 
 
 def paired(first: Ragged, second: Ragged, between: int) -> Ragged:
-    """Each row of the first, a symbol, and the same row of the second.
+    """Join the rows of both with a token between.
 
     >>> paired(Ragged.of([[1], [2, 3]], np.int32), Ragged.of([[4, 5], []], np.int32), 9).values.tolist()
     [1, 9, 4, 5, 2, 3, 9]
@@ -155,13 +155,13 @@ def paired(first: Ragged, second: Ragged, between: int) -> Ragged:
 
 
 def cut_pairs(pairs: Ragged, most: int) -> Ragged:
-    """Rows of at most so many symbols: the longer text is cut first, then both, and SEPARATOR stays.
+    """Truncate rows to `most` tokens: the longer text first, then both; SEPARATOR stays.
 
     >>> pair = paired(Ragged.of([[7, 7, 7, 7]], np.int32), Ragged.of([[8, 8]], np.int32), SEPARATOR)
     >>> cut_pairs(pair, 5).values.tolist() == [7, 7, SEPARATOR, 8, 8]
     True
     """
-    between = np.flatnonzero(pairs.values == SEPARATOR)  # of each row one: no text has it
+    between = np.flatnonzero(pairs.values == SEPARATOR)  # exactly one per row
     first, second = between - pairs.starts[:-1], pairs.starts[1:] - between - 1
     room = most - 1
     kept_first = np.minimum(first, np.maximum(room - second, room - room // 2))
@@ -174,7 +174,7 @@ def cut_pairs(pairs: Ragged, most: int) -> Ragged:
 
 
 class TextTriple(NamedTuple):
-    """A text, one that belongs to it, and one that does not."""
+    """An anchor text, a text that belongs to it, and one that does not."""
 
     anchor: str
     positive: str
@@ -185,7 +185,7 @@ class TripleInput(PairInput):
     """Column "input": the tokens of all three, SEPARATORs between. In a batch: Padded tokens [B,T]."""
 
     name = "triple"
-    wanted = "three texts"
-    usual = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
+    noun = "three texts"
+    column_names = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
     num_columns = 3
     value = TextTriple

@@ -1,4 +1,4 @@
-"""Vectors, one after another: frames of sound, measurements over time, columns of numbers."""
+"""Sequences of vectors: audio frames, measurements over time, columns of numbers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqloom.config.inputs import AnyInput, VectorsConfig
-from seqloom.data.kinds.kind import Columns, InputKind, Likeness, filled, padded
+from seqloom.data.kinds.kind import Columns, CommonShape, InputKind, filled, padded
 from seqloom.data.kinds.text import cut_short
-from seqloom.data.values import Content, Read, Remarks, Unfit, floats_of, number_of, remark_rounding, to_float32
+from seqloom.data.values import (
+    EMPTY_FIX,
+    BadValue,
+    Content,
+    Read,
+    Remarks,
+    floats_of,
+    number_of,
+    remark_rounding,
+    to_float32,
+)
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
@@ -23,8 +33,8 @@ class VectorsInput(InputKind):
     """Column "input": vectors [T,D]. In a batch: Padded [B,T,D] of float32."""
 
     name = "vectors"
-    wanted = "vectors"
-    usual = (("vectors",), ("frames",))
+    noun = "vectors"
+    column_names = (("vectors",), ("frames",))
     has_steps = True
     of_numbers = True
 
@@ -32,7 +42,7 @@ class VectorsInput(InputKind):
         return content in ("vectors", "number")
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the vectors of a row, or the one whose numbers stand in a column each."""
+        """A function that reads the vectors of a row, or one vector from several columns of numbers."""
         width = 0  # of the first row; the others must agree
         first = roles.input[0]
 
@@ -44,28 +54,30 @@ class VectorsInput(InputKind):
                 numbers = _steps(values[first], first)
             vectors = to_float32(numbers)
             if vectors is None:
-                raise Unfit(first, "array.nonfinite", "a number is NaN, infinite or too large for float32")
+                raise BadValue(first, "array.nonfinite", "a number is NaN, infinite or too large for float32")
             width = width or vectors.shape[1]
             if vectors.shape[1] != width:
-                raise Unfit(first, "array.width", f"vectors of {vectors.shape[1]} numbers; the first row has {width}")
+                raise BadValue(
+                    first, "array.width", f"vectors of {vectors.shape[1]} numbers; the first row has {width}"
+                )
             remark_rounding(numbers, first, remarks)
             return vectors
 
         return read
 
     def matches(self, value: Any) -> bool:
-        """Numbers of one axis or two."""
+        """Numbers with one or two axes."""
         return np.ndim(value) in (1, 2) and np.asarray(value).dtype.kind in "iufb"
 
     def whole(self, value: Any) -> Any:
         """A row of numbers is a sequence of one step."""
         return np.asarray(np.atleast_2d(value), np.float32)
 
-    def likeness(self, value: Any) -> Likeness | None:
+    def common_shape(self, value: Any) -> CommonShape | None:
         return "array.width", value.shape[1:]
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        return {"steps of an input": np.array(list(map(len, values)), np.int32)}
+        return {"steps per input": np.array(list(map(len, values)), np.int32)}
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
         return {"input": Ragged.of(values, values[0].dtype)}
@@ -89,11 +101,11 @@ def _steps(value: Any, column: int) -> np.ndarray:
     try:
         numbers = floats_of(value)
     except ValueError:
-        raise Unfit(column, "array.shape", "expected a list of vectors of one size, all numbers") from None
+        raise BadValue(column, "array.shape", "expected a list of vectors of numbers, all of one size") from None
     if numbers.ndim == 1:
         numbers = numbers[:, None]
     if numbers.ndim != 2:
-        raise Unfit(column, "array.shape", f"expected vectors [steps, size], found {numbers.ndim} axes")
+        raise BadValue(column, "array.shape", f"expected vectors [steps, size], found {numbers.ndim} axes")
     if not numbers.size:
-        raise Unfit(column, "row.empty_text", "the sequence is empty", "fill it in, or --bad-rows skip")
+        raise BadValue(column, "row.empty_text", "the sequence is empty", EMPTY_FIX)
     return numbers

@@ -1,4 +1,4 @@
-"""A text whose words are known one by one, as a tagger needs them."""
+"""A text that is already split into words, as a tagger needs it."""
 
 import re
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from seqloom.config.inputs import AnyInput, SpelledConfig
 from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
 from seqloom.data.kinds.kind import Columns, filled, tensor, tokens
 from seqloom.data.kinds.text import TEXTS, TextInput, cut_short, fitted, text_shown
-from seqloom.data.values import Content, Read, Remarks, Unfit, kind_name, shown
+from seqloom.data.values import EMPTY_FIX, BadValue, Content, Read, Remarks, kind_name, shown
 from seqloom.text.characters import letters_of
-from seqloom.text.cutter import closed
 from seqloom.text.ragged import Ragged
+from seqloom.text.segmenter import closed
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
 
 
-LETTERS = "letters"  # the column of the spelling of each word
+LETTERS = "letters"  # the column with the letters of each word
 
 
 class Words(NamedTuple):
-    """A text cut into words: word i is text[start:stop] of its span. Tags belong to words, never to subwords."""
+    """A text and the spans of its words: word i is text[start:stop]. Tags belong to words, not to subwords."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
 
     @classmethod
     def join(cls, words: Sequence[str], spaces: Sequence[bool] | None = None) -> "Words":
-        """Words put together into a text, with a space after each but the last, or only where `spaces` says so.
+        """Join words into a text, with spaces between them, or only where `spaces` is true.
 
         >>> Words.join(["No", "way", "!"], [True, False, False])
         Words(text='No way!', spans=((0, 2), (3, 6), (6, 7)))
@@ -46,7 +46,7 @@ class Words(NamedTuple):
 
     @classmethod
     def cut(cls, text: str) -> "Words":
-        """A text cut at its spaces, however many stand together.
+        """Split a text at its spaces.
 
         >>> Words.cut(" No  way !").spans
         ((1, 3), (5, 8), (9, 10))
@@ -59,27 +59,27 @@ class Words(NamedTuple):
 
 
 class WordsInput(TextInput):
-    """Columns "input": the pieces of all words; "firsts": where each word begins; LETTERS: how each is spelled.
+    """Columns "input": the subwords of all words; "firsts": the first subword of each; LETTERS: the letters of each.
 
     In a batch: Subwords, pieces [B,T] and firsts [B,W]; with letters Spelled, words [B,T] and letters [B,T,L].
     """
 
     name = "words"
-    wanted = "words"
-    usual = (("tokens",), ("words",))
+    noun = "words"
+    column_names = (("tokens",), ("words",))
     is_text = False
     in_words = True
     has_steps = True
 
     def readable(self) -> tuple[tuple[str, ...], ...]:
-        """Also a text, which is cut at its spaces."""
-        return (*self.usual, *((name,) for name in TEXTS))
+        """Also a text, which is split at its spaces."""
+        return (*self.column_names, *((name,) for name in TEXTS))
 
     def holds(self, name: str, content: Content) -> bool:
         return content == "texts"
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """What takes the words of a row: a list, or a cell in which they have spaces between them."""
+        """A function that reads the words of a row: a list, or a cell with spaces between them."""
         (column,) = roles.input
 
         def read(values: tuple[Any, ...]) -> Words:
@@ -88,12 +88,12 @@ class WordsInput(TextInput):
             if whole is not None:
                 words = whole.words()
             if not isinstance(words, list | tuple):
-                raise Unfit(column, "type.tokens", f"expected a list of words, got {kind_name(words)}")
+                raise BadValue(column, "type.tokens", f"expected a list of words, found {kind_name(words)}")
             if not words:
-                raise Unfit(column, "row.empty_text", "there are no words", "fill them in, or --bad-rows skip")
+                raise BadValue(column, "row.empty_text", "there are no words", EMPTY_FIX)
             for word in words:
                 if type(word) is not str or not word:
-                    raise Unfit(column, "type.tokens", f"expected words of text, got {shown(word)}")
+                    raise BadValue(column, "type.tokens", f"expected a word, found {shown(word)}")
             if roles.spaces is not None:
                 return Words.join(words, _spaces(values[roles.spaces], words, roles.spaces))
             return whole or Words.join(words)
@@ -101,7 +101,7 @@ class WordsInput(TextInput):
         return read
 
     def matches(self, value: Any) -> bool:
-        """A list of texts, or a tuple of them that is no pair."""
+        """A list of texts, or a tuple of texts that is not a pair."""
         several = isinstance(value, list) or (isinstance(value, tuple) and len(value) != 2)
         return several and bool(value) and all(isinstance(one, str) for one in value)
 
@@ -112,21 +112,21 @@ class WordsInput(TextInput):
         return " ".join(texts).split()
 
     def texts(self, value: Any) -> tuple[str, ...]:
-        """The text in which the words stand."""
+        """The text of the words."""
         return (value.text,)
 
     def steps(self, value: Any) -> int:
         return len(value.spans)
 
     def fitting_texts(self, value: Any, tokenizer: AnyTokenizer) -> tuple[str, ...]:
-        """The words by themselves where each is one token."""
+        """The words, separated by spaces, if each word is one token; else the text."""
         return (" ".join(value.words()),) if keeps_letters(tokenizer) else (value.text,)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        return super().measure(values) | {"words of an input": np.array(list(map(self.steps, values)), np.int32)}
+        return super().measure(values) | {"words per input": np.array(list(map(self.steps, values)), np.int32)}
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
-        """The pieces, and where words begin."""
+        """The subwords, and the first subword of each word."""
         sentences, tokenizer = [value.words() for value in values], fitted(tokenizer)
         pieces, firsts = tokenizer.encode_words(sentences)
         if not keeps_letters(tokenizer.config):
@@ -141,7 +141,7 @@ class WordsInput(TextInput):
         return short | ({LETTERS: columns[LETTERS].shorten(firsts.lengths)} if LETTERS in columns else {})
 
     def collate(self, columns: Columns) -> Any:
-        """Pieces and where words begin, or words and their letters, as far as the longest word of the batch goes."""
+        """Subwords and the first subword of each word; or words and their letters, up to the longest word."""
         from seqloom.nn.types import Spelled, Subwords
 
         pieces = tokens(columns["input"])
@@ -165,20 +165,20 @@ class WordsInput(TextInput):
 
 
 def keeps_letters(tokenizer: object) -> bool:
-    """Whether the configuration of a tokenizer asks for the letters of words."""
-    return isinstance(tokenizer, WordsConfig) and tokenizer.letters
+    """Whether a tokenizer's configuration keeps the letters of words."""
+    return isinstance(tokenizer, WordsConfig) and tokenizer.keep_characters
 
 
 def _spaces(value: Any, words: Sequence[str], column: int) -> Sequence[bool]:
     """Whether a space follows each word."""
     if not isinstance(value, list | tuple) or len(value) != len(words) or not {bool}.issuperset(map(type, value)):
-        text = f"expected true or false for each of {len(words)} words, got {shown(value)}"
-        raise Unfit(column, "type.tokens", text, "rename the column if it says something else")
+        text = f"expected true or false for each of {len(words)} words, found {shown(value)}"
+        raise BadValue(column, "type.tokens", text, "rename the column 'spaces' if it means something else")
     return value
 
 
 def cut_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged]:
-    """Rows of at most so many pieces, and where their words begin: cut between words, or inside a first one too long.
+    """Truncate rows to `most` subwords between words, or inside the first word if it is too long.
 
     >>> pieces, firsts = Ragged.of([[6, 7, 8, 9]], np.int32), Ragged.of([[0, 2]], np.int32)
     >>> [column.values.tolist() for column in cut_words(pieces, firsts, 3)]
@@ -195,7 +195,7 @@ def cut_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged
 
 
 def cut_framed_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged, Ragged]:
-    """The same of pieces between BEGIN and END, which stay.
+    """The same for rows between BEGIN and END, which are kept.
 
     >>> pieces, firsts = Ragged.of([[2, 6, 7, 8, 3]], np.int32), Ragged.of([[1, 2]], np.int32)
     >>> [column.values.tolist() for column in cut_framed_words(pieces, firsts, 4)]
@@ -206,7 +206,7 @@ def cut_framed_words(pieces: Ragged, firsts: Ragged, most: int) -> tuple[Ragged,
 
 
 def whole_words(pieces: Ragged, firsts: Ragged) -> dict[str, Ragged]:
-    """The columns of words that are one symbol each: the first of a word that has several, such as one with a space.
+    """The columns of words as one token each: the first token of a word that has several.
 
     >>> columns = whole_words(Ragged.of([[6, 7, 8], [9]], np.int32), Ragged.of([[0, 2], [0]], np.int32))
     >>> columns["input"].values.tolist(), columns["firsts"].values.tolist()
@@ -214,5 +214,5 @@ def whole_words(pieces: Ragged, firsts: Ragged) -> dict[str, Ragged]:
     """
     places = np.repeat(pieces.starts[:-1], firsts.lengths) + firsts.values
     counted = np.arange(len(places)) - np.repeat(firsts.starts[:-1], firsts.lengths)
-    symbols = Ragged(pieces.values[places], firsts.starts)
-    return {"input": symbols, "firsts": Ragged(counted.astype(np.int32), firsts.starts)}
+    tokens = Ragged(pieces.values[places], firsts.starts)
+    return {"input": tokens, "firsts": Ragged(counted.astype(np.int32), firsts.starts)}

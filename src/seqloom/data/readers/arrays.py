@@ -1,8 +1,8 @@
-"""Arrays in an .npz file: numeric sequences or pictures, and what belongs to each.
+"""Arrays in an .npz file: numeric sequences or pictures, with targets and other columns.
 
     input     [N,T,D]                   sequences of one length    named x, input, vectors, frames or sequences
               [N,T,D] + lengths [N]     ... padded at the end
-              [total,D] + lengths [N]   ... one behind the other
+              [total,D] + lengths [N]   ... concatenated
               [N,H,W,C], [N,H,W]        pictures                   named pictures or images; x, if it has four axes
     target    [N] integers or texts     a label each               named y, target, label, labels, numbers, tags, series
               [N], [N,K] floats         numbers
@@ -11,7 +11,7 @@
               [N] texts                 a text each, if they are named caption or captions
     others    [N]                       a column of that name: a group, a source, an id, ...
 
-`x_train`, `y_train`, `x_test`, ... make a column "split". Integers named `numbers` are numbers, too.
+`x_train`, `y_train`, `x_test`, ... make a column "split". Integers named `numbers` are numbers, not labels.
 """
 
 import math
@@ -43,24 +43,24 @@ from seqloom.report.numbers import counted
 # The arrays of an .npz file, each checked against the real size of the file before anything is allocated.
 #
 # An .npz file is a zip of .npy files: a short header (type, shape, order) and the bytes. An array of Python objects is
-# a pickle, which could run code: it is refused by its header and never touched.
+# a pickle, which could run code: it is rejected by its header and never loaded.
 
 LARGEST = 16 << 30  # bytes of all arrays of a file
-RATIO = 200  # of unpacked to packed bytes: more is a bomb, unless it is no larger than FREE
+RATIO = 200  # of unpacked to packed bytes: more is a zip bomb, unless it is at most FREE
 FREE = 64 << 20
 WIDEST = {"i": 8, "u": 8, "f": 8, "U": 4 << 20}  # bytes of one element, by kind: a text has four for each character
 PLAIN_MEMBERS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class StoredArray(NamedTuple):
-    """An array that can be loaded: where it stands, and what its header says."""
+    """An array that can be loaded: its file, and what its header says."""
 
     path: Path
     member: str
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype
-    stored: int  # bytes behind the header
+    stored: int  # bytes after the header
 
     def __str__(self) -> str:
         return f"{self.dtype} {list(self.shape)}"
@@ -70,16 +70,16 @@ class StoredArray(NamedTuple):
         try:
             with zipfile.ZipFile(self.path) as file, file.open(self.member) as stream:
                 _read_header(stream)
-                content = stream.read()  # to the end, where its checksum is compared
+                content = stream.read()  # to the end, where the checksum is verified
             order: Literal["F", "C"] = "F" if self.fortran else "C"
             array: np.ndarray = np.frombuffer(content, self.dtype).reshape(self.shape, order=order)
             return array.astype(self.dtype.newbyteorder("="), copy=False)
-        except Exception as error:  # whatever it is that a decoder of foreign bytes raises
+        except Exception as error:  # a decoder may raise anything
             _refuse_damaged(self.path, error, ledger)
 
 
 def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
-    """The arrays of a file by name; refuses whatever is no plain array, or larger than it should be."""
+    """The arrays of a file by name; raises RejectedError if one is not plain or too large."""
     require_regular(path, ledger)
     with opened(path, ledger, "npz") as file:
         try:
@@ -97,18 +97,18 @@ def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
 
 
 def _require_sizes(path: Path, members: list[zipfile.ZipInfo], ledger: Ledger) -> None:
-    """Refuse bombs by what the list of members says; no more than that is ever unpacked."""
+    """Reject zip bombs by the list of members; no more than that is ever unpacked."""
     place = Place(str(path))
     for member in members:
         if member.flag_bits & 1 or member.compress_type not in PLAIN_MEMBERS:
-            ledger.bad_file("array.damaged", f"{member.filename} is encrypted or packed in an unknown way", place)
+            ledger.bad_file("array.damaged", f"{member.filename} is encrypted or has an unknown compression", place)
     unpacked = sum(member.file_size for member in members)
     if unpacked > LARGEST:
-        text = f"the arrays have {unpacked:,} bytes, more than {LARGEST:,}"
-        ledger.bad_file("array.too_large", text, place, "divide the file")
+        text = f"the arrays have {unpacked:,} bytes; the limit is {LARGEST:,}"
+        ledger.bad_file("array.too_large", text, place, "split it into several files")
     if unpacked > FREE and unpacked > RATIO * path.stat().st_size:
         text = f"{path.stat().st_size:,} bytes would unpack to {unpacked:,}"
-        ledger.bad_file("array.bomb", text, place, "save it with numpy.savez, which does not pack")
+        ledger.bad_file("array.bomb", text, place, "save it with numpy.savez, which does not compress")
 
 
 def _described(path: Path, member: zipfile.ZipInfo, ledger: Ledger) -> StoredArray:
@@ -121,7 +121,7 @@ def _described(path: Path, member: zipfile.ZipInfo, ledger: Ledger) -> StoredArr
 
 
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether in the order of Fortran, and type."""
+    """Shape, whether it is in Fortran order, and type."""
     version = npy.read_magic(stream)
     if version == (1, 0):
         return npy.read_array_header_1_0(stream)
@@ -133,32 +133,43 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 def _require_plain(name: str, array: StoredArray, ledger: Ledger) -> None:
     place, fix = Place(str(array.path)), "save it with numpy.savez as an array of numbers or texts"
     if array.dtype.hasobject:
-        ragged = f"{fix}; sequences of several lengths as one array [total,D] and the array lengths [N]"
-        ledger.bad_file("array.pickle", f"{name!r} is a pickle; we do not read pickles", place, ragged)
+        ragged = f"{fix}; save sequences of different lengths as one array [total,D] and an array lengths [N]"
+        ledger.bad_file("array.pickle", f"{name!r} is a pickle, and pickles are never read", place, ragged)
     if not any(array.dtype.kind == kind and 0 < array.dtype.itemsize <= most for kind, most in WIDEST.items()):
         ledger.bad_file("array.dtype", f"{name!r} is {array}; expected numbers or texts", place, fix)
     if min(array.shape, default=0) < 0 or math.prod(array.shape) * array.dtype.itemsize != array.stored:
-        text = f"{name!r} claims to be {array}, and {array.stored:,} bytes are there"
+        text = f"the header of {name!r} says {array}, but there are {array.stored:,} bytes"
         ledger.bad_file("array.damaged", text, place, "copy or write the file again")
 
 
 def _refuse_damaged(path: Path, error: Exception, ledger: Ledger) -> NoReturn:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    ledger.bad_file("array.damaged", f"this cannot be decoded: {reason}", Place(str(path)), "copy or write it again")
+    ledger.bad_file(
+        "array.damaged", f"the file cannot be decoded: {reason}", Place(str(path)), "copy or write it again"
+    )
 
 
 PICTURES = ("pictures", "images")
 SEQUENCES = ("vectors", "frames", "sequences", "input", "x")
 CAPTIONS = ("caption", "captions")
 TARGETS = ("target", "y", "label", "labels", "numbers", "tags", "series", *CAPTIONS)
-PARTS = ("train", "dev", "valid", "test")
-NAMING = "name the arrays x, y and lengths, with _train, _dev or _test behind them for parts"
-READ_FIRST = {*chain.from_iterable((*WordsInput.usual, *PairInput.usual)), "vectors", "picture"}  # before the input
-MEANT = {*LabelTarget.usual, *NumbersTarget.usual, *TagsTarget.usual, *TextTarget.usual}  # names of a target
+SPLITS = ("train", "dev", "valid", "test")
+NAMING = "name the arrays x, y and lengths, followed by _train, _dev or _test for splits"
+READ_FIRST = {
+    *chain.from_iterable((*WordsInput.column_names, *PairInput.column_names)),
+    "vectors",
+    "picture",
+}  # before the input
+MEANT = {
+    *LabelTarget.column_names,
+    *NumbersTarget.column_names,
+    *TagsTarget.column_names,
+    *TextTarget.column_names,
+}  # names of a target
 
 
-class ArrayPart(NamedTuple):
-    """The arrays that belong together, and the name of the part, empty if there is only one."""
+class SplitArrays(NamedTuple):
+    """The arrays of one split, and its name; the name is empty if the file has no splits."""
 
     name: str
     kind: InputKind
@@ -170,30 +181,30 @@ class ArrayPart(NamedTuple):
 
 
 def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:  # noqa: ARG001  # as all readers
-    """The table of the rows: "picture" or "vectors", then "label", "numbers", "tags", ..., others, then "split"."""
+    """The table of the rows: "picture" or "vectors", then "label", "numbers", "tags" ..., others, then "split"."""
     (path,) = paths
     divided: dict[str, dict[str, StoredArray]] = {}
     for name, array in stored_arrays(path, ledger).items():
-        stem, _, part = name.rpartition("_") if name.endswith(tuple(f"_{part}" for part in PARTS)) else (name, "", "")
+        stem, _, part = name.rpartition("_") if name.endswith(tuple(f"_{part}" for part in SPLITS)) else (name, "", "")
         divided.setdefault(part, {})[stem] = array
     if not divided:
-        ledger.bad_file("data.empty", "there is no array in this file", Place(str(path)), NAMING)
-    parts = [_part(part, divided[part], path, ledger) for part in ("", *PARTS) if part in divided]
+        ledger.bad_file("data.empty", "there is no array in the file", Place(str(path)), NAMING)
+    parts = [_part(part, divided[part], path, ledger) for part in ("", *SPLITS) if part in divided]
     columns = _columns(parts[0])
     for others in map(_columns, parts):
         if others != columns:
             text = f"expected the columns {', '.join(columns)}, found {', '.join(others)}"
-            ledger.bad_file("array.parts", text, Place(str(path)), "give all parts the same kind of arrays")
+            ledger.bad_file("array.parts", text, Place(str(path)), "give all splits the same kinds of arrays")
     return Table(columns, _records(parts, ledger))
 
 
-def _columns(part: ArrayPart) -> tuple[str, ...]:
+def _columns(part: SplitArrays) -> tuple[str, ...]:
     target = () if part.target is None else ("caption" if part.target_kind.is_text else part.target_kind.name,)
     return (part.kind.name, *target, *part.others, *(("split",) if part.name else ()))
 
 
-def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger) -> ArrayPart:
-    """The arrays of one part, checked by their headers."""
+def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger) -> SplitArrays:
+    """The arrays of one split, checked by their headers."""
     inputs = [stem for stem in arrays if stem in PICTURES + SEQUENCES]
     targets = [stem for stem in arrays if stem in TARGETS]
     others = {stem: arrays[stem] for stem in sorted(arrays.keys() - {*inputs, *targets, "lengths"})}
@@ -207,20 +218,21 @@ def _part(name: str, arrays: dict[str, StoredArray], path: Path, ledger: Ledger)
     kind: InputKind = PictureInput() if pictures else VectorsInput()
     (_require_pictures if pictures else _require_sequences)(array, lengths, ledger)
     target = arrays[targets[0]] if targets else None
-    part = ArrayPart(name, kind, NoTarget(), array, target, lengths, others)
+    part = SplitArrays(name, kind, NoTarget(), array, target, lengths, others)
     taken = READ_FIRST | (MEANT if targets else set()) | ({"split"} if name else set())
-    for stem, other in others.items():  # further columns say one thing of each row, and are called so
+    for stem, other in others.items():  # other columns have one value per row
         if other.shape != (_rows(part),):
-            _refuse_unknown(other, f"; a further column has the shape [{_rows(part)}]", ledger)
+            _refuse_unknown(other, f"; another column must have the shape [{_rows(part)}]", ledger)
         if stem.lower() in taken:
-            _refuse_unknown(other, "; by that name it would be taken for the input, the target or the part", ledger)
+            _refuse_unknown(other, "; this name is reserved for the input, the target or the split", ledger)
     return part if target is None else part._replace(target_kind=_target_kind(part, target, targets[0], ledger))
 
 
 def _refuse(array: StoredArray, expected: str, ledger: Ledger) -> NoReturn:
     name = array.member.removesuffix(".npy")
     text = f"{name!r} is {array}; expected {expected}"
-    ledger.bad_file("array.shape", text, Place(str(array.path)), "see the arrays of an .npz file in the guide to data")
+    fix = "see 'Vectors' in docs/data.md for the arrays of an .npz file"
+    ledger.bad_file("array.shape", text, Place(str(array.path)), fix)
 
 
 def _refuse_unknown(array: StoredArray, why: str, ledger: Ledger) -> NoReturn:
@@ -251,11 +263,11 @@ def _require_sequences(array: StoredArray, lengths: StoredArray | None, ledger: 
         _refuse(lengths, f"one length for each of {counted(array.shape[0], 'row')}", ledger)
 
 
-def _rows(part: ArrayPart) -> int:
+def _rows(part: SplitArrays) -> int:
     return (part.lengths or part.input).shape[0]
 
 
-def _target_kind(part: ArrayPart, target: StoredArray, name: str, ledger: Ledger) -> TargetKind:
+def _target_kind(part: SplitArrays, target: StoredArray, name: str, ledger: Ledger) -> TargetKind:
     shape, rows = target.shape, _rows(part)
     if target.dtype.kind == "f" or (name in ("numbers", "series") and target.dtype.kind in "iu"):
         if _is_series(part, shape, named=name == "series"):
@@ -273,23 +285,23 @@ def _target_kind(part: ArrayPart, target: StoredArray, name: str, ledger: Ledger
     _refuse(target, f"[{rows}] for a label each{steps}", ledger)
 
 
-def _is_series(part: ArrayPart, shape: tuple[int, ...], *, named: bool) -> bool:
-    """Whether floats of this shape stand at the steps: by their axes or, where these say too little, by their name."""
+def _is_series(part: SplitArrays, shape: tuple[int, ...], *, named: bool) -> bool:
+    """Whether floats of this shape are targets of the steps: by their axes or, if these are ambiguous, by name."""
     steps = part.input.shape[:-1]
     if not part.kind.has_steps or shape[: len(steps)] != steps or 0 in shape or len(shape) > len(steps) + 1:
         return False
     return named or len(shape) == 3 or (len(steps) == 1 and steps[0] != _rows(part))
 
 
-def _records(parts: list[ArrayPart], ledger: Ledger) -> Iterator[Record]:
+def _records(parts: list[SplitArrays], ledger: Ledger) -> Iterator[Record]:
     rows = ((part, *pair) for part in parts for pair in _pairs(part, ledger))
     for number, (part, row, target, others) in enumerate(rows, 1):
         place = Place(str(part.input.path), number)
         floats = [one for one in (row, target) if one is not None and one.dtype.kind == "f"]
         if len(row) == 0:
-            ledger.bad_row("array.empty", "a sequence of length 0", place, "leave the row out")
+            ledger.bad_row("array.empty", "a sequence of length 0", place, "remove the row")
         elif not all(np.isfinite(one).all() for one in floats):
-            ledger.bad_row("array.nonfinite", "a number is NaN or infinite", place, "leave the row out")
+            ledger.bad_row("array.nonfinite", "a number is NaN or infinite", place, "remove the row")
         elif not all(_is_unicode(one) for one in (target, *others) if one is not None):
             ledger.bad_row("array.text", "a text is not valid Unicode", place, "write the file again")
         else:
@@ -299,13 +311,13 @@ def _records(parts: list[ArrayPart], ledger: Ledger) -> Iterator[Record]:
 
 
 def _cell(one: np.ndarray) -> str | int | float | None:
-    """The value of a further column, [1]; nothing where it is no number."""
+    """The value of another column, [1]; None for NaN and infinity."""
     value: str | int | float = one[0].item()
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _is_unicode(target: np.ndarray) -> bool:
-    """Whether texts hold nothing but characters: halves of them, or larger numbers, break Python's own strings."""
+    """Whether texts are valid Unicode, without surrogates and numbers beyond U+10FFFF."""
     if target.dtype.kind != "U":
         return True
     points = np.ascontiguousarray(target).view(np.uint32)
@@ -321,8 +333,8 @@ def _value(kind: TargetKind, target: np.ndarray) -> Target:
     return texts if kind.of_steps else texts[0]
 
 
-def _pairs(part: ArrayPart, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None, list[np.ndarray]]]:
-    """Each row's input, cut to its length, its target [1], [K] or [T], and its further columns, [1] each."""
+def _pairs(part: SplitArrays, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.ndarray | None, list[np.ndarray]]]:
+    """Yield each row's input without padding, its target [1], [K] or [T], and its other columns, [1] each."""
     starts, stops = _spans(part, ledger)
     array = part.input.load(ledger)
     if part.kind.fixed_size and array.ndim == 3:
@@ -337,16 +349,16 @@ def _pairs(part: ArrayPart, ledger: Ledger) -> Iterator[tuple[np.ndarray, np.nda
         yield array[step], wanted, [one[index : index + 1] for one in further]
 
 
-def _spans(part: ArrayPart, ledger: Ledger) -> tuple[list[int], list[int]]:
-    """Where the steps of each row begin and end: in the row itself, or in the one line in which all rows stand."""
+def _spans(part: SplitArrays, ledger: Ledger) -> tuple[list[int], list[int]]:
+    """The start and stop of each row's steps: within the row, or within the concatenation of all rows."""
     if part.lengths is None:
         return [0] * _rows(part), [part.input.shape[1]] * _rows(part)
     stored = part.lengths.load(ledger)
     flat = len(part.input.shape) == 2
     most = part.input.shape[0 if flat else 1]
-    lengths = np.clip(stored, -1, most + 1).astype(np.int64)  # clipped: they are refused below, without overflow
+    lengths = np.clip(stored, -1, most + 1).astype(np.int64)  # clipped: bad values are rejected below
     if lengths.min() < 0 or lengths.max() > most or (flat and lengths.sum() != most):
         rule = f"add up to {most:,}" if flat else f"are at most {most:,}"
-        _refuse(part.lengths, f"lengths that {rule}, and found {stored.min()}..{stored.max()}", ledger)
+        _refuse(part.lengths, f"lengths that {rule}, found {stored.min()}..{stored.max()}", ledger)
     starts = lengths.cumsum() - lengths if flat else np.zeros_like(lengths)
     return starts.tolist(), (starts + lengths).tolist()

@@ -1,12 +1,11 @@
-"""csv and tsv: a header, then rows with as many fields as it has. A tsv file has no quoting: a quote is a character.
+"""csv and tsv: a header, then rows with as many fields. A tsv file has no quoting: a quote is a normal character.
 
-Lines without a quote are split, a megabyte at a time; a line with one goes through the rules of RFC 4180. A field that
-begins with a quote ends at the next quote that is not doubled; delimiters and line ends inside belong to it. Any other
-field is read as it stands, quotes included. What spreadsheets leave behind is understood: lines of delimiters alone are
-blank, columns at the end may have no name.
+Lines without a quote are simply split; lines with one follow RFC 4180. A field that begins with a quote ends at the
+next quote that is not doubled; delimiters and line ends inside belong to it. Any other field is read as it is, with its
+quotes. As spreadsheets write them, lines with delimiters only are blank, and the last columns may have no name.
 
-Python's own reader is not used: its limit on the size of a field is one for the whole process, a bare CR ends its rows,
-and it cannot say where a quote was opened.
+Python's own csv reader is not used: its limit on the field size applies to the whole process, a bare CR ends its rows,
+and it does not say where a quote was opened.
 """
 
 import itertools
@@ -28,7 +27,7 @@ SEPARATOR_LINE = re.compile(r'"?sep=([^\w"]|\\t)"?', re.IGNORECASE)
 
 
 class CsvRow(NamedTuple):
-    """One row: the line where it begins, the text it was read from without its end, and the fields."""
+    """One row: its first line, its text without the line end, and its fields."""
 
     line: int
     raw: str
@@ -36,7 +35,7 @@ class CsvRow(NamedTuple):
 
 
 class QuotedRows:
-    """Takes one line after the other, with their ends, and gives a row when one is complete."""
+    """Parses lines with their line ends one by one, and returns each row when it is complete."""
 
     def __init__(self, delimiter: str, path: str, ledger: Ledger) -> None:
         self.delimiter, self.path, self.ledger = delimiter, path, ledger
@@ -46,19 +45,19 @@ class QuotedRows:
 
     def _begin(self, number: int) -> None:
         self.line = number
-        self.lines: list[str] = []  # of the row that is not complete
+        self.lines: list[str] = []  # of the incomplete row
         self.fields: list[str] = []
         self.starts: list[tuple[int, int]] = []  # line and column of each field
-        self.inside: list[str] | None = None  # pieces of a quoted field that has not ended
+        self.inside: list[str] | None = None  # parts of an open quoted field
         self.size = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether a quote was opened and not closed."""
+        """Whether a quote is open."""
         return self.inside is not None
 
     def take(self, number: int, line: str) -> CsvRow | None:
-        """The row that this line completes, if it does; a broken row is refused and left out."""
+        """Return the row that this line completes, or None; a malformed row is counted and skipped."""
         if not self.is_open:
             self._begin(number)
         self.lines.append(line)
@@ -69,13 +68,13 @@ class QuotedRows:
             at = self._close(number, line, end, at) if self.inside is not None else self._field(number, line, end, at)
         if self.is_open or not self.fields:
             if self.size > LONGEST_LINE:
-                self._refuse_open(f"not closed for {LONGEST_LINE >> 20} MiB")
+                self._refuse_open(f"is not closed after {LONGEST_LINE >> 20} MiB")
             return None
         raw = "".join(self.lines)
         return CsvRow(self.line, raw[: len(raw) - len(line) + end], self.fields)
 
     def _field(self, number: int, line: str, end: int, at: int) -> int | None:
-        """Read the field that begins here; where the next one begins, or None at the end of the line."""
+        """Read the field that begins here; return the start of the next one, or None at the end of the line."""
         self.starts.append((number, at + 1))
         if line.startswith('"', at):
             self.inside = []
@@ -84,12 +83,12 @@ class QuotedRows:
         stop = end if stop < 0 else stop
         self.fields.append(line[at:stop])
         if (stray := line.find('"', at, stop)) >= 0:
-            text = "a quote inside a field that does not begin with one; it is read as it stands"
+            text = "a quote inside a field that does not begin with a quote; it is read as a character"
             self.ledger.warn("csv.stray_quote", text, Place(self.path, number, stray + 1))
         return None if stop == end else stop + len(self.delimiter)
 
     def _close(self, number: int, line: str, end: int, at: int) -> int | None:
-        """Read on inside quotes; where the next field begins, or None when the line or the row ends."""
+        """Continue inside quotes; return the start of the next field, or None at the end of the line or row."""
         assert self.inside is not None
         close = line.find('"', at)
         while close >= 0 and line.startswith('"', close + 1):
@@ -105,39 +104,39 @@ class QuotedRows:
         if line.startswith(self.delimiter, close + 1):
             return close + 1 + len(self.delimiter)
         escaped = close > 0 and line[close - 1] == "\\"
-        fix = 'a quote inside quotes is written twice: ""' + (", not escaped with a backslash" if escaped else "")
-        if self.starts[-1][0] < number:  # nobody knows how many of the lines between were rows of their own
-            self._refuse_open(f"closed at line {number:,} with text behind it")
+        fix = 'write a quote inside quotes twice: ""' + (", not with a backslash" if escaped else "")
+        if self.starts[-1][0] < number:  # it is unknown which of the lines between are separate rows
+            self._refuse_open(f"is closed in line {number:,} and followed by text")
         self.fields = []
         self.refused += 1
         self.refuse("csv.quote", "text follows a closing quote", Place(self.path, number, close + 2), fix)
         return None
 
     def finish(self) -> None:
-        """Refuse a quote that is still open at the end of the file."""
+        """Raise RejectedError if a quote is still open at the end of the file."""
         if self.is_open:
-            self._refuse_open("not closed by the end of the file")
+            self._refuse_open("is never closed")
 
     def _refuse_open(self, how: str) -> None:
         line, column = self.starts[-1]
-        text = f"a quote opened at line {line:,}, {how}"
-        fix = 'close it, or write a quote that is meant as "" inside quotes'
+        text = f"a quote opened in line {line:,} {how}"
+        fix = 'close the quote; write a literal quote as "" inside quotes'
         self.ledger.bad_file("csv.quote", text, Place(self.path, line, column), fix)
 
 
 class Dialect(NamedTuple):
-    """What stands between fields, and whether fields may be quoted."""
+    """The delimiter, and whether fields may be quoted."""
 
     delimiter: str
     quoted: bool
 
 
 def dialect_of(reading: ReadingConfig) -> Dialect:
-    """The dialect that was asked for; `\\t` in two characters is a tab, which no shell types easily."""
+    """The dialect of the settings; `\\t` in two characters means a tab."""
     quoted = reading.format != "tsv"
     given = "\t" if reading.delimiter == "\\t" else reading.delimiter
     if given is not None and (not given or any(mark in given for mark in '"\r\n')):
-        raise ConfigError(f"{given!r} is no delimiter", fix="take one or more characters, no quotes or line ends")
+        raise ConfigError(f"{given!r} is not a delimiter", fix="use one or more characters, but no quote or line end")
     return Dialect(given or ("," if quoted else "\t"), quoted)
 
 
@@ -176,7 +175,7 @@ def ended_lines(text: str) -> list[str]:
 
 
 class Delimited:
-    """One file that is being read: its rows become records, and a field of a record is found again."""
+    """A file that is being read: its rows as records, and the places of their fields."""
 
     def __init__(self, path: Path, reading: ReadingConfig, ledger: Ledger) -> None:
         self.path, self.reading, self.ledger = str(path), reading, ledger
@@ -192,26 +191,26 @@ class Delimited:
 
     def _find_first(self) -> CsvRow:
         if self.reading.header:
-            self.parser.refuse = self.ledger.bad_file  # a broken header leaves nothing to read by
+            self.parser.refuse = self.ledger.bad_file  # without a header no row can be read
         first = next((row for row in self.rows if not self._pass_over(row)), None)
         if first is None:
             fix = "give a file with rows"
-            self.ledger.bad_file("data.empty", "there is nothing in the file", Place(self.path), fix)
+            self.ledger.bad_file("data.empty", "the file is empty", Place(self.path), fix)
         self.parser.refuse = self.ledger.bad_row
         if found := SEPARATOR_LINE.fullmatch(first.raw):
             mark = found[1].replace("\t", "\\t")
             same = found[1] == self.dialect.delimiter
             fix = "delete this line" if same else f"delete this line and give --delimiter '{mark}'"
-            text = f"'sep={mark}' tells Excel the delimiter; it is neither a header nor a row"
+            text = f"'sep={mark}' is a setting for Excel, not a header or a row"
             self.ledger.bad_file("csv.sep_line", text, Place(self.path, first.line), fix)
         return first
 
     def _pass_over(self, row: CsvRow) -> bool:
-        """Whether this line is blank or holds nothing but delimiters, which is noted."""
+        """Whether this line is blank or has only delimiters, which is noted."""
         marks = self.dialect.delimiter in row.raw
         blank = not row.raw.replace(self.dialect.delimiter, "") if marks else not row.raw or row.raw.isspace()
         if blank:
-            text = "a line of delimiters alone, passed over" if marks else "a blank line, passed over"
+            text = "a line with only delimiters, skipped" if marks else "a blank line, skipped"
             self.ledger.note("csv.blank", text, Place(self.path, row.line))
         return blank
 
@@ -219,24 +218,24 @@ class Delimited:
         place = Place(self.path, self.first.line)
         if self.width > MOST_COLUMNS:
             text = f"{counted(self.width, 'column')}; the limit is {MOST_COLUMNS:,}"
-            self.ledger.bad_file("csv.too_many_columns", text, place, "keep the columns that are needed")
-        if self.width == 1 and self.reading.delimiter is None:  # and another delimiter would cut it
+            self.ledger.bad_file("csv.too_many_columns", text, place, "remove columns that are not needed")
+        if self.width == 1 and self.reading.delimiter is None:  # another delimiter may be meant
             own = self.dialect.delimiter
             others = [mark for mark in "\t;,|" if mark != own]
             known = others if self.reading.header else others[: int(own != "\t")]  # data may hold any mark but a tab
             for other in (mark for mark in known if mark in self.first.raw):
                 shown, meant = (mark.replace("\t", "\\t") for mark in (other, own))
-                fix = f"--delimiter '{shown}', or --delimiter '{meant}' if one column is meant"
-                self.ledger.bad_file("csv.delimiter", f"1 column; looks like '{shown}'", place, fix)
+                fix = f"use --delimiter '{shown}', or --delimiter '{meant}' if the file has one column"
+                self.ledger.bad_file("csv.delimiter", f"1 column; the delimiter looks like '{shown}'", place, fix)
         names = self.first.fields if self.reading.header else []
         for number, name in enumerate(names):
             if (before := names.index(name)) < number and name.strip():
                 text = f"columns {before + 1} and {number + 1} are both named '{name}'"
-                fix = "give each column a name of its own"
+                fix = "give each column its own name"
                 self.ledger.bad_file("csv.dup_header", text, self._place(self.first, number), fix)
 
     def records(self) -> Iterator[Record]:
-        """The rows that have the right width."""
+        """Yield the rows with the right number of fields."""
         path, width, used, ledger, good, bad = self.path, self.width, self.used, self.ledger, 0, 0
         for line, raw, fields in self.rows if self.reading.header else itertools.chain([self.first], self.rows):
             if len(fields) != width or not fields[0]:
@@ -253,26 +252,27 @@ class Delimited:
             ledger.rows += 1
             yield Record(tuple(fields), path, line, raw)
         if not good + bad + self.parser.refused:
-            ledger.bad_file("data.no_rows", "a header and no rows", Place(path), "give a file with rows")
+            ledger.bad_file("data.no_rows", "the file has a header but no rows", Place(path), "give a file with rows")
 
     def _cut(self, row: CsvRow) -> list[str]:
-        """The fields of the columns up to the last that has a name; a filled one behind it is warned about."""
+        """The fields up to the last named column; a later field with content gives a warning."""
         filled = next((number for number in range(self.used, self.width) if row.fields[number].strip()), None)
         if filled is not None:
-            text, fix = f"column {filled + 1} has no name and is not used", "name it in the header, or empty it"
+            text, fix = f"column {filled + 1} has no name and is ignored", "name it in the header, or remove it"
             self.ledger.warn("csv.unnamed", text, self._place(row, filled), fix)
         return row.fields[: self.used]
 
     def _refuse(self, row: CsvRow) -> None:
         count, first = len(row.fields), "header" if self.reading.header else "first row"
-        text, fix = f"{counted(count, 'field')}, the {first} has {self.width:,}", "add the missing ones"
+        text, fix = f"{counted(count, 'field')}, but the {first} has {self.width:,}", "add the missing fields"
         if count > self.width:
-            text = f"{text}; is a {NAMES.get(self.dialect.delimiter, 'delimiter')} unquoted?"
-            fix = "put quotes around the field that holds it" if self.dialect.quoted else "take it out of the field"
+            name = NAMES.get(self.dialect.delimiter, "delimiter")
+            text = f"{text}; is there an unquoted {name}?"
+            fix = f"quote the field that contains the {name}" if self.dialect.quoted else f"remove the {name}"
         self.ledger.bad_row("csv.ragged", text, Place(self.path, row.line), fix)
 
     def locate(self, record: Record, column: int) -> Place:
-        """The place of the first character of a field."""
+        """The place where a field begins."""
         return self._place(CsvRow(record.line, record.raw, list(record.values)), column)
 
     def _place(self, row: CsvRow, column: int) -> Place:

@@ -1,11 +1,11 @@
-"""JSON lines: one object per line, its keys the columns, and nothing that two parsers could read in two ways.
+"""JSON lines: one object per line, with the columns as keys; ambiguous JSON is rejected.
 
-A line takes the fast path when msgspec, which is strict, accepts it and nothing in it can be a doubled key or deep
-nesting. All others are read again with care, which also finds the words for what is wrong:
+A line takes the fast path if msgspec, which is strict, accepts it and it cannot contain a repeated key or deep nesting.
+Other lines are parsed again more carefully, which also gives a precise error message:
 
-    line ──▶ msgspec ──▶ as many keys and colons as the first object has? ──▶ values
+    line ──▶ msgspec ──▶ as many keys and colons as the first object? ──▶ values
                 │                              │ no
-                └──── refused ──▶ careful: every pair of every object ──▶ values, or a LineError
+                └──── error ────▶ careful: every pair of every object ──▶ values, or a LineError
 """
 
 import json
@@ -25,9 +25,9 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import lines_of
 from seqloom.data.values import Record, Table
 
-DEPTH = 32  # objects and lists within one another, the line's own object being the first
-AROUND = 20  # characters shown on either side of a mistake
-MEND = "write one JSON object: double quotes, commas between pairs and none at the end, no comments"
+DEPTH = 32  # levels of nested objects and lists, including the line's own object
+AROUND = 20  # characters shown on either side of an error
+MEND = "write one JSON object per line: double quotes, no trailing comma, no comments"
 CONTAINERS = frozenset({list, dict})
 SURROGATE = re.compile("[\ud800-\udfff]")
 LONE_ESCAPE = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
@@ -37,19 +37,19 @@ Line = tuple[int, str]  # its number and text
 
 
 class LineError(Exception):
-    """What is wrong with one line; `at` is a pattern that finds the place, or the column itself."""
+    """An error in one line; `at` is its column, or a pattern that finds it."""
 
     def __init__(self, code: str, text: str, fix: str = "", at: str | int | None = None) -> None:
         super().__init__(code, text)
         self.code, self.text, self.fix, self.at = code, text, fix, at
 
     def column(self, line: str) -> int | None:
-        """The column of the mistake in its line, from 1, where it can be told."""
+        """The column of the error, from 1, if it is known."""
         return _column_of(self.at, line) if isinstance(self.at, str) else self.at
 
 
 class First(NamedTuple):
-    """The first object: its keys are the columns that all others must have."""
+    """The first object; its keys are the columns, which all others must have."""
 
     line: Line
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     lines = _content(path, reading, ledger)
     first = first_object(lines, path, ledger)
     if first is None:
-        ledger.bad_file("data.empty", "there is no object in this file", Place(str(path)), "write one per line")
+        ledger.bad_file("data.empty", "there is no object in the file", Place(str(path)), "write one object per line")
     keys = [re.escape(json.dumps(column, ensure_ascii=False)) for column in first.columns]
 
     def locate(record: Record, column: int) -> Place:
@@ -71,7 +71,7 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
 
 
 def _content(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Line]:
-    """The lines that are not blank; the first of them tells a file that is no JSON lines at all."""
+    """Yield the lines that are not blank; the first one shows whether the file is JSON lines at all."""
     name, at_start, blank = str(path), True, 0
     for number, text in lines_of(path, reading, ledger):
         if not text or text.isspace():
@@ -87,11 +87,11 @@ def _content(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Lin
                 ledger.bad_file("json.multiline", what, place, fix)
         yield number, text
     if blank:
-        ledger.note("json.blank", "blank lines were left out", Place(name), count=blank)
+        ledger.note("json.blank", "blank lines, skipped", Place(name), count=blank)
 
 
 def first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First | None:
-    """The first line that is an object; those before it are bad rows."""
+    """The first line that is an object; lines before it are bad rows."""
     for line in lines:
         try:
             return First(line, tuple(careful(line[1])))
@@ -101,13 +101,13 @@ def first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First | N
 
 
 def records_of(path: Path, first: First, lines: Iterator[Line], ledger: Ledger) -> Iterator[Record]:
-    """The records of lines that are not blank; those that are no such object are bad rows."""
+    """Yield the records of lines that are not blank; lines that are not such an object are bad rows."""
     decode, name, count = msgspec.json.Decoder().decode, str(path), len(first.columns)
     pick = itemgetter(*first.columns) if count > 1 else lambda found: tuple(found[key] for key in first.columns)
     for number, text in lines:
         try:
             found = decode(text)
-            # A key is followed by a colon, and before that only by white space: so every key is counted.
+            # A key is followed by optional white space and a colon, so every key is counted.
             colons = text.count('":') + text.count(" :") + text.count("\t:") + text.count("\r:")
             if colons != count or type(found) is not dict or len(found) != count:
                 found = careful(text)
@@ -129,7 +129,7 @@ def _explained(error: Exception, text: str, first: First) -> LineError:
         _require_keys(careful(text), first)
     except LineError as mistake:
         return mistake
-    return LineError("json.syntax", str(error), MEND)  # msgspec knows a reason that the careful parser does not
+    return LineError("json.syntax", str(error), MEND)  # only msgspec found an error
 
 
 def _refuse(error: LineError, line: Line, path: Path, ledger: Ledger) -> None:
@@ -138,7 +138,7 @@ def _refuse(error: LineError, line: Line, path: Path, ledger: Ledger) -> None:
 
 
 def careful(text: str) -> dict[str, Any]:
-    """The object on a line; raises LineError for all that is not plain JSON or could be read in two ways.
+    """The object on a line; raises LineError for invalid and for ambiguous JSON.
 
     >>> careful('{"text": "a", "label": 1}')
     {'text': 'a', 'label': 1}
@@ -148,7 +148,7 @@ def careful(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         around = error.doc[max(0, error.pos - AROUND) : error.pos + AROUND]
         if error.msg == "Extra data":
-            text = f"something follows the first value, near {around!r}"
+            text = f"more text follows the object, near {around!r}"
             raise LineError("json.trailing", text, "write one object per line", error.pos + 1) from None
         what = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
         raise LineError("json.syntax", f"{what}, near {around!r}", MEND, error.pos + 1) from None
@@ -161,12 +161,12 @@ def careful(text: str) -> dict[str, Any]:
     _require_shallow(found)
     if LONE_ESCAPE.search(text) and SURROGATE.search(json.dumps(found, ensure_ascii=False)):
         fix = "write both halves, or the character itself"
-        raise LineError("json.surrogate", "half of a character is escaped", fix, LONE_ESCAPE.pattern)
+        raise LineError("json.surrogate", "an escape for half a character", fix, LONE_ESCAPE.pattern)
     return found
 
 
 def _constant(name: str) -> NoReturn:
-    raise LineError("json.nonfinite", f"{name} is no JSON number", "leave the row out", re.escape(name))
+    raise LineError("json.nonfinite", f"{name} is not a JSON number", "remove the row", re.escape(name))
 
 
 def _integer(digits: str) -> int:
@@ -180,7 +180,7 @@ def _decimal(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         shown = digits if len(digits) <= AROUND else f"{digits[:AROUND]}..."
-        raise LineError("json.nonfinite", f"{shown} is beyond all floats", "leave the row out", re.escape(digits))
+        raise LineError("json.nonfinite", f"{shown} is too large for a float", "remove the row", re.escape(digits))
     return number
 
 
@@ -188,7 +188,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise LineError("json.dup_key", f"the key {key!r} stands twice in one object", "keep one of the two")
+        raise LineError("json.dup_key", f"the key {key!r} occurs twice in one object", "keep one of the two")
     return found
 
 
@@ -198,14 +198,14 @@ CAREFUL = json.JSONDecoder(
 
 
 def _too_deep() -> LineError:
-    return LineError("json.depth", f"more than {DEPTH} objects and lists within one another", "flatten the value")
+    return LineError("json.depth", f"more than {DEPTH} levels of nesting", "flatten the value")
 
 
 def _require_shallow(found: dict[str, Any]) -> None:
     level: list[Any] = [found]
     for _ in range(DEPTH):
         rows = (outer.values() if type(outer) is dict else outer for outer in level)
-        deep = (row for row in rows if not CONTAINERS.isdisjoint(map(type, row)))  # numbers pass at the speed of C
+        deep = (row for row in rows if not CONTAINERS.isdisjoint(map(type, row)))  # fast for lists of numbers
         level = [value for row in deep for value in row if type(value) in CONTAINERS]
         if not level:
             return
@@ -223,6 +223,6 @@ def _require_keys(found: dict[str, Any], first: First) -> None:
 
 
 def _column_of(pattern: str, text: str) -> int | None:
-    """The column where a pattern stands, if it stands in one place only."""
+    """The column of a pattern, if it occurs exactly once."""
     found = [match.start() for match in re.finditer(pattern, text)]
     return found[0] + 1 if len(found) == 1 else None

@@ -1,7 +1,7 @@
-"""Parquet: columns of texts, numbers, truth values, or lists of these, read a batch at a time.
+"""Parquet: columns of texts, numbers, booleans, or lists of these, read in batches.
 
-Nulls become None. A NaN or an infinity makes a bad row, since no model can be trained on one. Types that have no plain
-meaning for a sequence (dates, decimals, maps, bytes) are left out, and a note names each.
+Nulls become None. A row with a NaN or an infinity is a bad row. Columns of other types (dates, decimals, maps, bytes)
+are ignored, and a note names each.
 """
 
 from collections.abc import Iterator
@@ -31,27 +31,28 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
         ledger.bad_file("parquet.dup_column", f"two columns are named {twice!r}", Place(str(path)), "rename one")
     odd = {field.name: f"the column {field.name!r} holds {field.type}" for field in schema if not _is_plain(field.type)}
     if odd and len(odd) == len(names):
-        text = f"{next(iter(odd.values()))}, and no other holds what we read: text, numbers, truth values or lists"
+        text = f"{next(iter(odd.values()))}, and no column has text, numbers, booleans or lists of these"
         ledger.bad_file("parquet.type", text, Place(str(path)), "convert the columns that are needed")
     for text in odd.values():
-        ledger.note("parquet.left_out", f"{text} and was left out", Place(str(path)))
+        ledger.note("parquet.left_out", f"{text} and is ignored", Place(str(path)))
     columns = tuple(name for name in names if name not in odd)
     return Table(columns, _records(path, columns, ledger))
 
 
 def _opened(path: Path, ledger: Ledger) -> Any:
-    """A pyarrow.parquet.ParquetFile; pyarrow has no types of its own."""
+    """A pyarrow.parquet.ParquetFile; pyarrow has no type annotations."""
     with needing("data"):
         import pyarrow.parquet  # type: ignore[import-untyped]
     try:
         return pyarrow.parquet.ParquetFile(path, memory_map=False, page_checksum_verification=True)
-    except Exception as error:  # whatever it is that a decoder of foreign bytes raises
+    except Exception as error:  # a decoder may raise anything
         _refuse_damaged(path, error, ledger)
 
 
 def _refuse_damaged(path: Path, error: Exception, ledger: Ledger) -> NoReturn:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    ledger.bad_file("parquet.damaged", f"this cannot be decoded: {reason}", Place(str(path)), "copy or write it again")
+    text, fix = f"the file cannot be decoded: {reason}", "copy or write it again"
+    ledger.bad_file("parquet.damaged", text, Place(str(path)), fix)
 
 
 def _is_plain(kind: Any) -> bool:
@@ -83,9 +84,9 @@ def _records(path: Path, names: tuple[str, ...], ledger: Ledger) -> Iterator[Rec
                     yield Record(values, name, number)
                 else:
                     place = Place(name, number)
-                    ledger.bad_row("parquet.nonfinite", "a number is NaN or infinite", place, "leave it out")
+                    ledger.bad_row("parquet.nonfinite", "a number is NaN or infinite", place, "remove the row")
     if number == 0:
-        ledger.bad_file("data.no_rows", "the file has columns, but no rows", Place(name), "give at least one row")
+        ledger.bad_file("data.no_rows", "the file has columns but no rows", Place(name), "give a file with rows")
 
 
 def _all_finite(column: Any) -> bool:

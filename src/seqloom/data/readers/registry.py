@@ -1,11 +1,11 @@
-"""Readers, one for each format; all of them give a `Table`.
+"""Readers, one for each format; all of them return a `Table`.
 
     .csv .tsv           delimited     .conll .bio .iob   conll      .npz       arrays
     .jsonl .ndjson      jsonl         .conllu            conll      .parquet   parquet
     .txt                text          two files          text       a folder   folders
 
-A text format may be packed: .gz or .xz behind its extension. The extension decides, or `reading.format`; the content is
-never guessed, only refused when it does not fit.
+Text formats may be compressed, with .gz or .xz after the extension. The extension or `reading.format` decides; content
+that does not match is rejected.
 """
 
 import re
@@ -49,31 +49,32 @@ USED_BY: dict[str, tuple[Format, ...]] = {
 def read_table(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
     """The table in a file, in two parallel files, or in a folder of classes."""
     paths = tuple(Path(path) for path in paths)
-    joined = Path(" ".join(map(str, paths)))  # one name with spaces, which a shell takes for several
+    joined = Path(" ".join(map(str, paths)))  # a name with spaces, which the shell has split
     if len(paths) > 1 and is_there(joined) and not all(map(is_there, paths)):
         raise ConfigError(f"'{joined}' was given without quotes", fix="put quotes around a name with spaces")
-    format = _format(paths, reading, ledger)  # noqa: A001
+    format = _format(paths, reading, ledger)
     _require_count(paths, format, reading.format is not None)
-    usual = ReadingConfig()
-    for setting, formats in USED_BY.items():  # what a format has no use for would be ignored in silence
-        if getattr(reading, setting) != getattr(usual, setting) and format not in formats:
+    defaults = ReadingConfig()
+    for setting, formats in USED_BY.items():  # do not ignore a setting silently
+        if getattr(reading, setting) != getattr(defaults, setting) and format not in formats:
             flag = "--no-header" if setting == "header" else f"--{setting}"
-            raise ConfigError(f"{flag} says nothing about {format}", fix=f"it is for {' and '.join(formats)}")
+            fix = f"leave it out; it is for {' and '.join(formats)}"
+            raise ConfigError(f"{flag} cannot be used with the format {format}", fix=fix)
     for path in paths if format != "folder" else ():
         require_regular(path, ledger)
     return READERS[format](paths, msgspec.structs.replace(reading, format=format), ledger)
 
 
-def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:  # noqa: A002
-    """Refuse more or fewer paths than a format has; those that lead nowhere are named."""
+def _require_count(paths: tuple[Path, ...], format: Format, said: bool) -> None:
+    """Raise ConfigError for a wrong number of paths, and name those that do not exist."""
     asked = "two files, source and target" if format == "parallel" else "one path"
     if len(paths) == (2 if format == "parallel" else 1):
         return
-    text = f"the format {format} is read from {asked}" if said else "data is one path, or two files of parallel text"
+    text = f"the format {format} needs {asked}" if said else "expected one path, or two files of parallel text"
     missing = [str(path) for path in paths if not is_there(path)]
-    gone = f", of which there is no {escaped(' and no '.join(missing))}" if missing else ""
-    fix = f"give {asked}" if said else "give one path, and further parts with --dev and --test"
-    raise ConfigError(f"{text}; found {len(paths)}{gone}", fix=fix)
+    gone = f" ({escaped(' and '.join(missing))} {'does' if len(missing) == 1 else 'do'} not exist)" if missing else ""
+    fix = f"give {asked}" if said else "give one path, and other splits with --dev and --test"
+    raise ConfigError(f"{text}, found {len(paths)}{gone}", fix=fix)
 
 
 def _format(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Format:
@@ -82,17 +83,17 @@ def _format(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> 
     if len(paths) != 1:
         for path in paths if len(paths) == 2 else ():
             found = known_format(path)
-            if found not in (None, "text"):  # a table: more likely it is another part
-                text = f"two files are parallel text, and this is {found}"
-                lines = "--format parallel if line n of one translates line n of the other"
-                fix = f"give further parts with --dev or --test; {lines}"
+            if found not in (None, "text"):  # a table: probably another split
+                text = f"two files are read as parallel text, but this is {found}"
+                lines = "use --format parallel if line n of one translates line n of the other"
+                fix = f"give other splits with --dev or --test; {lines}"
                 ledger.bad_file("file.format", text, Place(str(path)), fix)
         return "parallel"
     return "folder" if is_folder(paths[0]) else format_of(paths[0], ledger)
 
 
 def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
-    """The same reading, and lines of text where the extension stands for no format: sources are often named .en or .de.
+    """The same settings, with format text if the extension is unknown: source files are often named .en or .de.
 
     >>> [as_lines(Path(f"letters{end}"), ReadingConfig()).format for end in (".en", ".csv")]
     ['text', None]
@@ -104,15 +105,15 @@ def as_lines(path: Path, reading: ReadingConfig) -> ReadingConfig:
 
 
 def format_of(path: Path, ledger: Ledger) -> Format:
-    """The format that the extension stands for; anything else is refused."""
+    """The format of the extension; raises RejectedError for an unknown one."""
     found = known_format(path)
     if found is None:
         require_regular(path, ledger)
         with opened(path, ledger, "text"):
-            pass  # what it is by its first bytes is told before that its name says nothing
+            pass  # a known binary file is reported by its first bytes
         suffix = "".join(path.suffixes[-2:])
-        usual = f"--format, one of {', '.join(get_args(Format))}"
+        usual = f"give --format, one of {', '.join(get_args(Format))}"
         is_json = re.fullmatch(r".*\.json(\.gz|\.xz)?", path.name, re.IGNORECASE | re.DOTALL)
         fix = "write one object per line and name the file .jsonl" if is_json else usual
-        ledger.bad_file("file.format", f"no format has the extension '{suffix}'", Place(str(path)), fix)
+        ledger.bad_file("file.format", f"unknown file extension '{suffix}'", Place(str(path)), fix)
     return found

@@ -1,11 +1,10 @@
-"""Plain text: each line, paragraph or whole file is one row, or each line of two files, source and translation.
+"""Plain text: each line, paragraph or file is one row; or two files of parallel text, source and target.
 
-A blank line between lines of text is passed over and counted (poems, the Penn Treebank); with a template it is a row
-that does not fit. A paragraph ends at a blank line. A whole file keeps all of its characters, line ends included.
+A blank line between lines of text is skipped and counted (poems, the Penn Treebank); with a template it is a bad row. A
+paragraph ends at a blank line. A whole file keeps all of its characters, including line ends.
 
-A template cuts a line at the marks between the names: "IN: {source} OUT: {target}". Each field but the last goes up to
-the first place where the next mark stands; the last one takes the rest. Nothing is ever tried twice, so the time is
-linear in the line, and no pattern is built from what a user wrote.
+A template splits a line at the marks between the fields: "IN: {source} OUT: {target}". Each field ends at the first
+occurrence of the next mark; the last field takes the rest. There is no backtracking, so the time is linear in the line.
 
 >>> template = Template.parse("IN: {source} OUT: {target}")
 >>> template.fields, template.cut("IN: jump twice OUT: I_JUMP I_JUMP")
@@ -32,14 +31,14 @@ SIDES = ("source", "target")
 
 
 class NoFit(NamedTuple):
-    """Why a line does not fit: the mark that is missing, and from which character on (counted from 0)."""
+    """Why a line does not match: the missing mark, and from which character on (counted from 0)."""
 
     mark: str
     start: int
 
 
 class Template(NamedTuple):
-    """Names of fields, the text before the first, and the mark behind each; the last mark ends the line."""
+    """Field names, the text before the first, and the mark after each; the last mark ends the line."""
 
     fields: tuple[str, ...]
     before: str
@@ -47,13 +46,13 @@ class Template(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Template":
-        r"""The template that is written so; `\t` in two characters is a tab, which no shell types easily."""
+        r"""Parse a template; `\t` in two characters means a tab."""
         before, *parts = text.replace("\\t", "\t").split("{")
         fields, marks = [], []
         for part in parts:
             name, brace, mark = part.partition("}")
             if not brace or not name.strip() or "}" in mark:
-                raise ConfigError(f"the template '{text}' has braces that do not pair", fix=EXAMPLE)
+                raise ConfigError(f"the braces of the template '{text}' do not match", fix=EXAMPLE)
             fields.append(name)
             marks.append(mark)
         if not fields or "}" in before:
@@ -62,15 +61,13 @@ class Template(NamedTuple):
             behind = fields[marks.index("") + 1]
             raise ConfigError(f"the template '{text}' has no mark before '{{{behind}}}'", fix=EXAMPLE)
         if twice := [name for name in fields if fields.count(name) > 1]:
-            raise ConfigError(
-                f"the template '{text}' names '{twice[0]}' twice", fix="give each field a name of its own"
-            )
+            raise ConfigError(f"the template '{text}' names '{twice[0]}' twice", fix="give each field its own name")
         if any(end in text for end in "\r\n"):
-            raise ConfigError("a template is for one line", fix="take the line end out of it")
+            raise ConfigError("the template contains a line end", fix="remove it: a template describes one line")
         return cls(tuple(fields), before, tuple(marks))
 
     def cut(self, line: str) -> tuple[str, ...] | NoFit:
-        """The fields of a line, or why it does not fit."""
+        """The fields of a line, or `NoFit`."""
         if not line.startswith(self.before):
             return NoFit(self.before, 0)
         at, fields = len(self.before), []
@@ -87,7 +84,7 @@ class Template(NamedTuple):
         return tuple(fields)
 
     def start(self, fields: tuple[str, ...], column: int) -> int:
-        """Where a field begins in the line that was cut into these fields, counted from 0."""
+        """The start of a field in the line with these fields, counted from 0."""
         return len(self.before) + sum(len(fields[n]) + len(self.marks[n]) for n in range(column))
 
 
@@ -98,7 +95,7 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
         units = {"line": _lines, "paragraph": _paragraphs, "file": _file}
         return Table(("text",), _at_least_one(units[reading.unit](path, reading, ledger), path, ledger))
     if reading.unit != "line":
-        raise ConfigError(f"a template cuts lines, and the unit is a {reading.unit}", fix="take one of the two away")
+        raise ConfigError(f"--template is for lines, but --unit is {reading.unit}", fix="leave out one of the two")
     template = Template.parse(reading.template)
 
     def locate(record: Record, column: int) -> Place:
@@ -108,7 +105,7 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
 
 
 def _at_least_one(records: Iterator[Record], path: Path, ledger: Ledger) -> Iterator[Record]:
-    """The same records, counted; refused if there were none."""
+    """Yield the same records, counted; raise RejectedError if there are none."""
     empty = True
     for record in records:
         empty = False
@@ -124,13 +121,13 @@ def _lines(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Recor
         if line and not line.isspace():
             yield Record((line,), name, number)
         else:
-            ledger.note("text.blank", "a blank line, passed over", Place(name, number))
+            ledger.note("text.blank", "a blank line, skipped", Place(name, number))
 
 
 def _paragraphs(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
     held: list[str] = []
     begin = size = 0
-    for number, line in chain(lines_of(path, reading, ledger), [(0, "")]):  # the end closes a paragraph, too
+    for number, line in chain(lines_of(path, reading, ledger), [(0, "")]):  # the end of the file ends a paragraph
         if not line or line.isspace():
             if held:
                 yield Record(("\n".join(held),), str(path), begin)
@@ -141,7 +138,7 @@ def _paragraphs(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[
         size += len(line)
         if size > LARGEST_PARAGRAPH:
             place = Place(str(path), begin)
-            _refuse_size("a paragraph", LARGEST_PARAGRAPH, "are the blank lines missing?", place, ledger)
+            _refuse_size("a paragraph", LARGEST_PARAGRAPH, "separate paragraphs by blank lines", place, ledger)
 
 
 def _file(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
@@ -155,38 +152,38 @@ def _cut_lines(path: Path, template: Template, reading: ReadingConfig, ledger: L
     for number, line in lines_of(path, reading, ledger):
         fields = cut(line)
         if isinstance(fields, NoFit):
-            text = f"'{fields.mark}' was expected from here on" if line.strip() else "a blank line"
+            text = f"expected '{fields.mark}' from here on" if line.strip() else "a blank line"
             text, place = f"{text}; the template is '{reading.template}'", Place(name, number, fields.start + 1)
-            ledger.bad_row("text.template", text, place, "mend the line or the template")
+            ledger.bad_row("text.template", text, place, "correct the line or the template")
         else:
             ledger.rows += 1
             yield Record(fields, name, number)
     if not number:
-        ledger.bad_file("data.empty", "there is nothing in the file", Place(name), "give a file with rows")
+        ledger.bad_file("data.empty", "the file is empty", Place(name), "give a file with rows")
 
 
 def whole_text(path: Path, reading: ReadingConfig, ledger: Ledger) -> str:
-    """All characters of a file, as they stand."""
+    """All characters of a file."""
     pieces, size = [], 0
     for passage in open_passages(path, reading, ledger, longest=LARGEST_FILE):
         pieces.append(passage.text)
         size += len(passage.text)
         if size > LARGEST_FILE:
-            _refuse_size("a text", LARGEST_FILE, "read it line by line: --unit line", Place(str(path)), ledger)
+            _refuse_size("a file", LARGEST_FILE, "read it line by line with --unit line", Place(str(path)), ledger)
     return "".join(pieces)
 
 
 def _refuse_size(what: str, limit: int, fix: str, place: Place, ledger: Ledger) -> None:
-    ledger.bad_file("text.too_long", f"{what} of more than {limit >> 20:,} MiB is too long for one row", place, fix)
+    ledger.bad_file("text.too_long", f"{what} of more than {limit >> 20:,} MiB, the limit for one row", place, fix)
 
 
 def read_parallel(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Table:
-    """The table of two files with the columns source and target; a record's path is that of the source."""
+    """The table of two files, with the columns source and target; the path of a record is that of the source."""
     source, target = paths
     for path in paths:
         require_regular(path, ledger)
     if source.samefile(target):
-        _refuse_same("both sides are one file", target, ledger)
+        _refuse_same("source and target are the same file", target, ledger)
 
     def locate(record: Record, column: int) -> Place:
         return Place(str(paths[column]), record.line, 1)
@@ -195,7 +192,7 @@ def read_parallel(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledge
 
 
 def _pairs(source: Path, target: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
-    """Both sides, always read to the end, so that different counts are told as two numbers."""
+    """Yield the pairs of lines; both files are read to the end, so that an error has both counts."""
     name, counts, differ = str(source), [0, 0], False
     for one, other in zip_longest(lines_of(source, reading, ledger), lines_of(target, reading, ledger)):
         if one is None or other is None:
@@ -211,15 +208,15 @@ def _pairs(source: Path, target: Path, reading: ReadingConfig, ledger: Ledger) -
             side = 0 if not first.strip() else 1
             text = f"a blank {SIDES[side]} line" if first.strip() or second.strip() else "a blank line on both sides"
             place = Place(str((source, target)[side]), number)
-            ledger.bad_row("par.blank", text, place, "remove the line from both files")
+            ledger.bad_row("par.blank", text, place, "remove this line from both files")
     if counts == [0, 0]:
-        ledger.bad_file("data.empty", "there are no lines in either file", Place(name), "give files with text")
+        ledger.bad_file("data.empty", "both files are empty", Place(name), "give files with text")
     if counts[0] != counts[1]:
         text = f"{counted(counts[0], 'line')}, but {counts[1]:,} in {target}"
-        fix = "line n of one file must be the translation of line n of the other"
+        fix = "make line n of one file the translation of line n of the other"
         ledger.bad_file("par.count", text, Place(name, min(counts) + 1), fix)
     if not differ:
-        _refuse_same("every line is the same on both sides", target, ledger)
+        _refuse_same("every line is the same in source and target", target, ledger)
 
 
 def _refuse_same(text: str, path: Path, ledger: Ledger) -> NoReturn:

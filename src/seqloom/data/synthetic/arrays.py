@@ -34,7 +34,7 @@ ADDING = SyntheticSet(
 )
 
 
-# Pictures: six shapes of any size at any place, in noise, 16 x 16 pixels of grey from 0 to 1.
+# Pictures: six shapes of any size at any place, in noise, 16 x 16 pixels of gray from 0 to 1.
 
 LABELS = ("disc", "ring", "square", "cross", "saltire", "triangle")
 SIDE, LEAST_RADIUS, MOST_RADIUS = 16, 3, 6
@@ -42,7 +42,7 @@ NOISE = 0.25
 
 
 def _shape(label: str, y: np.ndarray, x: np.ndarray, radius: int) -> np.ndarray:
-    """[H,W] where the shape is, given the distances down [H,1] and to the right [1,W] from its centre."""
+    """[H,W] where the shape is, given the distances down [H,1] and to the right [1,W] from its center."""
     far, near = np.maximum(abs(y), abs(x)), np.minimum(abs(y), abs(x))
     inside: dict[str, Callable[[], np.ndarray]] = {
         "disc": lambda: np.hypot(y, x) <= radius,

@@ -5,7 +5,7 @@
 A verb agrees with its noun in number, over whatever stands between: a phrase with a noun of its own, a clause, a clause
 in the clause. Every rule has a whole number of hundredths for its probability. From those follow, exactly,
 
-    H(A) = sum over rules A -> B1..Bn of p (-log2 p + H(B1) + .. + H(Bn))      the bits that a symbol is worth
+    H(A) = sum over rules A -> B1..Bn of p (-log2 p + H(B1) + .. + H(Bn))      the bits that a token is worth
     L(A) = sum over rules A -> B1..Bn of p (L(B1) + .. + L(Bn))                the words that it becomes
 
 and for a given text its probability by the inside algorithm (Baker 1979), which sums over all derivations.
@@ -25,10 +25,10 @@ START = "Sentence"
 
 
 class Rule(NamedTuple):
-    """So many of a hundred times, a symbol becomes these."""
+    """So many of a hundred times, a token becomes these."""
 
     percent: int
-    symbols: tuple[str, ...]
+    tokens: tuple[str, ...]
 
 
 def _rules(text: str) -> tuple[Rule, ...]:
@@ -91,11 +91,11 @@ def worth() -> Worth:
     uses = np.zeros((len(names), len(names)))  # [A,B] how many B a rule of A has on the average
     bits, words = np.zeros(len(names)), np.zeros(len(names))
     for row, name in enumerate(names):
-        for percent, symbols in RULES[name]:
+        for percent, tokens in RULES[name]:
             bits[row] -= percent / 100 * math.log2(percent / 100)
-            for symbol in symbols:
-                if symbol in RULES:
-                    uses[row, names.index(symbol)] += percent / 100
+            for token in tokens:
+                if token in RULES:
+                    uses[row, names.index(token)] += percent / 100
                 else:
                     words[row] += percent / 100
     solved = np.linalg.solve(np.eye(len(names)) - uses, np.stack([bits, words], axis=1))
@@ -116,25 +116,25 @@ def surprise(text: str) -> float:
 
 
 def _inside(words: tuple[str, ...]) -> float:
-    """The probability that the start symbol becomes exactly these words; no rule begins with its own symbol."""
+    """The probability that the start token becomes exactly these words; no rule begins with its own token."""
 
     @cache
-    def ends(symbol: str, start: int) -> dict[int, float]:
-        """The probability that the symbol becomes the words from `start` up to each possible end."""
-        if symbol not in RULES:
-            return {start + 1: 1.0} if words[start : start + 1] == (symbol,) else {}
+    def ends(token: str, start: int) -> dict[int, float]:
+        """The probability that the token becomes the words from `start` up to each possible end."""
+        if token not in RULES:
+            return {start + 1: 1.0} if words[start : start + 1] == (token,) else {}
         total: dict[int, float] = {}
-        for percent, symbols in RULES[symbol]:
+        for percent, tokens in RULES[token]:
             reached = {start: percent / 100}
-            for one in symbols:
+            for one in tokens:
                 reached = onward(reached, one)
             _add(total, reached, 1.0)
         return total
 
-    def onward(reached: dict[int, float], symbol: str) -> dict[int, float]:
+    def onward(reached: dict[int, float], token: str) -> dict[int, float]:
         further: dict[int, float] = {}
         for at, chance in reached.items():
-            _add(further, ends(symbol, at), chance)
+            _add(further, ends(token, at), chance)
         return further
 
     return ends(START, 0).get(len(words), 0.0)
@@ -145,20 +145,20 @@ def _add(total: dict[int, float], more: dict[int, float], weight: float) -> None
         total[end] = total.get(end, 0.0) + weight * chance
 
 
-def _grow(draws: RandomDraws, symbol: str, words: list[str]) -> None:
-    if symbol not in RULES:
-        words.append(symbol)
+def _grow(draws: RandomDraws, token: str, words: list[str]) -> None:
+    if token not in RULES:
+        words.append(token)
         return
-    for below in _chosen(draws.below(100), RULES[symbol]):
+    for below in _chosen(draws.below(100), RULES[token]):
         _grow(draws, below, words)
 
 
 def _chosen(hundredth: int, rules: tuple[Rule, ...]) -> tuple[str, ...]:
-    for percent, symbols in rules:
+    for percent, tokens in rules:
         if hundredth < percent:
-            return symbols
+            return tokens
         hundredth -= percent
-    raise AssertionError("the rules of a symbol make a hundred")
+    raise AssertionError("the rules of a token make a hundred")
 
 
 def _draw(draws: RandomDraws) -> DrawnExample:

@@ -65,33 +65,33 @@ BRACKETS = SyntheticSet(
 )
 
 
-# Copy: which symbol was shown `distance` steps before the question? Every step in between shows another one.
+# Copy: which token was shown `distance` steps before the question? Every step in between shows another one.
 #
 #     distance 5:   c a h a b ?  ->  c
 #
-# The distractors are the same eight symbols, so what must be remembered is a place, not a word.
+# The distractors are the same eight tokens, so what must be remembered is a place, not a word.
 
-SYMBOLS = tuple("abcdefgh")
+TOKENS = tuple("abcdefgh")
 QUESTION = "?"
 
 
 def _draw_copy(draws: RandomDraws, distance: int) -> DrawnExample:
-    shown = [SYMBOLS[byte] for byte in draws.bytes(distance) & 7]
+    shown = [TOKENS[byte] for byte in draws.bytes(distance) & 7]
     text = " ".join([*shown, QUESTION])
     return DrawnExample(text, ((text, shown[0]),))
 
 
 COPY = SyntheticSet(
     name="copy",
-    schema=Schema("text", "label", SYMBOLS),
-    description="the symbol that was shown so many steps ago",
+    schema=Schema("text", "label", TOKENS),
+    description="the token that was shown so many steps ago",
     draw=_draw_copy,
     sizes=Sizes(10_000, 1_000, 1_000),
     parameters={"distance": Parameter(100, 6, 100_000)},
 )
 
 
-# Copy memory: ten symbols are shown, and after `delay` steps they are to be said again, in their order.
+# Copy memory: ten tokens are shown, and after `delay` steps they are to be said again, in their order.
 #
 # The published form (Hochreiter and Schmidhuber 1997; Arjovsky et al. 2016; Bai et al. 2018), delay + 20 steps:
 #
@@ -120,7 +120,7 @@ def _draw_memory(draws: RandomDraws, delay: int) -> DrawnExample:
 COPY_MEMORY = SyntheticSet(
     name="copy_memory",
     schema=Schema("words", "tags", TAGS),
-    description="ten symbols to be said again after a delay: the copy memory task as published",
+    description="ten tokens to be said again after a delay: the copy memory task as published",
     draw=_draw_memory,
     sizes=Sizes(10_000, 1_000, 1_000),
     parameters={"delay": Parameter(100, 1, 100_000)},

@@ -25,8 +25,8 @@ from seqloom.errors import ConfigError, DataError, did_you_mean
 # Philox4x64 (Salmon et al. 2011) is a published function from a key to a stream of 64-bit words. Numpy promises to keep
 # its bit generators as they are, but not how it makes integers or reals of their bits; so that is done here.
 
-Part = Literal["train", "dev", "test"]
-PARTS: tuple[Part, ...] = get_args(Part)
+SplitName = Literal["train", "dev", "test"]
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
 Thing = TypeVar("Thing")
 _BLOCK = 1024  # words fetched at a time
 
@@ -37,7 +37,7 @@ def fingerprint(key: str | bytes) -> int:
     return int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")
 
 
-def part_of(mark: int) -> Part:
+def part_of(mark: int) -> SplitName:
     """The part to which the input with this fingerprint belongs for ever: a tenth is test, a tenth dev, the rest train.
 
     >>> [part_of(fingerprint(word)) for word in ("oak", "elm", "ash", "fig", "yew")]
@@ -55,7 +55,7 @@ class RandomDraws:
     True
     """
 
-    def __init__(self, name: str, part: Part, seed: int) -> None:
+    def __init__(self, name: str, part: SplitName, seed: int) -> None:
         self.part = part
         digest = blake2b(f"{name}/{part}/{seed}".encode(), digest_size=16).digest()
         self._words = np.random.Philox(key=int.from_bytes(digest, "little"))
@@ -102,7 +102,7 @@ class RandomDraws:
         return words.astype("<u8").view(np.uint8)[:count]
 
 
-_PATIENCE = 2_000  # draws in vain, one after another: of a space with room left, one in ten fits even the test part
+_PATIENCE = 2_000  # draws in vain, one after another: of a space with room left, one in ten fits even the test set
 
 
 class DrawnExample(NamedTuple):
@@ -143,10 +143,12 @@ class SyntheticSet(NamedTuple):
         """What a model is to learn from it."""
         return self.schema.task
 
-    def examples(self, part: Part, seed: int = 0, count: int | None = None, **parameters: int) -> Iterator[Example]:
+    def examples(
+        self, part: SplitName, seed: int = 0, count: int | None = None, **parameters: int
+    ) -> Iterator[Example]:
         """The first `count` examples of a part: the same for the same name, part, seed and parameters, always."""
-        if part not in PARTS:
-            raise ConfigError(f"the set '{self.name}' has no part '{part}'", fix=did_you_mean(str(part), PARTS))
+        if part not in SPLITS:
+            raise ConfigError(f"the set '{self.name}' has no part '{part}'", fix=did_you_mean(str(part), SPLITS))
         wanted = getattr(self.sizes, part) if count is None else count
         for name, number, least in (("seed", seed, 0), ("count", wanted, 0)):
             _require_whole(name, number, least)
@@ -160,7 +162,7 @@ class SyntheticSet(NamedTuple):
             _require_whole(name, number, self.parameters[name].least, self.parameters[name].most)
         return {name: given.get(name, parameter.default) for name, parameter in self.parameters.items()}
 
-    def _endless(self, part: Part, seed: int, settings: Mapping[str, int]) -> Iterator[Example]:
+    def _endless(self, part: SplitName, seed: int, settings: Mapping[str, int]) -> Iterator[Example]:
         draws, index = RandomDraws(self.name, part, seed), 0
         for drawn in self._accepted(draws, settings):
             for given, target in drawn.rows:

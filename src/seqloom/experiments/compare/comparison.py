@@ -1,24 +1,24 @@
-"""Comparing from Python in one call, and the generator behind it that the command line shows.
+"""Comparing from Python in one call, and the generator of events behind it.
 
-Before the first run, data is read without its test part, and everything is chosen and checked. A baseline is always
-among the models: `linear` where symbols can be counted, else the mean of vectors, hidden layers over pixels, or the
-recipe with the fewest parameters. What a model gains over it is what its size buys.
+Before the first run, the data is read without its test set, and all settings are checked. A baseline is always among
+the models: `linear` if the task has it, else `bag`, `mlp`, or the recipe with the fewest parameters.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from seqloom.config.data import AnySplit, BadRows, ColumnSplit, EncodingConfig, RandomSplit, ReadingConfig
+from seqloom.config.data import ColumnSplit, Format, Overlong, RandomSplit, Unit
 from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind, Pooling
-from seqloom.config.inputs import LettersWish
+from seqloom.config.inputs import CharEncoderName
 from seqloom.config.models import AnyObjective
 from seqloom.config.options import stated, strict
-from seqloom.config.training import AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision
+from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
+from seqloom.config.training import AnyBatching, AnyOptimizer, AnySchedule
 from seqloom.data.check import Names
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
@@ -27,17 +27,17 @@ from seqloom.experiments.compare.costs import measure_costs
 from seqloom.experiments.compare.plan import (
     Budget,
     BudgetKind,
-    ComparisonBegun,
     ComparisonEnded,
     ComparisonPlan,
     ComparisonReport,
+    ComparisonStarted,
     Measuring,
     PlannedModel,
     RunEnded,
 )
 from seqloom.experiments.compare.results import Comparison, Cost
-from seqloom.experiments.compare.runs import Judgement, judgement, resolved_run, run, together, wishes_of
-from seqloom.experiments.compare.verdicts import Weighed, count_leaks
+from seqloom.experiments.compare.runs import RunEvaluation, request_of, resolved_run, run, run_evaluation, together
+from seqloom.experiments.compare.verdicts import ComparedScores, count_leaks
 from seqloom.experiments.workers import Interrupted, require_jobs
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.jsonl import append_lines, read_lines
@@ -45,45 +45,45 @@ from seqloom.files.lock import hold
 from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings, Task
-from seqloom.training.learning_rate import training_symbols, usual_epochs
+from seqloom.training.learning_rate import default_epochs, training_tokens
+from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import Resolved, resolve
-from seqloom.training.wishes import OF_WISHES, settings_of
 
 ASKED, LINES = "comparison.json", "results.jsonl"
 BASELINES = ("linear", "bag", "mlp")  # the first that the task has
-TOLD = 4  # differences in an error
+TOLD = 4  # changes in an error
 LONGEST = 40  # characters of a value in an error
-SECONDS = 60.0  # of training, where nobody said how many
+SECONDS = 60.0  # of training, by default
 
 
-class OpenComparison:
-    """What a comparison knows before its first run."""
+class OpenedComparison:
+    """A comparison before its first run: data read, models and settings checked."""
 
     def __init__(self, plan: ComparisonPlan) -> None:
         models = plan.models
-        first = resolve(plan.data, wishes_of(plan, models[0], 0), cache=plan.cache)
+        first = resolve(plan.data, request_of(plan, models[0], 0), cache=plan.cache)
         self.task = first.task
-        for name in models:  # a recipe that cannot do the task is refused before any training
+        for name in models:  # raises for a recipe that cannot do the task
             self.task.model(name, plan.size, HeadSettings())
-        # refused now, and not after hours of training; whether there is a test part is said without a look at it
+        # raises now, and not after hours of training; the test set is not read for it
         split, data = first.config.data.split, first.config.data
-        drawn = isinstance(split, ColumnSplit) or (isinstance(split, RandomSplit) and split.test > 0)
+        drawn = isinstance(split, ColumnSplit) or (isinstance(split, RandomSplit) and split.test_size > 0)
         has_test = bool(data.test) or drawn or data.train[0] in NAMES
-        if not (len(first.prepared.parts["dev"]) if plan.part == "dev" else has_test):
-            fix = f"give --{plan.part} FILE, or --shares 10%,10%"
-            raise ConfigError(f"there is no {plan.part} part to judge on", fix=fix)
+        if not (len(first.prepared.splits["dev"]) if plan.split == "dev" else has_test):
+            fix = f"give --{plan.split} FILE, or --{plan.split}-size 10%"
+            raise ConfigError(f"there is no {plan.split} set to evaluate on", fix=fix)
         self.baseline, why = baseline_of(self.task, plan)
         models = models if self.baseline in models else (self.baseline, *models)
         budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
         self.plan = msgspec.structs.replace(plan, models=models, budget=budget)
         self.notes = (why,) if why else ()
-        self.said = (*first.said[:-1], *self.notes)
+        self.said = (*first.messages[:-1], *self.notes)
         self._require_same(first)
 
     def _require_same(self, first: Resolved) -> None:
-        """Write down what is compared, or refuse to mix it with something else; models and seeds may be added."""
+        """Record the settings, or refuse to mix different ones in one folder; models and seeds may be added."""
         plan, path = self.plan, self.plan.folder / ASKED
-        asked = plan.asked(first) | {"budget": plan.budget, "size": plan.size, "wishes": plan.wishes}
+        asked = plan.asked(first) | {"budget": plan.budget, "size": plan.size, "model_settings": plan.model_settings}
         plain = msgspec.json.decode(msgspec.json.encode(asked))
         if not path.exists():
             write_file(path, msgspec.json.format(msgspec.json.encode(plain), indent=2))
@@ -91,15 +91,15 @@ class OpenComparison:
         if changed := changes(msgspec.json.decode(path.read_bytes()), plain):
             more = f"; and {len(changed) - TOLD} more" if len(changed) > TOLD else ""
             raise ConfigError(
-                f"{plan.folder} holds another comparison: {'; '.join(changed[:TOLD])}{more}",
-                fix="give another --out, or the same settings to go on",
+                f"{plan.folder} contains a different comparison: {'; '.join(changed[:TOLD])}{more}",
+                fix="give another --out, or the same settings to resume it",
             )
 
 
 def changes(before: Any, now: Any, name: str = "") -> list[str]:
-    """In which values what is asked for differs from what was, in words.
+    """The changed values as text.
 
-    >>> changes({"budget": {"kind": "symbols", "amount": 8000.0}}, {"budget": {"kind": "symbols", "amount": 900.0}})
+    >>> changes({"budget": {"kind": "tokens", "amount": 8000.0}}, {"budget": {"kind": "tokens", "amount": 900.0}})
     ['budget amount was 8000.0 and is now 900.0']
     """
     if isinstance(before, dict) and isinstance(now, dict):
@@ -109,52 +109,52 @@ def changes(before: Any, now: Any, name: str = "") -> list[str]:
 
 
 def _said(value: Any) -> str:
-    """A value in few characters; nothing is what nobody said."""
+    """A value in few characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return "not said" if value is None else text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return "not given" if value is None else text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def baseline_of(task: Task, plan: ComparisonPlan) -> tuple[str, str]:
-    """The model that every comparison has, and why it is another one than `linear`."""
+    """The baseline, and a message if it is not `linear`."""
     names, usual = task.recipes(), BASELINES[0]
     known = next((name for name in BASELINES if name in names), None)
     if known == usual:
         return usual, ""
     if known is not None:
-        return known, f"{task.name} has no '{usual}' here: the baseline is {known}"
+        return known, f"baseline: {known} ({usual} is not available for {task.name})"
     smallest = min(names, key=lambda name: task.model(name, plan.size, HeadSettings()).parameters())
-    return smallest, f"{task.name} has no '{usual}' here: the baseline is {smallest}, the smallest recipe"
+    return smallest, f"baseline: {smallest}, the smallest recipe ({usual} is not available for {task.name})"
 
 
 def usual(plan: ComparisonPlan, first: Resolved) -> float:
-    """A budget that nobody named: the usual recipe's size, or as much data as training usually reads."""
+    """The default budget: the size of the default recipe, or as many tokens as training usually reads."""
     if plan.budget.kind == "seconds":
         return SECONDS
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
-    symbols = training_symbols(first.prepared)
-    return float(symbols * usual_epochs(symbols))
+    tokens = training_tokens(first.prepared)
+    return float(tokens * default_epochs(tokens))
 
 
-def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
-    """The reports of a comparison that begins or goes on; at the last one, `ComparisonEnded`, results are written."""
+def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
+    """Start or resume a comparison; yields its events. At the last one, `ComparisonEnded`, the results are written."""
     require_jobs(jobs)
     make_folder(plan.folder / "runs")
     with hold(plan.folder):
-        opening = OpenComparison(plan)
+        opening = OpenedComparison(plan)
         plan = opening.plan
-        waiting = [entry for entry in plan.entries() if judgement(plan, entry) is None]
+        waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
-        yield ComparisonBegun(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
+        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
         _write_lines(plan)
         alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:
             for report in together(plan, waiting, jobs) if abreast > 1 else alone:
                 _write_lines(plan)
                 yield report
-                # A comparison without one of its runs would be another one than was asked for
+                # a comparison needs all of its runs
                 if isinstance(report, RunEnded) and report.problem:
-                    raise ConfigError(f"{report.entry.name}: {report.problem}", fix="mend that, or leave the model out")
+                    raise ConfigError(f"{report.entry.name}: {report.problem}", fix="fix that, or leave the model out")
         except Interrupted as interruption:
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
@@ -163,38 +163,38 @@ def referee(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
 
 
 def _write_lines(plan: ComparisonPlan) -> None:
-    """Bring results.jsonl up to what is judged."""
+    """Append the runs that are evaluated to results.jsonl."""
     path = plan.folder / LINES
-    known = {(one.get("part"), one.get("model"), one.get("seed")) for one in read_lines(path).records}
-    fresh = [entry for entry in plan.entries() if (plan.part, *entry) not in known]
-    found = [one.facts for entry in fresh if (one := judgement(plan, entry)) is not None]
+    known = {(one.get("split"), one.get("model"), one.get("seed")) for one in read_lines(path).records}
+    fresh = [entry for entry in plan.entries() if (plan.split, *entry) not in known]
+    found = [one.facts for entry in fresh if (one := run_evaluation(plan, entry)) is not None]
     append_lines(path, [{"kind": "run", **msgspec.to_builtins(facts)} for facts in found])
 
 
-def _weigh(opening: OpenComparison) -> Comparison:
-    """The results, written to the folder before anybody sees them."""
+def _weigh(opening: OpenedComparison) -> Comparison:
+    """The results, which are also written to the folder."""
     plan = opening.plan
-    runs: dict[str, list[Judgement]] = {name: [] for name in plan.models}
+    runs: dict[str, list[RunEvaluation]] = {name: [] for name in plan.models}
     for entry in plan.entries():
-        found = judgement(plan, entry)
-        assert found is not None, "every run is judged by now"
+        found = run_evaluation(plan, entry)
+        assert found is not None, "every run is evaluated by now"
         runs[entry.model].append(found)
     firsts = [PlannedModel(name, 0) for name in plan.models]
     device = plan.chosen_device().torch
     models = {entry.model: load(plan.run_folder(entry), device=device) for entry in firsts}
-    prepared = models[plan.models[0]].own_rows(plan.part)
-    # of models that did not come near the parameters that were asked for
+    prepared = models[plan.models[0]].own_rows(plan.split)
+    # messages about models that are not near the requested size
     sizes = [resolved_run(plan, entry)[1] for entry in firsts] if plan.budget.kind == "parameters" else []
-    weighed = Weighed(runs, opening.task)
+    weighed = ComparedScores(runs, opening.task)
     comparison = weighed.comparison(
         prepared.columns["input"].lengths[weighed.ids],
         data=" + ".join(plan.data.train),
-        part=plan.part,
+        split=plan.split,
         budget=plan.budget.shown(),
         seeds=plan.seeds,
         baseline=opening.baseline,
-        leak=count_leaks(plan.data, plan.part),
-        said=(*opening.notes, *filter(None, sizes)),
+        leak=count_leaks(plan.data, plan.split),
+        messages=(*opening.notes, *filter(None, sizes)),
     )
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
@@ -204,13 +204,13 @@ def _weigh(opening: OpenComparison) -> Comparison:
 
 
 def _costs(plan: ComparisonPlan, models: dict[str, LoadedModel], prepared: Prepared) -> dict[str, Cost]:
-    """What each model costs, measured now with all others, or as all of them were measured before."""
+    """The costs of each model: measured now, all together, or as recorded before."""
     path = plan.folder / LINES
     lines = [one for one in read_lines(path).records if one.get("kind") == "cost"]
     known = {one["model"]: msgspec.convert(one["cost"], Cost) for one in lines}
     if known.keys() >= models.keys():
         return known
-    fresh = measure_costs(models, prepared, plan.part)
+    fresh = measure_costs(models, prepared, plan.split)
     append_lines(path, [{"kind": "cost", "model": n, "cost": msgspec.to_builtins(cost)} for n, cost in fresh.items()])
     return fresh
 
@@ -220,95 +220,146 @@ def compare(
     *data: str | Path,
     out: str | Path,
     models: Sequence[str],
-    budget: BudgetKind = "symbols",
-    amount: float | None = None,
+    budget: BudgetKind | None = None,
+    tokens: int | None = None,
+    parameters: int | None = None,
+    seconds: float | None = None,
     seeds: int = 3,
-    test: bool = False,
+    split: Literal["dev", "test"] = "dev",
     size: Size = "small",
     jobs: int = 1,
     device: str = "auto",
     show: Callable[[ComparisonReport], None] | None = None,
     epochs: int | None = None,
-    steps: int | None = None,
-    symbols: int | None = None,
-    seconds: float | None = None,
-    length: AnyLength | None = None,
+    test: Names | None = None,
     dev: Names | None = None,
-    reading: ReadingConfig | None = None,
     task: TaskName | None = None,
     input: Names | None = None,
     target: Names | None = None,
     id: str | None = None,
     label_separator: str | None = None,
     sequence: str | None = None,
-    split: AnySplit | None = None,
-    bad_rows: BadRows | None = None,
-    encoding: EncodingConfig | None = None,
+    split_column: str | None = None,
+    dev_size: float | str | None = None,
+    test_size: float | str | None = None,
+    split_seed: int | None = None,
+    group: str | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    template: str | None = None,
+    unit: Unit | None = None,
+    skip_bad_rows: bool | None = None,
+    max_bad_rows: float | str | None = None,
+    tokenizer: str | FittedTokenizer | None = None,
+    target_tokenizer: str | FittedTokenizer | None = None,
+    normalize: UnicodeForm | None = None,
+    lowercase: bool | None = None,
+    vocab_size: int | None = None,
+    min_count: int | None = None,
+    word_split: WordSplit | None = None,
+    max_length: int | None = None,
+    overlong: Overlong | None = None,
     dropout: float | None = None,
-    smoothing: float | None = None,
+    label_smoothing: float | None = None,
     class_weights: str | Sequence[float] | None = None,
     head: HeadKind | None = None,
     pooling: Pooling | None = None,
     objective: str | AnyObjective | None = None,
-    rows_at_once: int | None = None,
-    letters: LettersWish | None = None,
-    vectors: str | Path | None = None,
-    vector_words: int | None = None,
-    freeze_vectors: bool | None = None,
-    feed: AnyFeed | None = None,
-    optimiser: AnyOptimiser | None = None,
-    rate: float | None = None,
-    schedule: AnySchedule | None = None,
-    clip: float | None = None,
-    pieces: int | None = None,
+    micro_batch: int | None = None,
+    char_encoder: CharEncoderName | None = None,
+    word_vectors: str | Path | None = None,
+    word_vectors_limit: int | None = None,
+    freeze_word_vectors: bool | None = None,
+    batching: str | AnyBatching | None = None,
+    batch_tokens: int | None = None,
+    batch_rows: int | None = None,
+    row_length: int | None = None,
+    optimizer: str | AnyOptimizer | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    lr: float | None = None,
+    schedule: str | AnySchedule | None = None,
+    warmup: int | None = None,
+    clip_norm: float | None = None,
+    accumulate: int | None = None,
     validate_every: int | None = None,
     metric: str | None = None,
     patience: int | None = None,
     save_every: int | None = None,
-    keep: int | None = None,
-    average: float | None = None,
-    average_last: int | None = None,
-    precision: Precision | None = None,
+    keep_checkpoints: int | None = None,
+    ema: float | None = None,
+    average_checkpoints: int | None = None,
+    precision: str | None = None,
     compile: bool | None = None,
-    init: str | None = None,
-    freeze: Sequence[str] | None = None,
-    report_every: int | None = None,
+    freeze: str | Sequence[str] | None = None,
+    log_every: int | None = None,
     seed: int | None = None,
     deterministic: bool | None = None,
 ) -> Comparison:
-    """Models side by side, each with the same budget, judged on dev, or with `test` on the test part.
+    """Train models with the same budget and return the comparison of their scores.
 
-    `out` has runs, results.jsonl and report.html; what is there goes on. `amount` is that of the budget: symbols,
-    seconds or parameters. From `epochs` on, settings are those of `seqloom.train`, the same for every model.
+    Args:
+        data: a file, a folder, two files of parallel text, or the name of a data set.
+        models: names of recipes; a baseline is always added.
+        out: the folder of runs, results.jsonl and report.html. A comparison that is there is resumed.
+        budget: what is equal for all models: tokens, parameters or seconds (default: tokens).
+        tokens, parameters, seconds: how much of it each model gets; give one (default: chosen by the data).
+        seeds: runs of each model.
+        split: the set that models are evaluated on: dev or test.
+        size: the size of the recipes.
+        jobs: runs at the same time.
+        device: auto, cpu, cuda or mps.
+        show: called with every event.
+
+    All other arguments are options of `seqloom train`, the same for every model.
     """
-    named: dict[str, Any] = {"dev": dev, "reading": reading, "task": task, "input": input, "id": id}
-    named |= {"target": target, "label_separator": label_separator, "sequence": sequence, "split": split}
-    named |= {"bad_rows": bad_rows}
-    named |= {"dropout": dropout, "smoothing": smoothing, "head": head, "pooling": pooling, "objective": objective}
-    named |= {"class_weights": class_weights, "rows_at_once": rows_at_once, "letters": letters, "encoding": encoding}
-    named |= {"vectors": vectors, "vector_words": vector_words, "freeze_vectors": freeze_vectors}
-    named |= {"length": length, "feed": feed, "optimiser": optimiser, "rate": rate, "schedule": schedule}
-    named |= {"clip": clip, "pieces": pieces, "validate_every": validate_every, "metric": metric, "keep": keep}
-    named |= {"patience": patience, "save_every": save_every, "average": average, "average_last": average_last}
-    named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze, "seed": seed}
-    named |= {"report_every": report_every, "deterministic": deterministic}
-    named |= {"epochs": epochs, "steps": steps, "symbols": symbols, "seconds": seconds}
-    config, wishes = settings_of(data, stated(named))
-    told = {name: value for name, value in stated(named).items() if name in OF_WISHES and name != "encoding"}
+    named: dict[str, Any] = {
+        "epochs": epochs,
+        "test": test,
+        "dev": dev,
+        "task": task,
+        "input": input,
+        "target": target,
+        "id": id,
+    }
+    named |= {"label_separator": label_separator, "sequence": sequence, "split_column": split_column}
+    named |= {"dev_size": dev_size, "test_size": test_size, "split_seed": split_seed, "group": group, "folds": folds}
+    named |= {"fold": fold, "format": format, "encoding": encoding, "delimiter": delimiter, "header": header}
+    named |= {"template": template, "unit": unit, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
+    named |= {"tokenizer": tokenizer, "target_tokenizer": target_tokenizer, "normalize": normalize}
+    named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
+    named |= {"max_length": max_length, "overlong": overlong, "dropout": dropout, "label_smoothing": label_smoothing}
+    named |= {"class_weights": class_weights, "head": head, "pooling": pooling, "objective": objective}
+    named |= {"micro_batch": micro_batch, "char_encoder": char_encoder, "word_vectors": word_vectors}
+    named |= {"word_vectors_limit": word_vectors_limit, "freeze_word_vectors": freeze_word_vectors}
+    named |= {"batching": batching, "batch_tokens": batch_tokens, "batch_rows": batch_rows, "row_length": row_length}
+    named |= {"optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay, "lr": lr}
+    named |= {"schedule": schedule, "warmup": warmup, "clip_norm": clip_norm, "accumulate": accumulate}
+    named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
+    named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}
+    named |= {"precision": precision, "compile": compile, "freeze": freeze, "log_every": log_every, "seed": seed}
+    named |= {"deterministic": deterministic}
+    amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
+    config, request = requested(data, stated(named))
+    told = {name: getattr(request, name) for name in named if name in RunRequest._fields and named[name] is not None}
     plan = ComparisonPlan(
         data=config,
         out=str(out),
         models=tuple(models),
-        budget=Budget(kind=budget, amount=amount),
+        budget=Budget.of(budget, stated(amounts), epochs=epochs is not None),
         seeds=seeds,
-        part="test" if test else "dev",
+        split=split,
         size=size,
-        settings=msgspec.to_builtins(wishes.training),
-        wishes=told,
-        encoding=wishes.encoding,
+        settings=msgspec.to_builtins(request.training),
+        model_settings=told,
+        encoding=request.encoding,
         device=device,
     )
-    for report in referee(plan, jobs):
+    for report in run_comparison(plan, jobs):
         if show is not None:
             show(report)
     assert isinstance(report, ComparisonEnded), "the last report"

@@ -1,8 +1,8 @@
-"""What a model costs when it answers: time, memory and space, measured side by side.
+"""The costs of inference: latency, memory and disk space, measured side by side.
 
-Models answer in turn, over and over, so that a machine that grows warm or busy is unfair to none. Texts are encoded
-before: what is measured is the model with its task, up to ready answers. Memory is that of the weights and of all
-tensors that are alive at once, counted when they come and go: the same number on every machine and every run.
+Models predict in turn, several times, so that a machine that becomes warm or busy affects all of them. Texts are
+encoded before; measured is the model with its task, up to finished predictions. Memory is that of the weights and of
+all tensors that are alive at once, counted as they are created and freed: the same number on every machine.
 """
 
 import time
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from seqloom.config.data import Part
+from seqloom.config.data import SplitName
 from seqloom.data.prepared import Prepared
 from seqloom.experiments.compare.results import Cost, Spread
 from seqloom.files.folders import read_manifest
@@ -25,15 +25,15 @@ from seqloom.nn.types import on_device
 from seqloom.tasks.evaluation import answering
 
 TOGETHER = 32  # examples of a full batch
-ALONE = 16  # examples that are answered one by one
+ALONE = 16  # examples that are predicted one by one
 ROUNDS = 7
 SECONDS = 5.0  # for each model, after which no further round begins
 
 
-def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: Part) -> dict[str, Cost]:
-    """The cost of each model, measured on examples of all lengths of the part."""
-    # shortest to longest in even steps, in an order without meaning; those of a small part again
-    ordered = prepared.parts[part]
+def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: SplitName) -> dict[str, Cost]:
+    """The costs of each model, measured on examples of all lengths."""
+    # shortest to longest in even steps, shuffled; rows of a small set are repeated
+    ordered = prepared.splits[part]
     ordered = ordered[np.argsort(prepared.columns["input"].lengths[ordered], kind="stable")]
     places = np.linspace(0, len(ordered) - 1, TOGETHER).round().astype(np.int64)
     rows = np.asarray(ordered[places][np.random.Generator(np.random.PCG64(0)).permutation(TOGETHER)])
@@ -42,7 +42,7 @@ def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: P
     singles: dict[str, list[float]] = {name: [] for name in models}
     batches: dict[str, list[float]] = {name: [] for name in models}
     for model in models.values():
-        _timed(model, full)  # the first answer is slow: kernels are chosen, memory is fetched
+        _timed(model, full)  # warmup: the first prediction is slow
     spent = time.perf_counter()
     for turn in range(ROUNDS):
         if turn and time.perf_counter() - spent > SECONDS * len(models):
@@ -67,11 +67,11 @@ def _inputs(prepared: Prepared, rows: np.ndarray) -> Any:
 
 
 def _timed(model: LoadedModel, inputs: Any) -> float:
-    """The seconds of an answer, all work of the device done."""
-    _synchronise(model.device)
+    """The seconds of a prediction, with all work of the device."""
+    _synchronize(model.device)
     begin = time.perf_counter()
     _answer(model, inputs)
-    _synchronise(model.device)
+    _synchronize(model.device)
     return time.perf_counter() - begin
 
 
@@ -80,7 +80,7 @@ def _answer(model: LoadedModel, inputs: Any) -> None:
         model.task.predict(model.model, on_device(inputs, model.device))
 
 
-def _synchronise(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     if device.type == "mps":
@@ -88,7 +88,7 @@ def _synchronise(device: torch.device) -> None:
 
 
 def memory_of(model: LoadedModel, inputs: Any) -> int:
-    """Bytes of the weights and of the most tensors that are alive at once while a batch is answered."""
+    """Bytes of the weights plus the peak of all tensors during a prediction."""
     with _Counting() as counting:
         _answer(model, inputs)
     storages = [one.untyped_storage() for one in model.model.state_dict().values()]
@@ -97,7 +97,7 @@ def memory_of(model: LoadedModel, inputs: Any) -> int:
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
-    """Counts the bytes of the tensors that operators return, until nobody holds them any more."""
+    """Counts the bytes of the tensors that operators return, until they are freed."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,11 +1,11 @@
-"""Scores against dependency distance: the same comparison on a set whose answer lies ever farther from its question.
+"""Scores against dependency distance: the same comparison on synthetic data with longer and longer distances.
 
-    copy           which symbol was shown `distance` steps ago?
-    copy_memory    ten symbols, to be said again after `delay` steps
+    copy           which token was shown `distance` steps ago?
+    copy_memory    ten tokens, to be repeated after `delay` steps
 
-Each distance is a comparison of its own, in DIR/distance-100: trained on that distance and judged on it. A recurrence
-must carry the answer through every step in between, and takes the steps one after the other; attention reaches it in
-one, and reads all steps at once. So what an answer costs for each symbol is drawn as well.
+Each distance is a comparison of its own, in DIR/distance-100: trained and evaluated on that distance. A recurrence must
+carry the answer through every step in between, one after the other; attention reaches it in one step, and reads all
+steps at once. So the time per token is shown as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from seqloom.config.data import PARTS, DataConfig, GivenSplit
+from seqloom.config.data import SPLITS, DataConfig, GivenSplit
 from seqloom.data.schema import Example, Schema
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SyntheticSet
 from seqloom.errors import ConfigError
-from seqloom.experiments.compare.comparison import referee
+from seqloom.experiments.compare.comparison import run_comparison
 from seqloom.experiments.compare.plan import ComparisonEnded, ComparisonPlan, ComparisonReport
 from seqloom.experiments.compare.results import Comparison
 from seqloom.files.disk import make_folder, write_file
@@ -27,31 +27,31 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.numbers import counted, estimate
 
-FAR = ("distance", "delay")  # parameters of sets that say how far the answer lies
+FAR = ("distance", "delay")  # parameters of synthetic sets that set the distance
 
 
 class Distances(Shown, msgspec.Struct, frozen=True):
-    """A comparison at each of several distances, the nearest first."""
+    """A comparison at each of several distances, the shortest first."""
 
     data: str
     distances: tuple[int, ...]
     comparisons: tuple[Comparison, ...]
 
     def figures(self) -> list[Figure]:
-        """The score, and the time for each symbol, of every model against distance."""
+        """Score and time per token of every model against distance."""
         first, scores, times = self.comparisons[0], list[Series](), list[Series]()
         for name in (one.name for one in first.models):
             found = [(one.model(name), one.mean_length) for one in self.comparisons]
-            cost = [None if one.cost is None else 1000 * one.cost.latency.median / symbols for one, symbols in found]
+            cost = [None if one.cost is None else 1000 * one.cost.latency.median / tokens for one, tokens in found]
             scores.append(Series(name=name, x=self.distances, y=[one.score.value for one, _ in found]))
             times.append(Series(name=name, x=self.distances, y=cost))
         return [
             Line(title=f"{first.metric} against distance", series=scores, x_label="distance"),
-            Line(title="Microseconds for each symbol", series=times, x_label="distance", y_axis="log"),
+            Line(title="Microseconds per token", series=times, x_label="distance", y_axis="log"),
         ]
 
     def document(self) -> Document:
-        """The sentence of each distance, the score of each model at each of them, and the figures."""
+        """The result of each distance, the score of each model at each distance, and the figures."""
         pairs = list(zip(self.distances, self.comparisons, strict=True))
         rows = [
             [name, *(estimate(score.value, (score.low, score.high)) for score in scores)]
@@ -68,12 +68,16 @@ class Distances(Shown, msgspec.Struct, frozen=True):
         )
 
 
-def referee_distances(
+def run_distances(
     plan: ComparisonPlan, distances: Sequence[int], jobs: int = 1, *, rows: int | None = None
 ) -> Iterator[ComparisonReport | Distances]:
-    """The reports of a comparison at each distance; the last thing is the `Distances`, unless somebody stopped it.
+    """The events of a comparison at each distance; the last item is the `Distances`, unless it was stopped.
 
-    `rows` are those of the training part, if not as many as the set usually has; dev and test have a tenth.
+    Args:
+        plan: the comparison.
+        distances: the distances.
+        jobs: runs at the same time.
+        rows: rows of the training set (default: that of the synthetic set); dev and test sets have a tenth.
     """
     source, parameter = far_set(plan.data)
     ordered, found = sorted(set(distances)), list[Comparison]()
@@ -81,7 +85,7 @@ def referee_distances(
         folder = plan.folder / f"distance-{far}"
         data = _written(source, {parameter: far}, folder / "data", rows)
         report: ComparisonReport | None = None
-        for report in referee(msgspec.structs.replace(plan, data=data, out=str(folder)), jobs):
+        for report in run_comparison(msgspec.structs.replace(plan, data=data, out=str(folder)), jobs):
             yield report
         assert isinstance(report, ComparisonEnded), "the last report"
         if report.comparison is None:
@@ -93,30 +97,30 @@ def referee_distances(
 
 
 def far_set(data: DataConfig) -> tuple[SyntheticSet, str]:
-    """The embedded set that is meant, and its parameter of distance; ConfigError for other data."""
+    """The synthetic set and its distance parameter; ConfigError for other data."""
     source = NAMES.get(data.train[0])
     parameter = next((name for name in FAR if source is not None and name in source.parameters), None)
     if source is None or parameter is None:
         able = [name for name, one in NAMES.items() if set(FAR) & set(one.parameters)]
-        raise ConfigError(f"{data.train[0]} has no distance to change", fix=f"take {' or '.join(able)}")
+        raise ConfigError(f"{data.train[0]} has no distance parameter", fix=f"use {' or '.join(able)}")
     return source, parameter
 
 
 def _written(source: SyntheticSet, settings: dict[str, int], folder: Path, rows: int | None) -> DataConfig:
-    """The files of a set at one distance; those that are there are left as they are, if they have as many rows."""
+    """Write the files of a set at one distance; existing files are kept if they have as many rows."""
     make_folder(folder)
-    paths = {part: folder / f"{part}.jsonl" for part in PARTS}
+    paths = {part: folder / f"{part}.jsonl" for part in SPLITS}
     for part, path in paths.items():
         usual: int = getattr(source.sizes, part)
         count = usual if rows is None else rows if part == "train" else max(1, rows // 10)
-        examples = source.examples(part, count=count, **settings)  # a distance that cannot be is refused here
+        examples = source.examples(part, count=count, **settings)  # raises for an impossible distance
         if not path.exists():
             write_file(path, (msgspec.json.encode(_row(source.schema, example)) + b"\n" for example in examples))
             continue
         with path.open("rb") as lines:
             found = sum(1 for _ in lines)
         if found != count:
-            raise ConfigError(f"{path} has {found:,} rows, and {count:,} are asked for", fix="give another --out")
+            raise ConfigError(f"{path} has {found:,} rows, but {count:,} are requested", fix="give another --out")
     train, dev, test = ((str(paths[part]),) for part in ("train", "dev", "test"))
     return DataConfig(train=train, dev=dev, test=test, task=source.task, split=GivenSplit())
 

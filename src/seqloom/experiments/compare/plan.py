@@ -1,19 +1,19 @@
-"""A comparison as a value: which models, on which data, with how much of what each, and where it is kept.
+"""The plan of a comparison: models, data, budget and folder.
 
-A budget says what is equal:
+A budget says what is equal for all models:
 
-    parameters   every recipe made as wide as gives about so many weights; each reads the data equally often
-    symbols      every model reads so many symbols of the training part
-    seconds      every model trains so long on this machine
+    parameters   every recipe is scaled to about so many parameters; each trains for the same number of epochs
+    tokens       every model reads so many tokens of the training set
+    seconds      every model trains for so long on this machine
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from seqloom.config.base import Config
-from seqloom.config.data import Part
 from seqloom.config.models import AnyModel
 from seqloom.config.stacks import StackConfig
 from seqloom.errors import ConfigError
@@ -23,30 +23,44 @@ from seqloom.recipes.families import Size
 
 MOST_SEEDS, MOST_MODELS = 1_000, 100
 
-BudgetKind = Literal["parameters", "symbols", "seconds"]
-UNITS: dict[BudgetKind, str] = {"parameters": "parameters", "symbols": "symbols", "seconds": "seconds of training"}
+BudgetKind = Literal["parameters", "tokens", "seconds"]
+UNITS: dict[BudgetKind, str] = {"parameters": "parameters", "tokens": "tokens", "seconds": "seconds of training"}
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every model gets."""
+    """The budget of every model."""
 
-    kind: BudgetKind = "symbols"
-    amount: float | None = None  # None: as the data and the usual recipe have it
+    kind: BudgetKind = "tokens"
+    amount: float | None = None  # None: chosen by the data and the default recipe
 
     def __post_init__(self) -> None:
         if self.kind not in UNITS:
             raise ConfigError(f"a budget of {self.kind!r}", fix=f"choose from {', '.join(UNITS)}")
         if self.amount is not None and not 0 < self.amount < float("inf"):
-            raise ConfigError(f"a budget of {self.amount:g} {self.kind}", fix="take a positive number")
+            raise ConfigError(f"a budget of {self.amount:g} {self.kind}", fix="give a positive number")
+
+    @classmethod
+    def of(cls, kind: str | None, amounts: Mapping[str, float], *, epochs: bool) -> "Budget":
+        """The budget by its kind or by its amount; `epochs`: whether --epochs is given too."""
+        chosen = kind or next(iter(amounts), "tokens")
+        if chosen not in UNITS:
+            raise ConfigError(f"--budget {chosen!r}", fix=f"choose from {', '.join(UNITS)}")
+        if others := [name for name in amounts if name != chosen]:
+            raise ConfigError(f"--{others[0]} with --budget {chosen}", fix="give only one budget")
+        if chosen != "parameters" and epochs:
+            usual = "" if kind or amounts else " (the default)"
+            fix = f"leave --epochs out, give --{chosen} COUNT instead, or use --budget parameters"
+            raise ConfigError(f"--epochs with --budget {chosen}{usual}, which already says how long to train", fix=fix)
+        return cls(kind=chosen, amount=amounts.get(chosen))
 
     def shown(self) -> str:
-        """The budget in words.
+        """The budget as text.
 
-        >>> Budget(kind="symbols", amount=20000).shown()
-        '20,000 symbols each'
+        >>> Budget(kind="tokens", amount=20000).shown()
+        '20,000 tokens per model'
         """
         amount = "" if self.amount is None else f"{self.amount:,.10g} "
-        return f"{amount}{UNITS[self.kind]} each"
+        return f"{amount}{UNITS[self.kind]} per model"
 
 
 class PlannedModel(NamedTuple):
@@ -67,21 +81,26 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
     models: tuple[str, ...]  # recipes
     budget: Budget = Budget()
     seeds: int = 3
-    part: Part = "dev"  # on which models are judged
+    split: Literal["dev", "test"] = "dev"  # that models are evaluated on
     size: Size = "small"
-    wishes: dict[str, Any] = msgspec.field(default_factory=dict)  # what every recipe is told: dropout, smoothing, ...
+    model_settings: dict[str, Any] = msgspec.field(
+        default_factory=dict
+    )  # settings of every recipe: dropout, label_smoothing, ...
 
     def __post_init__(self) -> None:
         if not 1 <= self.seeds <= MOST_SEEDS:
-            raise ConfigError(f"{self.seeds:,} seeds", fix=f"take 1 to {MOST_SEEDS:,}; 3 or more tell models apart")
-        if self.part not in ("dev", "test"):
-            raise ConfigError(f"models judged on {self.part!r}", fix="take dev, or test for a last look")
-        if not 1 <= len(self.models) <= MOST_MODELS or len(set(self.models)) < len(self.models):
-            raise ConfigError(f"models {', '.join(self.models) or 'none'}", fix="name each recipe once")
-
-        if self.budget.kind != "parameters" and "length" in self.settings:
             raise ConfigError(
-                f"a length beside a budget of {self.budget.kind}", fix="the budget says how long; leave the length out"
+                f"{self.seeds:,} seeds", fix=f"give 1 to {MOST_SEEDS:,}; use 3 or more to tell models apart"
+            )
+        if self.split not in ("dev", "test"):
+            raise ConfigError(f"--split {self.split!r}", fix="use dev, or test for the final evaluation")
+        if not 1 <= len(self.models) <= MOST_MODELS or len(set(self.models)) < len(self.models):
+            raise ConfigError(f"models: {', '.join(self.models) or 'none'}", fix="name each recipe once")
+
+        if self.budget.kind != "parameters" and "duration" in self.settings:
+            raise ConfigError(
+                f"a duration with a budget of {self.budget.kind}",
+                fix="the budget says how long to train: leave the duration out",
             )
 
     def entries(self) -> list[PlannedModel]:
@@ -92,19 +111,19 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
         """The run folder of an entry."""
         return self.folder / "runs" / entry.name
 
-    def judged_folder(self, entry: PlannedModel) -> Path:
-        """What came of judging it on the plan's part."""
-        return self.folder / "judged" / self.part / entry.name
+    def evaluation_folder(self, entry: PlannedModel) -> Path:
+        """The folder with its evaluation."""
+        return self.folder / "evaluations" / self.split / entry.name
 
 
-NEAR = 1.25  # times more or less than was asked is still about as many
-LARGEST_STEP = 64  # heads and kernels divide widths: the least width that all of them accept is below this
+NEAR = 1.25  # a factor that still counts as the same size
+LARGEST_STEP = 64  # widths must be divisible by the number of heads
 MOST_STEPS = 4_096
 WIDE = ("hidden", "filters")  # settings that grow with the width
 
 
 def scaled(model: AnyModel, parameters: int) -> tuple[AnyModel, str]:
-    """The model whose number of parameters is nearest, and what people should know where that is not near."""
+    """The model scaled to the nearest number of parameters, and a message if that is not near."""
     step = next((step for step in range(1, LARGEST_STEP + 1) if _made(model, step) and _made(model, 2 * step)), None)
     best = model
     if step is not None:
@@ -118,12 +137,12 @@ def scaled(model: AnyModel, parameters: int) -> tuple[AnyModel, str]:
     count = best.parameters()
     if parameters / NEAR <= count <= parameters * NEAR:
         return best, ""
-    why = "has no width to change" if step is None else "comes no nearer"
+    why = "cannot be scaled" if step is None else "cannot be scaled any closer"
     return best, f"{why}: {count:,} parameters instead of {parameters:,}"
 
 
 def _made(model: AnyModel, width: int) -> AnyModel | None:
-    """The model in this width; None where its parts do not go with it."""
+    """The model with this width; None if its parts do not fit."""
     parts = [getattr(model, field) for field in model.__struct_fields__]
     first = next(part for part in parts if isinstance(part, StackConfig))
     try:
@@ -134,7 +153,7 @@ def _made(model: AnyModel, width: int) -> AnyModel | None:
 
 
 def _widened(held: Any, factor: float, *, grows: bool = False) -> Any:
-    """The same with every width in it times the factor; a picture's stays."""
+    """The same with all widths multiplied by the factor; the size of an image stays."""
     if isinstance(held, tuple):
         return tuple(_widened(part, factor, grows=grows) for part in held)
     if not isinstance(held, Config):
@@ -145,26 +164,26 @@ def _widened(held: Any, factor: float, *, grows: bool = False) -> Any:
     return msgspec.structs.replace(held, **changed)
 
 
-# What a comparison says while it goes on.
-class ComparisonBegun(NamedTuple):
-    """A comparison begins or goes on."""
+# The events of a comparison.
+class ComparisonStarted(NamedTuple):
+    """A comparison starts or is resumed."""
 
     folder: Path
     wanted: int  # runs in all
-    finished: int  # runs that are judged already
-    said: tuple[str, ...]
-    together: int = 1  # of those that are left, at the same time
+    finished: int  # runs that are finished already
+    messages: tuple[str, ...]
+    jobs: int = 1  # runs at the same time
 
 
-class RunBegun(NamedTuple):
-    """A run begins, or goes on after it was interrupted."""
+class RunStarted(NamedTuple):
+    """A run starts, or is resumed after an interruption."""
 
     entry: PlannedModel
-    said: str  # its size
+    message: str  # its size
 
 
 class RunEnded(NamedTuple):
-    """A run is trained and judged, or came to nothing: then `problem` says why."""
+    """A run is trained and evaluated, or failed: then `problem` says why."""
 
     entry: PlannedModel
     score: float | None
@@ -173,17 +192,17 @@ class RunEnded(NamedTuple):
 
 
 class Measuring(NamedTuple):
-    """All runs are judged; now their speed and size are measured."""
+    """All runs are evaluated; now speed and memory are measured."""
 
     models: int
 
 
 class ComparisonEnded(NamedTuple):
-    """Nothing more for now; `comparison` is None as long as runs are missing."""
+    """The comparison has ended; `comparison` is None if runs are missing."""
 
-    why: Why
+    reason: Why
     comparison: Comparison | None
     exit_code: int  # 0, 128 + signal, 4 for a disk
 
 
-ComparisonReport = ComparisonBegun | RunBegun | RunEnded | Measuring | ComparisonEnded
+ComparisonReport = ComparisonStarted | RunStarted | RunEnded | Measuring | ComparisonEnded

@@ -1,7 +1,4 @@
-"""What came out of a comparison: a frozen value that programs read, and how it is shown.
-
-Words, tables and pictures say which model wins and by how much, or that no difference is shown, and what else to know.
-"""
+"""The results of a comparison, and how they are shown: which model is better and by how much, costs and notes."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -41,10 +38,10 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model costs."""
+    """The costs of inference with one model."""
 
-    latency: Spread  # milliseconds for an example that comes alone
-    throughput: Spread  # examples in a second, 32 at a time
+    latency: Spread  # milliseconds for a single example
+    throughput: Spread  # examples per second, in batches of 32
     memory: int  # bytes
     disk: int  # bytes of the model folder
 
@@ -52,7 +49,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 class Binned(msgspec.Struct, frozen=True):
     """The examples of one bin of lengths, and the score of each model on them, in the order of the models."""
 
-    low: int  # the shortest and the longest input, in symbols
+    low: int  # the shortest and the longest input, in tokens
     high: int
     rows: int
     scores: tuple[float, ...]
@@ -60,34 +57,34 @@ class Binned(msgspec.Struct, frozen=True):
 
     @property
     def middle(self) -> float:
-        """Where the bin stands on an axis of lengths."""
+        """The middle of the bin."""
         return (self.low + self.high) / 2
 
 
 class LeakCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many judged rows are in the training part."""
+    """How many evaluated rows are also in the training set."""
 
-    part: str
+    split: str
     rows: int
     exact: int
     near: int  # besides the exact ones, among those that were compared
     compared: int
-    samples: tuple[tuple[str, str], ...] = ()  # a training row, and the judged one that is like it
+    samples: tuple[tuple[str, str], ...] = ()  # a training row, and the similar evaluated one
 
-    def said(self) -> str:
-        """The count in words.
+    def text(self) -> str:
+        """The count as text.
 
-        >>> LeakCount(part="dev", rows=100, exact=2, near=0, compared=100).said()
-        '2 of 100 dev rows are in the training part, and none nearly are'
+        >>> LeakCount(split="dev", rows=100, exact=2, near=0, compared=100).text()
+        '2 of 100 dev rows are also in the training set; no near duplicates'
         """
-        exact = f"{self.exact:,}" if self.exact else "None"
-        near = f"{self.near:,} of the {self.compared:,} that were compared" if self.near else "none"
-        first, second = ("is" if count == 1 else "are" for count in (self.exact, self.near))
-        return f"{exact} of {self.rows:,} {self.part} rows {first} in the training part, and {near} nearly {second}"
+        verb, near = "is" if self.exact == 1 else "are", "no near duplicates"
+        if self.near:
+            near = f"{counted(self.near, 'near duplicate')} among {self.compared:,} compared rows"
+        return f"{self.exact:,} of {self.rows:,} {self.split} rows {verb} also in the training set; {near}"
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A value and where it would lie with other seeds and other examples, in 95 of 100 cases; of one seed: examples."""
+    """A value with its 95% interval over seeds and examples; with one seed, over examples only."""
 
     value: float
     low: float
@@ -95,50 +92,50 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One model: its scores, and what it cost."""
+    """One model: its scores and its costs."""
 
     name: str
     score: Interval  # the mean over seeds
     seeds: tuple[float, ...]  # the score of each
     metrics: dict[str, float]  # all of the task, means over seeds
     parameters: int
-    symbols: int  # read in training, median over seeds
+    tokens: int  # read in training, median over seeds
     seconds: float  # of training, median over seeds
-    together: int = 1  # runs that trained at the same time, the most of any seed
+    jobs: int = 1  # runs that trained at the same time, the maximum over seeds
     cost: Cost | None = None
 
     def row(self) -> list[TableCell]:
-        """It in a table of models."""
+        """A row of the table of models."""
         row: list[TableCell] = [self.name, self.score.value, interval(self.score.low, self.score.high)]
         row += [self.parameters, duration(self.seconds)]
         if self.cost is not None:
             rate, (median, low, high) = self.cost.throughput, msgspec.structs.astuple(self.cost.latency)
             row.append(f"{duration(median / 1000)} ({duration(low / 1000)} to {duration(high / 1000)})")
             row += [size(self.cost.memory), size(self.cost.disk), estimate(rate.median, (rate.low, rate.high))]
-        return [*row, self.symbols, ", ".join(map(number, self.seeds))]
+        return [*row, self.tokens, ", ".join(map(number, self.seeds))]
 
 
 class PairResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Two models: the first one's score less the second one's, and whether that is more than chance."""
+    """Two models: the difference of their scores, and whether it is more than chance."""
 
     one: str
     other: str
     difference: Interval
     p: float | None = None  # over seeds and examples: the hierarchical bootstrap; None with one seed
-    p_examples: float  # over examples alone: approximate randomisation
+    p_examples: float  # over examples alone: approximate randomization
     p_adjusted: float | None = None  # the larger of the two, after Holm's correction over all pairs
-    p_mcnemar: float | None  # of the first seed of each alone; None where answers are not right or wrong
-    verdict: Verdict = "no verdict"  # which is that of one seed
-    more_seeds: int | None = None  # where undecided: about so many more of each model would decide
-    detectable: float | None = None  # where no difference is shown: from here on it would have been
+    p_mcnemar: float | None  # of the first seeds only; None if predictions are not right or wrong
+    verdict: Verdict = "no verdict"  # with one seed
+    more_seeds: int | None = None  # if undecided: about how many more seeds per model would decide
+    detectable: float | None = None  # if no difference is shown: the smallest one that would have been
 
     def row(self) -> list[TableCell]:
-        """It in a table of pairs; the verdict with what would have been needed for another one."""
+        """A row of the table of pairs."""
         verdict: str = self.verdict
         if self.more_seeds is not None:
-            verdict = f"undecided, {_seeds(self.more_seeds)}"
+            verdict = f"undecided, needs {_seeds(self.more_seeds)}"
         elif self.detectable is not None:
-            verdict = f"{verdict} (from {number(self.detectable)} on)"
+            verdict = f"{verdict} (detectable: {number(self.detectable)})"
         inside = f"{signed(self.difference.low)} to {signed(self.difference.high)}"
         chances = map(probability, (self.p_adjusted, self.p, self.p_examples))
         return [f"{self.one} - {self.other}", signed(self.difference.value), verdict, inside, *chances]
@@ -149,45 +146,45 @@ def _seeds(more: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them: a, b and c."""
+    """Names in a sentence: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 ONE_SEED = (
-    "No verdict from one seed: run with --seeds 3. The intervals are over examples alone; "
-    "other seeds may turn the order round."
+    "No verdict with one seed: use --seeds 3. The intervals are over examples only; "
+    "with other seeds the order may change."
 )
-AS_FOUND = "if the difference and the spread of the seeds stay as found"
+AS_FOUND = "if the difference and the variance between seeds stay the same"
 LONGEST = 160  # characters of a text
 MOST_PAIRS, MOST_PICTURES = 15, 2  # in a terminal
 TRAINING = "seconds of training"
-AT_ONCE = "Up to {:,} runs trained at the same time and shared the machine"
+AT_ONCE = "Up to {:,} runs trained at the same time on this machine"
 COSTS: dict[str, Callable[[ModelResult], float | None]] = {
-    "milliseconds for an answer": lambda one: None if one.cost is None else one.cost.latency.median,
-    "MB of memory while answering": lambda one: None if one.cost is None else one.cost.memory / 1e6,
+    "milliseconds per prediction": lambda one: None if one.cost is None else one.cost.latency.median,
+    "MB of memory": lambda one: None if one.cost is None else one.cost.memory / 1e6,
     "MB on disk": lambda one: None if one.cost is None else one.cost.disk / 1e6,
     TRAINING: lambda one: one.seconds,
 }
 
 
 class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
-    """Models side by side, the best first."""
+    """The comparison of several models, the best first."""
 
     data: str
     task: str
     metric: str
     higher_is_better: bool
-    part: str
+    split: str
     rows: int
     budget: str
     seeds: int
     baseline: str
-    mean_length: float  # of the judged inputs, in symbols
+    mean_length: float  # of the evaluated inputs, in tokens
     models: tuple[ModelResult, ...]
     pairs: tuple[PairResult, ...]
     lengths: tuple[Binned, ...] = ()
     leak: LeakCount | None = None
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
     def model(self, name: str) -> ModelResult:
         """The result of a model."""
@@ -206,22 +203,22 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rivals(self) -> tuple[ModelResult, ...]:
-        """The best model and all that are not shown to be worse than it."""
+        """The best model and all that are not significantly worse."""
         best = self.models[0]
         return tuple(one for one in self.models if self.verdict(one.name, best.name) != "worse")
 
     @property
     def cheapest(self) -> ModelResult | None:
-        """Of the best and its rivals the one that answers fastest, unmeasured: the smallest; None with one seed."""
+        """Of the best and its rivals the fastest one, or the smallest if speed is unknown; None with one seed."""
         if self.seeds == 1:
             return None
         return min(self.rivals, key=lambda one: one.parameters if one.cost is None else one.cost.latency.median)
 
     def sentence(self) -> str:
-        """Which wins and by how much, or that no difference is shown; and what is the cheapest that will do."""
+        """Which model is best and by how much, or that no difference is shown; and which is the cheapest."""
         best = self.models[0]
         if len(self.models) == 1:
-            return f"{best.name}: {self._scored(best)}; there is nothing to compare it with."
+            return f"{best.name}: {self._scored(best)} on the {self.split} set; there is no other model."
         if self.seeds == 1:
             return ONE_SEED
         if len(self.rivals) == 1:
@@ -229,24 +226,27 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             gap = self._pair(best.name, second.name).difference
             inside = interval(*sorted(map(abs, (gap.low, gap.high))))
             return (
-                f"{best.name} wins on {self.part}: {self._scored(best)}, better by {number(abs(gap.value))} "
-                f"(95 %: {inside}) than {second.name}, the next."
+                f"{best.name} is the best model on the {self.split} set: {self._scored(best)}. It is better than the "
+                f"next, {second.name}, by {number(abs(gap.value))} (95%: {inside})."
             )
-        said = [*self._undecided(), f"The best found on {self.part} is {best.name} with {self._scored(best)}."]
+        said = [
+            *self._undecided(),
+            f"The best score on the {self.split} set is that of {best.name}: {self._scored(best)}.",
+        ]
         if worse := [one.name for one in self.models if one not in self.rivals]:
-            said.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} shown to be worse than {best.name}.")
+            said.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
         cheapest = self.cheapest
         assert cheapest is not None, "there are several seeds"
         cost = f"{cheapest.parameters:,} parameters"
         if cheapest.cost is not None:
-            cost = f"{duration(cheapest.cost.latency.median / 1000)} for an answer, {cost}"
-        return " ".join([*said, f"The cheapest that is not shown to be worse is {cheapest.name} ({cost})."])
+            cost = f"{duration(cheapest.cost.latency.median / 1000)} per prediction, {cost}"
+        return " ".join([*said, f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."])
 
     def _scored(self, model: ModelResult) -> str:
-        return f"{self.metric} {number(model.score.value)} (95 %: {interval(model.score.low, model.score.high)})"
+        return f"{self.metric} {number(model.score.value)} (95%: {interval(model.score.low, model.score.high)})"
 
     def _undecided(self) -> list[str]:
-        """What is known of the best and those that are not shown to be worse than it."""
+        """What is known about the best model and its rivals."""
         best = self.models[0].name
         pairs = {one.name: self._pair(best, one.name) for one in self.rivals[1:]}
         equal = [name for name, pair in pairs.items() if pair.more_seeds is None]
@@ -254,23 +254,26 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         said = []
         if equal:
             least = max(pair.detectable or 0.0 for pair in pairs.values())
-            shown = f"; from {number(least)} on it would have been" if least else ""
-            said.append(f"No difference shown between {_listed([best, *equal])}{shown}.")
+            shown = f"; a difference of {number(least)} would have been detected" if least else ""
+            said.append(f"No significant difference between {_listed([best, *equal])}{shown}.")
         if undecided:
             more = _seeds(max(pair.more_seeds or 0 for pair in pairs.values()))
             said.append(f"Undecided between {best} and {_listed(undecided)}: {more} would decide, {AS_FOUND}.")
         return said
 
     def document(self) -> Document:
-        """The sentence, the models, every pair, the pictures, and what people should know."""
-        seeds, part = counted(self.seeds, "seed"), "" if self.leak is None else f"in {self.leak.part}"
-        setting = f"{self.task} on {self.rows:,} {self.part} rows, {self.budget}, {seeds}; baseline: {self.baseline}"
-        measured = ("an answer takes", "memory", "on disk", "answers per second")
+        """The result, the models, every pair, the figures and notes."""
+        seeds, part = counted(self.seeds, "seed"), "" if self.leak is None else f"in the {self.leak.split} set"
+        setting = (
+            f"{self.task}, evaluated on the {self.split} set ({self.rows:,} rows); {self.budget}, {seeds}, "
+            f"baseline {self.baseline}"
+        )
+        measured = ("latency", "memory", "on disk", "predictions per second")
         has_costs = all(one.cost is not None for one in self.models)
-        heads = ("model", self.metric, "95 %", "parameters", "trained", *(measured if has_costs else ()))
+        heads = ("model", self.metric, "95% interval", "parameters", "training time", *(measured if has_costs else ()))
         corrected = (
-            f"p (Holm) and the verdict are corrected for {len(self.pairs)} pairs; each interval is that of its pair "
-            "alone and may leave out 0 where no difference is shown."
+            f"p (Holm) and the verdict are corrected for {len(self.pairs)} comparisons; the intervals are not, so one "
+            "may exclude 0 although no difference is shown."
         )
         leaks = () if self.leak is None else self.leak.samples
         return Document(
@@ -279,17 +282,17 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 Aside(setting),
                 Callout(self.sentence(), "fine" if len(self.rivals) == 1 else "warn"),
                 Heading("Models"),
-                TableBlock([*heads, "symbols read", "each seed"], [one.row() for one in self.models]),
+                TableBlock([*heads, "tokens read", "score of each seed"], [one.row() for one in self.models]),
                 Heading("Pairs"),
                 self._pairs_table(),
                 Aside("" if len(self.pairs) < 2 or self.seeds == 1 else corrected),
-                Heading("Pictures"),
+                Heading("Figures"),
                 Pictures(self.figures(), MOST_PICTURES),
-                Heading("What to know"),
+                Heading("Notes"),
                 Bullets(self._notes()),
-                Heading("Rows that are in both parts"),
+                Heading("Rows that are also in the training set"),
                 TableBlock(
-                    ("in the training part", part),
+                    ("in the training set", part),
                     [[excerpt(text, LONGEST) for text in texts] for texts in leaks],
                     brief=3,
                 ),
@@ -297,48 +300,51 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _pairs_table(self) -> TableBlock:
-        heads = ["pair", "difference", "verdict", "95 %, pair alone"]
-        heads += ["p (Holm)", "p, seeds and examples", "p, examples"]
+        heads = ["pair", "difference", "verdict", "95% interval"]
+        heads += ["p (Holm)", "p (seeds and examples)", "p (examples)"]
         if all(one.p_mcnemar is None for one in self.pairs):
             return TableBlock(heads, [one.row() for one in self.pairs], MOST_PAIRS)
         rows = [[*one.row(), probability(one.p_mcnemar)] for one in self.pairs]
-        return TableBlock([*heads, "McNemar, first seeds only"], rows, MOST_PAIRS)
+        return TableBlock([*heads, "p (McNemar, first seeds)"], rows, MOST_PAIRS)
 
     def _notes(self) -> list[str]:
-        """What people should know before they believe the numbers."""
-        told = [*self.said]
+        """Notes about the numbers."""
+        notes = [*self.messages]
         if self.seeds == 2:
-            told.append("Two seeds tell badly how far seeds lie apart, so the intervals are wide: take three or more.")
+            notes.append(
+                "With two seeds the variance between seeds is poorly known, and intervals are wide: use three."
+            )
         if any(pair.more_seeds is not None for pair in self.pairs):
-            told.append(f"How many more seeds would decide is a projection, {AS_FOUND}: differences often shrink.")
+            notes.append(f"The number of seeds that would decide is an estimate, {AS_FOUND}; differences often shrink.")
         if any(pair.detectable is not None for pair in self.pairs):
-            told.append("From ... on: so large a difference would have been shown with these seeds and examples.")
-        if (most := max(one.together for one in self.models)) > 1:
-            told.append(f"{AT_ONCE.format(most)}: alone, each would have been trained sooner.")
-        if self.part == "dev":
-            told.append(
-                "The dev part also chose the checkpoint of each run; --on-test judges on rows that chose nothing."
+            notes.append("Detectable: the smallest difference that these seeds and examples would have shown.")
+        if (most := max(one.jobs for one in self.models)) > 1:
+            notes.append(f"{AT_ONCE.format(most)}, so training times are longer than for a single run.")
+        if self.split == "dev":
+            notes.append(
+                "The dev set was also used to choose the checkpoint of each run, so scores are slightly optimistic; "
+                "use --split test for the final evaluation."
             )
         if self.leak is not None:
-            told.append(f"{self.leak.said()}.")
+            notes.append(f"{self.leak.text()}.")
         if self.pairs and self.pairs[0].p_mcnemar is not None:
-            told.append("McNemar's p is that of the first seed of each model alone: it says nothing about other seeds.")
-        return told
+            notes.append("McNemar's test uses only the first seed of each model.")
+        return notes
 
     def figures(self) -> list[Figure]:
-        """Scores with intervals, quality against each cost that is known, and scores by length."""
+        """Scores with intervals, scores against each cost, and scores by length."""
         names, scores = [one.name for one in self.models], [one.score.value for one in self.models]
         intervals = [(one.score.low, one.score.high) for one in self.models]
-        several = "The mean over seeds; 95 % intervals over seeds and examples."
-        note = "One seed; 95 % intervals over examples alone." if self.seeds == 1 else several
-        title = f"{self.metric} on {self.part}"
+        several = "Mean over seeds; 95% intervals over seeds and examples."
+        note = "One seed; 95% intervals over examples only." if self.seeds == 1 else several
+        title = f"{self.metric} on the {self.split} set"
         drawn: list[Figure] = [Bars(title=title, labels=names, values=scores, intervals=intervals, caption=note)]
-        filled = "" if self.seeds == 1 else "Filled: no other is both better and cheaper. "
+        filled = "" if self.seeds == 1 else "Filled: no other model is both better and cheaper. "
         for cost, of in COSTS.items():
             costs = [of(one) or 0.0 for one in self.models]
             if not all(costs):
                 continue
-            shared = max(one.together for one in self.models) if cost == TRAINING else 1
+            shared = max(one.jobs for one in self.models) if cost == TRAINING else 1
             points = Points(
                 title=f"{self.metric} against {cost}",
                 labels=names,
@@ -357,13 +363,13 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             lines = [[one.scores[place] for one in self.lengths] for place in range(len(names))]
             series = [Series(name=name, x=middles, y=line) for name, line in zip(names, lines, strict=True)]
             ranges = ", ".join(f"{one.low:,} to {one.high:,} ({one.rows:,} rows)" for one in self.lengths)
-            title, note = f"{self.metric} by length of the input", f"Means over seeds in bins of {ranges}."
-            drawn.append(Line(title=title, series=series, x_label="symbols", caption=note))
+            title, note = f"{self.metric} by input length", f"Means over seeds; bins: {ranges}."
+            drawn.append(Line(title=title, series=series, x_label="tokens", caption=note))
         return drawn
 
 
 def pareto_front(costs: list[float], scores: list[float], higher_is_better: bool) -> list[bool]:
-    """Whether no other is at least as good in both and better in one.
+    """Whether no other model is at least as good in both and better in one.
 
     >>> pareto_front([1.0, 2.0, 3.0], [0.5, 0.9, 0.8], True)
     [True, True, False]

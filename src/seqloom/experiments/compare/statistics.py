@@ -1,4 +1,4 @@
-"""How sure a score, or a difference of two scores, is: a hierarchical bootstrap over seeds and examples.
+"""Uncertainty of scores and of their differences: a hierarchical bootstrap over seeds and examples.
 
 A model's score is the mean over its seeds. It would move with other examples, and with other seeds:
 
@@ -22,7 +22,7 @@ equal models are called different.
 
 Tests of one pair of models that go by examples alone, and the correction for several pairs:
 
-randomisation   is this difference more than chance would give if each answer might as well be the other model's?
+randomization   is this difference more than chance would give if each answer might as well be the other model's?
                 Right for BLEU and F1, which are no means over examples (Riezler and Maxwell 2005). Seeds stand
                 side by side, the first with the first: it speaks of these trained weights.
 McNemar         one seed of each, and right or wrong answers: do the disagreements go one way? (McNemar 1947, exact)
@@ -243,13 +243,13 @@ SHUFFLES = 2000
 MOST_MORE = 10  # seeds that a projection goes on to
 
 
-def randomisation(
+def randomization(
     one: np.ndarray, other: np.ndarray, measure: Measure, *, shuffles: int = SHUFFLES, seed: int = 0
 ) -> float:
     """How often the difference is as large when each example's answers change sides by a coin; [K,N,S] of each.
 
     >>> same = np.ones((1, 9, 1))
-    >>> randomisation(same, same, lambda sums: sums[..., 0])
+    >>> randomization(same, same, lambda sums: sums[..., 0])
     1.0
     """
     pairs = min(len(one), len(other))
@@ -298,7 +298,7 @@ def more_seeds(found: Sequence[Estimate], shuffled: Sequence[float], alpha: floa
     """For each pair how many more seeds would show its difference; None where MOST_MORE would not.
 
     A projection: differences and spreads as found, all pairs with as many seeds, and Holm's correction over them.
-    `shuffled` are the pairs' p of `randomisation`.
+    `shuffled` are the pairs' p of `randomization`.
     """
     enough: list[int | None] = [None] * len(found)
     for more in range(1, MOST_MORE + 1):
@@ -309,7 +309,7 @@ def more_seeds(found: Sequence[Estimate], shuffled: Sequence[float], alpha: floa
 
 
 def _shuffled_with(found: Estimate, p: float, more: int) -> float:
-    """The p of randomisation with more seeds, whose mean moves less between examples."""
+    """The p of randomization with more seeds, whose mean moves less between examples."""
     before, after = (found.uncertainty.of_examples(seeds) for seeds in (0, more))
     if p >= 1.0 or after == 0.0:
         return p

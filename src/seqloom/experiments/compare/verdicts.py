@@ -1,11 +1,11 @@
-"""From the judged runs of all models to a comparison: scores with intervals, every pair tested, Holm over all pairs.
+"""From the evaluated runs of all models to a comparison: scores with intervals, and a test for every pair.
 
-A difference counts as shown only where both tests see it: the hierarchical bootstrap, which knows of seeds, and
-approximate randomisation, which is right for figures that are no means, such as BLEU and F1. One seed of each model
-says nothing about other seeds, so it gives no verdict.
+A difference is significant only if both tests say so: the hierarchical bootstrap, which includes seeds, and approximate
+randomization, which is valid for metrics that are no means, such as BLEU and F1. With one seed per model there is no
+verdict.
 
-A model that has seen the answers looks better than it is, and the one that remembers best looks best. So rows that are
-in the training part as well, exactly or nearly, are counted before any score is believed.
+Models that have seen the answers score too high. So rows that are also in the training set, exactly or nearly, are
+counted and reported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from seqloom.config.data import DataConfig, Part
+from seqloom.config.data import DataConfig, SplitName
 from seqloom.data.checks.duplicates import DuplicateSearch
-from seqloom.data.dataset import open_data, open_sealed
-from seqloom.data.prepared import Unchecked
+from seqloom.data.dataset import open_data, open_without_test
+from seqloom.data.prepared import NoChecks
 from seqloom.data.problems import Ledger
 from seqloom.data.survey import Survey
 from seqloom.errors import DataError
 from seqloom.experiments.compare.results import ALPHA, Binned, Comparison, Interval, LeakCount, ModelResult, PairResult
-from seqloom.experiments.compare.runs import Judgement
+from seqloom.experiments.compare.runs import RunEvaluation
 from seqloom.experiments.compare.statistics import (
     LEVEL,
     Estimate,
@@ -35,7 +35,7 @@ from seqloom.experiments.compare.statistics import (
     holm,
     mcnemar,
     more_seeds,
-    randomisation,
+    randomization,
     resampled,
 )
 from seqloom.metrics.bootstrap import SHARES, rule_of_three
@@ -45,16 +45,16 @@ BINS = 5  # of lengths, of about as many examples each
 BIN_RESAMPLES = 200
 
 
-class Weighed:
-    """The tables of statistics [K,N,S] of all models on the same examples, and what is computed from them."""
+class ComparedScores:
+    """The statistics [K,N,S] of all models on the same examples, and the scores computed from them."""
 
-    def __init__(self, judged: Mapping[str, Sequence[Judgement]], task: Task) -> None:
+    def __init__(self, judged: Mapping[str, Sequence[RunEvaluation]], task: Task) -> None:
         first, *others = [one for runs in judged.values() for one in runs]
         for one in others:
             if not np.array_equal(one.ids, first.ids):
                 raise DataError(
-                    f"{one.facts.model} was judged on {len(one.ids):,} rows, and {first.facts.model} on others",
-                    fix="begin the comparison anew, with another --out",
+                    f"{one.facts.model} and {first.facts.model} were evaluated on different rows",
+                    fix="start a new comparison with another --out",
                 )
         self.judged, self.task = judged, task
         self.ids = first.ids
@@ -65,7 +65,7 @@ class Weighed:
         self.pool = SeedSpread.pooled(found)
 
     def comparison(self, lengths: np.ndarray, **facts: object) -> Comparison:
-        """The comparison of all models, the best first; `lengths` [N] are those of the judged inputs."""
+        """The comparison of all models, the best first; `lengths` [N] are those of the evaluated inputs."""
         sign = -1.0 if self.task.metric.higher_is_better else 1.0
         order = sorted(self.tables, key=lambda name: sign * self.scores[name].mean)
         tables = [self.tables[name] for name in order]
@@ -95,15 +95,15 @@ class Weighed:
             seeds=tuple(self.scores[name].found.tolist()),
             metrics=means,
             parameters=runs[0].parameters,
-            symbols=int(np.median([one.symbols for one in runs])),
+            tokens=int(np.median([one.tokens for one in runs])),
             seconds=float(np.median([one.seconds for one in runs])),
-            together=max(one.together for one in runs),
+            jobs=max(one.jobs for one in runs),
         )
 
     def _pairs(self, order: Sequence[str]) -> tuple[PairResult, ...]:
         names = list(combinations(order, 2))
         found = [difference(self.scores[one], self.scores[other], self.pool) for one, other in names]
-        shuffled = [randomisation(self.tables[one], self.tables[other], self.measure) for one, other in names]
+        shuffled = [randomization(self.tables[one], self.tables[other], self.measure) for one, other in names]
         pairs = [
             PairResult(
                 one=one,
@@ -122,7 +122,7 @@ class Weighed:
         return tuple(self._decided(pair, each, p, seeds, len(pairs)) for pair, each, p, seeds in decided)
 
     def _decided(self, pair: PairResult, found: Estimate, adjusted: float, more: int | None, pairs: int) -> PairResult:
-        """The pair with its verdict, and what would have been needed for another one."""
+        """The pair with its verdict."""
         known = msgspec.structs.replace(pair, p=found.p(), p_adjusted=adjusted)
         if adjusted < ALPHA:
             better = (found.value > 0) == self.task.metric.higher_is_better
@@ -133,14 +133,14 @@ class Weighed:
         return msgspec.structs.replace(known, verdict="no difference shown", detectable=least or None)
 
     def _interval(self, found: Estimate, least: float) -> Interval:
-        """The interval of a score, or of a difference; that of a share ends where shares do."""
+        """The interval of a score or a difference; for metrics between 0 and 1 it is clipped."""
         if self.task.metric.name not in SHARES:
             return Interval(found.value, found.low, found.high)
         more = rule_of_three(len(self.ids), LEVEL) if found.low == found.high else 0.0
         return Interval(found.value, max(least, found.low - more), min(1.0, found.high + more))
 
     def _mcnemar(self, one: str, other: str) -> float | None:
-        """Of right and wrong answers whose share is the metric: of a macro F1 it would test another figure."""
+        """McNemar's p if the metric is the share of right predictions, else None."""
         first, second = (self.measure(self.tables[name][0]) for name in (one, other))
         graded = not np.isin(np.concatenate([first, second]), [0.0, 1.0]).all()
         return None if graded or not self._is_mean else mcnemar(first, second)
@@ -149,7 +149,7 @@ class Weighed:
 def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measure) -> tuple[Binned, ...]:
     """The scores of the models' statistics [K,N,S] in bins of the lengths [N]; none if all inputs are equally long."""
     cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
-    places = np.searchsorted(cuts, lengths, side="left")  # a length that is a cut belongs below it
+    places = np.searchsorted(cuts, lengths, side="left")  # a length equal to a cut belongs to the lower bin
     bins = [np.flatnonzero(places == place) for place in np.unique(places)]
     made = []
     for rows in bins if len(bins) > 1 else ():
@@ -161,17 +161,17 @@ def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measur
     return tuple(made)
 
 
-def count_leaks(data: DataConfig, part: Part) -> LeakCount | None:
-    """How much of a part is in the training part; None for data without one of them. For dev, test stays shut."""
+def count_leaks(data: DataConfig, part: SplitName) -> LeakCount | None:
+    """How many rows of a set are also in the training set; None if a set is missing."""
     ledger = Ledger(data.bad_rows)
-    dataset = open_data(data, ledger) if part == "test" else open_sealed(data, ledger)
+    dataset = open_data(data, ledger) if part == "test" else open_without_test(data, ledger)
     search = DuplicateSearch(dataset.schema.input)
-    for seen, examples in Survey(dataset, ledger, Unchecked()).blocks():
+    for seen, examples in Survey(dataset, ledger, NoChecks()).blocks():
         if seen in ("train", part):
-            search.see(seen, examples)
-    for leak in search.finish().leaks:
+            search.update(seen, examples)
+    for leak in search.finish().between:
         samples = tuple(twins.texts for twins in leak.samples)
         return LeakCount(
-            part=part, rows=leak.rows, exact=leak.exact, near=leak.near, compared=leak.compared, samples=samples
+            split=part, rows=leak.rows, exact=leak.exact, near=leak.near, compared=leak.compared, samples=samples
         )
     return None

@@ -1,14 +1,14 @@
-"""What is wrong with a run, and what to change: `diagnose` for a run folder, `range_test` for a rate before the start.
+"""Problems of a run and what to change: `diagnose` for a run folder, `range_test` for a learning rate.
 
     findings     what a diagnosis is, and how it is shown
-    curves       the lines of a run as numbers, and what they say of losses and rates: pure functions, no model needed
-    data         the same of labels, lengths and time
-    inside       what a model says: `seqloom.inspect.flow` and `seqloom.inspect.health`, and their findings
-    diagnosis    a run folder from beginning to end
-    range_test   the rate at which training is fastest (Smith 2017)
+    curves       rules about losses, learning rates and gradient norms, from the logs: pure functions, no model needed
+    data         rules about labels, lengths and time
+    inside       rules about a model: `seqloom.inspect.flow` and `seqloom.inspect.health`
+    diagnosis    all rules on a run folder
+    range_test   the learning rate range test (Smith 2017)
 
-A rule speaks only where it is sure: every threshold stands with its reason, and a run that is all right gets no
-finding. `diagnose` is loaded when it is first used: it needs torch, and the pure rules do not.
+Rules are cautious: every threshold has a reason, and a healthy run gets no finding. `diagnose` is loaded when it is
+first used: it needs torch, and the pure rules do not.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""What the data says: labels that the model never says or always, parts that limit what a score can say, and waste.
+"""Rules about the data: labels that are never or always predicted, small or leaking dev sets, and wasted time.
 
-Waste is work on padding, and time in which a step waits for its data.
+Time is wasted on padding, and when steps wait for their data.
 """
 
 import math
@@ -14,27 +14,27 @@ from seqloom.experiments.doctor.curves import FIND_RATE, Story
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.bars import Bars
 
-ENOUGH = 50  # judged examples
-DOMINATES, AT_MOST = 0.95, 0.9  # one label is nearly all that is said, though so much is not all that is true
-NEVER, RARE = 20, 0.02  # a label that stands so many times, and in such a share, should be said once
-UNEVEN = 3.0  # times as frequent: among even labels a missing one is a sign of little learning, not of rarity
+ENOUGH = 50  # evaluated examples
+DOMINATES, AT_MOST = 0.95, 0.9  # share of the predictions that have one label, and at most this share of true labels
+NEVER, RARE = 20, 0.02  # a label with this many examples, and this share, should be predicted at least once
+UNEVEN = 3.0  # ratio of label frequencies: with balanced labels, a missing one means little learning, not rarity
 SHOWN = 12
 
-Confusion = Sequence[tuple[str, str, int]]  # true, said, how often
-BALANCED = Advice("--class-weights", "balanced", "a rare label counts as much as a frequent one")
-MORE_WEIGHT, MORE_EXAMPLES = "give it more weight", "give more examples of it"
+Confusion = Sequence[tuple[str, str, int]]  # true label, predicted label, count
+BALANCED = Advice("--class-weights", "balanced", "gives rare labels as much weight as frequent ones")
+MORE_WEIGHT, MORE_EXAMPLES = "Give rare labels more weight", "Add examples of rare labels"
 
 
 def label_findings(
     confusion: Confusion, data_findings: Iterable[DataFinding] = (), *, weighing: tuple[Advice, ...] = (BALANCED,)
 ) -> tuple[Finding, ...]:
-    """What is wrong with the labels; `weighing` is how this run can give a rare label more weight, if it can."""
-    found = [dominating(confusion, weighing) or never_said(confusion, weighing), doubtful(data_findings)]
+    """Findings about labels; `weighing` is how this run can give a rare label more weight, if it can."""
+    found = [dominating(confusion, weighing) or never_predicted(confusion, weighing), doubtful(data_findings)]
     return tuple(finding for finding in found if finding is not None)
 
 
 def dominating(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | None:
-    """Whatever the example, the model says the same label."""
+    """The model predicts the same label for nearly every example."""
     true, said, total = _counted(confusion)
     if total < ENOUGH:
         return None
@@ -44,17 +44,17 @@ def dominating(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | 
     uneven = max(true.values()) >= UNEVEN * min(true.values())
     return Finding(
         "label.dominates",
-        "One label is said for everything",
-        f"Nearly every answer on the dev part is '{label}': the model has learnt how frequent labels are and nothing "
-        "about the examples.",
-        {"label": label, "share of the answers": count / total, "share of the truth": true[label] / total},
+        "Nearly all predictions are the same label",
+        f"Nearly every prediction on the dev set is '{label}'. The model has learned which label is frequent, and "
+        "nothing about the examples.",
+        {"label": label, "share of predictions": count / total, "share of true labels": true[label] / total},
         _drawn(true, said, total),
         (*(weighing if uneven else ()), FIND_RATE),
     )
 
 
-def never_said(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | None:
-    """Labels that stand in the dev part and are never the answer."""
+def never_predicted(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | None:
+    """Labels of the dev set that are never predicted."""
     true, said, total = _counted(confusion)
     missing = [label for label, count in true.items() if count >= max(NEVER, RARE * total) and not said[label]]
     if total < ENOUGH or not missing:
@@ -63,26 +63,26 @@ def never_said(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | 
     if most < UNEVEN:
         return None
     return Finding(
-        "label.never-said",
-        "Some labels are never said",
-        f"{len(missing)} of {len(true)} labels of the dev part are never the answer: {', '.join(missing[:5])}. Where a "
-        f"label is rare, saying another one costs little; {MORE_WEIGHT if weighing else MORE_EXAMPLES}.",
-        {"labels never said": float(len(missing)), "most frequent to such a one": most},
+        "label.never-predicted",
+        "Some labels are never predicted",
+        f"{len(missing)} of {len(true)} labels of the dev set are never predicted: {', '.join(missing[:5])}. "
+        f"{MORE_WEIGHT if weighing else MORE_EXAMPLES}.",
+        {"labels never predicted": float(len(missing)), "times rarer than the most frequent label": most},
         _drawn(true, said, total),
         weighing,
     )
 
 
 def doubtful(data_findings: Iterable[DataFinding]) -> Finding | None:
-    """What the data check warned of: labels that nobody learnt, that contradict one another, that look misspelt."""
+    """Warnings of the data check about labels: unseen in training, contradictory, or misspelled."""
     warned = [one for one in data_findings if one.severity == "warn" and one.code.startswith("label.")]
     if not warned:
         return None
     texts = [sample.text for one in warned for sample in one.samples[:1]]
     return Finding(
         "label.data",
-        "The labels of the data are doubtful",
-        f"The data check warned before training: {'; '.join(texts)}. No setting cures that: correct the files.",
+        "The data check found problems with the labels",
+        f"The data check warned before training: {'; '.join(texts)}. No setting helps here: correct the data.",
         {one.code: float(one.rows) for one in warned},
         None,
         (),
@@ -99,38 +99,38 @@ def _counted(confusion: Confusion) -> tuple[Counter[str], Counter[str], int]:
 
 def _drawn(true: Counter[str], said: Counter[str], total: int) -> Bars:
     shown = [label for label, _ in (true + said).most_common(SHOWN)]
-    labels = [text for label in shown for text in (f"{label}, true", f"{label}, said")]
+    labels = [text for label in shown for text in (f"{label}, true", f"{label}, predicted")]
     values = [count[label] / total for label in shown for count in (true, said)]
-    return Bars(title="How often each label is true, and said", labels=labels, values=values)
+    return Bars(title="True and predicted labels", labels=labels, values=values)
 
 
-FEW = 100  # rows of a dev part, on which a share is unsure by a tenth in either direction
-HALF_WIDTH = 0.98  # of the 95 % interval of a share of one half, times the root of the rows: the widest there is
+FEW = 100  # rows of a dev set on which accuracy is uncertain by a tenth in either direction
+HALF_WIDTH = 0.98  # of the 95% interval of an accuracy of 0.5, times the square root of the rows
 
 
-def parts_said(warned: Iterable[DataFinding], dev_rows: int) -> Iterator[str]:
-    """What should be known of the parts before a score is believed, in sentences; `dev_rows` is 0 where unknown."""
+def split_messages(warned: Iterable[DataFinding], dev_rows: int) -> Iterator[str]:
+    """Messages about the dev set that limit what its scores mean; `dev_rows` is 0 if it is unknown."""
     leaks = [sample.text for one in warned if one.code.startswith("leak.") for sample in one.samples[:1]]
     if leaks:
-        yield f"scores on dev may be too good; the data check warned before training: {'; '.join(leaks)}"
+        yield f"dev scores may be too high; the data check warned before training: {'; '.join(leaks)}"
     if 0 < dev_rows < FEW:
         unsure = HALF_WIDTH / math.sqrt(dev_rows)
         yield (
-            f"the dev part has {dev_rows} rows: a share of right answers is unsure by up to {unsure:.2f} in either "
-            "direction; give it more rows with --dev FILE or --shares"
+            f"the dev set has only {dev_rows} rows, so accuracy is uncertain by up to {unsure:.2f} in either "
+            "direction; use a larger one with --dev FILE or --dev-size"
         )
 
 
-PADDING = 0.4  # of all elements; batches by length of ordinary text have 0.02 to 0.2
-WAITED = 0.3  # of the time; a loader that keeps up waits for nothing but its first batch
-ENOUGH_STEPS = 3  # reports, before a pace is believed
-ONE_IN, FAR = 20, 2.0  # cutting helps where the longest row in twenty is twice as long as the others
-USUAL_WORKERS = 2  # of `seqloom train`; how many a run had is not written down
-MOST_WORKERS = 32  # more of them rather wait for one another
+PADDING = 0.4  # of all tokens; ordinary text in batches by length has 0.02 to 0.2
+WAITED = 0.3  # of the time; a loader that keeps up waits only for its first batch
+ENOUGH_STEPS = 3  # log lines that are needed
+ONE_IN, FAR = 20, 2.0  # truncation helps if the longest 1 in 20 rows are twice as long as the others
+USUAL_WORKERS = 2  # the default of `seqloom train`; a run does not record its own
+MOST_WORKERS = 32  # more do not help
 
 
 def cost_findings(story: Story, config: TrainingConfig, lengths: Sequence[int] = ()) -> tuple[Finding, ...]:
-    """What is wasted, the larger part first; `lengths` are those of rows of the data, where they could be read."""
+    """Findings about wasted time; `lengths` are those of the rows of the dev set, if it could be read."""
     return tuple(one for one in (waiting(story), padding(story, config, lengths)) if one is not None)
 
 
@@ -138,38 +138,44 @@ def padding(story: Story, config: TrainingConfig, lengths: Sequence[int] = ()) -
     """Too much of each batch is padding."""
     if not story.blocks or (share := fmean(block.padding for block in story.blocks)) < PADDING:
         return None
-    feed, advice = config.feed, list[Advice]()
+    feed, advice = config.batching, list[Advice]()
     if isinstance(feed, ByLengthConfig):
-        advice.append(Advice("--batch", str(max(1, feed.budget // 4)), "smaller batches hold rows of nearer lengths"))
+        advice.append(
+            Advice(
+                "--batch-tokens",
+                str(max(1, feed.batch_tokens // 4)),
+                "smaller batches have rows of more similar length",
+            )
+        )
     if len(lengths) >= ONE_IN:
-        # the length that nineteen rows of twenty have at most, where the twentieth is far longer
+        # the 95th percentile of the lengths, if the longest rows are far longer
         length = max(1, math.floor(quantiles(lengths, n=ONE_IN, method="inclusive")[-1]))
         if max(lengths) >= FAR * length:
-            longer = f"one row in {ONE_IN} is longer, up to {max(lengths):,}"
-            advice.append(Advice("--longest", str(length), longer))
+            longer = f"1 in {ONE_IN} rows is longer, up to {max(lengths):,} tokens"
+            advice.append(Advice("--max-length", str(length), longer))
     return Finding(
         "cost.padding",
-        "Much of the work is padding",
-        "Rows of a batch are as long as the longest of them, and what is missing is computed for nothing. Rows of one "
-        "length should stand together, or the few very long ones be cut.",
-        {"share of padding": share, "usual below": PADDING},
-        Bars(title="What a batch holds", labels=["symbols", "padding"], values=[1 - share, share]),
+        "Much of each batch is padding",
+        "All rows of a batch are padded to the longest one, and padding is wasted computation. Put rows of similar "
+        "length together, or truncate the few very long ones.",
+        {"share of padding": share, "normal below": PADDING},
+        Bars(title="Content of a batch", labels=["tokens", "padding"], values=[1 - share, share]),
         tuple(advice),
     )
 
 
 def waiting(story: Story) -> Finding | None:
     """Steps wait for their data."""
-    if len(story.waited) < ENOUGH_STEPS or (share := median(story.waited)) < WAITED:
+    if len(story.data_waits) < ENOUGH_STEPS or (share := median(story.data_waits)) < WAITED:
         return None
-    # batches must come 1 / (1 - share) times as fast, so that nobody waits
+    # batches must be loaded 1 / (1 - share) times as fast
     wanted = min(MOST_WORKERS, math.ceil(USUAL_WORKERS / max(1 - share, USUAL_WORKERS / MOST_WORKERS)))
     return Finding(
         "cost.waiting",
         "Training waits for its data",
-        "Batches are made more slowly than the model reads them. Let more threads make them; if the disk is the "
-        "bottleneck, keep the data on a nearer one.",
-        {"share of the time": share, "usual below": WAITED},
+        "Loading batches is slower than training on them. Use more workers; if the disk is the bottleneck, copy the "
+        "data to a faster one.",
+        {"share of the time": share, "normal below": WAITED},
         Bars(title="Where the time goes", labels=["training", "waiting for data"], values=[1 - share, share]),
-        (Advice("--workers", str(wanted), f"threads that make batches; {USUAL_WORKERS} are usual"),),
+        (Advice("--workers", str(wanted), f"processes that load batches; the default is {USUAL_WORKERS}"),),
     )

@@ -1,10 +1,10 @@
-"""A run folder looked at from beginning to end: its lines, its model, and a few batches of its dev part.
+"""The diagnosis of a run folder: its logs, its model, and a few batches of its dev set.
 
     RUN/metrics.jsonl, events.jsonl ──▶ curves, costs
     RUN/data.json                   ──▶ labels, parts
-    RUN/model + the dev part        ──▶ inside, labels        left out, and said so, where one of them is missing
+    RUN/model + the dev set        ──▶ inside, labels        skipped with a message if one of them is missing
 
-The test part is never read.
+The test set is never read.
 """
 
 from itertools import islice
@@ -19,57 +19,57 @@ from seqloom.config.training import RunConfig
 from seqloom.data.checks.check import DataFinding
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
-from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, told
-from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, parts_said
+from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, story_of
+from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, split_messages
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
-from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, look_inside
+from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, measure_inside
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.report.figures.figure import Figure
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.registry import task_of
+from seqloom.tasks.task import task_of
 from seqloom.training.run_folder import RunFolder
 
-OF_STEPS = ("--find-lr", "--rate", "--schedule", "--warm-up", "--clip", "--batch", "--decay")
-BATCHES = 8  # of the dev part: enough to see whether units ever wake, and little to wait for
+OF_STEPS = ("--find-lr", "--lr", "--schedule", "--warmup", "--clip-norm", "--batch-tokens", "--weight-decay")
+BATCHES = 8  # of the dev set: enough to see whether units are dead, and quick
 
 
-class ModelLook(NamedTuple):
-    """What was seen of a run's model on its dev part."""
+class ModelMeasurements(NamedTuple):
+    """Measurements of a run's model on its dev set."""
 
     inside: ModelInside = ModelInside()
     confusion: Confusion = ()
-    lengths: tuple[int, ...] = ()  # of the rows of the dev part
-    has_weights: bool = False  # whether its labels can be given weights that balance them
+    lengths: tuple[int, ...] = ()  # of the rows of the dev set
+    has_weights: bool = False  # whether --class-weights can be used
 
 
 def diagnose(run: str | Path) -> Diagnosis:
-    """What is wrong with a run, if anything, and what to change."""
+    """Find problems in a run, and what to change. Returns a Diagnosis; the test set is never read."""
     folder = RunFolder(run)
     if not (folder.path / RunFile.CONFIG).is_file():
-        fix = f"give the folder of a run; {near_name(folder.path)}" if not folder.path.exists() else "give a run folder"
-        raise ConfigError(f"{folder.path} is not the folder of a run: it has no {RunFile.CONFIG}", fix=fix)
-    config, story = folder.config(), told(folder.metrics(), folder.events())
-    short = f"after {story.steps:,} steps a curve has no form yet; {STEPS * ENOUGH} steps or more are needed"
-    said = [] if story.is_long_enough or config.training.strengths else [short]
-    looked, warned = ModelLook(), tuple[DataFinding, ...]()
+        fix = near_name(folder.path) if not folder.path.exists() else "give the folder of `seqloom train --out`"
+        raise ConfigError(f"{folder.path} is not a run folder: it has no {RunFile.CONFIG}", fix=fix)
+    config, story = folder.config(), story_of(folder.metrics(), folder.events())
+    short = f"the run has {story.steps:,} steps; its curves can be checked from {STEPS * ENOUGH} steps on"
+    messages = [] if story.is_long_enough or config.training.strengths else [short]
+    measured, warned = ModelMeasurements(), tuple[DataFinding, ...]()
     try:
         warned = data_findings(folder)
-        looked = look(folder, config)
+        measured = measure(folder, config)
     except SeqloomError as error:
-        said.append(f"the model was not looked into: {error.in_brief}")
-    said += parts_said(warned, len(looked.lengths))
-    return diagnosis(folder.path.name, config, story, looked, warned, said=tuple(said))
+        messages.append(f"the model was not checked: {error.in_brief}")
+    messages += split_messages(warned, len(measured.lengths))
+    return diagnosis(folder.path.name, config, story, measured, warned, messages=tuple(messages))
 
 
 def data_findings(folder: RunFolder) -> tuple[DataFinding, ...]:
-    """What the data check found before training; DamagedError if the folder does not tell."""
+    """The findings of the data check before training."""
     try:
         return msgspec.convert(folder.data().findings, tuple[DataFinding, ...])
     except msgspec.ValidationError as error:
         raise DamagedError(
-            f"{folder.path / RunFile.DATA}: expected findings as training writes them, found others ({error})",
-            fix="restore it from a copy, or train again",
+            f"{folder.path / RunFile.DATA}: the findings are not readable ({error})",
+            fix="restore the file from a backup, or train again",
         ) from None
 
 
@@ -77,31 +77,33 @@ def diagnosis(
     name: str,
     config: RunConfig,
     story: Story,
-    looked: ModelLook,
+    measured: ModelMeasurements,
     warned: tuple[DataFinding, ...] = (),
     *,
-    said: tuple[str, ...] = (),
+    messages: tuple[str, ...] = (),
 ) -> Diagnosis:
-    """The findings of all rules together."""
-    solved = bool(config.training.strengths)  # along strengths, a curve is no descent to be judged
+    """The findings of all rules."""
+    solved = bool(config.training.strengths)  # the curve of newton is no gradient descent
     findings: tuple[Finding, ...] = (
         *(() if solved else curve_findings(story, config.training, dropout=max(dropouts(config.model), default=0.0))),
-        *inside_findings(looked.inside, story),
-        *label_findings(looked.confusion, warned, weighing=(BALANCED,) if looked.has_weights else ()),
-        *(() if solved else cost_findings(story, config.training, looked.lengths)),
+        *inside_findings(measured.inside, story),
+        *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
+        *(() if solved else cost_findings(story, config.training, measured.lengths)),
     )
-    if solved:  # no advice about steps by batches, which a model that is solved does not take
+    if solved:  # no advice about gradient descent
         kept = [tuple(advice for advice in one.advice if advice.flag not in OF_STEPS) for one in findings]
         findings = tuple(one._replace(advice=advice) for one, advice in zip(findings, kept, strict=True))
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
-    findings, figures = drawn_once(findings, (*curves, *inside_figures(looked.inside)))
-    return Diagnosis(name=name, findings=findings, figures=figures, said=said, judged=solved or story.is_long_enough)
+    findings, figures = drawn_once(findings, (*curves, *inside_figures(measured.inside)))
+    return Diagnosis(
+        name=name, findings=findings, figures=figures, messages=messages, long_enough=solved or story.is_long_enough
+    )
 
 
 def drawn_once(
     findings: tuple[Finding, ...], figures: tuple[Figure, ...]
 ) -> tuple[tuple[Finding, ...], tuple[Figure, ...]]:
-    """The same without pictures that stand before, under another title: a curve is drawn where it is first told of."""
+    """The same without repeated figures: each is drawn where it appears first."""
     shown: list[dict[str, object]] = []
 
     def is_new(figure: Figure | None) -> bool:
@@ -114,18 +116,18 @@ def drawn_once(
     return kept, tuple(figure for figure in figures if is_new(figure))
 
 
-def look(folder: RunFolder, config: RunConfig) -> ModelLook:
-    """What the model of a run does on its dev part; SeqloomError where model or data are not there any more."""
+def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
+    """Measure the model of a run on its dev set; SeqloomError if the model or the data is missing."""
     bundle = read_bundle(folder.model)
-    model, task = built(bundle), task_of(bundle.meaning).deciding_by(config.training.metric)
-    origin = origin_for(own_data(located(folder.path, config), "dev"), "dev", bundle.meaning, config.encoding)
+    model, task = built(bundle), task_of(bundle.spec).with_metric(config.training.metric)
+    origin = origin_for(own_data(located(folder.path, config), "dev"), "dev", bundle.spec, config.encoding)
     prepared = origin.prepared
-    loader = task.loader(prepared, "dev", config.training.feed, seed=0, workers=0)
+    loader = task.loader(prepared, "dev", config.training.batching, seed=0, workers=0)
     batches = list(islice((step.batch for step in loader.steps(until=1) if step.batch is not None), BATCHES))
     if not batches:
-        raise ConfigError("the run has no dev part", fix="train with --dev FILE, or --shares 10%,10%")
-    lengths = prepared.columns["input"].select(prepared.parts["dev"]).lengths
-    # What --init brings keeps its own head.
+        raise ConfigError("the run has no dev set", fix="train with --dev FILE, or --dev-size 10% --test-size 10%")
+    lengths = prepared.columns["input"].select(prepared.splits["dev"]).lengths
+    # A model of --init keeps its own head.
     weighed = "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
-    inside, confusion = look_inside(task, model, batches), evaluate(task, model, batches).confusion
-    return ModelLook(inside, confusion, tuple(lengths.tolist()), weighed)
+    inside, confusion = measure_inside(task, model, batches), evaluate(task, model, batches).confusion
+    return ModelMeasurements(inside, confusion, tuple(lengths.tolist()), weighed)

@@ -1,10 +1,10 @@
-"""What a diagnosis is made of: findings, each with its numbers, its picture, and the flag to change.
+"""A diagnosis: findings, each with its numbers, its figure, and the options to change.
 
     Diagnosis
       ├── findings   Finding: a code, a title, a sentence, evidence, a figure, advice (flags with values)
-      ├── figures    pictures that are worth a look whether or not something is wrong
-      ├── judged     whether there was a curve to judge
-      └── said       what could not be looked at, and why
+      ├── figures    figures that are shown for every run
+      ├── long_enough   whether the curves were long enough to check
+      └── messages   what could not be checked, and why
 
 A diagnosis is a frozen value, shown as its `document`.
 """
@@ -29,28 +29,28 @@ from seqloom.report.document import (
 )
 from seqloom.report.figures.figure import Figure
 
-FORMAT = 1  # of the plain values
+FORMAT = 2  # of the JSON
 
 
 class Advice(NamedTuple):
-    """One flag of `seqloom train` to give another value; the exact words to type are `said`."""
+    """An option of `seqloom train` to change."""
 
-    flag: str  # "--rate"
+    flag: str  # "--lr"
     value: str  # "0.0003"; empty for a flag that takes none
     why: str = ""
 
     @property
-    def said(self) -> str:
-        """The flag as it is typed.
+    def typed(self) -> str:
+        """The option as it is typed.
 
-        >>> Advice("--rate", "0.0003").said
-        '--rate 0.0003'
+        >>> Advice("--lr", "0.0003").typed
+        '--lr 0.0003'
         """
         return f"{self.flag} {self.value}".rstrip()
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong: how it shows, in numbers and in a picture, and what to change."""
+    """One problem: its numbers, a figure, and what to change."""
 
     code: str  # "loss.jagged"
     title: str
@@ -60,27 +60,27 @@ class Finding(NamedTuple):
     advice: tuple[Advice, ...] = ()
 
     def blocks(self) -> list[DocumentBlock]:
-        """It in a document."""
+        """The finding in a document."""
         return [
             Heading(Spans(Mark("warn"), self.title)),
             Aside(Code(self.code)),
             Paragraph(self.text),
             TableBlock((), list(self.evidence.items())),
             Paragraph("What to change:" if self.advice else ""),
-            Bullets([Spans(Code(one.said), f": {one.why}" if one.why else "") for one in self.advice]),
+            Bullets([Spans(Code(one.typed), f": {one.why}" if one.why else "") for one in self.advice]),
             Pictures(() if self.figure is None else (self.figure,)),
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(Shown):
-    """What was found in a run; none means that nothing that we know how to look for is wrong, if it was judged."""
+    """The findings about a run. None means that no known problem was found, if the run was long enough."""
 
     name: str
     findings: tuple[Finding, ...] = ()
     figures: tuple[Figure, ...] = ()
-    said: tuple[str, ...] = ()
-    judged: bool = True  # whether the run was long enough for its curves to be judged
+    messages: tuple[str, ...] = ()
+    long_enough: bool = True  # whether the curves were long enough to check
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Diagnosis(Shown):
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        """The changes to make: of several for one flag, the first finding's."""
+        """The options to change; for each one the advice of the first finding."""
         first: dict[str, Advice] = {}
         for finding in self.findings:
             for advice in finding.advice:
@@ -98,36 +98,36 @@ class Diagnosis(Shown):
 
     @property
     def verdict(self) -> str:
-        """One sentence: how much was found, and what to type; or that there was too little to judge."""
-        if not self.findings and not self.judged:
-            return "too short to judge: the run has no curve yet that could look wrong"
+        """One sentence: how many problems were found and what to change first, or that the run is too short."""
+        if not self.findings and not self.long_enough:
+            return "the run is too short to check its curves"
         if not self.findings:
-            return "nothing that the doctor knows how to look for is wrong"
+            return "no known problems found"
         count = len(self.findings)
-        found = "one thing looks wrong" if count == 1 else f"{count} things look wrong"
-        flags = "".join(f"; begin with {advice.said}" for advice in self.findings[0].advice[:1])
-        return f"{found}{flags}{'' if self.judged else ' (the curves are too short to judge)'}"
+        found = "found 1 problem" if count == 1 else f"found {count} problems"
+        flags = "".join(f"; start with {advice.typed}" for advice in self.findings[0].advice[:1])
+        return f"{found}{flags}{'' if self.long_enough else ' (the curves are too short to check)'}"
 
     def document(self) -> Document:
-        """The verdict, each finding with its numbers, what to change and its picture, and pictures of every run."""
+        """The verdict, each finding with its numbers, advice and figure, and the figures of every run."""
         return Document(
             f"Doctor: {self.name}",
             [
-                Callout(self.verdict, "warn" if self.findings else "fine" if self.judged else "open"),
+                Callout(self.verdict, "warn" if self.findings else "fine" if self.long_enough else "open"),
                 *(block for finding in self.findings for block in finding.blocks()),
-                Heading("Pictures"),
+                Heading("Figures"),
                 Pictures(self.figures),
-                *([Heading("What to know")] if self.said else []),
-                *(Aside(text) for text in self.said),
+                *([Heading("Notes")] if self.messages else []),
+                *(Aside(text) for text in self.messages),
             ],
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The diagnosis as plain values that JSON can hold; `format` changes when what programs read does."""
+        """The diagnosis as plain data for JSON; `format` changes when its keys do."""
         return {
             "format": FORMAT,
             "name": self.name,
-            "judged": self.judged,
+            "long_enough": self.long_enough,
             "findings": [
                 {
                     **finding._asdict(),
@@ -137,5 +137,5 @@ class Diagnosis(Shown):
                 for finding in self.findings
             ],
             "figures": [figure.data() for figure in self.figures],
-            "said": list(self.said),
+            "messages": list(self.messages),
         }

@@ -1,19 +1,19 @@
-"""Tuning: many short runs on the dev part, each drawn from what the ones before it gave.
+"""Tuning: a search for hyperparameters that scores each trial on the dev set.
 
     tune ──▶ study in a storage (SQLite, PostgreSQL) ◀── further processes and machines
               │ ask: parameters of a trial
               ▼
-             FOLDER/trials/007, an ordinary run ── Validated ──▶ goes on, or is pruned
-              │ tell: its best score on dev
+             FOLDER/trials/007, an ordinary run ── Validated ──▶ continues, or is pruned
+              │ tell: its best dev score
               ▼
-             Results: what was best, what mattered;  best.toml, model/, report.html
+             Results: the best trial, which parameters mattered;  best.toml, model/, report.html
 
-The test part is taken away before anything begins. Whatever stops a tuning, the next start goes on: finished trials
-are in the storage, unfinished ones are run folders that resume.
+The test set is never read. Whatever stops a search, the same command resumes it: finished trials are in the storage,
+unfinished ones are run folders that resume.
 
-    plan      what is searched, on what data; events     study    where it is kept, and which trial is next
-    trials    one trial, and what is kept of it          results  what came out, and how it is shown
-    tuning    several of them, and the whole in one call
+    plan      what is searched, on what data; events     study    the storage, and which trial is next
+    trials    one trial, and what is kept of it          results  the results, and how they are shown
+    tuning    workers, and the search in one call
 """
 
 from typing import TYPE_CHECKING

@@ -1,15 +1,15 @@
-"""The study of a tuning as one worker sees it: where it is kept, which trial is next, and what is told about it.
+"""The study of a search as one worker sees it: its storage, the next trial, and what is reported to it.
 
-    RUNNING, claimed here by nobody     a worker of this machine died: its run folder goes on
-    RUNNING, silent for ten minutes     a worker of another machine died: its parameters are asked for again
-    RUNNING, of nobody for a while      a worker died between asking and claiming: the same
-    fewer trials than wanted            a new one is drawn from what the others gave
+    RUNNING, not claimed on this machine     a worker of this machine died: its run folder is resumed
+    RUNNING, no heartbeat for ten minutes    a worker of another machine died: its parameters are tried again
+    RUNNING, without an owner for a while    a worker died before it claimed the trial: the same
+    fewer trials than wanted                 a new one is drawn
 
-A claim is the lock of a folder, `claims/007`; the system lets go of it when its holder dies.
+A claim is the lock of a folder, `claims/007`; the system releases it when its process dies.
 
-Studies are kept in an SQLite file for one machine, in PostgreSQL for several; Optuna speaks to both. SQLite relies on
-locks of the file system, and those of network file systems are not to be relied on; so it is refused there. Optuna's
-own messages are held back: what people should know is in our reports.
+Studies are stored in an SQLite file for one machine, in PostgreSQL for several; Optuna supports both. SQLite needs
+reliable file locks, which network file systems do not have, so it is refused there. Optuna's own messages are silenced:
+everything that users need is in our events.
 """
 
 import logging
@@ -39,49 +39,51 @@ if TYPE_CHECKING:
     from optuna.study import Study as OptunaStudy
     from optuna.trial import FrozenTrial, Trial
 
-HEARTBEAT, SILENCE = 30, 600  # seconds between signs of life; without one for so long another worker takes the trial
+HEARTBEAT, SILENCE = 30, 600  # seconds between heartbeats; without one for so long, another worker takes the trial
 WAIT = 60.0  # seconds for a lock of SQLite
-MENDED = (3, 51, 3)  # the version of SQLite that mended a rare damage with several writers
-ATTEMPTS = 5  # to open: two that make the tables at once get in each other's way
+FIXED = (3, 51, 3)  # the version of SQLite that fixed a rare corruption with several writers
+ATTEMPTS = 5  # to open: two processes that create the tables at once disturb each other
 NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
 NETWORK |= {"fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse"}
 
 
 class OpenedStudy(NamedTuple):
-    """A storage, its address without a password, and what people should know about it."""
+    """A storage, its URL without the password, and messages about it."""
 
     storage: "RDBStorage"
     shown: str
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.storage.remove_session()
         self.storage.engine.dispose()
 
 
 def open_storage(url: str) -> OpenedStudy:
-    """The storage at an address: sqlite:///FILE or postgresql://user@host/name."""
+    """The storage at a URL: sqlite:///FILE or postgresql://user@host/name."""
     with needing("tune"):
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
     try:
         address = make_url(url)
     except ArgumentError:
-        raise ConfigError("--storage is no address", fix="sqlite:///study.db or postgresql://user@host/name") from None
+        raise ConfigError(
+            "--storage is not a URL", fix="give sqlite:///study.db or postgresql://user@host/name"
+        ) from None
     if address.drivername == "sqlite":
         if not address.database or address.database == ":memory:":
-            raise ConfigError("--storage sqlite has no file, and memory is forgotten", fix="sqlite:///study.db")
+            raise ConfigError("--storage sqlite needs a file", fix="give sqlite:///study.db")
         path = Path(address.database)
         make_folder(path.parent)
         require_local(path.parent)
-        said, local = version_said(sqlite3.sqlite_version_info), f"sqlite:///{path}"
+        said, local = version_warning(sqlite3.sqlite_version_info), f"sqlite:///{path}"
         return OpenedStudy(
             _connected(local, local, {"connect_args": {"timeout": WAIT}}), local, (said,) if said else ()
         )
     if address.drivername not in ("postgresql", "postgresql+psycopg"):
-        problem = f"--storage {address.drivername}: studies are kept in SQLite or PostgreSQL"
-        raise ConfigError(problem, fix="sqlite:///study.db or postgresql://user@host/name")
+        problem = f"--storage {address.drivername}: only SQLite and PostgreSQL are supported"
+        raise ConfigError(problem, fix="give sqlite:///study.db or postgresql://user@host/name")
     with needing("postgres"):
         import psycopg  # noqa: F401
     whole = address.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
@@ -89,29 +91,29 @@ def open_storage(url: str) -> OpenedStudy:
     return OpenedStudy(_connected(whole, shown, {"pool_pre_ping": True}), shown, ())
 
 
-def version_said(version: tuple[int, ...]) -> str:
+def version_warning(version: tuple[int, ...]) -> str:
     """A warning about an old SQLite; empty for a new one."""
-    if version >= MENDED:
+    if version >= FIXED:
         return ""
-    found, mended = ".".join(map(str, version)), ".".join(map(str, MENDED))
+    found, fixed = ".".join(map(str, version)), ".".join(map(str, FIXED))
     return (
-        f"SQLite {found} is older than {mended}, which mended a rare damage with several writers: "
-        "for many workers take PostgreSQL"
+        f"SQLite {found} is older than {fixed}, which fixed a rare corruption with several writers; use PostgreSQL for "
+        "many workers"
     )
 
 
 def require_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> None:
-    """Refuse a folder on a network file system, where the system tells."""
+    """Raise ConfigError for a folder on a network file system, where the system reports it."""
     kind = file_system(folder, mounts)
     if kind in NETWORK:
         raise ConfigError(
-            f"{folder} lies on a network file system ({kind}), where SQLite may lose what it has written",
+            f"{folder} is on a network file system ({kind}), where SQLite may lose data",
             fix="put the file on a local disk, or give --storage postgresql://user@host/name",
         )
 
 
 def file_system(folder: Path, mounts: Path) -> str:
-    """The kind of the file system that holds a folder; empty where nobody tells."""
+    """The type of the file system of a folder; empty if it is unknown."""
     try:
         lines = mounts.read_text(errors="replace").split("\n")
     except OSError:
@@ -149,15 +151,15 @@ def _connected(url: str, shown: str, engine: dict[str, object]) -> "RDBStorage":
         except SQLAlchemyError as error:
             if attempt + 1 == ATTEMPTS:
                 reason = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
-                fix = "check that it runs, the name and the password; the database must exist"
-                raise DurableError(f"{shown} cannot be opened: {reason}", fix=fix) from None
+                fix = "check that the server runs, the user name and the password; the database must exist"
+                raise DurableError(f"cannot open {shown}: {reason}", fix=fix) from None
             time.sleep(0.2 * 2**attempt)
     raise AssertionError("the last attempt returns or raises")
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Inside, Optuna says nothing by itself: no lines, and no warnings about what it calls experimental."""
+    """A context without Optuna's log lines and warnings about experimental features."""
     from optuna.exceptions import ExperimentalWarning
 
     logger = logging.getLogger("optuna")
@@ -166,7 +168,7 @@ def quiet() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
-            warnings.filterwarnings("ignore", "Heartbeat of storage")  # ours is given between the reports of a run
+            warnings.filterwarnings("ignore", "Heartbeat of storage")  # ours is sent between the events of a run
             yield
     finally:
         logger.setLevel(before)
@@ -174,14 +176,14 @@ def quiet() -> Iterator[None]:
 
 ASKED, CONFIG, DEFAULT, HOST, FOLDER, SURPLUS = "asked", "config", "default", "host", "folder", "surplus"
 PROBLEM = "problem"
-NAMELESS = 30.0  # seconds: whoever asks for a trial puts its name there within milliseconds
+NAMELESS = 30.0  # seconds; a worker normally signs a trial within milliseconds
 POLL = 0.2  # seconds
 STATES: dict[str, TrialState] = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
 STATES |= {"RUNNING": "running", "WAITING": "waiting"}
 
 
 class Claimed(NamedTuple):
-    """A trial that is this worker's, and nobody else's while the claim is held."""
+    """A trial that belongs to this worker while it holds the claim."""
 
     trial: "Trial"
 
@@ -192,7 +194,7 @@ class Claimed(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether it is the run that nobody tuned."""
+        """Whether it is the run with default settings."""
         return bool(self.trial.user_attrs.get(DEFAULT))
 
 
@@ -203,7 +205,7 @@ class Study:
         import optuna
 
         self.plan, self.metric, self.opened = plan, metric, opened
-        self._nameless: dict[int, float] = {}  # trials that are nobody's, and since when we have known
+        self._nameless: dict[int, float] = {}  # trials without an owner, and since when we know
         pruners: dict[str, BasePruner] = {
             "median": optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
             "hyperband": optuna.pruners.HyperbandPruner(),
@@ -219,7 +221,7 @@ class Study:
             )
 
     def require_same(self, asked: dict[str, Any]) -> None:
-        """Write down what the study is about, or refuse to mix it with another search."""
+        """Record the settings of the study, or refuse to mix it with a different search."""
         plain = msgspec.json.decode(msgspec.json.encode(asked))
         before = self.study.user_attrs.get(ASKED)
         if before is None:
@@ -228,12 +230,12 @@ class Study:
         changed = [name for name in plain if before.get(name) != plain[name]]
         if changed:
             raise ConfigError(
-                f"the study '{self.plan.study}' in {self.opened.shown} is another search: {', '.join(changed)} differ",
-                fix="give another --out or --study, or the same settings to go on",
+                f"the study '{self.plan.study}' in {self.opened.shown} differs: {', '.join(changed)}",
+                fix="give another --out or --study, or the same settings to resume it",
             )
 
     def offer_first(self, params: Params) -> None:
-        """Have the run that nobody tuned as the first trial, and then each other model once: chance may forget one."""
+        """Enqueue the run with default settings as first trial, then each other model once."""
         if self.study.get_trials(deepcopy=False):
             return
         self.study.enqueue_trial(params, user_attrs={DEFAULT: True})
@@ -241,12 +243,12 @@ class Study:
             self.study.enqueue_trial({"model": name})
 
     def finished(self) -> int:
-        """Trials that count: done or pruned."""
+        """The number of trials that are done or pruned."""
         return len([one for one in self.study.get_trials(deepcopy=False) if _state(one) in ("done", "pruned")])
 
     @contextmanager
     def claim(self) -> Iterator[Claimed | None]:
-        """A block with the next trial, or with None when there is none to begin."""
+        """A context with the next trial, or None if there is none."""
         from optuna.storages import fail_stale_trials
 
         with ExitStack() as held:
@@ -256,13 +258,13 @@ class Study:
                 claimed = self._left(held) or self._asked(held)
                 if claimed is not None or not self._healed():
                     break
-                time.sleep(POLL)  # a trial that is nobody's may yet be ours
+                time.sleep(POLL)  # a trial without an owner may become ours
             yield claimed
 
     def _healed(self) -> bool:
-        """Whether some trial is nobody's; one that has been so for long is asked for again, as a new trial.
+        """Whether some trial has no owner; one that has had none for long is tried again, as a new trial.
 
-        Times are our own, for the clocks of other machines may differ.
+        Only our own clock is used, because clocks of other machines may differ.
         """
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState as OptunaState
@@ -290,14 +292,14 @@ class Study:
                     trial = optuna.trial.Trial(self.study, found._trial_id)
                     self._sign(trial)
                     return Claimed(trial)
-                held.close()  # it ended while we looked
+                held.close()  # it ended in the meantime
         return None
 
     def _claim_folder(self, number: int) -> Path:
         return self.plan.folder / "claims" / f"{number:03d}"
 
     def _asked(self, held: ExitStack) -> Claimed | None:
-        """A new trial; None when as many are finished or under way as are wanted."""
+        """A new trial; None if enough are finished or running."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         if self._count(math.inf) >= self.plan.trials:
@@ -305,12 +307,12 @@ class Study:
         with quiet():
             trial = self.study.ask()
         make_folder(self._claim_folder(trial.number))
-        if not _is_held(self._claim_folder(trial.number), held):  # another worker took it for one that was left
+        if not _is_held(self._claim_folder(trial.number), held):  # another worker took it for an abandoned one
             return self._asked(held)
         self._seed(trial.number)
         try:
             self._sign(trial)
-        except UpdateFinishedTrialError:  # we were so slow that others took it for nobody's
+        except UpdateFinishedTrialError:  # we were so slow that others took it for abandoned
             return self._asked(held)
         if self._count(trial.number) >= self.plan.trials:  # two workers asked for the last one
             trial.set_user_attr(SURPLUS, True)
@@ -319,41 +321,41 @@ class Study:
         return Claimed(trial)
 
     def _sign(self, trial: "Trial") -> None:
-        """Say that a trial is ours."""
+        """Sign a trial as ours."""
         self.alive(trial)
         trial.set_user_attr(HOST, socket.gethostname())
 
     def _count(self, below: float) -> int:
-        """Trials with a smaller number that are finished or under way."""
+        """The number of finished or running trials with a smaller number."""
         trials = self.study.get_trials(deepcopy=False)
         return len([one for one in trials if one.number < below and _state(one) in ("done", "pruned", "running")])
 
     def _seed(self, number: int) -> None:
-        """Draw by the seed and the number of the trial: workers draw differently, and the same when they go on."""
+        """Seed the sampler by the number of the trial: different for each worker, and the same on resume."""
         import optuna
 
         self.study.sampler = optuna.samplers.TPESampler(seed=draw(self.plan.seed, number) % 2**32)
 
     def alive(self, trial: "Trial") -> None:
-        """Give a sign of life."""
+        """Send a heartbeat."""
         self.opened.storage.record_heartbeat(trial._trial_id)
 
-    def is_hopeless(self, trial: "Trial", value: float, moment: int) -> bool:
-        """Whether a trial with this score at this validation should end: others did better at the same moment."""
+    def should_prune(self, trial: "Trial", value: float, moment: int) -> bool:
+        """Whether to prune a trial with this score at this validation."""
         if moment not in self.study.trials[trial.number].intermediate_values and math.isfinite(value):
             trial.report(value, moment)
         return trial.should_prune()
 
     def done(self, trial: "Trial", value: float) -> None:
-        """Tell the best score of a trial that was trained to its end."""
+        """Report the best score of a trial that was trained to the end."""
         self._tell(trial, value, "COMPLETE")
 
     def pruned(self, trial: "Trial") -> None:
-        """Tell that a trial was given up."""
+        """Report that a trial was pruned."""
         self._tell(trial, None, "PRUNED")
 
     def failed(self, trial: "Trial", problem: str) -> None:
-        """Tell that a trial came to nothing, and why; it does not count."""
+        """Report that a trial failed, and why; it does not count."""
         trial.set_user_attr(PROBLEM, problem)
         self._tell(trial, None, "FAIL")
 
@@ -364,9 +366,9 @@ class Study:
             self.study.tell(trial, value, state=OptunaState[state])
 
     def results(self) -> Results:
-        """The study as it stands."""
+        """The results so far."""
         known = [one for one in self.study.get_trials(deepcopy=False) if SURPLUS not in one.user_attrs]
-        # without those that failed before anybody had begun them
+        # without trials that failed before they started
         trials = tuple(self._result(one) for one in known if _state(one) != "failed" or HOST in one.user_attrs)
         return Results(
             study=self.plan.study,
@@ -399,11 +401,11 @@ class Study:
         values = [one.value for one in trials if one.state == "done"]
         if len(values) < FEWEST or len(set(values)) < 2:
             return {}
-        quantile = min(0.5, max(0.1, FEWEST / len(values)))  # a tenth of few trials is one, and one shows nothing
+        quantile = min(0.5, max(0.1, FEWEST / len(values)))  # at least five trials
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=quantile)
         try:
             with quiet(), warnings.catch_warnings():
-                warnings.simplefilter("error", UserWarning)  # the best score the same as the others: nothing mattered
+                warnings.simplefilter("error", UserWarning)  # raised if the best trials do not differ from the others
                 shares = optuna.importance.get_param_importances(self.study, evaluator=evaluator)
         except UserWarning:
             return {}
@@ -411,7 +413,7 @@ class Study:
 
 
 def _is_held(folder: Path, held: ExitStack) -> bool:
-    """Whether the claim is ours now; it is let go with the stack."""
+    """Whether we hold the claim now; the stack releases it."""
     try:
         held.enter_context(hold(folder))
     except HeldError:

@@ -1,10 +1,10 @@
-"""One trial of a tuning: an ordinary run whose validations are told to the study, which may give it up; what is kept.
+"""One trial: an ordinary run whose validations are reported to the study, which may prune it; and what is kept of it.
 
-    of every trial          config.toml, metrics, its own report and card: enough to look at it, or to train it again
-    of the best one too     its model and its checkpoints
+    of every trial       config.toml, logs, report and card: enough to look at it, or to train it again
+    of the best one      also its model and its checkpoints
 
-Weights are large and trials are many, so those of a trial go as soon as another one is better. Which is the best is
-asked of the trials in this folder: those of other machines keep theirs.
+Weights are large, so those of a trial are removed when another one is better. Only the trials in this folder are
+compared: other machines keep their own best.
 """
 
 import time
@@ -18,15 +18,15 @@ import msgspec
 from seqloom.errors import ConfigError, DataError, HeldError, KernelError
 from seqloom.experiments.tune.plan import (
     DataGround,
-    TrialBegun,
     TrialEnded,
-    TrialTold,
+    TrialReport,
+    TrialStarted,
     TuningPlan,
     TuningReport,
-    default_wishes,
+    default_request,
     drawn,
+    request_of,
     used,
-    wishes_of,
 )
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.study import CONFIG, FOLDER, HEARTBEAT, Claimed, Study
@@ -36,27 +36,27 @@ from seqloom.files.folders import read_file_of, read_manifest, remove_folder, re
 from seqloom.files.jsonl import read_lines
 from seqloom.files.layouts import RunFile
 from seqloom.files.lock import hold
-from seqloom.training.events import Begun, Ended, Validated
+from seqloom.training.events import Ended, Started, Validated
 from seqloom.training.resolve import Resolved, resolve
 
-PATIENCE = 30.0  # seconds for another worker that writes the same
+PATIENCE = 30.0  # seconds to wait for another worker that writes results
 
 
 def run_trial(
     claimed: Claimed, study: Study, plan: TuningPlan, ground: DataGround, deadline: float
 ) -> Iterator[TuningReport]:
-    """The reports of one trial; Interrupted where it is to go on later."""
+    """The events of one trial; Interrupted if it is to be resumed later."""
     try:
         params = drawn(claimed.trial, plan)
-        wishes = default_wishes(plan) if claimed.is_default else wishes_of(params, plan, ground)
-        resolved = resolve(plan.data, wishes, cache=plan.cache)
-        params = used(resolved.config, wishes, plan)  # as they stand in the run
+        request = default_request(plan) if claimed.is_default else request_of(params, plan, ground)
+        resolved = resolve(plan.data, request, cache=plan.cache)
+        params = used(resolved.config, request, plan)  # as in the configuration of the run
         folder = plan.trial_folder(claimed.number)
         for name, value in (("params", params), (CONFIG, resolved.config.to_toml()), (FOLDER, str(folder.resolve()))):
             claimed.trial.set_user_attr(name, value)
-        yield TrialBegun(claimed.number, folder, params, claimed.is_default)
+        yield TrialStarted(claimed.number, folder, params, claimed.is_default)
         yield from _trained(claimed, study, plan, resolved, deadline)
-    except (ConfigError, DataError, KernelError) as error:  # a disk concerns the whole tuning
+    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the whole search
         study.failed(claimed.trial, error.in_brief)
         yield TrialEnded(claimed.number, "failed", None, False, error.in_brief)
 
@@ -64,20 +64,20 @@ def run_trial(
 def _trained(
     claimed: Claimed, study: Study, plan: TuningPlan, resolved: Resolved, deadline: float
 ) -> Iterator[TuningReport]:
-    folder, trial, moment, told = plan.trial_folder(claimed.number), claimed.trial, 0, time.monotonic()
+    folder, trial, moment, beat = plan.trial_folder(claimed.number), claimed.trial, 0, time.monotonic()
     name = study.metric.name
     with closing(plan.trained(folder, resolved)) as reports:  # type: ignore[type-var]
         for report in reports:
-            yield TrialTold(claimed.number, report)
-            if time.monotonic() - told > HEARTBEAT:
+            yield TrialReport(claimed.number, report)
+            if time.monotonic() - beat > HEARTBEAT:
                 study.alive(trial)
-                told = time.monotonic()
-            if isinstance(report, Begun):  # a run that goes on has validated before
+                beat = time.monotonic()
+            if isinstance(report, Started):  # a resumed run has validated before
                 lines = read_lines(folder / RunFile.METRICS).records
                 moment = len([one for one in lines if one.get("kind") == "validation"])
             if isinstance(report, Validated):
                 moment += 1
-                if study.is_hopeless(trial, report.metrics.get(name, float("nan")), moment):
+                if study.should_prune(trial, report.metrics.get(name, float("nan")), moment):
                     study.pruned(trial)
                     break
             if time.monotonic() > deadline and not isinstance(report, Ended):
@@ -85,7 +85,7 @@ def _trained(
         else:
             assert isinstance(report, Ended), "the last report"
             value = report.metrics.get(name)
-            if value is None or report.why == "not-finite":  # as bad as a trial can be
+            if value is None or report.reason == "not-finite":  # the worst possible result
                 study.pruned(trial)
             else:
                 study.done(trial, value)
@@ -95,7 +95,7 @@ def _trained(
 
 
 def keep(plan: TuningPlan, results: Results) -> tuple[str, ...]:
-    """What was not kept, and why; everything else is in the folder now."""
+    """Write results, report and the best model; returns messages about what could not be copied."""
     until = time.monotonic() + PATIENCE
     while True:  # another worker may be writing results here
         try:
@@ -115,29 +115,29 @@ def _written(plan: TuningPlan, results: Results) -> tuple[str, ...]:
     write_file(plan.folder / "best.toml", best.config)
     model = Path(best.folder) / RunFile.MODEL
     if not model.is_dir():
-        return (f"the model of trial {best.number} lies on {best.host}: {model}",)
+        return (f"the model of trial {best.number} is on {best.host}: {model}",)
     names = read_manifest(model).files
     replace_folder(plan.folder / RunFile.MODEL, {name: read_file_of(model, name) for name in names})
     return ()
 
 
 def tidy(plan: TuningPlan, results: Results) -> tuple[int, ...]:
-    """The numbers of the trials whose weights were removed: they are over, and one of this folder was better."""
+    """Remove the weights of all ended trials but the best one in this folder; returns their numbers."""
     here = [one for one in results.trials if one.host == gethostname()]
     mine = tuple(one for one in here if plan.trial_folder(one.number).resolve() == Path(one.folder))
     best = msgspec.structs.replace(results, trials=mine).best
     over = [one for one in mine if one.state in ("done", "pruned", "failed") and one != best]
-    with suppress(HeldError), hold(plan.folder):  # whoever holds it tidies up as well, or copies the model
+    with suppress(HeldError), hold(plan.folder):  # the process that holds the lock does the same
         return tuple(one.number for one in over if _without_weights(Path(one.folder)))
     return ()
 
 
 def _without_weights(run: Path) -> bool:
-    """Whether there were any, and they are gone."""
+    """Remove the weights of a run; returns whether there were any."""
     found = [run / name for name in (RunFile.CHECKPOINTS, RunFile.MODEL) if (run / name).is_dir()]
     if not found:
         return False
-    with suppress(HeldError), hold(run):  # its worker may not have left yet; the next one finds it
+    with suppress(HeldError), hold(run):  # its worker may still be running; then they are removed later
         for folder in found:
             remove_folder(folder)
         return True

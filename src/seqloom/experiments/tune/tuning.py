@@ -1,7 +1,6 @@
-"""Tuning from Python in one call, and the generator behind it that the command line shows.
+"""Tuning from Python in one call, and the generator of events behind it.
 
-Trials run one after the other, as long as the study wants one and there is time, or by several workers that share
-nothing but the storage.
+Trials run one after the other until there are enough or time is up, or in several workers that share only the storage.
 """
 
 import math
@@ -13,22 +12,29 @@ from typing import Any
 
 import msgspec
 
-from seqloom.config.data import AnySplit, BadRows, EncodingConfig, ReadingConfig, Task
+from seqloom.config.data import Format, Overlong, Task, Unit
 from seqloom.config.options import stated, strict
-from seqloom.config.training import AdamWConfig, AnyFeed, AnyLength, AnyOptimiser, AnySchedule, Precision, SpaceConfig
+from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
+from seqloom.config.training import (
+    AdamWConfig,
+    AnyBatching,
+    AnyOptimizer,
+    AnySchedule,
+    SpaceConfig,
+)
 from seqloom.data.check import Names
 from seqloom.errors import ConfigError, RepeatError, SeqloomError
 from seqloom.experiments.tune.plan import (
     DataGround,
     PrunerName,
-    TrialBegun,
     TrialEnded,
-    TuningBegun,
+    TrialStarted,
     TuningEnded,
     TuningPlan,
     TuningReport,
+    TuningStarted,
     WorkerLost,
-    default_wishes,
+    default_request,
     near,
     require_searchable,
 )
@@ -38,43 +44,47 @@ from seqloom.experiments.tune.trials import keep as keep_results
 from seqloom.experiments.tune.trials import run_trial, tidy
 from seqloom.experiments.workers import Interrupted, Why, Worker, Workers, require_jobs
 from seqloom.files.disk import make_folder
+from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
-from seqloom.training.wishes import settings_of
 
-MOST_FAILURES = 3  # in a row: then it is not the parameters
+MOST_FAILURES = 3  # in a row: then the parameters are not the reason
 
 
 class OpenTuning:
-    """A tuning that is ready to begin: data read without its test part, study opened, and everything checked."""
+    """A search before its first trial: data read without its test set, study opened, settings checked."""
 
     def __init__(self, plan: TuningPlan) -> None:
         self.plan, self.began = plan, time.monotonic()
         require_searchable(plan)
-        wishes = default_wishes(plan)
-        first = resolve(plan.data, wishes, cache=plan.cache)  # the run that nobody tuned reads the data once for all
-        if first.config.training.strengths:  # searched are steps by batches
-            wishes = wishes._replace(training={**wishes.training, "optimiser": AdamWConfig()})
-            first = resolve(plan.data, wishes, cache=plan.cache)
-        if not len(first.prepared.parts["dev"]):
-            raise ConfigError("there is no dev part to tune on", fix="give --dev FILE, or --shares 10%,10%")
+        request = default_request(plan)
+        first = resolve(
+            plan.data, request, cache=plan.cache
+        )  # with default settings; the data is read once for all trials
+        if first.config.training.strengths:  # the search is over settings of gradient descent
+            request = request._replace(training={**request.training, "optimizer": AdamWConfig()})
+            first = resolve(plan.data, request, cache=plan.cache)
+        if not len(first.prepared.splits["dev"]):
+            raise ConfigError(
+                "there is no dev set to tune on", fix="give --dev FILE, or --dev-size 10% --test-size 10%"
+            )
         self.ground = DataGround(first)
         self.plan = plan = msgspec.structs.replace(plan, space=self.ground.filled(plan.space))
         self.study = Study(plan, first.task.metric, open_storage(plan.storage))
         try:
             self.study.require_same(plan.asked(first) | {"space": plan.space})
-            self.study.offer_first(near(first.config, default_wishes(plan), plan, self.ground))
+            self.study.offer_first(near(first.config, default_request(plan), plan, self.ground))
         except BaseException:
             self.close()
             raise
-        self.said = (*first.said, *self.study.opened.said)
+        self.messages = (*first.messages, *self.study.opened.messages)
 
-    def begun(self) -> TuningBegun:
-        """The first report."""
+    def begun(self) -> TuningStarted:
+        """The first event."""
         plan, study = self.plan, self.study
-        return TuningBegun(plan.folder, plan.study, study.opened.shown, plan.trials, study.finished(), self.said)
+        return TuningStarted(plan.folder, plan.study, study.opened.shown, plan.trials, study.finished(), self.messages)
 
     def close(self) -> None:
-        """Let go of the storage."""
+        """Close the storage."""
         self.study.opened.close()
 
     @property
@@ -84,7 +94,7 @@ class OpenTuning:
 
 
 def work(opening: OpenTuning) -> Iterator[TuningReport]:
-    """The reports of trials until no more is wanted; the last report is `TuningEnded`."""
+    """Run trials until there are enough; yields their events. The last one is `TuningEnded`."""
     study, failures, ended = opening.study, 0, Interrupted("done", 0)
     try:
         while True:
@@ -99,7 +109,7 @@ def work(opening: OpenTuning) -> Iterator[TuningReport]:
                         failures = failures + 1 if report.state == "failed" else 0
                         if failures >= MOST_FAILURES:
                             problem = f"{failures} trials in a row failed; the last one: {report.problem}"
-                            raise ConfigError(problem, fix="mend that first")
+                            raise ConfigError(problem, fix="fix that first")
             tidy(opening.plan, study.results())
     except Interrupted as interruption:
         ended = interruption
@@ -107,17 +117,17 @@ def work(opening: OpenTuning) -> Iterator[TuningReport]:
 
 
 def watched(opening: OpenTuning, jobs: int) -> Iterator[TuningReport]:
-    """The reports of all trials of a study while workers are at it; RepeatError if they ended before their work.
+    """The events of all trials while workers run them; RepeatError if all workers died.
 
-    Workers share nothing but the storage, which is watched: trials of other machines are told too. One that cannot go
-    on says why; the others take up its trial, and only when all are gone that is an error.
+    Workers share only the storage, which is polled: trials of other machines are reported too. If a worker dies, it is
+    reported and the others resume its trial.
     """
     plan = msgspec.json.encode(opening.plan).decode()
     workers = Workers(jobs, _trials, plan, max(0.0, opening.deadline - time.monotonic()))
     seen: dict[int, str] = {one.number: one.state for one in opening.study.results().trials}
     words = dict[Worker, str]()
-    with closing(workers.said()) as said:  # type: ignore[type-var]
-        for one in said:
+    with closing(workers.messages()) as messages:  # type: ignore[type-var]
+        for one in messages:
             if one is not None:
                 words[one[0]] = one[1].decode()
             yield from _news(opening.study.results(), seen)
@@ -149,20 +159,20 @@ def _trials(_: Callable[[], bytes], plan: str, remaining: float) -> Iterator[byt
 
 
 def _news(results: Results, seen: dict[int, str]) -> Iterator[TuningReport]:
-    """What changed since the last look."""
+    """The events since the last call."""
     for one in results.trials:
         before = seen.get(one.number)
         if one.state == before or not (one.config or one.problem):
             continue
         if before in (None, "waiting"):
-            yield TrialBegun(one.number, Path(one.folder), one.params, one.is_default)
+            yield TrialStarted(one.number, Path(one.folder), one.params, one.is_default)
         if one.state in ("done", "pruned", "failed"):
             yield TrialEnded(one.number, one.state, one.value, results.best == one, one.problem)
         seen[one.number] = one.state
 
 
 def search(plan: TuningPlan, jobs: int = 1) -> Iterator[TuningReport]:
-    """The reports of a tuning that begins or goes on; at the last one, `TuningEnded`, the folder has its results."""
+    """Start or resume a search; yields its events. At the last one, `TuningEnded`, the results are written."""
     require_jobs(jobs)
     make_folder(plan.folder / "trials")
     with closing(OpenTuning(plan)) as opening:
@@ -186,60 +196,106 @@ def tune(
     space: SpaceConfig = SpaceConfig(),  # noqa: B008  # frozen
     pruner: PrunerName = "median",
     jobs: int = 1,
-    seed: int = 0,
+    search_seed: int = 0,
     device: str = "auto",
-    encoding: EncodingConfig | None = None,
     show: Callable[[TuningReport], None] | None = None,
     epochs: int | None = None,
     steps: int | None = None,
-    symbols: int | None = None,
-    length: AnyLength | None = None,
+    tokens: int | None = None,
     dev: Names | None = None,
     test: Names | None = None,
-    reading: ReadingConfig | None = None,
     task: Task | None = None,
     input: Names | None = None,
     target: Names | None = None,
     id: str | None = None,
     label_separator: str | None = None,
     sequence: str | None = None,
-    split: AnySplit | None = None,
-    bad_rows: BadRows | None = None,
-    feed: AnyFeed | None = None,
-    optimiser: AnyOptimiser | None = None,
-    rate: float | None = None,
-    schedule: AnySchedule | None = None,
-    clip: float | None = None,
-    pieces: int | None = None,
+    split_column: str | None = None,
+    dev_size: float | str | None = None,
+    test_size: float | str | None = None,
+    split_seed: int | None = None,
+    group: str | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    template: str | None = None,
+    unit: Unit | None = None,
+    skip_bad_rows: bool | None = None,
+    max_bad_rows: float | str | None = None,
+    tokenizer: str | FittedTokenizer | None = None,
+    target_tokenizer: str | FittedTokenizer | None = None,
+    normalize: UnicodeForm | None = None,
+    lowercase: bool | None = None,
+    vocab_size: int | None = None,
+    min_count: int | None = None,
+    word_split: WordSplit | None = None,
+    max_length: int | None = None,
+    overlong: Overlong | None = None,
+    batching: str | AnyBatching | None = None,
+    batch_tokens: int | None = None,
+    batch_rows: int | None = None,
+    row_length: int | None = None,
+    optimizer: str | AnyOptimizer | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    lr: float | None = None,
+    schedule: str | AnySchedule | None = None,
+    warmup: int | None = None,
+    clip_norm: float | None = None,
+    accumulate: int | None = None,
     validate_every: int | None = None,
     metric: str | None = None,
     patience: int | None = None,
     save_every: int | None = None,
-    keep: int | None = None,
-    average: float | None = None,
-    average_last: int | None = None,
-    precision: Precision | None = None,
+    keep_checkpoints: int | None = None,
+    ema: float | None = None,
+    average_checkpoints: int | None = None,
+    precision: str | None = None,
     compile: bool | None = None,
-    init: str | None = None,
-    freeze: Sequence[str] | None = None,
-    report_every: int | None = None,
+    init: str | Path | None = None,
+    freeze: str | Sequence[str] | None = None,
+    log_every: int | None = None,
+    seed: int | None = None,
     deterministic: bool | None = None,
 ) -> Results:
-    """The results of many trials on the dev part; `out` has them and the best model. What is there goes on.
+    """Search for settings that score better on the validation set, and return the results of all trials.
 
-    `seconds` end the search, and `seed` is that of its draws. From `epochs` on, settings are those of `DataConfig` and
-    of `TrainingConfig`, the same in every trial.
+    Args:
+        data: a file, a folder, two files of parallel text, or the name of a data set.
+        out: the folder of trials, results and the best model. A search that is there is resumed.
+        models: names of recipes to choose from (default: the usual one of the task).
+        trials: how many, over all processes and machines.
+        seconds: stop after so long; 0: when all trials are done.
+        storage: sqlite:///FILE, or postgresql://... for several machines (default: a file in `out`).
+        study: the name of the study in the storage (default: that of `out`).
+        space: what is searched.
+        pruner: how bad trials are stopped early: median, hyperband or none.
+        jobs: trials at the same time.
+        search_seed: the random seed of the search.
+        device: auto, cpu, cuda or mps.
+        show: called with every event.
+
+    All other arguments are options of `seqloom train`, the same in every trial. The test set is never read.
     """
-    named: dict[str, Any] = {"dev": dev, "test": test, "reading": reading, "task": task, "input": input, "id": id}
-    named |= {"target": target, "label_separator": label_separator, "sequence": sequence, "split": split}
-    named |= {"bad_rows": bad_rows}
-    named |= {"length": length, "feed": feed, "optimiser": optimiser, "rate": rate, "schedule": schedule}
-    named |= {"clip": clip, "pieces": pieces, "validate_every": validate_every, "metric": metric, "keep": keep}
-    named |= {"patience": patience, "save_every": save_every, "average": average, "average_last": average_last}
-    named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze}
-    named |= {"report_every": report_every, "deterministic": deterministic}
-    named |= {"epochs": epochs, "steps": steps, "symbols": symbols}
-    config, wishes = settings_of(data, stated(named))
+    named: dict[str, Any] = {"epochs": epochs, "steps": steps, "tokens": tokens, "dev": dev, "test": test, "task": task}
+    named |= {"input": input, "target": target, "id": id, "label_separator": label_separator, "sequence": sequence}
+    named |= {"split_column": split_column, "dev_size": dev_size, "test_size": test_size, "split_seed": split_seed}
+    named |= {"group": group, "folds": folds, "fold": fold, "format": format, "encoding": encoding}
+    named |= {"delimiter": delimiter, "header": header, "template": template, "unit": unit}
+    named |= {"skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows, "tokenizer": tokenizer}
+    named |= {"target_tokenizer": target_tokenizer, "normalize": normalize, "lowercase": lowercase}
+    named |= {"vocab_size": vocab_size, "min_count": min_count, "word_split": word_split, "max_length": max_length}
+    named |= {"overlong": overlong, "batching": batching, "batch_tokens": batch_tokens, "batch_rows": batch_rows}
+    named |= {"row_length": row_length, "optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay}
+    named |= {"lr": lr, "schedule": schedule, "warmup": warmup, "clip_norm": clip_norm, "accumulate": accumulate}
+    named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
+    named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}
+    named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze, "log_every": log_every}
+    named |= {"seed": seed, "deterministic": deterministic}
+    config, request = requested(data, stated(named))
     plan = TuningPlan(
         data=config,
         out=str(out),
@@ -249,10 +305,10 @@ def tune(
         trials=trials,
         seconds=seconds,
         pruner=pruner,
-        seed=seed,
+        seed=search_seed,
         device=device,
-        encoding=encoding,
-        settings=msgspec.to_builtins(wishes.training),
+        encoding=request.encoding,
+        settings=msgspec.to_builtins(request.training),
     )
     for report in search(plan, jobs):
         if show is not None:

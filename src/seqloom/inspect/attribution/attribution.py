@@ -1,6 +1,6 @@
 """One answer and what moved it: each token of the input with its part.
 
-up to 64 tokens     every token on its colour, with its number
+up to 64 tokens     every token on its color, with its number
 up to 512           the strip of tokens, the strongest of them, and totals of sentences
 beyond              totals of sentences first, a map of the whole, the strongest tokens; a page opens each sentence
 
@@ -52,11 +52,11 @@ LONGEST = 64  # tokens: what has no end by then is cut
 SHOWN = 48  # letters of its beginning
 
 
-def stretches(tokens: Sequence[Token], text: str | None) -> tuple[tuple[int, int], ...]:
-    """Where each stretch starts and stops: at the ends of sentences and lines, or after 64 tokens.
+def segments(tokens: Sequence[Token], text: str | None) -> tuple[tuple[int, int], ...]:
+    """Where each segment starts and stops: at the ends of sentences and lines, or after 64 tokens.
 
     >>> tokens = [Token(word) for word in "It rains . We stay .".split()]
-    >>> stretches(tokens, None)
+    >>> segments(tokens, None)
     ((0, 3), (3, 6))
     """
     starts = [0]
@@ -75,7 +75,7 @@ def _ends(before: Token, token: Token, text: str | None) -> bool:
 
 
 def beginning(tokens: Sequence[Token], text: str | None) -> str:
-    """The first letters of a stretch, as they were written."""
+    """The first letters of a segment, as they were written."""
     real = [token for token in tokens if not token.is_special] or list(tokens)
     whole = text[real[0].start : real[-1].stop] if text is not None else " ".join(token.text for token in real)
     whole = " ".join(whole.split())
@@ -86,7 +86,7 @@ def merged(tokens: Sequence[Token], *, words: bool = True) -> tuple[tuple[Token,
     """Words as tokens, and the number of the first piece of each; a token without a word stays alone."""
     found = units(tokens, words=words)
     made = tuple(
-        tokens[a]._replace(text=name, stop=tokens[b - 1].stop, symbol=tokens[a].symbol if b == a + 1 else None)
+        tokens[a]._replace(text=name, stop=tokens[b - 1].stop, id=tokens[a].id if b == a + 1 else None)
         for name, a, b in zip(found.names, found.starts[:-1], found.starts[1:], strict=True)
     )
     return made, found.starts[:-1]
@@ -98,7 +98,7 @@ def summed(values: np.ndarray, starts: Sequence[int]) -> np.ndarray:
     return np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
 
 
-class Stretch(NamedTuple):
+class SentenceTotal(NamedTuple):
     """A sentence and what its tokens come to."""
 
     start: int
@@ -113,7 +113,7 @@ class AttributionPart(NamedTuple):
     name: str
     tokens: tuple[Token, ...]
     values: np.ndarray  # [E], NaN where nothing was measured
-    stretches: tuple[Stretch, ...]
+    segments: tuple[SentenceTotal, ...]
     shape: tuple[int, int] | None = None  # of a picture, whose pixels the elements are
 
     @property
@@ -133,8 +133,10 @@ def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> Attributi
     if words and place.shape is None:
         tokens, starts = merged(place.tokens)
         values = summed(values, starts)
-    ends = stretches(tokens, place.text) if place.shape is None else ()
-    found = tuple(Stretch(a, b, beginning(tokens[a:b], place.text), float(np.nansum(values[a:b]))) for a, b in ends)
+    ends = segments(tokens, place.text) if place.shape is None else ()
+    found = tuple(
+        SentenceTotal(a, b, beginning(tokens[a:b], place.text), float(np.nansum(values[a:b]))) for a, b in ends
+    )
     return AttributionPart(place.side.name, tuple(tokens), values, found, place.shape)
 
 
@@ -152,7 +154,7 @@ def span_of(parts: Sequence[np.ndarray]) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class OpeningSentences(Interactive):
-    """A long text on a page: every sentence with its total, which opens to its tokens on their colours.
+    """A long text on a page: every sentence with its total, which opens to its tokens on their colors.
 
     It needs no script, for a browser opens and closes `details` by itself.
     """
@@ -177,7 +179,7 @@ class OpeningSentences(Interactive):
             style = f"background:{code(ground)};color:{code(ink_on(ground))}"
             chips.append(tag("mark", text, style=style, title=f"{text}: {number(value)} (token {at})"))
         lines = list[Markup]()
-        for each in self.part.stretches:
+        for each in self.part.segments:
             beginning = f" {each.start}: ", tag("bdi", each.beginning)
             summary = tag("summary", tag("b", signed(each.total)), *beginning)
             lines.append(tag("details", summary, tag("p", *chips[each.start : each.stop], dir="auto")))
@@ -229,7 +231,7 @@ class AttributionView(View):
             return [self._picture(part)]
         if len(part.tokens) <= SMALL:
             return [self._strip(part)]
-        several = [self._totals(part)] if len(part.stretches) > 1 else []
+        several = [self._totals(part)] if len(part.segments) > 1 else []
         if len(part.tokens) <= MEDIUM:
             return [self._strip(part), self._strongest(part), *several]
         return [*several, self._map(part), self._strongest(part)]
@@ -238,26 +240,26 @@ class AttributionView(View):
         before = " and ".join(f"{number(score)}" for score in self.baseline_scores)
         apart = ", one text at a time" if len(self.baseline_scores) > 1 else ""
         said = [
-            f"{METHODS[self.method].title.capitalize()} of {self.answer}, which scores {number(self.score)}; "
-            f"the baseline ({self.baseline}{apart}) scores {before}."
+            f"{METHODS[self.method].title.capitalize()} for {self.answer}: score {number(self.score)}, "
+            f"{before} with the baseline ({self.baseline}{apart})."
         ]
         if self.error is None:
-            said.append("The numbers of this method add up to no score: compare them with one another only.")
+            said.append("The values of this method do not sum to the score: compare them only with each other.")
         else:
             said.append(
-                f"They add up to {number(self.total)} of a difference of {number(self.rise)}: "
+                f"The values sum to {number(self.total)}, the score difference is {number(self.rise)}: "
                 f"completeness error {share(self.error)}."
             )
         if self.method == "integrated" and (self.error or 0.0) > TOLERATED:
-            said.append(f"That is more than {share(TOLERATED)}: ask for more steps=, or another baseline=.")
+            said.append(f"That is more than {share(TOLERATED)}: use more steps= or another baseline=.")
         if self.grouped > 1:
-            said.append(f"Up to {self.grouped} elements were taken away at once; each has an equal share of the loss.")
+            said.append(f"Up to {self.grouped} tokens were removed at a time; each gets an equal share of the change.")
         return (*said, *(self._said(part) for part in self.parts if part.shape is None and part.strongest(1)))
 
     def _said(self, part: AttributionPart) -> str:
         named = ", ".join(f"“{part.tokens[at].text}” ({at}) {signed(part.values[at])}" for at in part.strongest(3))
         side = f" of the {part.name}" if len(self.parts) > 1 else ""
-        return f"The strongest tokens{side}: {named}."
+        return f"Strongest tokens{side}: {named}."
 
     def _title(self, part: AttributionPart, more: str = "") -> str:
         side = f", {part.name}" if len(self.parts) > 1 else ""
@@ -275,13 +277,13 @@ class AttributionView(View):
 
     def _caption(self) -> str:
         if self.error is None:
-            return "Adds up to no score, and has no baseline."
+            return "The values do not sum to the score; there is no baseline."
         return f"Baseline: {self.baseline}; completeness error {share(self.error)}."
 
     def _strongest(self, part: AttributionPart) -> Figure:
         chosen, texts = part.strongest(STRONGEST) or [0], part.texts
         return Bars(
-            title=self._title(part, ": the strongest tokens"),
+            title=self._title(part, ": strongest tokens"),
             caption=self._caption(),
             labels=[f"{at}: {texts[at].strip() or '␣'}" for at in chosen],
             values=np.nan_to_num(part.values[chosen]).tolist(),
@@ -289,14 +291,14 @@ class AttributionView(View):
         )
 
     def _totals(self, part: AttributionPart) -> Figure:
-        sizes = np.array([abs(each.total) for each in part.stretches])
+        sizes = np.array([abs(each.total) for each in part.segments])
         chosen = sorted(np.argsort(-sizes, kind="stable")[:MOST_STRETCHES].tolist())
-        fewer = f"the {len(chosen)} strongest of {len(sizes)} sentences" if len(chosen) < len(sizes) else "sentences"
+        fewer = f"the {len(chosen)} strongest of {len(sizes)}" if len(chosen) < len(sizes) else "sentences"
         return Bars(
-            title=self._title(part, f": totals of {fewer}"),
-            labels=[f"{part.stretches[at].start}: {part.stretches[at].beginning}" for at in chosen],
-            values=[part.stretches[at].total for at in chosen],
-            x_label=f"{METHODS[self.method].unit}, added up",
+            title=self._title(part, f": totals by sentence ({fewer})"),
+            labels=[f"{part.segments[at].start}: {part.segments[at].beginning}" for at in chosen],
+            values=[part.segments[at].total for at in chosen],
+            x_label=f"{METHODS[self.method].unit}, summed",
         )
 
     def _map(self, part: AttributionPart) -> Figure:
@@ -304,8 +306,8 @@ class AttributionView(View):
         across = -(-len(part.tokens) // MAP_CELLS)
         starts = np.arange(0, len(part.tokens), across)
         return HeatMap(
-            title=self._title(part, ": the whole of it"),
-            caption=f"Row 0: the sum over {across} tokens. Row 1: the strongest single one of them.",
+            title=self._title(part, ": overview"),
+            caption=f"Row 0: sum over {across} tokens. Row 1: the strongest of them.",
             values=[summed(part.values, starts.tolist()).tolist(), strongest_in(part.values, across).tolist()],
             x=starts.astype(float).tolist(),
             x_label="token",
@@ -326,7 +328,7 @@ class AttributionView(View):
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         long = [part for part in self.parts if part.shape is None and len(part.tokens) > MEDIUM]
-        opened = [OpeningSentences((), self._title(part, ": every sentence"), part, self.span) for part in long]
+        opened = [OpeningSentences((), self._title(part, ": sentence by sentence"), part, self.span) for part in long]
         return [*super()._blocks(), *opened]
 
 
@@ -344,7 +346,7 @@ def attribution(
 ) -> AttributionView:
     """What each token of an input has to do with one answer: the predicted one, or `answer`, less `against` if given.
 
-    `at` is the row of a tag, of a symbol of a translation or of a running text. With `words`, pieces of words are put
+    `at` is the row of a tag, of a token of a translation or of a running text. With `words`, pieces of words are put
     together. `steps` are those of integrated gradients, as many as it takes if they are not given.
     """
     method_of(method)
@@ -358,7 +360,7 @@ def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOp
     found = outcome(ground, [goal], method, wishes)
     parts = zip(ground.places, found.values, strict=True)
     return AttributionView(
-        title=f"What moved {goal.name}: {METHODS[method].title}",
+        title=f"Attribution of {goal.name}: {METHODS[method].title}",
         method=method,
         answer=goal.name,
         label=label_of(ground.subject, ground.reading, goal),
@@ -447,7 +449,7 @@ class NgramsView(View):
     kind: ClassVar[str] = "ngrams"
     answer: str
     score: float
-    rest: float  # the score of a text without n-grams: the bias
+    bias: float  # the score of a text without n-grams: the bias
     ngrams: tuple[WeightedNgram, ...]  # the strongest first
 
     def figures(self) -> tuple[Figure, ...]:
@@ -455,17 +457,17 @@ class NgramsView(View):
         return (
             Bars(
                 title=self.title,
-                caption=f"With the bias of {number(self.rest)} all {len(self.ngrams):,} come to {number(self.score)}.",
+                caption=f"{len(self.ngrams):,} n-grams and the bias, {number(self.bias)}, sum to {number(self.score)}.",
                 labels=[f"{each.start}: {each.text}" for each in shown],
                 values=[each.value for each in shown],
-                x_label="part of the score",
+                x_label="contribution to the score",
             ),
         )
 
     def _sentences(self) -> tuple[str, ...]:
-        total = self.rest + sum(each.value for each in self.ngrams)
+        total = self.bias + sum(each.value for each in self.ngrams)
         return (
-            f"The n-grams and the bias come to {number(total)}; the score of {self.answer} is {number(self.score)}.",
+            f"The n-grams and the bias sum to {number(total)}; the score of {self.answer} is {number(self.score)}.",
         )
 
 
@@ -475,7 +477,7 @@ def ngram_contributions(
     """What each n-gram gives to an answer of a linear model; ConfigError for a model of another kind."""
     source = getattr(getattr(subject.model, "encoder", None), "input", None)
     if not isinstance(source, Ngrams | Tfidf):
-        raise ConfigError("only a linear model reads n-grams", fix="look at attribution, which every model has")
+        raise ConfigError("only a linear model has n-gram weights", fix="choose attribution, which every model has")
     ground = ground_of(subject, reading, "zero")
     goal = chosen_goal(subject, reading, answer=answer, against=against)
     slope = slopes(ground, [goal], torch.ones(1))[0][0, 0]  # [T,D], the same everywhere: the model is linear
@@ -490,9 +492,9 @@ def ngram_contributions(
         for size in range(min(at + 1, rows.shape[1]))
     ]
     return NgramsView(
-        title=f"The n-grams that moved {goal.name}",
+        title=f"N-gram contributions to {goal.name}",
         answer=goal.name,
         score=float(score[0]),
-        rest=float(rest[0]),
+        bias=float(rest[0]),
         ngrams=tuple(sorted(ngrams, key=lambda each: -abs(each.value))),
     )

@@ -1,21 +1,21 @@
 """Which number of the answer is explained, and where attributions are taken: the goal and the ground.
 
-The number is that of a class, a tag at a place, a next symbol, a similarity, or of all of them together. One answer may
+The number is that of a class, a tag at a place, a next token, a similarity, or of all of them together. One answer may
 be explained against another ("why *cat* and not *dog*"): then the number is the difference of their scores, and what
 speaks for both of them falls out (contrastive explanations, Yin and Neubig 2022).
 
 The ground is the vectors of tokens, or the numbers that a model reads as they are.
 
-    symbols     [T,D] the vector of each token, behind the input of the stack: a path between two texts goes through
-                vectors that belong to no symbol, and never through symbols whose numbers lie in between
+    tokens     [T,D] the vector of each token, behind the input of the stack: a path between two texts goes through
+                vectors that belong to no token, and never through tokens whose numbers lie in between
     vectors     [T,D] the steps themselves
     pictures    [Y*X,C] the pixels themselves
 
 Source and target move together, so that what they are given adds up to the whole change of the score. Two texts that
 are compared move one at a time, the other being what it is: with both at the same baseline they would be the same
-text, and as alike as can be. Special symbols stay as they are: they stand in every input.
+text, and as alike as can be. Special tokens stay as they are: they stand in every input.
 
-    baseline     zero     vectors of zeros                          unknown, mask, pad    the symbol, in every place
+    baseline     zero     vectors of zeros                          unknown, mask, pad    the token, in every place
                  mean     the mean over the vocabulary, or over the steps or pixels of this input
 """
 
@@ -71,7 +71,7 @@ def chosen_goal(
     rows: Sequence[int] = range(len(reading.rows))
     if at is not None:
         rows = (chosen_token([Token(row) for row in reading.rows], at),)
-    elif reading.said is not None and len(reading.sides) == 1:
+    elif reading.targets is not None and len(reading.sides) == 1:
         rows = rows[-1:]
     said = _said(subject, reading, found) if answer is None else (subject.column(answer),) * len(reading.rows)
     other = None if against is None else subject.column(against)
@@ -80,7 +80,7 @@ def chosen_goal(
         return Goal(answers, named(subject, reading, answers[0]))
     # What the model says in each row, or everywhere the one that was asked for
     count = "both" if len(answers) == 2 else f"all {len(answers):,}"
-    less = "" if other is None else f" rather than {_quoted(subject, other)}"
+    less = "" if other is None else f" against {_quoted(subject, other)}"
     if answer is None:
         return Goal(answers, f"{count} answers{less} together")
     return Goal(answers, f"{_quoted(subject, answers[0].column)}{less} in {count} rows together")
@@ -96,29 +96,29 @@ def every_goal(subject: Subject, reading: Reading, rows: Sequence[int]) -> tuple
 
 def named(subject: Subject, reading: Reading, answer: ModelAnswer) -> str:
     """An answer in words."""
-    if len(reading.sides) > 1 and reading.said is None:
+    if len(reading.sides) > 1 and reading.targets is None:
         return "the similarity"
     said = _quoted(subject, answer.column)
-    less = "" if answer.against is None else f" rather than {_quoted(subject, answer.against)}"
+    less = "" if answer.against is None else f" against {_quoted(subject, answer.against)}"
     if len(reading.rows) == 1:
         return said + less
-    if reading.said is None:
+    if reading.targets is None:
         return f"{said}{less} at “{reading.rows[answer.row]}” ({answer.row})"
     running = f"after “{reading.rows[answer.row]}” ({answer.row})"
-    return f"{said}{less} {running if len(reading.sides) == 1 else f'as symbol {answer.row}'}"
+    return f"{said}{less} {running if len(reading.sides) == 1 else f'as token {answer.row}'}"
 
 
 def label_of(subject: Subject, reading: Reading, goal: Goal) -> str | None:
     """The one answer of a goal as programs compare it; None where it is a sum of several, or a similarity."""
-    is_similarity = len(reading.sides) > 1 and reading.said is None
+    is_similarity = len(reading.sides) > 1 and reading.targets is None
     return None if is_similarity or len(goal.answers) > 1 else subject.name(goal.answers[0].column)
 
 
 def _quoted(subject: Subject, column: int) -> str:
     """The name of an answer; one that is a number and no label has none."""
     name = subject.name(column)
-    unnamed = name == str(column) and not subject.task.meaning.schema.labels
-    return f"number {name}" if unnamed else f"“{name}”"
+    unnamed = name == str(column) and not subject.task.spec.schema.labels
+    return f"dimension {name}" if unnamed else f"“{name}”"
 
 
 @torch.no_grad()
@@ -131,11 +131,9 @@ def _answer(subject: Subject, found: Tensor, meant: ModelAnswer) -> ModelAnswer:
     """The answer that is meant; DataError for one that the scores [R,K] have not, or against itself."""
     for each in (meant.column, meant.against):
         if each is not None and not 0 <= each < found.shape[1]:
-            raise DataError(
-                f"there is no answer {each}", fix=f"the answers are numbered from 0 to {found.shape[1] - 1}"
-            )
+            raise DataError(f"there is no answer {each}", fix=f"choose 0 to {found.shape[1] - 1}")
     if meant.column == meant.against:
-        raise DataError(f"“{subject.name(meant.column)}” was asked for against itself", fix="name two answers")
+        raise DataError(f"answer and against are both “{subject.name(meant.column)}”", fix="name two different answers")
     return meant
 
 
@@ -143,18 +141,18 @@ def _said(subject: Subject, reading: Reading, found: Tensor) -> tuple[int, ...]:
     """What was said in each row; behind the end of a running text nothing was yet, and the likeliest is meant."""
     if reading.rows == ("vector",):
         raise DataError(
-            f"a vector has {found.shape[1]} numbers, and none of them is the answer",
-            fix="compare two texts, or name the number with answer=",
+            f"this model predicts a vector of {found.shape[1]} numbers, not one answer",
+            fix="give two texts, or choose a dimension with answer=",
         )
-    if reading.said is None:
+    if reading.targets is None:
         return tuple(decided(subject, found))
     if len(reading.sides) > 1:
-        return reading.said
-    return (*reading.said[:-1], *decided(subject, found[-1:]))
+        return reading.targets
+    return (*reading.targets[:-1], *decided(subject, found[-1:]))
 
 
 MOST_ELEMENTS = 4096  # of a pass: so many tokens at once, in as many rows as they are
-SYMBOLS_AT_ONCE = 65_536
+TOKENS_AT_ONCE = 65_536
 
 
 class GroundPlace(NamedTuple):
@@ -189,11 +187,11 @@ class GroundPlace(NamedTuple):
             return values.reshape(len(values), *self.raw.shape[1:])
         return Padded.of(values, self.raw.lengths.expand(len(values)))
 
-    def replaced(self, symbol: int) -> Any:
-        """What the stack reads, with this symbol in place of all that are not special."""
-        symbols = self.raw.words if isinstance(self.raw, Spelled) else _pieces(self.raw)
-        stays = torch.from_numpy(self.held).to(symbols.values.device)
-        other = symbols.with_values(torch.where(stays, symbols.values, symbol))
+    def replaced(self, token: int) -> Any:
+        """What the stack reads, with this token in place of all that are not special."""
+        tokens = self.raw.words if isinstance(self.raw, Spelled) else _pieces(self.raw)
+        stays = torch.from_numpy(self.held).to(tokens.values.device)
+        other = tokens.with_values(torch.where(stays, tokens.values, token))
         return _spelled(other) if isinstance(self.raw, Spelled) else other
 
 
@@ -259,7 +257,7 @@ def ground_of(subject: Subject, reading: Reading, baseline: str | None = None) -
         raise ConfigError(f"there is no baseline '{baseline}'", fix=did_you_mean(baseline, BASELINES))
     places = places_of(reading)
     if not any((~place.held).any() for place in places):
-        raise DataError("there is nothing but special symbols in this input", fix="give it some words")
+        raise DataError("this input has only special tokens", fix="give a text with words")
     here, ends = list[Tensor](), list[Tensor]()
     with torch.no_grad(), still(subject.model):
         for place in places:
@@ -298,12 +296,12 @@ def _through(subject: Subject, place: GroundPlace, raw: Any) -> Tensor:
 def _mean(subject: Subject, place: GroundPlace, here: Tensor) -> Tensor:
     if place.is_numbers:
         return here.mean(dim=0).expand_as(here)
-    tokenizer = subject.task.asked.tokenizer if place.field != "target" else subject.task.meaning.target_tokenizer
-    size = (tokenizer or subject.task.asked.tokenizer).vocab_size  # type: ignore[union-attr]  # symbols have one
+    tokenizer = subject.task.input_spec.tokenizer if place.field != "target" else subject.task.spec.target_tokenizer
+    size = (tokenizer or subject.task.input_spec.tokenizer).vocab_size  # type: ignore[union-attr]  # tokens have one
     every = torch.arange(size, device=here.device)[:, None]
     total = torch.zeros_like(here[0])
-    for symbols in torch.split(every, SYMBOLS_AT_ONCE):
-        raw = _spelled(Padded.of(symbols)) if isinstance(place.raw, Spelled) else Padded.of(symbols)
+    for tokens in torch.split(every, TOKENS_AT_ONCE):
+        raw = _spelled(Padded.of(tokens)) if isinstance(place.raw, Spelled) else Padded.of(tokens)
         total += _through(subject, place, raw).sum(dim=(0, 1))
     return (total / size).expand_as(here)
 
@@ -313,13 +311,13 @@ def _spelled(words: Padded) -> Spelled:
     return Spelled(words, torch.zeros(*words.values.shape, 1, dtype=torch.uint8, device=words.values.device))
 
 
-def _symbol(symbol: int, name: str) -> Callable[[Subject, GroundPlace, Tensor], Tensor]:
+def _token(token: int, name: str) -> Callable[[Subject, GroundPlace, Tensor], Tensor]:
     def made(subject: Subject, place: GroundPlace, _here: Tensor) -> Tensor:
         if place.is_numbers:
             raise ConfigError(
-                f"a baseline of '{name}' needs symbols, and this model reads numbers", fix="take zero or mean"
+                f"the baseline '{name}' needs tokens, and this model reads numbers", fix="choose zero or mean"
             )
-        return _through(subject, place, place.replaced(symbol))[0]
+        return _through(subject, place, place.replaced(token))[0]
 
     return made
 
@@ -327,9 +325,9 @@ def _symbol(symbol: int, name: str) -> Callable[[Subject, GroundPlace, Tensor], 
 BASELINES: Mapping[str, Callable[[Subject, GroundPlace, Tensor], Tensor]] = {
     "zero": lambda _subject, _place, here: torch.zeros_like(here),
     "mean": _mean,
-    "unknown": _symbol(UNKNOWN, "unknown"),
-    "mask": _symbol(MASK, "mask"),
-    "pad": _symbol(PAD, "pad"),
+    "unknown": _token(UNKNOWN, "unknown"),
+    "mask": _token(MASK, "mask"),
+    "pad": _token(PAD, "pad"),
 }
 
 

@@ -9,9 +9,9 @@ Integrated gradients add up to s(x) - s(b): steps are taken until less than one 
     sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the way
 
 So each part of the way says itself how far its sum is off. Parts that are off are cut in two, which puts the steps
-where the way bends: at the kinks of ReLUs and maxima, and near a baseline that a normalisation blows up. There the
+where the way bends: at the kinks of ReLUs and maxima, and near a baseline that a normalization blows up. There the
 whole rise may lie in a thousandth of the way, so the numbers themselves, which cost a pass forward and none back, are
-asked first at ever smaller shares, and a stretch that is nearly straight between its ends is one part from the start.
+asked first at ever smaller shares, and a segment that is nearly straight between its ends is one part from the start.
 """
 
 import math
@@ -156,14 +156,14 @@ def gradient_x_input(ground: AttributionGround, goals: Sequence[Goal]) -> Measur
 def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | None = None) -> Measured:
     """The mean slope on the way times the way; with as many `steps` as it takes, or as are asked for."""
     if steps is not None and not 1 <= steps <= MOST_STEPS:
-        raise ConfigError(f"{steps} steps of integrated gradients were asked for", fix=f"take 1 to {MOST_STEPS}")
+        raise ConfigError(f"steps is {steps}", fix=f"give 1 to {MOST_STEPS}")
     sizes = [len(each) for each in ground.here]
     count, elements, fewest = len(goals), sum(sizes), steps or FEWEST_STEPS
     if count > 1 and count * elements * fewest > MOST_BACK:  # one answer is always explained
         raise ConfigError(
-            f"integrated gradients of {count:,} answers by {elements:,} elements with {fewest:,} steps were asked for",
+            f"integrated gradients of {count:,} answers x {elements:,} tokens x {fewest:,} steps are too many",
             fix=f"choose at most {max(1, MOST_BACK // (elements * fewest))} answers with rows=(start, stop), "
-            "or a method that takes no steps",
+            "or another method",
         )
     if steps is None:
         most = min(MOST_STEPS, MOST_ELEMENTS // elements, MOST_BACK // (elements * count))

@@ -3,9 +3,9 @@
 Some take something away and look at what the score loses:
 
     occlusion        a_t = s(x) - s(x with the baseline at t)        everything keeps its place
-    leave_one_out    a_t = s(x) - s(x without t)                     symbols are removed, never cut anew from a text
+    leave_one_out    a_t = s(x) - s(x without t)                     tokens are removed, never cut anew from a text
 
-Several elements may be taken away at once (the pieces of a word, a stretch of a long text, a square of a picture):
+Several elements may be taken away at once (the pieces of a word, a segment of a long text, a square of a picture):
 then each gets an equal share of what they lose together.
 
 Rollout asks how much of each token the attention of all layers lets through to the answer.
@@ -50,7 +50,7 @@ class Groups(NamedTuple):
 
 
 def groups_of(ground: AttributionGround, *, words: bool) -> Groups:
-    """The elements one by one, by words, or, where they are many, in stretches and squares."""
+    """The elements one by one, by words, or, where they are many, in segments and squares."""
     found = tuple(_groups(place, ground.free(at), words=words) for at, place in enumerate(ground.places))
     return Groups(found, max((len(group) for groups in found for group in groups), default=1))
 
@@ -94,8 +94,8 @@ def leave_one_out(ground: AttributionGround, goals: Sequence[Goal], groups: Grou
     reasons = [_reason_to_stay(ground, place, of_place) for place, of_place in pairs]
     if all(reason is not None for reason in reasons):
         raise ConfigError(
-            f"nothing can be left out here: {'; '.join(dict.fromkeys(filter(None, reasons)))}",
-            fix="choose the method occlusion, which keeps every element in its place",
+            f"no token can be deleted: {'; '.join(dict.fromkeys(filter(None, reasons)))}",
+            fix="use method occlusion, which replaces tokens instead of deleting them",
         )
     leaving = tuple(of_place if reason is None else [] for of_place, reason in zip(groups.of, reasons, strict=True))
 
@@ -121,7 +121,7 @@ def _lost(
             mine, at_once = groups.of[number], ground.rows_at_once
             parts = [mine[start : start + at_once] for start in range(0, len(mine), at_once)]
             losses = [whole[:, :0]]
-            with ground.subject.work("parts taken away", len(mine)) as moved:
+            with ground.subject.work("occlusions", len(mine)) as moved:
                 for some in parts:
                     losses.append(whole - _goals(goals, asked(number, some)))
                     moved(at_once)
@@ -137,17 +137,17 @@ def _lost(
 def _reason_to_stay(ground: AttributionGround, place: GroundPlace, groups: Sequence[Group]) -> str | None:
     """Why no element of a place can be left out; None where the answers are the same ones without it."""
     if place.shape is not None:
-        return "a picture is read as a whole"
+        return "an image is read as a whole"
     if isinstance(place.raw, Spelled):
-        return "words that are read by their letters are not taken apart"
+        return "this model reads words by their characters"
     if max(map(len, groups), default=0) == len(place.tokens):
-        return f"there is one element in the {place.side.name}, and without it none"
+        return f"the {place.side.name} has only one token"
     if isinstance(place.raw, Subwords):
-        return "each answer stands at an element"
+        return "each prediction belongs to a token"
     with at_work(ground), torch.no_grad():
         without_first = scores(ground.subject, _shorter(ground, place, [np.array([0])]))
     if without_first.shape[1] != len(ground.reading.rows):
-        return "each answer stands at an element"  # of a tagger, of a running text
+        return "each prediction belongs to a token"  # of a tagger, of a running text
     return None
 
 
@@ -173,7 +173,7 @@ def rollout(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
     """How much of each token may reach the elements that each goal is read from; adds up to one over all places."""
     if any(place.shape is not None for place in ground.places):
         raise ConfigError(
-            "attention rolls back to patches, and attributions of pictures are those of pixels",
+            "attention rollout gives values for patches, and attributions of images are for pixels",
             fix="choose integrated or occlusion",
         )
     sides = ground.reading.sides
@@ -250,25 +250,25 @@ METHODS: Mapping[str, Method] = {
     "integrated": Method(
         lambda ground, goals, wishes: integrated(ground, goals, wishes.steps),
         "integrated gradients",
-        "part of the score",
+        "contribution to the score",
         True,
     ),
     "gradient_x_input": Method(
-        lambda ground, goals, _: gradient_x_input(ground, goals), "gradient x input", "part of the score", True
+        lambda ground, goals, _: gradient_x_input(ground, goals), "gradient x input", "contribution to the score", True
     ),
     "gradient": Method(
-        lambda ground, goals, _: gradient(ground, goals), "length of the gradient", "score per unit of change", False
+        lambda ground, goals, _: gradient(ground, goals), "gradient norm", "score per unit of change", False
     ),
     "occlusion": Method(
         lambda ground, goals, wishes: occlusion(ground, goals, groups_of(ground, words=wishes.words)),
         "occlusion",
-        "what the score loses",
+        "drop of the score",
         True,
     ),
     "leave_one_out": Method(
         lambda ground, goals, wishes: leave_one_out(ground, goals, groups_of(ground, words=wishes.words)),
         "leave-one-out",
-        "what the score loses",
+        "drop of the score",
         False,
     ),
     "rollout": Method(
@@ -291,7 +291,7 @@ class Outcome(NamedTuple):
 def method_of(name: str) -> Method:
     """The method of this name."""
     if name not in METHODS:
-        raise ConfigError(f"there is no method '{name}' of attribution", fix=did_you_mean(name, METHODS))
+        raise ConfigError(f"there is no attribution method '{name}'", fix=did_you_mean(name, METHODS))
     return METHODS[name]
 
 
@@ -299,7 +299,7 @@ def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes:
     """What the method of this name finds, with what moves together moved together."""
     method = method_of(name)
     if wishes.steps is not None and name != "integrated":
-        raise ConfigError(f"steps belong to integrated gradients, and the method is {name}", fix="leave them out")
+        raise ConfigError(f"steps is only for integrated gradients, and the method is {name}", fix="leave steps out")
     moves = ground.moves()
     found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, wishes))
     by_move = list(zip(moves, found, strict=True))

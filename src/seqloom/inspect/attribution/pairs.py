@@ -40,7 +40,7 @@ MOST_ELEMENTS = 2**22  # tokens that are read on the way of one text: minutes fo
 LONGEST = {"integrated": 256, "occlusion": MEDIUM}  # tokens: each is moved alone, at every step or once
 COMPLETE = 0.003  # of the way of each of the two vectors
 STRONGEST = 16
-PART = "part of what the texts share beyond their baselines"
+PART = "contribution to the similarity"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +67,13 @@ class SimilarityPairsView(View):
             matrix = HeatMap(
                 title=self.title,
                 values=cells,
-                x_label="token of the second",
-                y_label="token of the first",
+                x_label="token of the second text",
+                y_label="token of the first text",
                 value_label=PART,
             )
         chosen = largest_cells(self.values, STRONGEST)
         strongest = Bars(
-            title="The strongest pairs",
+            title="Strongest pairs",
             labels=[f"{row} {self.rows[row]} – {column} {self.columns[column]}" for row, column in chosen],
             values=[float(np.nan_to_num(self.values[pair])) for pair in chosen],
             x_label=PART,
@@ -81,12 +81,12 @@ class SimilarityPairsView(View):
         return matrix, strongest
 
     def _sentences(self) -> tuple[str, ...]:
-        said = f"The similarity is {number(self.similarity)}; baseline: {self.baseline}"
+        said = f"Similarity {number(self.similarity)}; baseline: {self.baseline}"
         if self.error is None:
-            return (f"{said}; what pairs lose by occlusion adds up to no score: compare it with one another only.",)
+            return (f"{said}. The values do not sum to the similarity: compare them only with each other.",)
         return (
-            f"{said}; all pairs come to {number(np.nansum(self.values))}, since they share out what the texts less "
-            f"their baselines multiply to, {number(self.expected)}, and not the similarity: "
+            f"{said}. All pairs sum to {number(np.nansum(self.values))}. They explain the product of the texts, each "
+            f"minus its baseline, {number(self.expected)}, not the similarity itself: "
             f"completeness error {share(self.error)}.",
         )
 
@@ -101,13 +101,13 @@ def similarity_pairs(
 ) -> SimilarityPairsView:
     """What each pair of tokens of two texts has to do with their similarity; `method` is integrated or occlusion."""
     if method not in MEASURES:
-        raise ConfigError(f"pairs are not measured by '{method}'", fix=did_you_mean(method, MEASURES))
+        raise ConfigError(f"there is no method '{method}' for pairs", fix=did_you_mean(method, MEASURES))
     if not isinstance(reading.inputs, Both):
-        raise DataError("pairs of tokens belong to two texts that are compared", fix="read a pair of texts")
+        raise DataError("this view needs two texts", fix="give a pair of texts")
     if max(len(side.tokens) for side in reading.sides) > LONGEST[method]:
         raise DataError(
-            f"texts of more than {LONGEST[method]} tokens have too many pairs to look at by the method {method}",
-            fix=f"give parts of them; occlusion costs least, and takes {LONGEST['occlusion']}",
+            f"texts of more than {LONGEST[method]} tokens have too many pairs for method {method}",
+            fix=f"give shorter texts; occlusion takes up to {LONGEST['occlusion']} tokens",
         )
     ground = ground_of(subject, reading, baseline)
     with at_work(ground), torch.no_grad():
@@ -119,7 +119,7 @@ def similarity_pairs(
     expected = float((ends[0][0] - ends[0][1]) @ (ends[1][0] - ends[1][1]))
     total = float(np.nansum(values))
     return SimilarityPairsView(
-        title=f"What pairs of tokens give to the similarity: {method}",
+        title=f"Pairs of tokens and the similarity: {method}",
         method=method,
         baseline=ground.baseline,
         similarity=float(ends[0][0] @ ends[1][0]),

@@ -5,7 +5,7 @@ Rankings are by the size of a value, whatever its sign, for two of the methods h
 that do not matter, and is low for two methods that agree on the few that do; so the overlap of the strongest stands
 beside it (Neely et al. 2022).
 
-A table has a row for each tag, for each symbol of a translation, for each next symbol. For a translation this is the
+A table has a row for each tag, for each token of a translation, for each next token. For a translation this is the
 matrix of source and target that attention only suggests; what the decoder has written before stands in a matrix beside
 it. A row has its own score and its own completeness. What a row cannot have read, for it comes later, is no zero but no
 value.
@@ -29,7 +29,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
-from seqloom.report.numbers import number, share
+from seqloom.report.numbers import counted, number, share
 
 LARGEST_MAP = 240
 
@@ -43,26 +43,25 @@ class AttributionsView(View):
     views: tuple[AttributionView, ...]
     tau: np.ndarray  # [M,M] Kendall's tau-b between sizes; NaN where it has no meaning
     overlap: np.ndarray  # [M,M] of the `top` strongest tokens
-    top: int
+    top_k: int
     left_out: tuple[str, ...]  # methods that this model or input has not
 
     def figures(self) -> tuple[Figure, ...]:
-        strongest = f"Overlap of the {self.top} strongest tokens"
+        strongest = f"Overlap of the {self.top_k} strongest tokens"
         return (*self._rows(), self._matrix("Kendall's tau", self.tau), self._matrix(strongest, self.overlap))
 
     def _sentences(self) -> tuple[str, ...]:
         errors = [
-            f"{METHODS[view.method].title} {'adds up to no score' if view.error is None else f'{share(view.error)}'}"
-            for view in self.views
+            f"{METHODS[view.method].title} {'none' if view.error is None else share(view.error)}" for view in self.views
         ]
         said = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
         if len(self.views) > 1 and np.isfinite(self.tau).all():
             titles = [METHODS[view.method].title for view in self.views]
             pairs = sorted(((a, b) for a in range(len(titles)) for b in range(a)), key=lambda pair: self.tau[pair])
             low, high = (f"{titles[b]} and {titles[a]} ({number(self.tau[a, b])})" for a, b in (pairs[0], pairs[-1]))
-            said.append(f"Of two methods {low} agree least and {high} most, by tau.")
+            said.append(f"By Kendall's tau, {high} agree most and {low} least.")
         if self.left_out:
-            said.append(f"Left out: {', '.join(self.left_out)}; this model or input has none.")
+            said.append(f"Left out, because this model or input does not support them: {', '.join(self.left_out)}.")
         return tuple(said)
 
     def _rows(self) -> list[Figure]:
@@ -77,15 +76,15 @@ class AttributionsView(View):
         pooled = [strongest_in(each / (np.nanmax(np.abs(each), initial=0.0) or 1.0), across) for each in values]
         names = "; ".join(f"Row {row}: {METHODS[view.method].title}" for row, view in enumerate(self.views))
         name = self.views[0].parts[number].name
-        cell = f"; a cell is the strongest of {across} tokens" if across > 1 else ""
+        cell = f"; each cell is the strongest of {across} tokens" if across > 1 else ""
         return HeatMap(
             title=f"{self.title}, {name}",
-            caption=f"{names}. Each as a part of its own largest value{cell}.",
+            caption=f"{names}. Values relative to the largest of each method{cell}.",
             values=[row.tolist() for row in pooled],
             x=[float(at) for at in range(0, len(values[0]), across)],
             x_label="token",
             y_label="method",
-            value_label="part of the largest",
+            value_label="relative to the largest",
         )
 
     def _matrix(self, title: str, values: np.ndarray) -> Figure:
@@ -104,7 +103,7 @@ def attributions_compared(
     at: int | str | None = None,
     baseline: str | None = None,
     words: bool = False,
-    top: int | None = None,
+    top_k: int | None = None,
 ) -> AttributionsView:
     """Attributions by several methods (all that this model has, if none are named) and how far they agree.
 
@@ -127,15 +126,15 @@ def attributions_compared(
     # [M,N] the size of each value, of the tokens that every method has measured
     values = np.stack([np.concatenate([part.values for part in view.parts]) for view in views])
     sizes: np.ndarray = np.abs(values[:, ~np.isnan(values).any(axis=0)])
-    count = min(sizes.shape[1], top or max(3, sizes.shape[1] // 10))
+    count = min(sizes.shape[1], top_k or max(3, sizes.shape[1] // 10))
     taus = [[kendall(a, b) for b in sizes] for a in sizes]
     return AttributionsView(
-        title=f"What moved {goal.name}, by {len(views)} methods",
+        title=f"Attribution of {goal.name} by {counted(len(views), 'method')}",
         answer=goal.name,
         views=tuple(views),
         tau=np.array([[math.nan if tau is None else tau.value for tau in row] for row in taus]),
         overlap=np.array([[overlap(a, b, (count - 0.5) / len(a)) for b in sizes] for a in sizes]),
-        top=count,
+        top_k=count,
         left_out=tuple(left_out),
     )
 
@@ -173,19 +172,19 @@ class AttributionTableView(View):
         return (*found, *([self._strongest()] if large else []))
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [f"{METHODS[self.method].title.capitalize()} of {len(self.rows)} answers; baseline: {self.baseline}."]
+        count = counted(len(self.rows), "prediction")
+        said = [f"{METHODS[self.method].title.capitalize()} of {count}; baseline: {self.baseline}."]
         if len(self.rows) < self.num_answers:
             last = self.first_row + len(self.rows)
             said.append(
-                f"These are the answers {self.first_row:,} to {last - 1:,} of {self.num_answers:,}: "
-                f"rows=(start, stop) shows others."
+                f"Predictions {self.first_row:,} to {last - 1:,} of {self.num_answers:,}; "
+                f"use rows=(start, stop) for others."
             )
         if self.error is None:
-            said.append("The numbers of this method add up to no score.")
+            said.append("The values of this method do not sum to the score.")
         else:
             said.append(
-                f"Completeness error of a row: {share(np.median(self.error))} in the middle, "
-                f"{share(max(self.error))} at most."
+                f"Completeness error of a row: median {share(np.median(self.error))}, maximum {share(max(self.error))}."
             )
         return tuple(said)
 
@@ -235,7 +234,7 @@ class AttributionTableView(View):
         ]
         chosen = sorted(cells, key=lambda cell: -abs(cell[0]))[:STRONGEST]
         return Bars(
-            title="The strongest of them",
+            title="Strongest values",
             labels=[name for _, name in chosen],
             values=[value for value, _ in chosen],
             x_label=METHODS[self.method].unit,
@@ -265,20 +264,22 @@ def attribution_table(
     start, stop = rows or (0, count)
     if not 0 <= start < stop <= count:
         raise ConfigError(
-            f"the rows {start} to {stop} are not inside the {count:,} answers", fix=f"choose inside 0..{count}"
+            f"the rows {start} to {stop} are not inside the {count:,} predictions",
+            fix=f"choose 0 <= start < stop <= {count}",
         )
     if stop - start > MEDIUM:
         raise ConfigError(
-            f"a table of {stop - start:,} answers was asked for", fix=f"choose at most {MEDIUM} with rows=(start, stop)"
+            f"a table of {stop - start:,} predictions is too large",
+            fix=f"choose at most {MEDIUM} with rows=(start, stop)",
         )
     ground = ground_of(subject, reading, baseline)
     if any(place.shape is not None for place in ground.places):
-        raise ConfigError("a table has a column for each token, and a picture has none", fix="look at one answer, at=")
+        raise ConfigError("an image has no tokens", fix="choose attribution with at=")
     goals = every_goal(subject, reading, range(start, stop))
     found = outcome(ground, goals, method, MethodOptions(steps, words))
     parts = list[TablePart]()
     for at, (place, values) in enumerate(zip(ground.places, found.values, strict=True)):
-        if reading.said is not None and at == len(ground.places) - 1:  # it is read from left to right
+        if reading.targets is not None and at == len(ground.places) - 1:  # it is read from left to right
             values = np.where(np.arange(values.shape[1]) > np.arange(start, stop)[:, None], np.nan, values)
         each = [part_of(place, row, words=words) for row in values]
         parts.append(TablePart(place.side.name, each[0].texts, np.stack([part.values for part in each])))
@@ -286,7 +287,7 @@ def attribution_table(
     if len(reading.sides) == 1 and len(reading.rows) > 1:
         names = [f"{name} ({reading.rows[row]})" for row, name in enumerate(names, start)]
     return AttributionTableView(
-        title=f"What moved each answer: {METHODS[method].title}",
+        title=f"Attribution of each prediction: {METHODS[method].title}",
         method=method,
         baseline=ground.baseline,
         rows=tuple(names),

@@ -3,7 +3,7 @@
 Equal weights, and other models (Wiegreffe and Pinter 2019): does this task need attention, and is it the same twice?
 
 frozen       equal weights in the place of the model's own, nothing trained anew: does *this model* use its weights?
-retrained    a model of the same build that learnt with equal weights (pooling "mean" in the place of "attention"):
+retrained    a model of the same build that learned with equal weights (pooling "mean" in the place of "attention"):
              does *the task* need them? If it scores as well, none of the other tests says anything about need.
 seeds        models of the same build from other seeds: JSD of their weights from these, the median over the models.
              The furthest weights of an adversary mean something where they lie beyond this, so it is measured as theirs
@@ -12,7 +12,7 @@ seeds        models of the same build from other seeds: JSD of their weights fro
 
 Adversarial attention (Jain and Wallace 2019, section 4.2.2): weights as far as can be, and yet the same answer.
 
-    maximise  sum_k JSD(a_k, a) - 500 max(0, d_k - eps)  +  mean_k sum_l JSD(a_k, a_l)        d_k = TVD(p_k, p)
+    maximize  sum_k JSD(a_k, a) - 500 max(0, d_k - eps)  +  mean_k sum_l JSD(a_k, a_l)        d_k = TVD(p_k, p)
 
 by Adam over the logits of K distributions, from random ones, the model fixed. JSD is the mean over heads and over the
 rows that have a choice: a row that may move one weight alone has to stay. The largest among those with d_k <= eps is
@@ -64,7 +64,7 @@ MOST_STEPS = 100  # of an erasure: a longer input is erased in bins of one in a 
 MOST = 0.5  # of several answers: the decision has flipped when so many have
 
 
-class Erased(NamedTuple):
+class ErasureTrial(NamedTuple):
     """What it does to erase weights."""
 
     top: float  # JS of the answers without the largest weight
@@ -75,7 +75,7 @@ class Erased(NamedTuple):
     taken: dict[str, float | None]  # by order: the share of tokens that are erased when the decision flips, None: never
 
 
-def erased(bench: Bench, draw: np.random.Generator) -> Erased | None:
+def erased(bench: Bench, draw: np.random.Generator) -> ErasureTrial | None:
     """The two experiments on one input; None where it has only one token."""
     tokens = np.flatnonzero(~np.isnan(bench.weights))
     if len(tokens) < 2:
@@ -89,7 +89,7 @@ def erased(bench: Bench, draw: np.random.Generator) -> Erased | None:
     ranked = dict(zip(ORDERS, (weights, slopes, weights * slopes, draw.random(len(tokens))), strict=True))
     taken = {name: _until_flipped(bench, tokens[np.argsort(-by, kind="stable")]) for name, by in ranked.items()}
     gap = float(weights[top] - weights[other])
-    return Erased(float(far[0]), float(far[1]), float(flips[0]), float(flips[1]), gap, taken)
+    return ErasureTrial(float(far[0]), float(far[1]), float(flips[0]), float(flips[1]), gap, taken)
 
 
 def erasure(bench: Bench, groups: Sequence[np.ndarray]) -> Trial:
@@ -133,23 +133,23 @@ def _until_flipped(bench: Bench, order: np.ndarray) -> float | None:
 PERMUTATIONS = 100
 
 
-class Permuted(NamedTuple):
+class PermutationTrial(NamedTuple):
     """How far answers move when weights are shuffled."""
 
-    moved: np.ndarray  # [P] TVD of each shuffle that was tried, the mean over answers
-    sharpness: float  # the largest weight, the mean over rows and heads
+    tvd: np.ndarray  # [P] TVD of each shuffle that was tried, the mean over answers
+    max_weight: float  # the largest weight, the mean over rows and heads
 
     @property
     def median(self) -> float:
         """The median over the shuffles."""
-        return float(np.median(self.moved))
+        return float(np.median(self.tvd))
 
 
-def permuted(bench: Bench, draw: torch.Generator, count: int = PERMUTATIONS) -> Permuted:
+def permuted(bench: Bench, draw: torch.Generator, count: int = PERMUTATIONS) -> PermutationTrial:
     """The answers under as many shuffles of the weights as can be paid for, each row and head by itself."""
     tried = bench.affordable(count)
     found = bench.under(lambda rows, _: shuffled(rows.weights, bench.movable(rows), draw), tried)
-    return Permuted(total_variation(found, bench.own).mean(dim=1).cpu().numpy(), bench.sharpness)
+    return PermutationTrial(total_variation(found, bench.own).mean(dim=1).cpu().numpy(), bench.sharpness)
 
 
 def shuffled(weights: Tensor, movable: Tensor, draw: torch.Generator) -> Tensor:
@@ -176,30 +176,30 @@ def evened(rows: ImposedRows, movable: Tensor) -> Tensor:
 MOST_CELLS = 2**19  # weights of a model that are held beside those of another: of more, rows are taken evenly
 
 
-class Evened(NamedTuple):
+class UniformTrial(NamedTuple):
     """One input under equal weights."""
 
-    moved: float  # TVD of the answers
+    tvd: float  # TVD of the answers
     kept: float  # the share of decisions that stay
-    decided: tuple[int, ...]  # [Q]
+    predictions: tuple[int, ...]  # [Q]
 
 
-class Needed(NamedTuple):
+class UniformComparison(NamedTuple):
     """What equal weights cost over several inputs; a score is the share of right answers, None where it is unknown."""
 
-    moved: float  # TVD under frozen equal weights, the mean
+    tvd: float  # TVD under frozen equal weights, the mean
     kept: float  # the share of decisions that stay under them
     score: float | None = None  # of the model
     frozen_score: float | None = None  # of the model with equal weights
-    retrained_score: float | None = None  # of the model that learnt with equal weights
+    retrained_score: float | None = None  # of the model that learned with equal weights
 
 
-def even(bench: Bench) -> Evened:
+def even(bench: Bench) -> UniformTrial:
     """The answers under equal weights."""
     found = bench.under(lambda rows, _: evened(rows, bench.movable(rows)), 1)
     moved = float(total_variation(found, bench.own).mean())
     kept = 1 - float(flipped(found, decided(bench.own))[0])
-    return Evened(moved, kept, tuple(decided(found[0]).tolist()))
+    return UniformTrial(moved, kept, tuple(decided(found[0]).tolist()))
 
 
 @torch.no_grad()
@@ -223,10 +223,10 @@ def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tenso
     own, others = reading.sides[0], again.sides[0]
     if own.tokens != others.tokens:
         raise DataError(
-            f"another model cuts this input into {len(others.tokens)} other tokens than the {len(own.tokens)} of this",
-            fix="compare models that were trained with the same tokeniser",
+            f"the other model tokenizes this input differently: {len(others.tokens)} tokens, here {len(own.tokens)}",
+            fix="compare models that were trained with the same tokenizer",
         )
-    again = again if reading.said is None else reading
+    again = again if reading.targets is None else reading
     with at_bench(other, again, chosen_layer(layers_of(other, again), layer)) as bench:
         return _rows(bench)
 
@@ -250,9 +250,9 @@ def _rows(bench: Bench) -> Tensor:
 def _distance(own: Tensor, others: Tensor) -> float:
     if own.shape != others.shape:
         raise DataError(
-            f"another model weighs with {len(others)} heads of {others.shape[1]} rows, and this one with {len(own)} of "
+            f"the other model has {len(others)} heads x {others.shape[1]} queries, this one {len(own)} x "
             f"{own.shape[1]}",
-            fix="compare models of the same build",
+            fix="compare models of the same architecture",
         )
     if not own.shape[1]:
         return 0.0  # of one word every model makes the same picture
@@ -271,7 +271,7 @@ def _matched(apart: np.ndarray) -> list[float]:
 
 
 CANDIDATES, STEPS, RATE = 5, 500, 0.01
-CLOSE = 0.01  # eps: answers no further apart than this are the same
+TOLERANCE = 0.01  # eps: answers no further apart than this are the same
 PENALTY = 500.0
 SPREAD = 3.0  # of the first logits
 
@@ -280,26 +280,28 @@ class Adversary(NamedTuple):
     """The furthest weights that leave the answers as they are."""
 
     distance: float  # the largest JSD of a candidate with d <= eps, 0 where there is none
-    moved: float  # its TVD
+    tvd: float  # its TVD
     feasible: bool  # whether there is one
     weights: np.ndarray  # [S] its weights, as `Bench.weights` has them
     candidates: np.ndarray  # [K,2] JSD and TVD of each
 
 
-def adversary(bench: Bench, draw: torch.Generator, *, steps: int = STEPS, close: float = CLOSE) -> Adversary | None:
+def adversary(
+    bench: Bench, draw: torch.Generator, *, steps: int = STEPS, tolerance: float = TOLERANCE
+) -> Adversary | None:
     """The furthest weights that were found; None where there are too many weights to search for them."""
     if bench.cells > MOST_CELLS:
         return None
     search = _AdversarySearch(bench, draw)
-    optimiser = torch.optim.Adam([search.logits], lr=RATE, amsgrad=True)
+    optimizer = torch.optim.Adam([search.logits], lr=RATE, amsgrad=True)
     for _ in range(steps):
         with torch.enable_grad():
             far, moved, apart = search.measured()
-            loss = (PENALTY * (moved - close).relu() - far).sum() - apart
+            loss = (PENALTY * (moved - tolerance).relu() - far).sum() - apart
             (search.logits.grad,) = torch.autograd.grad(loss, [search.logits])
-        optimiser.step()
+        optimizer.step()
     far, moved, _ = search.measured()
-    return search.best(far, moved, close)
+    return search.best(far, moved, tolerance)
 
 
 class _AdversarySearch:
@@ -348,9 +350,9 @@ class _AdversarySearch:
         changed[:, :, meant] = found[:, :, before : before + int(meant.sum())].to(changed.dtype)
         return changed
 
-    def best(self, far: Tensor, moved: Tensor, close: float) -> Adversary:
+    def best(self, far: Tensor, moved: Tensor, tolerance: float) -> Adversary:
         """The furthest of the candidates that leave the answers as they are."""
-        fits = moved <= close
+        fits = moved <= tolerance
         chosen = int(far.masked_fill(~fits, -1).argmax())
         found = self.weights()[chosen] if bool(fits.any()) else self.own[0]
         columns = found.mean(dim=(0, 1)).double().masked_fill(~self.bench.free, torch.nan)

@@ -2,8 +2,8 @@
 
     o_i = sum_j a'_ij v_j            with a' = change(a), instead of the model's own a; everything else as it is
 
-Special symbols keep the weights that they have: weights are moved among what was written alone. Of a running text the
-last row of weights is meant, the one that the next symbol is foretold with; elsewhere all rows are, and all heads.
+Special tokens keep the weights that they have: weights are moved among what was written alone. Of a running text the
+last row of weights is meant, the one that the next token is foretold with; elsewhere all rows are, and all heads.
 
 Other weights are tried hundreds of times for the same input. All that stands before the layer stays the same, so it is
 computed once (`held`): the whole encoder under attention pooling, the lower layers of a Transformer. The layer itself
@@ -12,7 +12,7 @@ from them is put where the layer's output passes. So nothing quadratic in the le
 
 What a model answers are distributions that can be compared, [N,Q,K], Q of them for each input:
 
-    one class or tag, next symbols    softmax of the scores
+    one class or tag, next tokens    softmax of the scores
     labels, each yes or no            (1 - s, s) of each label, s the logistic function
     a chain of tags                   the probability of each tag at each element, over all paths
 
@@ -187,8 +187,8 @@ def require_distributions(subject: Subject) -> None:
     """Raise ConfigError for a model whose answers are no distributions."""
     if type(cast(Any, subject.model).head) not in PROBABILITIES:
         raise ConfigError(
-            f"faithfulness compares probabilities of answers, and the task {subject.task.name} answers with numbers",
-            fix="ask a model that chooses: a class, labels, tags or symbols",
+            f"faithfulness compares probabilities, and a model for {subject.task.name} predicts numbers",
+            fix="use a model that predicts classes, tags or tokens",
         )
 
 
@@ -203,7 +203,7 @@ def probabilities(subject: Subject, reading: Reading, inputs: Any) -> Tensor:
 
 def is_running(reading: Reading) -> bool:
     """Whether an input is a text that goes on, whose every row foretells the next."""
-    return reading.said is not None and len(reading.sides) == 1
+    return reading.targets is not None and len(reading.sides) == 1
 
 
 def decided(found: Tensor) -> Tensor:
@@ -261,7 +261,7 @@ class Bench(NamedTuple):
     subject: Subject
     reading: Reading
     layer: AttentionLayer
-    free: Tensor  # [S] bool, the keys that are no special symbols
+    free: Tensor  # [S] bool, the keys that are no special tokens
     asked: Tensor  # [T] bool, the rows that are meant
     own: Tensor  # [Q,K] the answers
     weights: np.ndarray  # [S] what each key gets: the mean over heads and the rows that are meant; NaN if it is special
@@ -298,10 +298,10 @@ class Bench(NamedTuple):
 
 @contextmanager
 def at_bench(subject: Subject, reading: Reading, layer: AttentionLayer) -> Iterator[Bench]:
-    """Inside the `with`, the layer can be tried; DataError for an input that has nothing but special symbols."""
+    """Inside the `with`, the layer can be tried; DataError for an input that has nothing but special tokens."""
     free = torch.tensor([not token.is_special for token in layer.keys], device=subject.device)
     if not bool(free.any()):
-        raise DataError("there is nothing but special symbols in this input", fix="give it some words")
+        raise DataError("this input has only special tokens", fix="give a text with words")
     asked = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
     if is_running(reading) and layer.same:
         asked[:-1] = False

@@ -10,8 +10,8 @@ the five is the AOPC: as ERASER's code divides by five, not by six as the paper 
 a short text count once each, as there. Beside both stands the mean over random orders of the same sizes.
 
 The curves add 0 and 100 %: deletion takes the top tokens away, insertion leaves nothing else (Petsiuk et al. 2018). The
-normalised versions (Carton et al. 2020) divide by what there is to lose, m(x)_j less that of the empty input. Special
-symbols are never removed; of the others, symbols are left out, never cut anew from a text, so that the sequence gets
+normalized versions (Carton et al. 2020) divide by what there is to lose, m(x)_j less that of the empty input. Special
+tokens are never removed; of the others, tokens are left out, never cut anew from a text, so that the sequence gets
 shorter, or, where answers stand at tokens or patches, vectors of zeros stand in their place.
 
 Attention, or whatever is given, is set against
@@ -65,9 +65,7 @@ def chosen_removal(subject: Subject, reading: Reading, removal: str | None) -> R
     if removal not in REMOVALS:
         raise ConfigError(f"there is no removal '{removal}'", fix=did_you_mean(removal, REMOVALS))
     if removal == "delete" and not deletes:
-        raise ConfigError(
-            "each answer of this model stands at an element of its input: none can be deleted", fix="take mask"
-        )
+        raise ConfigError("each prediction belongs to a token, so tokens cannot be deleted", fix="use removal mask")
     return "delete" if removal == "delete" else "mask"
 
 
@@ -137,7 +135,7 @@ class Curves(NamedTuple):
         return float(self.deletion[0] - self.insertion[1:-1].mean())
 
     @property
-    def normalised(self) -> tuple[float, float]:
+    def normalized(self) -> tuple[float, float]:
         """Comprehensiveness and sufficiency as shares of what there is to lose; (0, 1) where that is nothing."""
         empty = 1 - max(0.0, float(self.deletion[0] - self.insertion[0]))
         if 1 - empty < LEAST_TO_LOSE:
@@ -155,8 +153,8 @@ class Curves(NamedTuple):
 class Rationale(NamedTuple):
     """The curves of some scores of tokens, and those of chance."""
 
-    told: Curves
-    chance: Curves
+    marked: Curves
+    random: Curves
     removal: Removal
 
 
@@ -345,7 +343,7 @@ def _pair(found: Sequence[Agreement], answer: str | None) -> AgreementPair:
 
 
 def gradient(subject: Subject, reading: Reading, layer: AttentionLayer | None) -> np.ndarray:
-    """[T] |slope x vector| at each token of the first side, the weights of the layer held; NaN at special symbols."""
+    """[T] |slope x vector| at each token of the first side, the weights of the layer held; NaN at special tokens."""
     leaves: list[torch.Tensor] = []
 
     def leaf(_call: int, vectors: Padded) -> Padded:

@@ -1,12 +1,12 @@
 """The guide of Wiegreffe and Pinter (2019, section 4.2): do these weights teach a model that has no context of its own?
 
-    h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c         a_t imposed, all else learnt from scratch
+    h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c        a_t imposed, all else learned from scratch
 
 The same small model learns the task with weights that are equal, that it learns itself, that the model looked into has,
 and with any others, such as those of an adversary. It does so three times, from other first weights and with another
 quarter of the inputs held out, on which it is judged. If the model's weights beat equal ones by more than twice the
 standard error of the difference, input by input, and the adversary's do not, the weights carry what single tokens mean
-for the answer. Where equal weights do as well as learnt ones there is nothing to gain, and nothing can be told.
+for the answer. Where equal weights do as well as learned ones there is nothing to gain, and nothing can be told.
 """
 
 import math
@@ -29,10 +29,10 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.numbers import number
 
-UNIFORM, LEARNT, MODEL = "equal weights", "weights that it learns", "weights of the model"
+UNIFORM, LEARNED, MODEL = "uniform weights", "learned weights", "weights of the model"
 WIDTH, STEPS, RATE = 32, 100, 0.02
 LEAST = 20  # inputs
-PARTS, TIMES = 4, 3  # of the inputs, and how many of these parts are held out, one each time
+SPLITS, TIMES = 4, 3  # of the inputs, and how many of these parts are held out, one each time
 ERRORS = 2  # standard errors that a difference has to be larger than
 
 NO_OTHERS: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
@@ -55,68 +55,68 @@ class GuideView(View):
     """How well a model without context learns the task with each kind of weights."""
 
     kind: ClassVar[str] = "guide"
-    right: Mapping[str, np.ndarray]  # by the kind of weights: of each input held out, 1 where it was answered right
-    learnt_from: int  # inputs, each time
+    correct: Mapping[str, np.ndarray]  # by the kind of weights: of each input held out, 1 where it was answered right
+    num_train: int  # inputs, each time
     seed: int
 
     @property
     def accuracy(self) -> dict[str, float]:
         """On the inputs held out, by the kind of weights."""
-        return {name: float(each.mean()) for name, each in self.right.items()}
+        return {name: float(each.mean()) for name, each in self.correct.items()}
 
     @property
     def held_out(self) -> int:
         """How many inputs it was judged on, all times together."""
-        return len(self.right[MODEL])
+        return len(self.correct[MODEL])
 
     def difference(self, one: str, other: str) -> Difference:
         """By how much one kind of weights beats another."""
-        each = self.right[one] - self.right[other]
+        each = self.correct[one] - self.correct[other]
         return Difference(float(each.mean()), ERRORS * float(each.std(ddof=1)) / math.sqrt(len(each)))
 
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
         """The numbers, with the accuracies before them."""
         found = {"accuracy": self.accuracy, "held_out": self.held_out}
-        return {"kind": self.kind, **found, **super().told_values(whole=whole)}
+        return {"kind": self.kind, **found, **super().json_values(full=full)}
 
     def figures(self) -> tuple[Figure, ...]:
         names, values = list(self.accuracy), list(self.accuracy.values())
-        return (Bars(title=self.title, labels=names, values=values, x_label="accuracy on inputs held out"),)
+        return (Bars(title=self.title, labels=names, values=values, x_label="accuracy on held-out inputs"),)
 
     def _sentences(self) -> tuple[str, ...]:
         mine, even, gain = self.accuracy[MODEL], self.accuracy[UNIFORM], self.difference(MODEL, UNIFORM)
         return (
-            f"{self._verdict(gain)}: a model of single tokens scores {number(mine)} with them and {number(even)} with "
-            f"equal ones, on {self.held_out} inputs held out "
+            f"{self._verdict(gain)}: a bag-of-words model reaches accuracy {number(mine)} with them and {number(even)} "
+            f"with uniform weights, on {self.held_out} held-out inputs "
             f"(two standard errors of the difference: {number(gain.margin)}).",
         )
 
     def _verdict(self, gain: Difference) -> str:
-        what = "what single tokens mean for the answer"
+        what = "information about single tokens"
         if gain.is_clear:
             return f"The weights carry {what}"
-        could = self.difference(LEARNT, UNIFORM).is_clear
-        if self.difference(UNIFORM, MODEL).is_clear or (could and self.difference(LEARNT, MODEL).is_clear):
+        could = self.difference(LEARNED, UNIFORM).is_clear
+        if self.difference(UNIFORM, MODEL).is_clear or (could and self.difference(LEARNED, MODEL).is_clear):
             return f"The weights do not carry {what}"
-        why = "the difference is within the noise" if could else "equal weights do as well as those that it learns"
-        return f"It cannot be told whether the weights carry {what}, because {why}"
+        why = "the difference is not significant" if could else "uniform weights are as good as learned ones"
+        return f"It is unclear whether the weights carry {what}, because {why}"
 
 
 class _Data(NamedTuple):
     """Inputs as the small model reads them, padded."""
 
-    symbols: Tensor  # [N,T]
-    real: Tensor  # [N,T] bool, special symbols are not
+    tokens: Tensor  # [N,T]
+    real: Tensor  # [N,T] bool, special tokens are not
     classes: Tensor  # [N]
 
     def part(self, rows: Tensor) -> "_Data":
-        return _Data(self.symbols[rows], self.real[rows], self.classes[rows])
+        return _Data(self.tokens[rows], self.real[rows], self.classes[rows])
 
 
 def guide(
     subject: Subject,
     readings: Sequence[Reading],
-    truths: Sequence[str | int],
+    labels: Sequence[str | int],
     *,
     layer: int | str | None = None,
     others: Mapping[str, Sequence[np.ndarray]] = NO_OTHERS,
@@ -126,19 +126,19 @@ def guide(
 
     `others` are further weights by name, for each input a number for each token: such as an adversary's.
     """
-    _require(subject, readings, truths, others)
-    data = _padded(readings, [subject.column(truth) for truth in truths])
+    _require(subject, readings, labels, others)
+    data = _padded(readings, [subject.column(truth) for truth in labels])
     given = {MODEL: [_weights_of(subject, reading, layer) for reading in readings], **others}
-    imposed: dict[str, Tensor | None] = {UNIFORM: _shares(data.real.double(), data.real), LEARNT: None}
+    imposed: dict[str, Tensor | None] = {UNIFORM: _shares(data.real.double(), data.real), LEARNED: None}
     imposed |= {name: _imposed(rows, data.real) for name, rows in given.items()}
     order = torch.randperm(len(readings), generator=torch.Generator().manual_seed(seed))
-    size = len(order) // PARTS
+    size = len(order) // SPLITS
     found = dict[str, np.ndarray]()
     for name, weights in imposed.items():
         times = [_right(data, weights, order.roll(-size * time), size, seed + time) for time in range(TIMES)]
         found[name] = torch.cat(times).numpy()
-    title = "Do the weights teach a model of single tokens?"
-    return GuideView(title=title, right=found, learnt_from=len(order) - size, seed=seed)
+    title = "Do the attention weights help a bag-of-words model?"
+    return GuideView(title=title, correct=found, num_train=len(order) - size, seed=seed)
 
 
 def _require(
@@ -146,40 +146,42 @@ def _require(
 ) -> None:
     require_distributions(subject)
     if any(len(reading.rows) != 1 for reading in readings):
-        raise DataError("a guide learns one answer for each input, and these have several", fix="take a classifier")
-    if any(token.symbol is None for reading in readings for token in reading.sides[0].tokens):
+        raise DataError("this test needs one prediction for each input", fix="use a classifier")
+    if any(token.id is None for reading in readings for token in reading.sides[0].tokens):
         raise DataError(
-            "a guide learns what each symbol means, and these inputs have no symbols: they are vectors or pictures",
-            fix="take a model that reads text",
+            "these inputs have no tokens: they are vectors or images",
+            fix="use a model that reads text",
         )
     if len(readings) < LEAST:
-        raise DataError(f"{len(readings)} inputs are too few to learn from", fix=f"give {LEAST} at least")
+        raise DataError(f"{len(readings)} inputs are too few to train on", fix=f"give at least {LEAST}")
     if len(truths) != len(readings):
-        raise DataError(f"{len(truths)} truths for {len(readings)} inputs", fix="give one for each")
+        raise DataError(f"{len(truths)} labels for {len(readings)} inputs", fix="give one label for each input")
     for name, rows in others.items():
-        if name in (UNIFORM, LEARNT, MODEL):
-            raise DataError(f"the name '{name}' is taken", fix="give these weights another name")
+        if name in (UNIFORM, LEARNED, MODEL):
+            raise DataError(f"the name '{name}' is reserved", fix="choose another name")
         if len(rows) != len(readings):
-            raise DataError(f"{len(rows)} of '{name}' for {len(readings)} inputs", fix="give one for each")
+            raise DataError(
+                f"{len(rows)} rows of '{name}' for {len(readings)} inputs", fix="give one row for each input"
+            )
         for at, (row, reading) in enumerate(zip(rows, readings, strict=True)):
             if (wrong := _wrong(row, reading.sides[0].tokens)) is not None:
                 raise DataError(f"'{name}' of input {at} {wrong}", fix="give each token one weight, 0 or more")
 
 
 def _wrong(row: Any, tokens: Sequence[Token]) -> str | None:
-    """What is wrong with the weights of one input; None for nothing. Those of special symbols do not count."""
+    """What is wrong with the weights of one input; None for nothing. Those of special tokens do not count."""
     try:
         values = np.asarray(row, dtype=float)
     except (TypeError, ValueError):
-        return "has weights that are no numbers"
+        return "has weights that are not numbers"
     if values.shape != (len(tokens),):
-        return f"has the shape {list(values.shape)}, and the input has {len(tokens)} tokens"
+        return f"has shape {list(values.shape)}, but the input has {len(tokens)} tokens"
     counted = values[[not token.is_special for token in tokens]]
     if not np.isfinite(counted).all():
         return "has weights that are not finite"
     if (counted < 0).any():
         return "has weights below zero"
-    return None if counted.any() else "has weights that are all of them zero"
+    return None if counted.any() else "has only zero weights"
 
 
 def _weights_of(subject: Subject, reading: Reading, layer: int | str | None) -> np.ndarray:
@@ -192,12 +194,12 @@ def _weights_of(subject: Subject, reading: Reading, layer: int | str | None) -> 
 
 def _padded(readings: Sequence[Reading], columns: Sequence[int]) -> _Data:
     rows = [reading.sides[0].tokens for reading in readings]
-    symbols = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
-    real = torch.zeros(symbols.shape, dtype=torch.bool)
+    ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
+    real = torch.zeros(ids.shape, dtype=torch.bool)
     for at, tokens in enumerate(rows):
-        symbols[at, : len(tokens)] = torch.tensor([token.symbol for token in tokens])
+        ids[at, : len(tokens)] = torch.tensor([token.id for token in tokens])
         real[at, : len(tokens)] = torch.tensor([not token.is_special for token in tokens])
-    return _Data(symbols, real, torch.tensor(columns))
+    return _Data(ids, real, torch.tensor(columns))
 
 
 def _imposed(rows: Sequence[np.ndarray], real: Tensor) -> Tensor:
@@ -214,10 +216,10 @@ def _shares(weights: Tensor, real: Tensor) -> Tensor:
 
 
 def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: int) -> Tensor:
-    """[size] 1 where a model that learnt from all other inputs is right on the first ones of the order."""
+    """[size] 1 where a model that learned from all other inputs is right on the first ones of the order."""
     held, kept = order[:size], order[size:]
-    model = _TokenModel(int(data.symbols.max()) + 1, int(data.classes.max()) + 1, seed)
-    optimiser = torch.optim.Adam(model.weights, lr=RATE)
+    model = _TokenModel(int(data.tokens.max()) + 1, int(data.classes.max()) + 1, seed)
+    optimizer = torch.optim.Adam(model.weights, lr=RATE)
     mine, rest = (None, None) if weights is None else (weights[kept], weights[held])
     for _ in range(STEPS):
         with torch.enable_grad():
@@ -225,7 +227,7 @@ def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: 
             grads = torch.autograd.grad(loss, model.weights, allow_unused=True)
         for weight, slope in zip(model.weights, grads, strict=True):
             weight.grad = slope
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         return (model.scores(data.part(held), rest).argmax(dim=1) == data.classes[held]).double()
 
@@ -233,15 +235,15 @@ def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: 
 class _TokenModel:
     """A model that reads each token by itself; the same first weights for the same seed."""
 
-    def __init__(self, symbols: int, classes: int, seed: int) -> None:
+    def __init__(self, tokens: int, classes: int, seed: int) -> None:
         draw = torch.Generator().manual_seed(seed)
-        shapes = (symbols, WIDTH), (WIDTH, WIDTH), (WIDTH,), (WIDTH, classes), (classes,), (WIDTH,)
+        shapes = (tokens, WIDTH), (WIDTH, WIDTH), (WIDTH,), (WIDTH, classes), (classes,), (WIDTH,)
         self.weights = [(torch.randn(shape, generator=draw) * WIDTH**-0.5).requires_grad_() for shape in shapes]
 
     def scores(self, data: _Data, imposed: Tensor | None) -> Tensor:
         """[N,K], with the weights that are imposed, or else with those that it gives itself."""
         table, inner, shift, outer, bias, direction = self.weights
-        states = torch.tanh(table[data.symbols] @ inner + shift)  # [N,T,D]
+        states = torch.tanh(table[data.tokens] @ inner + shift)  # [N,T,D]
         own = (states @ direction).masked_fill(~data.real, torch.finfo(states.dtype).min).softmax(dim=1)
         share = own if imposed is None else imposed
         found: Tensor = (share[:, None] @ states)[:, 0] @ outer + bias

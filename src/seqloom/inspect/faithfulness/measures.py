@@ -26,10 +26,10 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import AttentionLayer, chosen_layer, layers_of
 from seqloom.inspect.faithfulness.alternatives import (
     Adversary,
-    Erased,
-    Evened,
-    Needed,
-    Permuted,
+    ErasureTrial,
+    PermutationTrial,
+    UniformComparison,
+    UniformTrial,
     adversary,
     decisions,
     erased,
@@ -66,16 +66,16 @@ class MeasureOptions(NamedTuple):
     removal: str | None = None
     permutations: int = 100
     steps: int = 500  # of an adversary
-    close: float = 0.01
-    others: tuple[Subject, ...] = ()
+    tolerance: float = 0.01
+    other_seeds: tuple[Subject, ...] = ()
 
 
 class Attention(NamedTuple):
     """What the weights of one input have to do with its answers."""
 
-    permuted: Permuted
-    even: Evened
-    erased: Erased | None  # None of an input of one token
+    permuted: PermutationTrial
+    even: UniformTrial
+    erased: ErasureTrial | None  # None of an input of one token
     adversary: Adversary | None  # None where it was not asked for, or there are too many weights
     seeds: float | None
 
@@ -85,14 +85,14 @@ class MeasuredExample(NamedTuple):
 
     tokens: tuple[str, ...]
     answer: str | None  # None where there are several
-    decided: tuple[int, ...]
+    predictions: tuple[int, ...]
     scores: dict[str, np.ndarray]  # by explanation, the first is the picture: [T], NaN where a token has none
     attention: Attention | None  # None of a model without attention
     rationale: Rationale
     agreements: tuple[Agreement, ...]
 
     @property
-    def picture(self) -> np.ndarray:
+    def explanation(self) -> np.ndarray:
         """[T] what is asked about."""
         return next(iter(self.scores.values()))
 
@@ -104,47 +104,47 @@ class MeasureDraws:
         self.torch, self.numpy = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
 
 
-def layer_of(subject: Subject, reading: Reading, wishes: MeasureOptions) -> AttentionLayer | None:
+def layer_of(subject: Subject, reading: Reading, options: MeasureOptions) -> AttentionLayer | None:
     """The layer whose weights are tried; None of a model without attention that is explained otherwise."""
     try:
         layers = layers_of(subject, reading)
     except ConfigError as error:
-        if wishes.explain is not None and wishes.layer is None:
+        if options.explain is not None and options.layer is None:
             return None
         raise ConfigError(
-            error.problem, fix="name a method of attribution, method=occlusion, or give explain= in Python"
+            error.problem, fix="choose an attribution, such as method=occlusion, or give explain= in Python"
         ) from None
-    found = chosen_layer(layers, wishes.layer)
-    if wishes.explain is None and found.keys != reading.sides[0].tokens:
+    found = chosen_layer(layers, options.layer)
+    if options.explain is None and found.keys != reading.sides[0].tokens:
         side = reading.sides[0].name
         raise ConfigError(
-            f"{found.path} does not look at the tokens of the {side}, and tokens are taken away from these",
-            fix=f"choose a layer that reads the {side}, or name a method of attribution: method=occlusion",
+            f"{found.path} does not attend to the tokens of the {side}, which are the ones to remove",
+            fix=f"choose a layer that attends to the {side}, or an attribution: method=occlusion",
         )
     return found
 
 
 def measured(
-    subject: Subject, reading: Reading, wishes: MeasureOptions, draws: MeasureDraws, *, search: bool
+    subject: Subject, reading: Reading, options: MeasureOptions, draws: MeasureDraws, *, search: bool
 ) -> MeasuredExample:
     """Every test on one input; the adversary only if there shall be a `search` for one."""
-    layer, attention, weights = layer_of(subject, reading, wishes), None, None
+    layer, attention, weights = layer_of(subject, reading, options), None, None
     with subject.work("kinds of tests", TESTS) as moved:
         if layer is not None:
             with at_bench(subject, reading, layer) as bench:
                 weights = bench.weights
                 attention = Attention(
-                    permuted(bench, draws.torch, wishes.permutations),
+                    permuted(bench, draws.torch, options.permutations),
                     even(bench),
                     erased(bench, draws.numpy),
-                    adversary(bench, draws.torch, steps=wishes.steps, close=wishes.close) if search else None,
-                    seed_distance(bench, wishes.others, wishes.layer),
+                    adversary(bench, draws.torch, steps=options.steps, tolerance=options.tolerance) if search else None,
+                    seed_distance(bench, options.other_seeds, options.layer),
                 )
         moved(1)
-        removal = chosen_removal(subject, reading, wishes.removal)
-        scores = weights if wishes.explain is None else _explained(reading, wishes.explain)
+        removal = chosen_removal(subject, reading, options.removal)
+        scores = weights if options.explain is None else _explained(reading, options.explain)
         assert scores is not None, "layer_of refuses a model without attention that nothing explains"
-        told = {"attention" if wishes.explain is None else "explanation": scores}
+        told = {"attention" if options.explain is None else "explanation": scores}
         if weights is not None and weights.shape == scores.shape:  # they are those of the tokens that are explained
             told["attention"] = weights
         moved(1)
@@ -164,18 +164,18 @@ def measured(
 
 
 def _explained(reading: Reading, explain: Explain) -> np.ndarray:
-    """What was given for each token, NaN at special symbols; DataError where it is not one number each."""
+    """What was given for each token, NaN at special tokens; DataError where it is not one number each."""
     tokens = reading.sides[0].tokens
     found = np.asarray(explain(reading), dtype=float)
     if found.shape != (len(tokens),):
         raise DataError(
-            f"explain gave numbers of the shape {list(found.shape)} for {len(tokens)} tokens of the "
+            f"explain returned an array of shape {list(found.shape)} for {len(tokens)} tokens of the "
             f"{reading.sides[0].name}",
-            fix="give one number for each token",
+            fix="return one number for each token",
         )
     special = np.array([token.is_special for token in tokens])
     if not np.isfinite(found[~special]).all():
-        raise DataError("explain gave numbers that are not finite", fix="give a finite number for each token")
+        raise DataError("explain returned numbers that are not finite", fix="return a finite number for each token")
     return np.where(special, np.nan, found)
 
 
@@ -184,7 +184,7 @@ FAR = 0.2  # JSD from which other weights make another picture
 NO_WORSE = 0.01  # of the score: so near it is the same
 FEW = 20  # inputs
 
-Level = Literal["believed", "in part", "not believed", "not measured"]
+Level = Literal["faithful", "partly faithful", "not faithful", "not measured"]
 
 
 class Badge(NamedTuple):
@@ -201,8 +201,8 @@ class Badge(NamedTuple):
 
         >>> Badge().text
         'faithfulness: not measured'
-        >>> Badge("believed", 0.49, 0.031, 200).text
-        'faithfulness: believed, comprehensiveness 0.49 (random tokens 0.031), 200 inputs'
+        >>> Badge("faithful", 0.49, 0.031, 200).text
+        'faithfulness: faithful, comprehensiveness 0.49 (random tokens 0.031), 200 inputs'
         """
         if self.value is None or self.baseline is None:
             return f"faithfulness: {self.level}"
@@ -216,25 +216,25 @@ class Evidence(NamedTuple):
     inputs: int
     comprehensiveness: float
     random_comprehensiveness: float
-    moved: float | None = None  # TVD of shuffles; None: the picture is not attention
-    adversary: float | None = None  # JSD of the furthest weights with the same answers
-    seeds: float | None = None  # JSD between models of other seeds
+    permutation_tvd: float | None = None  # TVD of shuffles; None: the picture is not attention
+    adversarial_jsd: float | None = None  # JSD of the furthest weights with the same answers
+    seed_jsd: float | None = None  # JSD between models of other seeds
     score: float | None = None
-    uniform_score: float | None = None  # of a model that learnt with equal weights
-    alone: int = 0  # inputs of one token, which there is nothing to shuffle or compare in
+    uniform_score: float | None = None  # of a model that learned with equal weights
+    single_token_inputs: int = 0  # inputs of one token, which there is nothing to shuffle or compare in
 
 
 def level_of(evidence: Evidence) -> Level:
     """How far the picture may be believed."""
-    if evidence.alone and evidence.alone == evidence.inputs:
+    if evidence.single_token_inputs and evidence.single_token_inputs == evidence.inputs:
         return "not measured"
-    passed = [carries(evidence)] + ([moves(evidence)] if evidence.moved is not None else [])
-    return "believed" if all(passed) else "in part" if any(passed) else "not believed"
+    passed = [carries(evidence)] + ([moves(evidence)] if evidence.permutation_tvd is not None else [])
+    return "faithful" if all(passed) else "partly faithful" if any(passed) else "not faithful"
 
 
 def moves(evidence: Evidence) -> bool:
     """Whether the answers need these weights."""
-    return evidence.moved is not None and evidence.moved >= MOVES
+    return evidence.permutation_tvd is not None and evidence.permutation_tvd >= MOVES
 
 
 def carries(evidence: Evidence) -> bool:
@@ -245,41 +245,41 @@ def carries(evidence: Evidence) -> bool:
 def verdict(evidence: Evidence, picture: str) -> str:
     """How far the picture may be believed, in one sentence."""
     heading = {
-        "believed": f"{picture} may be believed on this model",
-        "in part": f"{picture} may be believed in part",
-        "not believed": f"{picture} may not be believed on this model",
-        "not measured": f"{picture} could not be put to the test, since every input has one token alone",
+        "faithful": f"{picture} is faithful",
+        "partly faithful": f"{picture} is partly faithful",
+        "not faithful": f"{picture} is not faithful",
+        "not measured": f"{picture} could not be tested, because every input has only one token",
     }[level_of(evidence)]
     marked = (
-        f"taking away the tokens that it marks costs {number(evidence.comprehensiveness)} of the answer's probability, "
-        f"random ones {number(evidence.random_comprehensiveness)}"
+        f"removing its top tokens lowers the probability of the prediction by {number(evidence.comprehensiveness)}, "
+        f"removing random tokens by {number(evidence.random_comprehensiveness)}"
     )
-    if evidence.moved is None:
+    if evidence.permutation_tvd is None:
         return f"{heading}: {marked} ({_counted(evidence.inputs)})."
-    shuffled = f"shuffling its weights moves the answers by {number(evidence.moved)}"
+    shuffled = f"shuffling its weights changes the predictions by {number(evidence.permutation_tvd)} (TVD)"
     joint = ", and" if moves(evidence) == carries(evidence) else ", but"
     return f"{heading}: {shuffled}{joint} {marked} ({_counted(evidence.inputs)})."
 
 
 def reservations(evidence: Evidence) -> tuple[str, ...]:
     """What else is to be known before the picture is shown to somebody."""
-    inputs, far, seeds, said = _counted(evidence.inputs), evidence.adversary, evidence.seeds, list[str]()
-    if 0 < evidence.alone < evidence.inputs:
-        has = "has" if evidence.alone == 1 else "have"
-        said.append(f"{evidence.alone} of {inputs} {has} one token alone: nothing can be compared there.")
+    inputs, far, seeds, said = _counted(evidence.inputs), evidence.adversarial_jsd, evidence.seed_jsd, list[str]()
+    if 0 < evidence.single_token_inputs < evidence.inputs:
+        has = "has" if evidence.single_token_inputs == 1 else "have"
+        said.append(f"{evidence.single_token_inputs} of {inputs} {has} only one token and cannot be tested.")
     if far is not None and far >= FAR:
-        found = f"It is not the only picture: weights as far off as JSD {number(far)} (of at most 0.69)"
+        found = f"Other attention weights give the same predictions, up to JSD {number(far)} away (maximum 0.69)"
         beyond = "."
         if seeds is not None:
-            further = "no further than" if far <= seeds else "further than"
-            beyond = f", {further} models of other seeds are ({number(seeds)})."
-        said.append(f"{found} leave the answers as they are{beyond}")
+            further = "no farther than" if far <= seeds else "farther than"
+            beyond = f"; that is {further} models trained with other seeds ({number(seeds)})."
+        said.append(f"{found}{beyond}")
     if evidence.score is not None and evidence.uniform_score is not None:
         does = "needs no attention" if evidence.uniform_score >= evidence.score - NO_WORSE else "needs attention"
         even, mine = number(evidence.uniform_score), number(evidence.score)
-        said.append(f"The task {does}: a model that learnt with equal weights scores {even}, this one {mine}.")
+        said.append(f"The task {does}: a model trained with uniform weights scores {even}, this one {mine}.")
     if evidence.inputs < FEW:
-        said.append(f"That is little to go by: {inputs} only.")
+        said.append(f"This rests on only {inputs}.")
     return tuple(said)
 
 
@@ -305,7 +305,7 @@ class SummaryBin(NamedTuple):
 
     low: float
     high: float
-    moved: MeasureSummary | None  # None where there are none
+    tvd: MeasureSummary | None  # None where there are none
 
 
 def measures(examples: Sequence[MeasuredExample]) -> tuple[MeasureSummary, ...]:
@@ -328,20 +328,20 @@ COMPREHENSIVENESS, RANDOM_COMPREHENSIVENESS = "comprehensiveness", "comprehensiv
 MOVED, ADVERSARY, SEEDS = "shuffled weights: TVD", "adversarial weights: JSD", "other seeds: JSD"
 
 OF_TOKENS: dict[str, Callable[[MeasuredExample], float | None]] = {
-    COMPREHENSIVENESS: lambda each: each.rationale.told.comprehensiveness,
-    RANDOM_COMPREHENSIVENESS: lambda each: each.rationale.chance.comprehensiveness,
-    "sufficiency": lambda each: each.rationale.told.sufficiency,
-    "sufficiency, random": lambda each: each.rationale.chance.sufficiency,
-    "normalised comprehensiveness": lambda each: each.rationale.told.normalised[0],
-    "normalised sufficiency": lambda each: each.rationale.told.normalised[1],
-    "area under deletion": lambda each: each.rationale.told.areas[0],
-    "area under insertion": lambda each: each.rationale.told.areas[1],
+    COMPREHENSIVENESS: lambda each: each.rationale.marked.comprehensiveness,
+    RANDOM_COMPREHENSIVENESS: lambda each: each.rationale.random.comprehensiveness,
+    "sufficiency": lambda each: each.rationale.marked.sufficiency,
+    "sufficiency, random": lambda each: each.rationale.random.sufficiency,
+    "normalized comprehensiveness": lambda each: each.rationale.marked.normalized[0],
+    "normalized sufficiency": lambda each: each.rationale.marked.normalized[1],
+    "area under deletion": lambda each: each.rationale.marked.areas[0],
+    "area under insertion": lambda each: each.rationale.marked.areas[1],
 }
 OF_WEIGHTS: dict[str, Callable[[Attention], float | None]] = {
-    "largest weight": lambda each: each.permuted.sharpness,
+    "largest weight": lambda each: each.permuted.max_weight,
     MOVED: lambda each: each.permuted.median,
-    "equal weights: TVD": lambda each: each.even.moved,
-    "equal weights: decisions kept": lambda each: each.even.kept,
+    "uniform weights: TVD": lambda each: each.even.tvd,
+    "uniform weights: predictions kept": lambda each: each.even.kept,
     "largest weight erased: JS": lambda each: None if each.erased is None else each.erased.top,
     "random weight erased: JS": lambda each: None if each.erased is None else each.erased.other,
     "largest weight erased: flips": lambda each: None if each.erased is None else each.erased.top_flips,
@@ -353,22 +353,30 @@ OF_WEIGHTS: dict[str, Callable[[Attention], float | None]] = {
 
 
 def evidence(
-    found: Sequence[MeasureSummary], examples: Sequence[MeasuredExample], needed: Needed | None, *, of_attention: bool
+    found: Sequence[MeasureSummary],
+    examples: Sequence[MeasuredExample],
+    needed: UniformComparison | None,
+    *,
+    of_attention: bool,
 ) -> Evidence:
     """What the verdict rests on."""
     means = {each.name: each.mean for each in found}
-    alone = sum(int(np.isfinite(each.picture).sum()) < 2 for each in examples)
-    known = Evidence(len(examples), means[COMPREHENSIVENESS], means[RANDOM_COMPREHENSIVENESS], alone=alone)
+    alone = sum(int(np.isfinite(each.explanation).sum()) < 2 for each in examples)
+    known = Evidence(
+        len(examples), means[COMPREHENSIVENESS], means[RANDOM_COMPREHENSIVENESS], single_token_inputs=alone
+    )
     if not of_attention:
         return known
-    known = known._replace(moved=means.get(MOVED), adversary=means.get(ADVERSARY), seeds=means.get(SEEDS))
+    known = known._replace(
+        permutation_tvd=means.get(MOVED), adversarial_jsd=means.get(ADVERSARY), seed_jsd=means.get(SEEDS)
+    )
     return known if needed is None else known._replace(score=needed.score, uniform_score=needed.retrained_score)
 
 
 def bins(examples: Sequence[MeasuredExample]) -> tuple[SummaryBin, ...]:
     """How far shuffles move answers, by the largest weight in four equal bins (Jain and Wallace 2019, figure 6)."""
     found = [each.attention.permuted for each in examples if each.attention is not None]
-    places = np.digitize([each.sharpness for each in found], BINS[1:-1])
+    places = np.digitize([each.max_weight for each in found], BINS[1:-1])
     medians = np.array([each.median for each in found])
     spans = enumerate(pairwise(BINS))
     return tuple(SummaryBin(*span, _measure(MOVED, medians[places == at].tolist())) for at, span in spans)

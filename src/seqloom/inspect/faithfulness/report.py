@@ -19,7 +19,14 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attention_weights import layers_of
 from seqloom.inspect.attribution.attribution import attribution
 from seqloom.inspect.attribution.methods import method_of
-from seqloom.inspect.faithfulness.alternatives import CANDIDATES, CLOSE, PERMUTATIONS, STEPS, Needed, decisions
+from seqloom.inspect.faithfulness.alternatives import (
+    CANDIDATES,
+    PERMUTATIONS,
+    STEPS,
+    TOLERANCE,
+    UniformComparison,
+    decisions,
+)
 from seqloom.inspect.faithfulness.bench import require_distributions
 from seqloom.inspect.faithfulness.explanations import BINS, CHANCE, POINTS, AgreementPair, Curves, chosen_removal, pairs
 from seqloom.inspect.faithfulness.measures import (
@@ -52,16 +59,16 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.figures.strip import Strip
-from seqloom.report.numbers import number, share
+from seqloom.report.numbers import counted, number, share
 
 CELLS = 240  # of the overview of a long input
 STRONGEST = 20
 ANSWERS = 20  # of which a histogram has a row each, the most frequent
 LABELS = {
     "attention": "weight",
-    "explanation": "given",
+    "explanation": "score",
     "gradient": "|gradient x input|",
-    "leave-one-out": "TVD without it",
+    "leave-one-out": "TVD without the token",
 }
 
 
@@ -69,7 +76,7 @@ def overview(measures: Sequence[MeasureSummary]) -> Figure:
     """Every number with what eight inputs in ten lie between."""
     return Bars(
         title="All measures",
-        caption="Means; the line is what one input in ten is below, and one in ten above.",
+        caption="Means over inputs; the line spans the 10th to the 90th percentile.",
         labels=[each.name for each in measures],
         values=[each.mean for each in measures],
         intervals=[(each.low, each.high) if each.inputs > 1 else None for each in measures],
@@ -80,16 +87,16 @@ def overview(measures: Sequence[MeasureSummary]) -> Figure:
 def removal_curves(told: Curves, chance: Curves, removal: str) -> Figure:
     """Probability of the answer against the share of tokens, by deletion and by insertion."""
     named = {
-        "the marked tokens gone": told.deletion,
-        "random tokens gone": chance.deletion,
-        "the marked tokens alone": told.insertion,
-        "random tokens alone": chance.insertion,
+        "top tokens removed": told.deletion,
+        "random tokens removed": chance.deletion,
+        "only top tokens": told.insertion,
+        "only random tokens": chance.insertion,
     }
     return Line(
-        title=f"Tokens taken away ({removal})",
+        title=f"Removing tokens ({removal})",
         series=[Series(name=name, x=[100 * at for at in POINTS], y=y.tolist()) for name, y in named.items()],
-        x_label="% of the tokens, the most marked first",
-        y_label="probability of the answer",
+        x_label="% of the tokens, highest score first",
+        y_label="probability of the prediction",
     )
 
 
@@ -97,13 +104,11 @@ def by_sharpness(bins: Sequence[SummaryBin]) -> Figure:
     """How far shuffles move the answers, by the largest weight."""
     return Bars(
         title="Shuffled weights, by the largest weight",
-        caption="Median TVD of 100 shuffles of each input; where weights are even a shuffle says nothing.",
-        labels=[
-            f"{each.low:g} to {each.high:g}: {0 if each.moved is None else each.moved.inputs} inputs" for each in bins
-        ],
-        values=[None if each.moved is None else each.moved.mean for each in bins],
-        intervals=[None if each.moved is None else (each.moved.low, each.moved.high) for each in bins],
-        x_label="TVD of the answers",
+        caption="Median TVD over the shuffles of each input; shuffling uniform weights changes nothing.",
+        labels=[f"{each.low:g} to {each.high:g}: {0 if each.tvd is None else each.tvd.inputs} inputs" for each in bins],
+        values=[None if each.tvd is None else each.tvd.mean for each in bins],
+        intervals=[None if each.tvd is None else (each.tvd.low, each.tvd.high) for each in bins],
+        x_label="TVD of the predictions",
     )
 
 
@@ -111,10 +116,10 @@ def agreement_table(pairs: Sequence[AgreementPair]) -> Figure:
     """Kendall's tau and the overlap of the top tenth, pair by pair, over all answers."""
     pairs = [each for each in pairs if each.answer is None]
     return Matrix(
-        title="Do explanations agree?",
-        caption="Tau is low where many irrelevant tokens stand in any order: read the overlap beside it.",
+        title="Agreement of explanations",
+        caption="Tau is low when many irrelevant tokens are ranked at random, so compare the overlap too.",
         rows=[f"{each.one}, {each.other}" for each in pairs],
-        columns=["tau", "its spread", "share p ≤ 0.05", "overlap of the top tenth"],
+        columns=["tau", "standard deviation", "share p ≤ 0.05", "overlap of the top 10 %"],
         values=[[each.tau, each.spread, each.significant, each.overlap] for each in pairs],
         span=(-1.0, 1.0),
     )
@@ -126,12 +131,12 @@ def tau_histograms(pairs: Sequence[AgreementPair]) -> list[Figure]:
     for name in dict.fromkeys((each.one, each.other) for each in pairs):
         every, *by_answer = (each for each in pairs if each[:2] == name)
         shown = [every, *sorted(by_answer, key=lambda each: -each.inputs)[:ANSWERS]]
-        chance = "it is undefined for all of them"
+        chance = "tau is undefined for all inputs"
         if every.significant is not None:
-            chance = f"p ≤ {CHANCE:g} for {share(every.significant)} of them, undefined for {every.undefined} more"
+            chance = f"p ≤ {CHANCE:g} for {share(every.significant)} of them; undefined for {every.undefined} more"
         matrix = Matrix(
             title=f"Kendall's tau of {name[0]} and {name[1]}",
-            caption=f"Inputs by their tau, in columns from the number above on; {chance}.",
+            caption=f"Number of inputs by tau (lower edge of each column); {chance}.",
             rows=["all answers" if each.answer is None else each.answer for each in shown],
             columns=[f"{edge:.1f}" for edge in np.linspace(-1, 1, BINS + 1)[:-1]],
             values=[list(each.histogram) for each in shown],
@@ -144,21 +149,21 @@ def tau_histograms(pairs: Sequence[AgreementPair]) -> list[Figure]:
 def shuffles(attention: Attention) -> Figure:
     """The cloud of shuffles of one input, from the smallest to the largest."""
     found = attention.permuted
-    moved = np.sort(found.moved)
+    moved = np.sort(found.tvd)
     return Line(
         title="Shuffled weights",
-        caption=f"Median {number(found.median)}; the largest weight is {number(found.sharpness)}.",
-        series=[Series(name="TVD of the answers", x=range(1, len(moved) + 1), y=moved.tolist())],
+        caption=f"Median {number(found.median)}; the largest weight is {number(found.max_weight)}.",
+        series=[Series(name="TVD of the predictions", x=range(1, len(moved) + 1), y=moved.tolist())],
         x_label="shuffles, sorted",
-        y_label="TVD of the answers",
+        y_label="TVD of the predictions",
     )
 
 
 def erasures(taken: dict[str, float | None]) -> Figure:
     """How much of one input is erased when its decision flips, by order."""
     return Bars(
-        title="Weights erased until the decision flips",
-        caption="The share of tokens; no value: it never flips.",
+        title="Weights erased until the prediction flips",
+        caption="Share of tokens; no value: it never flips.",
         labels=[f"by {name}" for name in taken],
         values=list(taken.values()),
         x_label="share of the tokens",
@@ -169,8 +174,8 @@ def token_figures(example: MeasuredExample) -> list[Figure]:
     """What each explanation says of the tokens of one input, the furthest weights with the same answer among them."""
     told = dict(example.scores)
     far = None if example.attention is None else example.attention.adversary
-    if far is not None and far.weights.shape == example.picture.shape:
-        told["other weights, the same answer"] = far.weights
+    if far is not None and far.weights.shape == example.explanation.shape:
+        told["other weights, same prediction"] = far.weights
     if len(example.tokens) <= MEDIUM:
         return [
             Strip(
@@ -186,18 +191,18 @@ def token_figures(example: MeasuredExample) -> list[Figure]:
     names = ", ".join(f"row {number}: {name}" for number, name in enumerate(told))
     rows = [strongest_in(np.abs(values), across) for values in told.values()]
     whole = HeatMap(
-        title="The whole input",
-        caption=f"The largest of {across} tokens in each cell, as a share of the largest of its row; {names}.",
+        title="Overview of the input",
+        caption=f"Each cell is the largest of {across} tokens, relative to the largest of its row; {names}.",
         values=[(row / np.nanmax(row, initial=np.finfo(float).tiny)).tolist() for row in rows],
         x=[float(at) for at in range(0, len(example.tokens), across)],
         x_label="token",
-        value_label="share of the largest",
+        value_label="relative to the largest",
     )
-    chosen = np.argsort(-np.nan_to_num(example.picture, nan=-np.inf), kind="stable")[:STRONGEST]
+    chosen = np.argsort(-np.nan_to_num(example.explanation, nan=-np.inf), kind="stable")[:STRONGEST]
     strongest = Bars(
-        title="The most marked tokens",
+        title="Tokens with the highest scores",
         labels=[f"{at}: {example.tokens[at].strip() or '␣'}" for at in chosen],
-        values=example.picture[chosen].tolist(),
+        values=example.explanation[chosen].tolist(),
         x_label=LABELS[next(iter(example.scores))],
     )
     return [whole, strongest]
@@ -213,14 +218,14 @@ class FaithfulnessView(View):
     """How far a picture may be believed."""
 
     kind: ClassVar[str] = "faithfulness"
-    picture: str  # what is asked about, in words
+    explanation: str  # what is asked about, in words
     layer: str | None  # the path of the layer whose weights were tried
     removal: str
     evidence: Evidence
     measures: tuple[MeasureSummary, ...]
     bins: tuple[SummaryBin, ...]  # none without attention
-    pairs: tuple[AgreementPair, ...]
-    needed: Needed | None
+    agreements: tuple[AgreementPair, ...]
+    uniform_weights: UniformComparison | None
     examples: tuple[MeasuredExample, ...]
     permutations: int  # of each input, as asked
     seed: int
@@ -233,7 +238,7 @@ class FaithfulnessView(View):
     @property
     def verdict(self) -> str:
         """How far, in one sentence with its numbers."""
-        return verdict(self.evidence, self.picture)
+        return verdict(self.evidence, self.explanation)
 
     def badge(self) -> Badge:
         """The small value that other views show."""
@@ -250,20 +255,20 @@ class FaithfulnessView(View):
             raise DataError(f"'{name}' was not measured", fix=f"choose from {', '.join(found)}")
         return found[name]
 
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
         """The numbers, with the level and the verdict before them."""
-        return {"kind": self.kind, "level": self.level, "verdict": self.verdict, **super().told_values(whole=whole)}
+        return {"kind": self.kind, "level": self.level, "verdict": self.verdict, **super().json_values(full=full)}
 
     def figures(self) -> tuple[Figure, ...]:
         curves = removal_curves(
-            mean_curves([each.rationale.told for each in self.examples]),
-            mean_curves([each.rationale.chance for each in self.examples]),
+            mean_curves([each.rationale.marked for each in self.examples]),
+            mean_curves([each.rationale.random for each in self.examples]),
             self.removal,
         )
-        common = [curves, agreement_table(self.pairs), overview(self.measures)]
+        common = [curves, agreement_table(self.agreements), overview(self.measures)]
         if len(self.examples) > 1:
             sharp = [by_sharpness(self.bins)] if self.bins else []
-            return (*common, *sharp, *tau_histograms(self.pairs))
+            return (*common, *sharp, *tau_histograms(self.agreements))
         found, attention = token_figures(self.examples[0]), self.examples[0].attention
         if attention is not None:
             found.append(shuffles(attention))
@@ -276,24 +281,24 @@ class FaithfulnessView(View):
 
     def _methods(self) -> list[str]:
         """How it was measured."""
-        said = [f"Tokens were taken away by {'deleting' if self.removal == 'delete' else 'masking'} them."]
+        said = [f"Tokens were removed by {'deleting' if self.removal == 'delete' else 'masking'} them."]
         searched = [each.attention.adversary for each in self.examples if each.attention and each.attention.adversary]
         if searched:
             found = sum(each.feasible for each in searched)
             said.append(
-                f"{CANDIDATES} adversarial weightings were searched for on each of {len(searched)} inputs; "
-                f"on {found} one leaves the answers as they are."
+                f"Adversarial attention: {CANDIDATES} searches on each of {counted(len(searched), 'input')}; "
+                f"found other weights with the same prediction on {found}."
             )
         elif self.layer is not None:
-            said.append("Adversarial weights were not searched for: not asked for, or too many weights.")
-        tried = [len(each.attention.permuted.moved) for each in self.examples if each.attention is not None]
+            said.append("Adversarial attention was not searched: adversaries=0, or too many weights.")
+        tried = [len(each.attention.permuted.tvd) for each in self.examples if each.attention is not None]
         if tried and min(tried) < self.permutations:
-            said.append(f"Of {self.permutations} shuffles {min(tried)} were tried where the weights are most.")
+            said.append(f"Only {min(tried)} of {self.permutations} shuffles were run on the largest input.")
         out = [int((~np.isnan(each.scores["leave-one-out"])).sum()) for each in self.examples]
         whole = [int((~np.isnan(each.scores["gradient"])).sum()) for each in self.examples]
         if out != whole:
             at = int(np.argmin(np.array(out) / whole))
-            said.append(f"One by one, {out[at]:,} of {whole[at]:,} tokens of the longest input were left out.")
+            said.append(f"Leave-one-out used {out[at]:,} of {whole[at]:,} tokens of the longest input.")
         return said
 
 
@@ -305,126 +310,134 @@ def faithfulness(
     method: str | None = None,
     explain: Explain | None = None,
     removal: str | None = None,
-    truths: Sequence[str | int] | None = None,
-    uniform: Subject | None = None,
-    others: Sequence[Subject] = (),
+    labels: Sequence[str | int] | None = None,
+    uniform_model: Subject | None = None,
+    other_seeds: Sequence[Subject] = (),
     permutations: int = PERMUTATIONS,
     adversaries: int = ADVERSARIES,
     steps: int = STEPS,
-    close: float = CLOSE,
+    tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> FaithfulnessView:
     """How far the attention of a layer, or an attribution by `method`, may be believed on these inputs.
 
     Without `method` it is the attention; of a model that has none, integrated gradients. `explain` gives a number for
     each token of a reading, for explanations of one's own.
-    `uniform` is a model of the same build that learnt with equal weights, `others` are models from other seeds, and
+    `uniform` is a model of the same build that learned with equal weights, `others` are models from other seeds, and
     `truths` are the right answers. `adversaries` is the number of inputs that adversarial weights are searched for.
     """
     given: list[Reading] = [readings] if isinstance(readings, Reading) else list(readings)
-    wishes = MeasureOptions(layer, explain, removal=removal, permutations=permutations, steps=steps, close=close)
-    wishes = _by_method(subject, given, wishes._replace(others=tuple(others)), method)
-    _require(subject, given, wishes, truths, adversaries)
+    options = MeasureOptions(
+        layer, explain, removal=removal, permutations=permutations, steps=steps, tolerance=tolerance
+    )
+    options = _by_method(subject, given, options._replace(other_seeds=tuple(other_seeds)), method)
+    _require(subject, given, options, labels, adversaries)
     draws = MeasureDraws(seed)
     examples = subject.made(
         "inputs",
         range(len(given)),
-        lambda at: measured(subject, given[at], wishes, draws, search=at < adversaries),
+        lambda at: measured(subject, given[at], options, draws, search=at < adversaries),
     )
-    cost = _needed(subject, given, examples, truths, uniform)
-    tried, found = layer_of(subject, given[0], wishes), measures(examples)
-    picture = wishes.explanation if wishes.explain is not None or tried is None else f"The attention of {tried.path}"
+    cost = _needed(subject, given, examples, labels, uniform_model)
+    tried, found = layer_of(subject, given[0], options), measures(examples)
+    picture = options.explanation if options.explain is not None or tried is None else f"Attention of {tried.path}"
     return FaithfulnessView(
-        title="How far may the picture be believed?",
-        picture=picture,
+        title="Faithfulness",
+        explanation=picture,
         layer=None if tried is None else tried.path,
         removal=examples[0].rationale.removal,
-        evidence=evidence(found, examples, cost, of_attention=wishes.explain is None),
+        evidence=evidence(found, examples, cost, of_attention=options.explain is None),
         measures=found,
         bins=() if tried is None else bins(examples),
-        pairs=pairs([each.agreements for each in examples], [each.answer for each in examples]),
-        needed=cost,
+        agreements=pairs([each.agreements for each in examples], [each.answer for each in examples]),
+        uniform_weights=cost,
         examples=tuple(examples),
-        permutations=wishes.permutations,
+        permutations=options.permutations,
         seed=seed,
     )
 
 
 def _by_method(
-    subject: Subject, given: Sequence[Reading], wishes: MeasureOptions, method: str | None
+    subject: Subject, given: Sequence[Reading], options: MeasureOptions, method: str | None
 ) -> MeasureOptions:
-    """The wishes with an attribution as what is asked about, where one is named or there is no attention."""
-    if method is not None and wishes.explain is not None:
-        raise ConfigError("method and explain are given, and one picture is asked about", fix="leave one of them out")
+    """The options with an attribution as what is asked about, where one is named or there is no attention."""
+    if method is not None and options.explain is not None:
+        raise ConfigError("method and explain are both given", fix="leave one of them out")
     if method is None:
-        if not given or wishes.explain is not None or wishes.layer is not None:
-            return wishes
+        if not given or options.explain is not None or options.layer is not None:
+            return options
         with suppress(ConfigError):  # a model without attention
             layers_of(subject, given[0])
-            return wishes
+            return options
     if any(isinstance(reading.inputs, Tensor) for reading in given):
         raise ConfigError(
-            "a picture has no tokens that could be taken away: its attributions are of pixels",
-            fix="look at the attribution itself, or at where filters fire: activation_maps",
+            "an image has no tokens to remove: its attributions are for pixels",
+            fix="choose attribution or activation_maps",
         )
     name = method or USUAL
-    called = f"The attribution by {method_of(name).title}"
+    called = f"Attribution by {method_of(name).title}"
 
     def explain(reading: Reading) -> np.ndarray:
         return attribution(subject, reading, method=name).parts[0].values
 
-    return wishes._replace(explain=explain, explanation=called)
+    return options._replace(explain=explain, explanation=called)
 
 
 def _require(
-    subject: Subject, given: Sequence[Reading], wishes: MeasureOptions, truths: Sequence[Any] | None, adversaries: int
+    subject: Subject, given: Sequence[Reading], options: MeasureOptions, labels: Sequence[Any] | None, adversaries: int
 ) -> None:
     """Raise before any work for what cannot be measured."""
     require_distributions(subject)
     if not given:
-        raise DataError("there is no input to measure on", fix="give one reading at least")
-    if truths is not None and len(truths) != len(given):
-        raise DataError(f"{len(truths)} truths for {len(given)} inputs", fix="give one for each")
-    for truth in truths or ():
+        raise DataError("no input was given", fix="give at least one")
+    if labels is not None and len(labels) != len(given):
+        raise DataError(f"{len(labels)} labels for {len(given)} inputs", fix="give one label for each input")
+    for truth in labels or ():
         subject.column(truth)
     for name, value, low, high in (
-        ("permutations", wishes.permutations, 1, MOST_PERMUTATIONS),
-        ("steps", wishes.steps, 1, MOST_STEPS),
+        ("permutations", options.permutations, 1, MOST_PERMUTATIONS),
+        ("steps", options.steps, 1, MOST_STEPS),
         ("adversaries", adversaries, 0, 10**9),
     ):
         if not low <= value <= high:
-            raise ConfigError(f"{name} is {value}", fix=f"take {low} to {high:,}")
-    if not 0 < wishes.close < 1:
-        raise ConfigError(f"close is {wishes.close}", fix="take a TVD between 0 and 1, such as 0.01")
+            raise ConfigError(f"{name} is {value}", fix=f"give {low} to {high:,}")
+    if not 0 < options.tolerance < 1:
+        raise ConfigError(f"tolerance is {options.tolerance}", fix="give a TVD between 0 and 1, such as 0.01")
     for reading in given:
-        layer_of(subject, reading, wishes)
-        chosen_removal(subject, reading, wishes.removal)
+        layer_of(subject, reading, options)
+        chosen_removal(subject, reading, options.removal)
         if all(token.is_special for token in reading.sides[0].tokens):
-            raise DataError("an input has nothing but special symbols", fix="leave it out")
+            raise DataError("an input has only special tokens", fix="leave it out")
 
 
 def _needed(
     subject: Subject,
     given: Sequence[Reading],
     examples: Sequence[MeasuredExample],
-    truths: Sequence[str | int] | None,
-    uniform: Subject | None,
-) -> Needed | None:
+    labels: Sequence[str | int] | None,
+    uniform_model: Subject | None,
+) -> UniformComparison | None:
     """What equal weights cost; None without attention."""
     evens = [each.attention.even for each in examples if each.attention is not None]
     if not evens:
         return None
-    moved, kept = (float(np.mean([getattr(each, name) for each in evens])) for name in ("moved", "kept"))
-    if truths is None:
-        return Needed(moved, kept)
-    if any(len(each.decided) != 1 for each in examples):
-        raise DataError("truths are one answer for each input, and these have several", fix="leave truths out")
-    columns = np.array([subject.column(truth) for truth in truths])
+    moved, kept = (float(np.mean([getattr(each, name) for each in evens])) for name in ("tvd", "kept"))
+    if labels is None:
+        return UniformComparison(moved, kept)
+    if any(len(each.predictions) != 1 for each in examples):
+        raise DataError(
+            "labels are one for each input, and these inputs have several predictions", fix="leave labels out"
+        )
+    columns = np.array([subject.column(truth) for truth in labels])
 
     def score(found: Sequence[Sequence[int]]) -> float:
         return float(np.mean(np.concatenate(found) == columns))
 
-    again = None if uniform is None else score([decisions(uniform, read(uniform, reading.given)) for reading in given])
-    return Needed(
-        moved, kept, score([each.decided for each in examples]), score([each.decided for each in evens]), again
+    again = (
+        None
+        if uniform_model is None
+        else score([decisions(uniform_model, read(uniform_model, reading.given)) for reading in given])
+    )
+    return UniformComparison(
+        moved, kept, score([each.predictions for each in examples]), score([each.predictions for each in evens]), again
     )

@@ -1,11 +1,11 @@
 """A graph as a figure, and as a page to walk through: a slider goes over the values and back over the gradients.
 
 Boxes with their lines of text are joined by lines as thick as the gradient that comes back there. The side of a box has
-the colour of its gradient's size; the ground of a box tells an input from an operation and from a part that can be
+the color of its gradient's size; the ground of a box tells an input from an operation and from a part that can be
 opened. Boxes stand in layers from top to bottom, with few crossings and no line through a box (Sugiyama, Tagawa and
 Toda 1981, small): a box stands one layer below the lowest that it reads; a line that passes layers gets a place of its
-own in each; places are ordered by the mean of their neighbours, down and up a few times; then each moves towards its
-neighbours as far as the order lets it.
+own in each; places are ordered by the mean of their neighbors, down and up a few times; then each moves towards its
+neighbors as far as the order lets it.
 
 On a page each part of a model is a section, and a box that holds more opens its section. One script serves all graphs,
 finds boxes and lines by their numbers, knows nothing else about them but their steps, and asks nobody for anything: the
@@ -143,7 +143,7 @@ def _number(layers: Sequence[Sequence[_Spot]]) -> None:
 
 
 def _placed(layers: Sequence[list[_Spot]]) -> None:
-    """Give every spot its x: towards the mean of its neighbours, in order, without touching."""
+    """Give every spot its x: towards the mean of its neighbors, in order, without touching."""
     for layer in layers:
         _spread(layer, [spot.order * (spot.size.width + BETWEEN) for spot in layer])
     for sweep in range(SWEEPS):
@@ -157,7 +157,7 @@ def _placed(layers: Sequence[list[_Spot]]) -> None:
 
 
 def _spread(layer: Sequence[_Spot], wishes: Sequence[float]) -> None:
-    """Places as near to the wishes as the order allows: neighbours that collide stand together around their mean."""
+    """Places as near to the wishes as the order allows: neighbors that collide stand together around their mean."""
     clusters: list[tuple[list[int], float]] = []  # the spots, and where the first one stands
     offsets = [0.0]
     for left, right in pairwise(layer):
@@ -177,7 +177,7 @@ MOST_CARDS = 300  # more cannot be followed by eye, and a browser stays quick be
 GAP = 46.0  # between two layers
 LINE, TITLE_SIZE, TEXT_SIZE = 16.0, 12.5, 11.0
 NARROW_CARD, WIDE_CARD = 96.0, 230.0
-SIDE = 6.0  # the strip that has the gradient's colour
+SIDE = 6.0  # the strip that has the gradient's color
 THINNEST, THICKEST = 1.0, 9.0
 
 
@@ -187,7 +187,7 @@ class NodeCard(NamedTuple):
     name: str
     value: str
     slope: str  # its gradient, written; empty where it has none
-    size: float | None  # of the gradient: what colour stands for; finite
+    size: float | None  # of the gradient: what color stands for; finite
     badge: str = ""  # its weights, and what comes back to them
     note: str = ""  # the whole of it, on hover
     opens: str = ""  # the part that it leads to
@@ -210,14 +210,18 @@ class Diagram(Figure):
     kind: ClassVar[str] = "diagram"
     cards: Sequence[NodeCard]
     links: Sequence[NodeLink]
-    size_label: str = "size of the gradient"
+    size_label: str = "gradient norm"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= len(self.cards) <= MOST_CARDS:
-            raise DataError(f"a diagram of {len(self.cards):,} boxes", fix=f"draw 1 to {MOST_CARDS}, or open a part")
+            raise DataError(
+                f"{len(self.cards):,} boxes are too many for a diagram", fix=f"draw 1 to {MOST_CARDS}, or open a part"
+            )
         if any(not 0 <= link.source < link.target < len(self.cards) for link in self.links):
-            raise DataError("a line of a diagram leads from a box to an earlier one", fix="order them as computed")
+            raise DataError(
+                "a link of a diagram points to an earlier box", fix="list the boxes in the order of computation"
+            )
 
     def _scale(self) -> ColorScale:
         return scale_of(card.size for card in self.cards)
@@ -237,7 +241,7 @@ class Diagram(Figure):
         placed = enumerate(zip(self.cards, layout.boxes, sizes, strict=True))
         boxes = [_drawn(at, card, place, size, scale) for at, (card, place, size) in placed]
         drawn = tag("g", *self._lines(layout, sizes), *boxes, transform=shift)
-        notes = ("Thicker lines bring back more gradient.",) if self.links else ()
+        notes = ("Thicker lines carry more gradient back.",) if self.links else ()
         return Plot(together([legend, drawn]), width, LEGEND_HEIGHT + 6 + layout.height + 14, notes)
 
     def _lines(self, layout: GraphLayout, sizes: Sequence[Size]) -> list[Markup]:
@@ -257,9 +261,9 @@ class Diagram(Figure):
     def _summary(self) -> str:
         shown = "; ".join(f"{card.name} {card.value} {card.slope}".strip() for card in self.cards[:40])
         more = f"; and {len(self.cards) - 40} more" if len(self.cards) > 40 else ""
-        return f"Graph of {len(self.cards)} boxes and {len(self.links)} lines: {shown}{more}."
+        return f"Graph with {len(self.cards)} boxes and {len(self.links)} links: {shown}{more}."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         lines = []
         for at, card in enumerate(self.cards):
             read = [self.cards[link.source].name for link in self.links if link.target == at]
@@ -268,7 +272,7 @@ class Diagram(Figure):
             glyph = self._scale().glyph(card.size)
             first, *rest = wrap(visible(shortened(told + from_)), width - 2)
             lines += [f"{glyph} {first}", *(f"  {line}" for line in rest)]
-        legend = written_legend(self._scale(), self.size_label, width=width, colour=colour, gaps=self._has_gaps)
+        legend = written_legend(self._scale(), self.size_label, width=width, color=color, gaps=self._has_gaps)
         return FigureBlock([*lines, *legend])
 
 
@@ -375,9 +379,11 @@ class GraphWalk(Interactive):
 def _section(part: WalkPart) -> Markup:
     way = [tag("button", words, type="button", data_opens=to) for words, to in part.way]
     count = len(part.steps)
-    slider = tag("input", type="range", min=0, max=count, value=count, aria_label="step, forward and then back")
-    back = tag("button", "◀", type="button", data_move=-1, aria_label="one step back")
-    on = tag("button", "▶", type="button", data_move=1, aria_label="one step on")
+    slider = tag(
+        "input", type="range", min=0, max=count, value=count, aria_label="step: forward pass, then backward pass"
+    )
+    back = tag("button", "◀", type="button", data_move=-1, aria_label="previous step")
+    on = tag("button", "▶", type="button", data_move=1, aria_label="next step")
     walk = [tag("div", back, slider, on, class_="walk"), tag("p", " ", class_="told", aria_live="polite")]
     inside = [
         *([tag("nav", *way, class_="way")] if way else []),

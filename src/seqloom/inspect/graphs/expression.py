@@ -107,17 +107,17 @@ OPERATIONS: Mapping[str, Operation] = {
         "max({all})",
         max,
         _chosen,
-        ("1 if {each} is the largest, else 0",),
+        ("1 if {each} is the maximum, else 0",),
         None,
-        "1 shared by the {ties} that are the largest",
+        "1/{ties}: {ties} inputs are the maximum",
     ),
     "min": Operation(
         "min({all})",
         min,
         _chosen,
-        ("1 if {each} is the smallest, else 0",),
+        ("1 if {each} is the minimum, else 0",),
         None,
-        "1 shared by the {ties} that are the smallest",
+        "1/{ties}: {ties} inputs are the minimum",
     ),
     # The share of the first input; `-log(softmax(z1, z2))` is the cross-entropy when the first class is the right one.
     "softmax": Operation(
@@ -169,15 +169,15 @@ def _require_values(text: str, statements: tuple[Statement, ...], values: Mappin
                 asked.setdefault(read.name, read.place)
         if statement.name is not None:
             if statement.name in made or statement.name in asked:
-                problem = f"{statement.name} stands for something already"
-                raise fault(text, statement.place, problem, "give each statement a name of its own")
+                problem = f"{statement.name} is defined twice"
+                raise fault(text, statement.place, problem, "give each statement its own name")
             made.add(statement.name)
     for name in values:
         if name in made:
-            raise DataError(f"{name} is computed by the expression, and a value was given for it", fix="leave one out")
+            raise DataError(f"{name} is computed by the expression, but a value was also given", fix="leave one out")
         if name not in asked:
             fix = did_you_mean(name, asked) if asked else "leave it out"
-            raise DataError(f"a value was given for '{name}', which the expression does not read", fix=fix)
+            raise DataError(f"the expression has no input '{name}'", fix=fix)
     for name, place in asked.items():
         if name in FUNCTIONS:
             raise fault(text, place, f"{name} is a function", f"write {name}(...)")
@@ -218,7 +218,7 @@ class _Builder:
 
     def _added(self, node: ScalarNode) -> int:
         if len(self.nodes) == MOST_NODES:
-            raise DataError(f"the expression has more than {MOST_NODES:,} operations", fix="write a smaller one")
+            raise DataError(f"the expression has more than {MOST_NODES:,} operations", fix="write a smaller expression")
         self.nodes.append(node)
         return len(self.nodes) - 1
 
@@ -341,18 +341,18 @@ class ExpressionGraph(View):
     def __getitem__(self, name: str) -> ScalarNode:
         found = {node.name: node for node in reversed(self.nodes)}  # of equal names the first
         if name not in found:
-            raise DataError(f"there is no number called '{name}' in the expression", fix=did_you_mean(name, found))
+            raise DataError(f"the expression has no value '{name}'", fix=did_you_mean(name, found))
         return found[name]
 
-    def stepped(self, rate: float) -> "ExpressionGraph":
-        """The same expression after one step of gradient descent: each input less rate x its gradient."""
-        moved = {name: value - rate * self.gradients[name] for name, value in self.inputs.items()}
+    def stepped(self, lr: float) -> "ExpressionGraph":
+        """The same expression after one step of gradient descent: every input minus lr x its gradient."""
+        moved = {name: value - lr * self.gradients[name] for name, value in self.inputs.items()}
         for name, value in moved.items():
             if not math.isfinite(value):
                 slope = brief(self.gradients[name])
                 raise DataError(
-                    f"one step at rate {rate} with the gradient {slope} takes {name} to {value}",
-                    fix="give a smaller rate, such as 0.1, or start where the gradient is finite",
+                    f"one step with learning rate {lr} and gradient {slope} takes {name} to {value}",
+                    fix="give a smaller learning rate, such as 0.1, or start where the gradient is finite",
                 )
         return expression_graph(self.expression, moved)
 
@@ -381,18 +381,16 @@ class ExpressionGraph(View):
         node, end = self.nodes[at], self.nodes[self.target].name
         whole = f"∂{end}/∂{node.name}"
         if node.operation == "number" and at != self.target:
-            return f"{node.name} is a number that was written: nothing comes back to it"
+            return f"{node.name} is a constant: it has no gradient"
         parts = [(reader, edge) for reader in self.nodes for edge in reader.edges if edge.parent == at]
         if at == self.target or not parts:
-            why = "where the way back begins" if at == self.target else f"{end} does not depend on it"
+            why = "start of the backward pass" if at == self.target else f"{end} does not depend on it"
             return f"{whole} = {brief(node.gradient)}   {why}"
         if len(parts) == 1:
             return f"{whole} = {self._passed(*parts[0], node)}"
         lines = [f"  through {reader.name}: {self._passed(reader, edge, node)}" for reader, edge in parts]
         sums = " + ".join([brief(parts[0][1].passed), *(_bracketed(edge.passed) for _, edge in parts[1:])])
-        return "\n".join(
-            [f"{whole} is the sum over {len(parts)} readers", *lines, f"  {sums} = {brief(node.gradient)}"]
-        )
+        return "\n".join([f"{whole} is a sum over {len(parts)} uses", *lines, f"  {sums} = {brief(node.gradient)}"])
 
     def _passed(self, reader: ScalarNode, edge: ScalarEdge, node: ScalarNode) -> str:
         """What one reader passes on to a node: the chain rule in letters, the local derivative, then the numbers."""
@@ -409,9 +407,9 @@ class ExpressionGraph(View):
         skipped = len(self._drawn()) - len(drawn.cards)
         steps = [step._replace(card=step.card - skipped) for step in self.steps() if step.card >= skipped]
         still = [
-            Heading("Forward: every value from those before it"),
+            Heading("Forward pass: each value from its inputs"),
             _numbered(self._forward()),
-            Heading("Back: what comes from above times the local derivative, added up over all readers"),
+            Heading("Backward pass (chain rule): upstream gradient x local derivative, summed over all uses"),
             _numbered(self._backward()),
         ]
         return [GraphWalk(still, [WalkPart("", (), [replace(drawn, title="")], steps)])]
@@ -431,27 +429,31 @@ class ExpressionGraph(View):
         first = [name for name, size in moving.items() if math.isclose(size, most, rel_tol=1e-9)]
         if len(moving) > 1 and most > 0:
             alike = len(first) == len(moving)
-            yield f"{end} reacts to {_both(first)} alike." if alike else f"{end} reacts most to {_both(first)}."
+            yield (
+                f"{end} is equally sensitive to {_both(first)}."
+                if alike
+                else f"{end} is most sensitive to {_both(first)}."
+            )
 
     def _without_slope(self) -> Iterator[str]:
         """Where no change comes back, or none that is a number."""
         dead = [name for name, slope in self.gradients.items() if slope == 0]
         lost = [node.name for node in self.nodes if math.isnan(node.gradient)]
         endless = [node.name for node in self.nodes if math.isinf(node.gradient)]
-        yield from [f"Dead: no change comes back to {', '.join(dead)}."] if dead else []
-        yield from [f"The derivative by {', '.join(lost)} is not defined here."] if lost else []
-        yield from [f"The derivative by {', '.join(endless)} is infinite here: no step follows it."] if endless else []
+        yield from [f"Zero gradient: {', '.join(dead)}."] if dead else []
+        yield from [f"The derivative with respect to {', '.join(lost)} is undefined here."] if lost else []
+        yield from [f"The derivative with respect to {', '.join(endless)} is infinite here."] if endless else []
 
     def _by_agreement(self) -> Iterator[str]:
         """Where there is a corner, and a slope was agreed on."""
         if any(node.operation == "relu" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
-            yield "The slope of relu at 0 is taken to be 0, as in torch; some lectures print 1."
+            yield "The derivative of relu at 0 is taken as 0, as in PyTorch; some lectures print 1."
         if any(node.operation == "abs" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
-            yield "The slope of abs at 0 is taken to be 0, as in torch: it has a corner there."
+            yield "The derivative of abs at 0 is taken as 0, as in PyTorch."
         for node in self.nodes:
             values = [self.nodes[at].value for at in node.parents]
             if node.operation in ("max", "min") and values.count(node.value) > 1:
-                yield f"Inputs of {node.operation} that are equal share its slope, as in torch: {node.name} has a tie."
+                yield f"{node.name} has a tie: equal inputs of {node.operation} share the gradient, as in PyTorch."
 
     def figures(self) -> tuple[Figure, ...]:
         """The diagram; of a very large expression the part of it nearest to the result."""
@@ -472,7 +474,7 @@ class ExpressionGraph(View):
             note = "; ".join(f"local derivative {edge.formula} = {brief(edge.local)}" for edge in edges)
             size = abs(passed) if abs(passed) < math.inf else None
             links.append(NodeLink(source, target, size, f"{note}; passes back {brief(passed)}"))
-        caption = f"The first {skipped:,} of {len(cards):,} numbers are left out." if skipped else ""
+        caption = f"The first {skipped:,} of {len(cards):,} nodes are left out." if skipped else ""
         return Diagram(title=self.title, cards=tuple(map(self._card, kept)), links=tuple(links), caption=caption)
 
     def _card(self, at: int) -> NodeCard:
@@ -485,9 +487,9 @@ class ExpressionGraph(View):
             name, f"value {brief(node.value)}", slope, size, note=self._told_gradient(at), is_input=not node.parents
         )
 
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
         """Every number, the result, and what is said about it."""
-        return {**super().told_values(whole=whole), "result": self.result, "sentences": self.sentences()}
+        return {**super().json_values(full=full), "result": self.result, "sentences": self.sentences()}
 
 
 def expression_graph(text: str, values: Mapping[str, float]) -> ExpressionGraph:

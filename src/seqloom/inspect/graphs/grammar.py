@@ -86,7 +86,7 @@ def parse(text: str, functions: Mapping[str, int | None]) -> tuple[Statement, ..
     (Statement(name=None, term=Applied(operation='neg', inside=(Name(name='x', place=1),), place=0), place=0),)
     """
     if len(text) > LONGEST:
-        raise DataError(f"an expression of {len(text):,} characters", fix=f"write at most {LONGEST:,}")
+        raise DataError(f"the expression has {len(text):,} characters", fix=f"write at most {LONGEST:,}")
     found, tokens = list[Statement](), list[GrammarToken]()
     for token in list(_tokens(text)):  # all are known before any is understood
         if token.kind != "end":
@@ -95,7 +95,7 @@ def parse(text: str, functions: Mapping[str, int | None]) -> tuple[Statement, ..
             found.append(_statement(text, tokens, token, functions))
             tokens = []
     if not found:
-        raise DataError("there is no expression", fix='write one, such as "c*(a+2*b)"')
+        raise DataError("the expression is empty", fix='write one, such as "c*(a+2*b)"')
     return tuple(found)
 
 
@@ -117,8 +117,8 @@ def _tokens(text: str) -> Iterator[GrammarToken]:
     while place < len(text):
         found = TOKEN.match(text, place)
         if found is None:
-            problem = f"'{text[place]}' means nothing here"
-            raise fault(text, place, problem, "use numbers, names, + - * / ^ and brackets")
+            problem = f"'{text[place]}' is not allowed here"
+            raise fault(text, place, problem, "use numbers, names, + - * / ^ and parentheses")
         assert found.lastgroup is not None
         if found.lastgroup != "space":
             yield GrammarToken(found.lastgroup, found[0], place)
@@ -161,7 +161,7 @@ def _term(node: ast.expr, tokens: Sequence[GrammarToken]) -> Term:
             return Applied(BINARY[type(node.op)], (_term(left, tokens), _term(right, tokens)), mark.place)
         case ast.Call():
             return Applied(token.text, tuple(_term(inner, tokens) for inner in node.args), token.place)
-    raise AssertionError(f"{ast.dump(node)} is no part of an expression")
+    raise AssertionError(f"{ast.dump(node)} is not part of an expression")
 
 
 @dataclass
@@ -189,7 +189,7 @@ def _first_fault(
                 brackets.append(Bracket(token, called))
                 operations += called is not None
                 if len(brackets) > DEEPEST:
-                    return token, f"more than {DEEPEST} levels inside each other", "name the parts: d = ..."
+                    return token, f"more than {DEEPEST} nested levels", "name the parts: d = ..."
             elif token.kind == "number":
                 wanted = False
                 if float(token.text) == float("inf"):
@@ -204,30 +204,30 @@ def _first_fault(
                 operations += 1
             else:
                 said = "the end" if token.kind == "end" else f"'{token.text}'"
-                return token, f"a number, a name or a bracket is missing before {said}", "write it there"
+                return token, f"a number, a name or a parenthesis is missing before {said}", "write it there"
         elif token.text == ")":
             if not brackets:
-                return token, "this bracket closes nothing", "leave it out, or open one before it"
+                return token, "this parenthesis has no opening one", "leave it out, or open one before it"
             function, arguments = brackets[-1].function, brackets.pop().arguments
             takes = functions[function.text] if function is not None else 1
             if function is not None and (arguments < 2 if takes is None else arguments != takes):
                 many = {None: "two or more arguments", 1: "one argument"}.get(takes, f"{takes} arguments")
-                return function, f"{function.text} takes {many}, and {arguments} were given", "correct the arguments"
+                return function, f"{function.text} takes {many}, got {arguments}", "correct the arguments"
         elif token.text == ",":
             if not brackets or brackets[-1].function is None:
                 fix = f"functions are {', '.join(sorted(functions))}"
-                return token, "a comma stands only between arguments", fix
+                return token, "a comma is only allowed between arguments of a function", fix
             brackets[-1].arguments += 1
             wanted = True
         elif token.text == "=":
-            return token, "only a name stands before =", "write each statement as name = expression"
+            return token, "only a name is allowed before =", "write each statement as name = expression"
         elif token.kind == "end":
             if brackets:
-                return brackets[-1].opening, "this bracket is never closed", "add a ) where it ends"
+                return brackets[-1].opening, "this parenthesis is never closed", "add a ) where it ends"
         elif token.kind == "mark" and token.text != "(":
             wanted, operations = True, operations + 1
         else:
-            return token, f"an operator is missing before '{token.text}'", "write * where you multiply"
+            return token, f"an operator is missing before '{token.text}'", "write * to multiply"
         if operations > MOST_OPERATIONS:
             return token, f"more than {MOST_OPERATIONS} operations in one statement", "name the parts: d = ..."
     return None

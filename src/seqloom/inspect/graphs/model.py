@@ -6,7 +6,7 @@ number: 12 layers, 200 steps. So no picture has more boxes than one module has c
 is one row of operations, the same few over and over: its steps become parts like those of modules.
 
 Parts that repeat are also a grid, what stands inside one of them down, which one of them across: operations x steps is
-the picture of time. The colour is the size of the gradient by tens, so that one that fades or grows is seen at once.
+the picture of time. The color is the size of the gradient by tens, so that one that fades or grows is seen at once.
 """
 
 import inspect
@@ -33,10 +33,10 @@ from seqloom.inspect.graphs.recording import (
     Trace,
     recorded,
     replaced,
+    shape_text,
+    summary_text,
     tensors_in,
     told,
-    told_shape,
-    told_summary,
 )
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Subject
@@ -46,6 +46,7 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.numbers import counted
 from seqloom.report.numbers import number as brief
 
 LONGEST_BODY = 96  # operations or parts of one step
@@ -189,7 +190,7 @@ def path_of(trace: Trace, part: str) -> tuple[str, ...]:
             if label == part:
                 return op.path[:depth]
             known.setdefault(label, op.path[:depth])
-    fix = did_you_mean(part, known) if known else "there is only the whole"
+    fix = did_you_mean(part, known) if known else "the graph has no parts"
     few = fix if len(fix) <= 400 else f"{fix[:400].rpartition(',')[0]}, ..."
     raise ConfigError(f"the graph has no part '{part}'", fix=few)
 
@@ -227,7 +228,7 @@ def _joints(ops: Sequence[Op], boxes: Sequence[Box]) -> Iterable[Joint]:
 
 MOST_ROWS = 48
 MOST_NUMBERED = 12  # repeats whose cells have their number written in
-COLOUR = "log10 of the gradient's norm, 0 for the largest"
+COLOR = "log10 of the gradient's norm, 0 for the largest"
 
 
 def grid_of(trace: Trace, box: Box, name: str) -> Figure:
@@ -242,16 +243,16 @@ def grid_of(trace: Trace, box: Box, name: str) -> Figure:
     cells = [[None if size is None else size - largest for size in row] for row in sizes]
     left_out = len(inner[0]) - len(labels)
     gap = any(cell is None for row in cells for cell in row)
-    said = [f"{left_out} more rows are left out."] if left_out else []
-    caption = " ".join([*said, *(["Hatched: no gradient at all."] if gap else [])])
-    across = "which one of them"
+    said = [f"{left_out} more rows are not shown."] if left_out else []
+    caption = " ".join([*said, *(["Hatched: no gradient."] if gap else [])])
+    across = "call number"
     if len(inner) <= MOST_NUMBERED:
         heads = [str(number) for number in range(len(inner))]
-        title = f"{name}: {COLOUR}"
+        title = f"{name}: {COLOR}"
         return Matrix(title=title, rows=labels, columns=heads, values=cells, x_label=across, caption=caption)
     rows = "; ".join(f"{number} {label}" for number, label in enumerate(labels))
     told = f"Rows: {rows}. {caption}".strip()
-    return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOUR, caption=told)
+    return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOR, caption=told)
 
 
 def _tens(op: Op) -> float | None:
@@ -314,7 +315,7 @@ class ModelGraph(View):
             sizes = [(float(at), _tens(self.trace.ops[box.result])) for at, box in enumerate(seen.boxes)]
             drawn = [(at, size) for at, size in sizes if size is not None] or [(0.0, 0.0)]
             series = Series(name="gradient", x=[at for at, _ in drawn], y=[size for _, size in drawn])
-            caption = f"{len(seen.boxes):,} operations are too many for a diagram: open a part of it."
+            caption = f"{len(seen.boxes):,} operations are too many for a diagram: open a part."
             label = "log10 of the gradient's norm"
             return Line(title=title, series=[series], x_label="operation", y_label=label, caption=caption)
         links = [NodeLink(one.source, one.target, _size(self.trace.ops[one.op])) for one in seen.joints]
@@ -341,7 +342,7 @@ class ModelGraph(View):
         opens = box.calls[0] if box.calls and (known is None or box.calls[0] in known) else ""
         return NodeCard(
             self._name(box),
-            f"{told_shape(op.shape)}{told(op.value)}",
+            f"{shape_text(op.shape)}{told(op.value)}",
             slope,
             _size(op),
             badge=self._badge(box),
@@ -366,8 +367,8 @@ class ModelGraph(View):
         op = self.trace.ops[box.result]
         kind = self.trace.kinds.get(box.calls[0], "") if box.calls else op.name
         many = f"{len(box.ops):,} operations" if box.calls else op.place
-        back = "no gradient" if op.gradient is None else told_summary(op.gradient)
-        lines = [kind, many, f"value {told_summary(op.value)}", f"gradient {back}"]
+        back = "no gradient" if op.gradient is None else summary_text(op.gradient)
+        lines = [kind, many, f"value {summary_text(op.value)}", f"gradient {back}"]
         return "; ".join(line for line in lines if line)
 
     def _sentences(self) -> tuple[str, ...]:
@@ -375,12 +376,12 @@ class ModelGraph(View):
         ops = self._ops
         calls = len({op.path for op in ops if len(op.path) > len(self._path)})
         within = f" in {calls:,} parts" if calls > 1 else ""
-        found = [f"{len(ops):,} operations{within}; the number is {brief(self.result)}."]
+        found = [f"{counted(len(ops), 'operation')}{within}; output {brief(self.result)}."]
         largest = max(ops, key=lambda op: _size(op) or 0.0)
         if norm := _size(largest):
             found.append(f"Largest gradient: norm {brief(norm)} at {_where(largest)}.")
         else:
-            found.append("No gradient comes back into this part.")
+            found.append("This part gets no gradient.")
         return (*found, *self._fading(), *_first_nan(ops), *self._dead(ops))
 
     @cached_property
@@ -401,8 +402,8 @@ class ModelGraph(View):
             first, last = (_size(self.trace.ops[box.items[at].ops[within]]) for at in (0, -1))
             if last:
                 share = (first or 0.0) / last
-                told = f"{brief(share)} of what it was" if share < 1 else f"{brief(share)} times what it was"
-                yield f"Back from {box.calls[-1]} to {box.calls[0]} the gradient becomes {told}."
+                told = f"{brief(share)} of its size" if share < 1 else f"{brief(share)} times its size"
+                yield f"From {box.calls[-1]} back to {box.calls[0]}, the gradient norm becomes {told}."
 
     def _dead(self, ops: list[Op]) -> Iterator[str]:
         """What no signal passes: results that are zero throughout, and weights to which nothing comes back."""
@@ -410,8 +411,8 @@ class ModelGraph(View):
         names = {name for op in ops for name in op.weights}
         weights = [one for one in self.trace.weights if one.name in names or not self.part]
         still = [one.name for one in weights if one.gradient is None or one.gradient.is_zero]
-        yield from [f"Dead: zero throughout at {_few(silent)}."] if silent else []
-        yield from [f"No gradient comes back to the weights {_few(still)}."] if still else []
+        yield from [f"Dead: all values are zero at {_few(silent)}."] if silent else []
+        yield from [f"These weights get no gradient: {_few(still)}."] if still else []
 
     def steps(self) -> tuple[WalkStep, ...]:
         """The walk through the part that is open: values in order, then gradients in the reverse order."""
@@ -419,7 +420,7 @@ class ModelGraph(View):
         forward = []
         for at, box in boxes:
             op = self.trace.ops[box.result]
-            told_value = f"{told_shape(op.shape)}{told_summary(op.value)}"
+            told_value = f"{shape_text(op.shape)}{summary_text(op.value)}"
             forward.append(WalkStep(at, "value", f"{self._name(box)}: {told_value}"))
         backward = [WalkStep(at, "slope", f"{self._name(box)}: {self._slope_told(box)}") for at, box in reversed(boxes)]
         return (*forward, *backward)
@@ -428,8 +429,8 @@ class ModelGraph(View):
         """The gradient of a box; between single numbers also how each reader makes it."""
         op = self.trace.ops[box.result]
         if op.gradient is None:
-            return "no gradient comes back here"
-        return "\n".join((f"gradient {told_summary(op.gradient)}", *self._chains(box.result)))
+            return "no gradient"
+        return "\n".join((f"gradient {summary_text(op.gradient)}", *self._chains(box.result)))
 
     def _chains(self, at: int) -> Iterator[str]:
         for reader in (op for op in self.trace.ops if op.locals):
@@ -437,7 +438,7 @@ class ModelGraph(View):
                 above = reader.gradient and reader.gradient.whole
                 if parent == at and local is not None and above:
                     product = f"{brief(above[0])} × {brief(local)} = {brief(above[0] * local)}"
-                    yield f"through {reader.name}: from above × local derivative = {product}"
+                    yield f"through {reader.name}: upstream gradient × local derivative = {product}"
 
     def document(self) -> Document:
         """A page has a slider for every part, and a box opens its part, each with what there is to say about it."""
@@ -459,14 +460,14 @@ class ModelGraph(View):
     def _section(self, known: frozenset[str]) -> WalkPart:
         figures = self.figures()
         drawn = self._picture(self.inside, known)
-        way = [("the whole", ""), *((call, call) for call in self._path[:-1])] if self.part else []
+        way = [("the whole graph", ""), *((call, call) for call in self._path[:-1])] if self.part else []
         last = [box.calls[-1] for box in self.inside.boxes if len(box.calls) > 1]
         way += [(f"last: {call.removeprefix(f'{self.part}.')}", call) for call in last]
         steps = self.steps() if isinstance(drawn, Diagram) else ()
         shown = [replace(drawn, title=""), *figures[1:]]
         return WalkPart(self.part, self.sentences(), shown, steps, [one for one in way if one[1] in known])
 
-    def told_values(self, *, whole: bool) -> Mapping[str, Any]:
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
         """The boxes that are seen, the weights, and up to 2,000 operations one by one, or all of them."""
         seen = self.inside
         ops = self._ops
@@ -477,7 +478,7 @@ class ModelGraph(View):
             "result": self.result,
             "boxes": [self._box_content(box) for box in seen.boxes],
             "links": seen.joints,
-            "operations": ops if whole or len(ops) <= MOST_OPERATIONS else None,
+            "operations": ops if full or len(ops) <= MOST_OPERATIONS else None,
             "num_operations": len(ops),
             "weights": self.trace.weights,
             "sentences": self.sentences(),
@@ -510,9 +511,9 @@ def _first_nan(ops: list[Op]) -> Iterator[str]:
     if forward is not None:
         yield f"First NaN: {forward.value.nans:,} of {forward.value.total:,} numbers at {_where(forward)}."
     if back is not None:
-        yield f"First NaN on the way back: at {_where(back)}."
+        yield f"First NaN in the backward pass: at {_where(back)}."
     if forward is None and back is None:
-        yield "No NaN, forward or back."
+        yield "No NaN in the forward or backward pass."
 
 
 ANSWER = "answer"  # the part of a graph that stands behind the model
@@ -537,7 +538,7 @@ def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None
     if isinstance(of, str):
         return expression_graph(of, inputs)
     if not callable(of):
-        raise DataError(f"a graph was asked of a {type(of).__name__}", fix="give an expression, a function or a model")
+        raise DataError(f"cannot make a graph of {type(of).__name__}", fix="give an expression, a function or a model")
     owner = of if isinstance(of, nn.Module) else getattr(of, "__self__", None)
     root = owner if isinstance(owner, nn.Module) else None
     given, arguments, named = _arguments(of, inputs)
@@ -623,12 +624,12 @@ def _one_number(result: Any, number: Callable[[Any], Tensor] | None) -> Tensor:
     if number is not None:
         found = number(result)
         if not isinstance(found, Tensor) or found.numel() != 1:
-            raise DataError("`number` gave something else than one number", fix="end it with .sum() or .mean()")
+            raise DataError("`number` did not return a single number", fix="end it with .sum() or .mean()")
         return found
     floats = [one for one in tensors_in(result) if one.is_floating_point()]
     if not floats:
         raise DataError(
-            f"the result is a {type(result).__name__} without a tensor of floats",
-            fix="say what number is meant: number=lambda result: ...",
+            f"the result is a {type(result).__name__} without a float tensor",
+            fix="choose one number: number=lambda result: ...",
         )
     return floats[0] if floats[0].numel() == 1 else floats[0].max()

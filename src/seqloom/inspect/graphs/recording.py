@@ -2,7 +2,7 @@
 
 Operations are those that the code calls (`linear`, `softmax`, `+`), heard by a `TorchFunctionMode`, which stands above
 autograd; hooks of modules say inside which call each happens, and hooks of tensors bring their gradients. So an
-operation is whatever has a result with a gradient: what only makes masks, shapes and numbers of symbols is passed over,
+operation is whatever has a result with a gradient: what only makes masks, shapes and numbers of tokens is passed over,
 and its result stands for what was handed in. Fused kernels stay as they are, as one operation. What changes in place is
 seen from the version that torch counts, whatever the function is called; a change of a view is one of its whole tensor.
 
@@ -157,12 +157,12 @@ def told(summary: TensorSummary) -> str:
     return f"norm {brief(summary.norm)}"
 
 
-def told_shape(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
     """The shape before a value: `[2, 8]  `, nothing for a single number."""
     return f"[{', '.join(map(str, shape))}]  " if shape else ""
 
 
-def told_summary(summary: TensorSummary) -> str:
+def summary_text(summary: TensorSummary) -> str:
     """A tensor in all the numbers that are known of it."""
     if summary.whole is not None and len(summary.whole) == 1:
         return brief(summary.whole[0])
@@ -344,7 +344,9 @@ class Recorder(TorchFunctionMode):
 
     def _add(self, op: Op) -> int:
         if len(self.ops) == MOST_OPERATIONS:
-            raise DataError(f"more than {MOST_OPERATIONS:,} operations", fix="look at a shorter input or a part")
+            raise DataError(
+                f"more than {MOST_OPERATIONS:,} operations", fix="use a shorter input or a part of the model"
+            )
         self.ops.append(op)
         return len(self.ops) - 1
 
@@ -438,8 +440,8 @@ def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root:
             number = function()
         if not number.requires_grad:
             raise DataError(
-                "the number does not depend on anything that a gradient could come back to",
-                fix="give inputs of floats, or a model with weights that are trained",
+                "the number does not depend on anything that has a gradient",
+                fix="give float inputs, or a model with trainable weights",
             )
         target = recorder.operation_of(number)
         used = {weight: name for weight, name in recorder.weights.items() if weight.requires_grad}

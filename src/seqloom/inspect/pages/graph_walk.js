@@ -18,7 +18,7 @@ function walk(section, steps) {
     });
     card.classList.toggle("now", now !== null && now.card === number);
   });
-  told.textContent = now ? at + " of " + steps.length + ": " + now.text : "Before the first step.";
+  told.textContent = now ? at + " of " + steps.length + ": " + now.text : "Start: move the slider or press a button.";
 }
 function open(place) {
   const [name, step] = place.split("@");

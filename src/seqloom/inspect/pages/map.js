@@ -26,7 +26,7 @@ const draw = () => {
   pen.putImageData(picture, 0, 0);
   const key = document.getElementById("key"), brush = key.getContext("2d");
   shades.forEach((shade, at) => { brush.fillStyle = `rgb(${shade})`; brush.fillRect(at, 0, 1, 1); });
-  const whose = one.checked ? "one scale for all maps" : "the scale of this map";
+  const whose = one.checked ? "same color scale for all maps" : "color scale of this map";
   document.getElementById("ends").textContent = `0 to ${high.toPrecision(3)} ${data.label}; ${whose}`;
 };
 const span = (names, at, size, first, every) => {
@@ -53,8 +53,8 @@ const read = event => {
   const row = Math.floor((event.clientY - box.top) / box.height * map.height);
   if (row < 0 || column < 0 || row >= map.height || column >= map.width) return;
   const value = valueAt(row, column);
-  said.textContent = `${rowAt(row)} reads ${columnAt(column)}: ` +
-    `${value === null ? "masked" : value.toFixed(5)}. Most: ${ranked(row)}.`;
+  said.textContent = `${rowAt(row)} attends to ${columnAt(column)}: weight  ` +
+    `${value === null ? "masked" : value.toFixed(5)}. Strongest keys: ${ranked(row)}.`;
 };
 choice.addEventListener("change", draw);
 one.addEventListener("change", draw);

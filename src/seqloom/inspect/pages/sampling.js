@@ -1,6 +1,6 @@
 "use strict";
 // What seqloom.decoding.decode.filtered does, in the browser: the tests hold one against the other.
-// `logs` are the log-probabilities of all symbols that can be said, the likeliest first: none is cut off before the
+// `logs` are the log-probabilities of all tokens that can be said, the likeliest first: none is cut off before the
 // sums are made, or the numbers of the filters would not be the model's.
 function softmax(scores) {
   const most = scores[0];
@@ -9,7 +9,7 @@ function softmax(scores) {
   return parts.map(part => part / total);
 }
 
-// The probabilities that symbols are drawn with; how = {temperature, top_k, top_p, min_p}; top_k = 0 is all of them.
+// The probabilities that tokens are drawn with; how = {temperature, top_k, top_p, min_p}; top_k = 0 is all of them.
 function drawnWith(logs, how) {
   let kept = Array.from(logs, log => log / how.temperature);
   if (how.top_k > 0) kept = kept.slice(0, how.top_k);

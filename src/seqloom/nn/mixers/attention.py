@@ -25,7 +25,6 @@ from seqloom.config.mixers import (
     WindowConfig,
 )
 from seqloom.config.mixers import Score as ScoreName
-from seqloom.nn.layouts import Layout, Places
 from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.mixers.growing import Growing
 from seqloom.nn.ops.attention import Request
@@ -34,7 +33,7 @@ from seqloom.nn.ops.masks import BlockLocal, Causal, DocumentMask, Everything, M
 from seqloom.nn.ops.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes, turn, turns
 from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, places_of
+from seqloom.nn.types import Layout, Padded, Places, places_of
 
 
 class Matcher(nn.Module):
@@ -118,7 +117,7 @@ class Heads(nn.Module):
         """What some of the linear maps make of [B,T,D], each [B,H,T,D/H].
 
         Where gradients are wanted it is one map: that saves two thirds of the backward pass's kernels. Elsewhere there
-        is nothing to save, and who writes symbol by symbol would copy all weights for each.
+        is nothing to save, and who writes token by token would copy all weights for each.
         """
         if not torch.is_grad_enabled():
             return tuple(self.split(linear(values)) for linear in linears)

@@ -19,8 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.errors import DataError
-from seqloom.nn.packing import by_document, documents_per_row, runs, unpack
-from seqloom.nn.types import NO_DOCUMENT, Padded, count_rows, merge_rows, require_padded
+from seqloom.nn.types import (
+    NO_DOCUMENT,
+    Padded,
+    by_document,
+    count_rows,
+    documents_per_row,
+    merge_rows,
+    require_padded,
+    runs,
+    unpack,
+)
 
 Inner = TypeVar("Inner")
 

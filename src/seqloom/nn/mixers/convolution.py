@@ -1,4 +1,4 @@
-"""Convolution as a mixer: every position sees its neighbourhood through learned filters.
+"""Convolution as a mixer: every position sees its neighborhood through learned filters.
 
     y_t = f(b + sum_k W_k x_{t + (k - left) * dilation})
 
@@ -14,9 +14,8 @@ from seqloom.config.mixers import ConvolutionConfig
 from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.ops.activations import ACTIVATIONS
 from seqloom.nn.ops.convolution import convolve
-from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Padded, by_document
 
 
 class ConvolutionFilters(nn.Module):
@@ -30,7 +29,7 @@ class ConvolutionFilters(nn.Module):
 
 
 class _Convolving(nn.Module):
-    """What the centred and the causal convolution share: filters, activation, and the tap on their maps."""
+    """What the centered and the causal convolution share: filters, activation, and the tap on their maps."""
 
     filters: Sequence[ConvolutionFilters]
 
@@ -54,7 +53,7 @@ class _Convolving(nn.Module):
 
 
 class Convolution(_Convolving, Mixer):
-    """Centred: every position sees both sides."""
+    """Centered: every position sees both sides."""
 
     def forward(self, x: Padded) -> Padded:
         return by_document(self._rows, x)

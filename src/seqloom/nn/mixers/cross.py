@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from seqloom.config.mixers import Score as ScoreName
 from seqloom.config.mixers import require_divisible
 from seqloom.config.stacks import AlignmentConfig
-from seqloom.nn.layouts import Places
 from seqloom.nn.mixers.attention import Heads, Matcher
 from seqloom.nn.mixers.contract import ConditionedMixer
 from seqloom.nn.ops.attention import Request
@@ -16,7 +15,7 @@ from seqloom.nn.ops.attention_fast import attend
 from seqloom.nn.ops.masks import Padding
 from seqloom.nn.ops.scores import Score
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Padded, Places
 
 
 class CrossSource(NamedTuple):

@@ -2,7 +2,7 @@
 
     [ k1 k2 k3 | . . . ]   ──▶   [ k1 k2 k3 k4 | . . ]
 
-Attention adds one key and one value for every symbol that is written. To put each behind the others by copying all of
+Attention adds one key and one value for every token that is written. To put each behind the others by copying all of
 them takes quadratic time; a buffer that is doubled when it is full takes linear time. Still it is a value: what
 somebody holds never changes. The free room behind it belongs to whoever comes first, and who comes second copies.
 """

@@ -12,9 +12,8 @@ from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.ops import linear_attention
 from seqloom.nn.ops.linear_attention import AttentionSums, LinearQueries
 from seqloom.nn.ops.masks import Causal, Mask, Padding
-from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Padded, by_document
 
 
 class _LinearlyAttending(nn.Module):

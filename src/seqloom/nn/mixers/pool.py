@@ -13,8 +13,7 @@ from torch import Tensor
 from seqloom.config.mixers import PoolConfig
 from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.ops import pooling
-from seqloom.nn.packing import by_document
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Padded, by_document
 
 
 class Pool(Mixer):
@@ -22,10 +21,10 @@ class Pool(Mixer):
 
     def __init__(self, config: PoolConfig, width: int) -> None:
         super().__init__()
-        self.summarise = pooling.SUMMARIES[config.how]
+        self.summarize = pooling.SUMMARIES[config.how]
 
     def forward(self, x: Padded) -> Padded:
-        return by_document(lambda rows: rows.with_values(self.summarise(rows)[:, None].expand_as(rows.values)), x)
+        return by_document(lambda rows: rows.with_values(self.summarize(rows)[:, None].expand_as(rows.values)), x)
 
 
 class PoolSummary(NamedTuple):

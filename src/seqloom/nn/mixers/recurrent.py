@@ -14,9 +14,8 @@ from seqloom.config.mixers import RecurrentConfig, RnnConfig
 from seqloom.config.stacks import SeededConfig
 from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.nn.ops.recurrence import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Memory, Weights, gates, recur
-from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Padded, by_document
 
 
 def _cell_of(config: RecurrentConfig) -> Cell:

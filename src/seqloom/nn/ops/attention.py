@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqloom.nn.layouts import Layout, Places
 from seqloom.nn.ops.masks import Everything, Mask, dense
 from seqloom.nn.ops.relations import Bias, NoBias, Shaw
 from seqloom.nn.ops.scores import Additive, ScaledDot, Score, score
+from seqloom.nn.types import Layout, Places
 
 
 class Request(NamedTuple):

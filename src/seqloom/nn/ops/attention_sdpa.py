@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqloom.nn.layouts import Places
 from seqloom.nn.ops.attention import Kernel, Request, always
 from seqloom.nn.ops.masks import Causal, Everything, Mask, compact
 from seqloom.nn.ops.relations import NoBias, Shaw
 from seqloom.nn.ops.scores import Additive, scaled
+from seqloom.nn.types import Places
 
 ALIGNMENT = 16  # numbers
 
@@ -72,11 +72,11 @@ def without_plans(query: Tensor, mask: Tensor | None) -> Iterator[None]:
 def _penalties(request: Request) -> Tensor:
     """What the scores lose by the mask, [B,1,T,S] or [B,1,1,S], made once for all layers that share it."""
     mask, query, key, dtype = request.mask, request.query_places, request.key_places, request.query.dtype
-    make = partial(_penalise, mask, query, key, dtype)
+    make = partial(_penalize, mask, query, key, dtype)
     return make() if request.shared is None else request.shared.once((mask, *query, *key, dtype), make)
 
 
-def _penalise(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Tensor:
+def _penalize(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Tensor:
     """0 where the mask lets a query read and the lowest number elsewhere, halved so that nothing overflows.
 
     Finite, as in `plain`: a query that may read nothing then has no NaN to leak into gradients. The rows of the matrix

@@ -3,7 +3,7 @@
     1-D   y_t   = b + sum_k W_k x_{t + (k - left) * dilation}                 zero outside the sequence
     2-D   y_o,i,j = b_o + sum_{c,u,v} W_o,c,u,v x_c,i+u,j+v                   a filter spans the full depth of its input
 
-`left` says how many of the K taps lie before t: K - 1 makes the convolution causal, (K - 1) // 2 centres it.
+`left` says how many of the K taps lie before t: K - 1 makes the convolution causal, (K - 1) // 2 centers it.
 """
 
 import torch

@@ -244,7 +244,7 @@ def legal_transitions(labels: Sequence[str], scheme: Scheme) -> tuple[Tensor, Te
 
     bio: I-X continues a B-X or I-X; the others may stand anywhere (Ramshaw and Marcus 1995, in the form called IOB2).
     bioes: B-X and I-X leave a span open that I-X or E-X must continue; O, B-X and S-X stand where none is open.
-    Before the start and after the end a sequence is as if labelled O.
+    Before the start and after the end a sequence is as if labeled O.
 
     >>> starts, moves, ends = legal_transitions(["O", "B-PER", "I-PER"], "bio")
     >>> starts.tolist(), moves[0].tolist(), ends.tolist()

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.nn.layouts import Places
 from seqloom.nn.ops.kernels import named
 from seqloom.nn.ops.masks import Mask, dense
+from seqloom.nn.types import Places
 
 _CHUNK = 128
 

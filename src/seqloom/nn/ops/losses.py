@@ -13,6 +13,7 @@ The losses share one derivative. With z the scores, y the targets and a the pred
 `chunked_linear_cross_entropy` uses it: knowing dL/dz in closed form, it never has to keep the scores.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -56,6 +57,33 @@ def cross_entropy(
         losses = losses - smoothing * log_p.mean(dim=-1)
     counted = weights if class_weights is None else weights * class_weights[targets]
     return Loss((weights * losses).sum(), counted.sum())
+
+
+def cross_entropy_curvature(
+    scores: Tensor,
+    targets: Tensor,
+    *,
+    weights: Tensor | None = None,
+    smoothing: float = 0.0,
+    class_weights: Tensor | None = None,
+) -> Callable[[Tensor], Tensor]:
+    """The second derivative of `cross_entropy` by its scores: the product with a direction x [...,C].
+
+    H_n x_n = c_n (p_n * x_n - p_n (p_n . x_n))          c_n = w_n sum_c q_nc v_c
+    """
+    scores = _at_least_float32(scores)
+    shares = _weights_like(targets, weights, scores.dtype)
+    if class_weights is not None:
+        class_weights = class_weights.detach().to(scores.dtype)
+        of_target = class_weights[targets.masked_fill(shares == 0, 0)]
+        shares = shares * ((1 - smoothing) * of_target + smoothing * class_weights.mean())
+    probabilities = scores.masked_fill(shares[..., None] == 0, 0).softmax(dim=-1)
+    weighed = probabilities * shares[..., None]
+
+    def times(along: Tensor) -> Tensor:
+        return (along - (probabilities * along).sum(dim=-1, keepdim=True)).mul_(weighed)
+
+    return times
 
 
 def binary_cross_entropy(scores: Tensor, targets: Tensor, *, weights: Tensor | None = None) -> Loss:

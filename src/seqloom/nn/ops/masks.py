@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import DataError
-from seqloom.nn.layouts import Places
+from seqloom.nn.types import Places
 
 Reach = tuple[int | None, int | None]  # how far a query may see before and after itself; None: no bound
 _STRIDE = 2**31  # node numbers of an edge list are below this, so that a pair fits one int64

@@ -89,8 +89,8 @@ def _lstm_update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
 
 ELMAN_TANH = Cell("rnn", (), 1, _tanh_update, _elman_open, torch.rnn_tanh)
 ELMAN_RELU = Cell("rnn", (), 1, _relu_update, _elman_open, torch.rnn_relu)
-GRU = Cell("gru", ("reset", "keep", "new"), 1, _gru_update, _gru_open, torch.gru)
-LSTM = Cell("lstm", ("write", "forget", "new", "show"), 2, _lstm_update, _lstm_open, torch.lstm)
+GRU = Cell("gru", ("reset", "update", "candidate"), 1, _gru_update, _gru_open, torch.gru)
+LSTM = Cell("lstm", ("input", "forget", "candidate", "output"), 2, _lstm_update, _lstm_open, torch.lstm)
 
 
 def _feed(values: Tensor, weights: Weights) -> Tensor:

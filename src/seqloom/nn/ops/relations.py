@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.nn.layouts import Places
+from seqloom.nn.types import Places
 
 
 class NoBias(NamedTuple):

@@ -1,4 +1,4 @@
-"""Horizontal bars: labelled values on both sides of zero, each with an interval where one is known."""
+"""Horizontal bars: labeled values on both sides of zero, each with an interval where one is known."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ EIGHTHS = "▏▎▍▌▋▊▉█"
 
 @dataclass(frozen=True, kw_only=True)
 class Bars(Figure, kind="bars"):
-    """Labelled values as horizontal bars from zero, with an optional interval around each.
+    """Labeled values as horizontal bars from zero, with an optional interval around each.
 
     >>> scores = Bars(title="Accuracy", labels=["bag", "lstm"], values=[0.5, 0.9], intervals=[None, (0.86, 0.93)])
     >>> print(scores.text(40))
@@ -61,7 +61,7 @@ class Bars(Figure, kind="bars"):
     def _summary(self) -> str:
         return f"Bar chart, {self.x_label or 'values'}: " + "; ".join(map(_said, self._rows())) + "."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         tails = [_number(value, interval) for _, value, interval in self._rows()]
         gutter = min(width // 3, max(map(breadth, self.labels)))
         # with too little room for bars, intervals go on lines of their own
@@ -71,7 +71,7 @@ class Bars(Figure, kind="bars"):
         lines = []
         for (text, value, interval), tail in zip(self._rows(), beside, strict=True):
             *above, last = stacked_cell(visible(text), gutter)
-            lines += [*above, f"{last} {_bar(value, self._reach(), room, colour)} {tail}"]
+            lines += [*above, f"{last} {_bar(value, self._reach(), room, color)} {tail}"]
             if apart and interval:
                 lines.append(cell(f"({between(*interval)})", width, right=True))
         return FigureBlock([*lines, *([cell(visible(self.x_label), width)] if self.x_label else [])])
@@ -90,7 +90,7 @@ def _said(row: tuple[str, float | None, Interval | None]) -> str:
     return f"{shortened(text)} {_number(value, interval)}"
 
 
-def _bar(value: float | None, reach: Interval, room: int, colour: bool) -> str:
+def _bar(value: float | None, reach: Interval, room: int, color: bool) -> str:
     """The bar in `room` columns, with the zero line between its two sides."""
     low, high = reach
     below = 0 if low >= 0 else room if high <= 0 else min(room - 1, max(1, round(room * -low / (high - low))))
@@ -101,7 +101,7 @@ def _bar(value: float | None, reach: Interval, room: int, colour: bool) -> str:
     rise = "█" * (eighths // 8) + (EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
     left = (fall if value is not None and value < 0 else "").rjust(below)
     right = (rise if value is not None and value > 0 else "").ljust(above)
-    return f"{tinted(left, 'fall')}│{tinted(right, 'bar')}" if colour else f"{left}│{right}"
+    return f"{tinted(left, 'fall')}│{tinted(right, 'bar')}" if color else f"{left}│{right}"
 
 
 @dataclass(frozen=True)

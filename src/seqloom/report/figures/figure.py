@@ -105,7 +105,7 @@ def require_same_count(values: Sized, what: str, others: Sized, other: str) -> N
 
 
 def checked_span(value: Iterable[object] | None, rows: Iterable[Row]) -> tuple[float, float] | None:
-    """The two ends of a colour scale, if they are in order and every value lies between them."""
+    """The two ends of a color scale, if they are in order and every value lies between them."""
     if value is None:
         return None
     ends = every_number(value, "span")
@@ -220,7 +220,7 @@ class Figure(ABC):
     def _plot(self) -> Plot: ...
 
     @abstractmethod
-    def _block(self, width: int, colour: bool) -> FigureBlock: ...
+    def _block(self, width: int, color: bool) -> FigureBlock: ...
 
     @abstractmethod
     def _summary(self) -> str: ...
@@ -241,11 +241,11 @@ class Figure(ABC):
         look_of = {"class_": "seqloom", "font_family": FONT}
         return tag("svg", *named, *style, body, xmlns=NAMESPACE, **size, **reader, **look_of)
 
-    def text(self, width: int = 80, colour: bool = False) -> str:
-        """The figure as lines of at most `width` columns, with 24-bit terminal colours if asked for."""
+    def text(self, width: int = 80, color: bool = False) -> str:
+        """The figure as lines of at most `width` columns, with 24-bit terminal colors if asked for."""
         if width < LEAST_COLUMNS:
             raise DataError(f"a figure {width} columns wide was asked for", fix=f"give it at least {LEAST_COLUMNS}")
-        block = self._block(width, colour)
+        block = self._block(width, color)
         titles = _written(self.title, width)
         notes = [line for note in (self.caption, *block.notes) for line in _written(note, width)]
         return "\n".join(line.rstrip() for line in (*titles, *block.lines, *notes))

@@ -149,7 +149,7 @@ def alike(values: Sequence[float]) -> tuple[str, ...]:
 
 
 PLOT_HEIGHT = 280.0
-BAR_WIDTH, BAR_HEIGHT = 160.0, 10.0  # of the key to a colour scale
+BAR_WIDTH, BAR_HEIGHT = 160.0, 10.0  # of the key to a color scale
 LEGEND_HEIGHT = 40.0
 STEPS, WRITTEN_STEPS = 32, 16
 
@@ -231,7 +231,7 @@ class LineLegend(NamedTuple):
 
 
 def drawn_legend(scale: ColorScale, name: str, x: float, *, room: float, gaps: bool) -> Markup:
-    """The key to a colour scale: a bar of its shades, `LEGEND_HEIGHT` high, with its left edge at `x`."""
+    """The key to a color scale: a bar of its shades, `LEGEND_HEIGHT` high, with its left edge at `x`."""
     step = BAR_WIDTH / STEPS
     bar = []
     for index in range(STEPS):
@@ -257,13 +257,13 @@ def legend_width(name: str, *, gaps: bool) -> float:
     return BAR_WIDTH + 12 + swatch + width_of(name, 12) + 1
 
 
-def written_legend(scale: ColorScale, name: str, *, width: int, colour: bool, gaps: bool) -> list[str]:
+def written_legend(scale: ColorScale, name: str, *, width: int, color: bool, gaps: bool) -> list[str]:
     """The legend as one line, or as few as keep to `width` columns."""
     last = LEVELS - 1 + scale.is_diverging
     shades = [scale.shade(round(index * last / (WRITTEN_STEPS - 1))) for index in range(WRITTEN_STEPS)]
-    ramp = "".join(shade.behind(" ") for shade in shades) if colour else f"[{scale.glyphs}]"
+    ramp = "".join(shade.behind(" ") for shade in shades) if color else f"[{scale.glyphs}]"
     low, high = number(scale.low), number(scale.high)
-    used = len(low) + len(high) + 2 + (WRITTEN_STEPS if colour else len(ramp))
+    used = len(low) + len(high) + 2 + (WRITTEN_STEPS if color else len(ramp))
     lines = [f"{low} {ramp} {high}"]
     for part in (fit(visible(name), width), f"{NO_VALUE} no value" if gaps else ""):
         if part and used + 2 + columns(part) <= width:

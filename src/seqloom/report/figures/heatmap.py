@@ -1,4 +1,4 @@
-"""Heat maps: a matrix of numbers as colour, large ones pooled; tiles: many small ones side by side on one scale."""
+"""Heat maps: a matrix of numbers as color, large ones pooled; tiles: many small ones side by side on one scale."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,9 +51,9 @@ GAP, NAME_HEIGHT = 12.0, 16.0
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap(Figure, kind="heat_map"):
-    """A matrix of numbers as colour; `x` and `y` number its columns and rows, from 0 if not given.
+    """A matrix of numbers as color; `x` and `y` number its columns and rows, from 0 if not given.
 
-    The scale starts at zero, is centred on it if both signs occur, and is that of `span` if several figures share one.
+    The scale starts at zero, is centered on it if both signs occur, and is that of `span` if several figures share one.
     Cells without a value are hatched. A side of more than 256 cells is drawn from means of blocks, which a note says.
 
     >>> print(HeatMap(title="Weights", values=[[0.0, 0.3, 1.0], [0.9, 0.5, None]]).text(40))
@@ -126,7 +126,7 @@ class HeatMap(Figure, kind="heat_map"):
         axes = f"{self.y_label or 'rows'} by {self.x_label or 'columns'}"
         return f"Heat map of {len(self.values)} x {len(self.values[0])} cells, {axes}, {self.value_label} {ends}."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         assert self.y is not None
         gutter = max(len(number(value)) for value in self.y)
         pooled = self._pooled(TALLEST_TEXT, width - gutter - 1)
@@ -135,7 +135,7 @@ class HeatMap(Figure, kind="heat_map"):
         lines = [cell(visible(self.y_label), width)] if self.y_label else []
         for position, row in zip(pooled.y, pooled.rows, strict=True):
             glyphs = [scale.glyph(value) * each for value in row]
-            if colour:
+            if color:
                 pairs = zip(row, glyphs, strict=True)
                 glyphs = [scale.shade_of(v).behind(" " * each) if v is not None else glyph for v, glyph in pairs]
             lines.append(f"{number(position):>{gutter}} {''.join(glyphs)}")
@@ -143,7 +143,7 @@ class HeatMap(Figure, kind="heat_map"):
         marks = {index * each: number(pooled.x[index]) for index in range(0, len(pooled.x), stride)}
         lines.append(" " * (gutter + 1) + ruler(marks, max(len(pooled.x) * each, 12)))
         lines += [" " * (gutter + 1) + cell(visible(self.x_label), width - gutter - 1)] if self.x_label else []
-        lines += written_legend(scale, self.value_label, width=width, colour=colour, gaps=pooled.has_gaps)
+        lines += written_legend(scale, self.value_label, width=width, color=color, gaps=pooled.has_gaps)
         return FigureBlock(lines, self._notes(pooled))
 
 
@@ -323,10 +323,10 @@ class Tiles(Figure, kind="tiles"):
         said = "; ".join(f"{shortened(tile.name)}: {_range(tile)}" for tile in self.tiles)
         return f"{len(self.tiles)} small heat maps of {self.value_label or 'values'}. {said}."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         lines = [isolated(fit(f"{visible(tile.name)}: {_range(tile)}", width)) for tile in self.tiles]
         values = self._values()
-        legend = written_legend(scale_of(values), self.value_label, width=width, colour=colour, gaps=None in values)
+        legend = written_legend(scale_of(values), self.value_label, width=width, color=color, gaps=None in values)
         return FigureBlock(lines + legend)
 
 

@@ -30,8 +30,8 @@ from seqloom.report.figures.frame import (
     linear_axis,
     log_axis,
 )
-from seqloom.report.figures.markup import LINES_DARK, Markup, hover, in_colour, label, stroked, tag, together
-from seqloom.report.figures.markup import colour as colour_of
+from seqloom.report.figures.markup import LINES_DARK, Markup, hover, in_color, label, stroked, tag, together
+from seqloom.report.figures.markup import color as color_of
 from seqloom.report.labels import cell, columns, fit, isolated, shortened, visible, wrap
 from seqloom.report.numbers import number
 
@@ -147,7 +147,7 @@ class Line(Figure, kind="line"):
         parts = [f"Line chart, {axis} y axis, {self.y_label or 'y'} over {self.x_label or 'x'}."]
         return " ".join(parts + [f"{shortened(series.name) or 'series'}: {_range(series)}." for series in self.series])
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         across, upward = self._axes()
         height = max(4, 12 // len(self.series))
         count = width - upward.gutter - 2
@@ -157,8 +157,8 @@ class Line(Figure, kind="line"):
             joined = f"{name}: {words}" if name else words
             lines += [joined] if columns(joined) <= width else [*filter(None, [name]), *wrap(words, width)]
             rows = _profile(series, across, upward, count, height)
-            ink = colour_of(LINES_DARK[index % len(LINES_DARK)])
-            lines += upward.beside([in_colour(row, ink) for row in rows] if colour else rows)
+            ink = color_of(LINES_DARK[index % len(LINES_DARK)])
+            lines += upward.beside([in_color(row, ink) for row in rows] if color else rows)
         lines.append(" " * (upward.gutter + 2) + across.below(count))
         names = [cell(visible(text), width - 4).rstrip() for text in (self.x_label, self.y_label)]
         return FigureBlock([*lines, *(f"{axis}: {name}" for axis, name in zip("xy", names, strict=True) if name)])
@@ -182,7 +182,7 @@ def _curve(series: Series, index: int, frame: Frame) -> Markup:
         places = [frame.at(*point) for point in _thinned(run, frame)]
         paths.append("M" + "L".join(f"{place.x:.1f} {place.y:.1f}" for place in places))
         for point in run if len(series.x) <= DOTTED or len(run) == 1 else ():
-            # A stroke of no length with round ends: a dot that needs no colour but the line's.
+            # A stroke of no length with round ends: a dot that needs no color but the line's.
             note, place = hover(f"{name}: {number(point.y)} at {number(point.x)}"), frame.at(*point)
             looks: dict[str, str | float] = {**stroked(index), "stroke_dasharray": "none"}
             dot = f"M{place.x:.1f} {place.y:.1f}h0"

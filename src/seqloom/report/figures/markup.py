@@ -1,10 +1,10 @@
 """SVG and HTML text, escaped in one place: only `tag` makes elements, and it escapes whatever is not `Markup` already.
 
-Colours are written twice: as plain attributes for a light page (every viewer, printer and converter understands those)
+Colors are written twice: as plain attributes for a light page (every viewer, printer and converter understands those)
 and as style classes that replace them where the reader prefers dark.
 
 On a scale a value becomes one of a fixed number of shades. Blue is above zero and orange below it everywhere: a pair
-that the common forms of colour blindness keep apart. Three maps, written as a few stops and interpolated between them:
+that the common forms of color blindness keep apart. Three maps, written as a few stops and interpolated between them:
 from the ground of the page to blue where no value is negative, to orange where none is positive, and from orange over
 the ground to blue where both signs occur, with zero in the middle. Away from the ground is away from zero, on a light
 page and on a dark one.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from seqloom.report.labels import LONGEST, ems, fit, reads_right_to_left, shortened, visible
 from seqloom.report.numbers import number
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 # Each channel is monotone along the stops, hence luminance is too; the stops have about equal steps of lightness.
 # A map is the letter of its classes, its stops on a light page and those on a dark one.
@@ -45,11 +45,11 @@ NO_VALUE = "╱"
 
 
 class Shade(NamedTuple):
-    """One step of a colour scale: the name of its style class and its colour on a light and on a dark page."""
+    """One step of a color scale: the name of its style class and its color on a light and on a dark page."""
 
     name: str
-    light: Colour
-    dark: Colour
+    light: Color
+    dark: Color
 
     def fill(self) -> dict[str, str]:
         """The attributes of a shape in this shade."""
@@ -61,20 +61,20 @@ class Shade(NamedTuple):
         return {"class_": name, "fill": code(ink_on(self.light))}
 
     def behind(self, text: str) -> str:
-        """The text with 24-bit terminal colours around it: this ground, and ink that can be read on it."""
-        return f"\x1b[48;2;{_triple(self.dark)}m{in_colour(text, ink_on(self.dark))}"
+        """The text with 24-bit terminal colors around it: this ground, and ink that can be read on it."""
+        return f"\x1b[48;2;{_triple(self.dark)}m{in_color(text, ink_on(self.dark))}"
 
 
 @dataclass(frozen=True)
 class ColorScale:
-    """The range of values that the colours stand for; diverging exactly when it has zero inside."""
+    """The range of values that the colors stand for; diverging exactly when it has zero inside."""
 
     low: float
     high: float
 
     @property
     def is_diverging(self) -> bool:
-        """Whether both signs occur, so that colour must tell them apart."""
+        """Whether both signs occur, so that color must tell them apart."""
         return self.low < 0 < self.high
 
     @property
@@ -125,7 +125,7 @@ class ColorScale:
 def scale_of(values: Iterable[float | None], span: tuple[float, float] | None = None) -> ColorScale:
     """The scale of the given span, symmetric if it crosses zero; without a span that of the values.
 
-    Values of one sign have zero at one end of their scale, so that the faintest colour means none of it.
+    Values of one sign have zero at one end of their scale, so that the faintest color means none of it.
     """
     known = [value for value in values if value is not None]
     low, high = span or (min([0.0, *known]), max([0.0, *known]))
@@ -143,48 +143,48 @@ def every_shade() -> list[Shade]:
     return [scale.shade(level) for scale in scales for level in range(LEVELS + scale.is_diverging)]
 
 
-def blend(stops: Sequence[str], place: float) -> Colour:
-    """The colour at `place` between 0 and 1 along the stops."""
+def blend(stops: Sequence[str], place: float) -> Color:
+    """The color at `place` between 0 and 1 along the stops."""
     at = min(max(place, 0.0), 1.0) * (len(stops) - 1)
     index = min(int(at), len(stops) - 2)
-    start, end = colour(stops[index]), colour(stops[index + 1])
+    start, end = color(stops[index]), color(stops[index + 1])
     red, green, blue = (round(a + (b - a) * (at - index)) for a, b in zip(start, end, strict=True))
     return red, green, blue
 
 
-def colour(code: str) -> Colour:
+def color(code: str) -> Color:
     """The red, green and blue of a `#rrggbb` code."""
     return int(code[1:3], 16), int(code[3:5], 16), int(code[5:7], 16)
 
 
-def code(value: Colour) -> str:
-    """The `#rrggbb` code of a colour."""
+def code(value: Color) -> str:
+    """The `#rrggbb` code of a color."""
     return "#{:02x}{:02x}{:02x}".format(*value)
 
 
-def luminance(value: Colour) -> float:
+def luminance(value: Color) -> float:
     """The relative luminance between 0 and 1, as WCAG 2 defines it for sRGB."""
     linear = [(c / 255 / 12.92) if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in value]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def ink_on(ground: Colour) -> Colour:
+def ink_on(ground: Color) -> Color:
     """Black or white, whichever has the higher contrast on this ground."""
     return (0, 0, 0) if luminance(ground) > 0.179 else (255, 255, 255)
 
 
-def in_colour(text: str, ink: Colour) -> str:
-    """The text with a 24-bit terminal colour around it."""
+def in_color(text: str, ink: Color) -> str:
+    """The text with a 24-bit terminal color around it."""
     return f"\x1b[38;2;{_triple(ink)}m{text}\x1b[0m"
 
 
-def _triple(value: Colour) -> str:
+def _triple(value: Color) -> str:
     return ";".join(map(str, value))
 
 
 def tinted(text: str, name: str) -> str:
-    """The text in the terminal colour of a named part of the theme; blank text stays as it is."""
-    return in_colour(text, colour(THEME[name][2])) if text.strip() else text
+    """The text in the terminal color of a named part of the theme; blank text stays as it is."""
+    return in_color(text, color(THEME[name][2])) if text.strip() else text
 
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
@@ -199,7 +199,7 @@ THEME = {  # name: (property, on a light page, on a dark page)
     "bar": ("fill", "#336d9c", "#3f86b8"),
     "fall": ("fill", "#b5621b", "#c17a35"),
 }
-# Blue, vermilion, green, purple, ochre, grey: apart for every kind of vision; after six the lines are dashed.
+# Blue, vermilion, green, purple, ochre, gray: apart for every kind of vision; after six the lines are dashed.
 LINES_LIGHT = ("#1c66be", "#ab3b00", "#2a9a72", "#813181", "#b48d10", "#494e55")
 LINES_DARK = ("#97bff5", "#e97a38", "#6fe0b0", "#ad6cd4", "#f3d261", "#9aa2ad")
 DASHES = ("none", "7 3", "2 3", "9 3 2 3")
@@ -303,7 +303,7 @@ def rule(x1: float, y1: float, x2: float, y2: float, theme: str = "rule") -> Mar
 
 
 def hatched(boxes: Iterable[tuple[float, float, float, float]]) -> Markup:
-    """One path that hatches all the boxes (x, y, width, height): places without a value, never the colour of zero."""
+    """One path that hatches all the boxes (x, y, width, height): places without a value, never the color of zero."""
     drawn = "".join(f"M{_plain(x)} {_plain(y + h)}L{_plain(x + w)} {_plain(y)}" for x, y, w, h in boxes)
     return tag("path", hover("no value"), d=drawn, **look("hatch")) if drawn else Markup("")
 

@@ -53,7 +53,7 @@ class Matrix(Figure, kind="matrix"):
     """A matrix with its rows and columns named and its numbers written out: at most 64 on a side and 1,600 in all.
 
     Names may be in any script. What does not fit in the width of a terminal continues below, no number is left out.
-    `words` stand in the cells instead of their numbers, which colours and hovering still tell. Cells of `framed` have a
+    `words` stand in the cells instead of their numbers, which colors and hovering still tell. Cells of `framed` have a
     frame around them, those of `dashed` a broken one; in a terminal square and round brackets.
 
     >>> print(Matrix(title="Confusion", rows=["cat", "狗"], columns=["cat", "狗"], values=[[8, 2], [1, 9]]).text(40))
@@ -180,7 +180,7 @@ class Matrix(Figure, kind="matrix"):
         axes = f"{self.y_label or 'rows'} by {self.x_label or 'columns'}"
         return f"Matrix, {axes}. " + "; ".join(said) + "."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         names, heads = [edged(text) for text in self.rows], [edged(text) for text in self.columns]
         gutter = min(width // 3, max(map(breadth, (*names, self.y_label))))
         widths = []
@@ -196,14 +196,14 @@ class Matrix(Figure, kind="matrix"):
             filled = [[" " * wide] * (tall - len(title)) + title for title, wide in sized]
             lines += [" ".join(line) for line in zip(*filled, strict=True)]
             for row_index, name in enumerate(names):
-                cells = (self._written(row_index, index, widths[index], colour) for index in range(start, end))
+                cells = (self._written(row_index, index, widths[index], color) for index in range(start, end))
                 *above, last = stacked_cell(name, gutter)
                 lines += [*above, " ".join([last, *cells])]
         return FigureBlock(lines)
 
-    def _written(self, row: int, column: int, width: int, colour: bool) -> str:
+    def _written(self, row: int, column: int, width: int, color: bool) -> str:
         value, inside = self.values[row][column], cell(self._bracketed(row, column), width, right=True)
-        return inside if value is None or not colour else self._scale().shade_of(value).behind(inside)
+        return inside if value is None or not color else self._scale().shade_of(value).behind(inside)
 
     def _bracketed(self, row: int, column: int) -> str:
         """What is written in a cell, in brackets where it has a frame, and in as much room where others have one."""
@@ -229,7 +229,7 @@ class _Tile(NamedTuple):
         return together([box, number])
 
     def frame(self, left: float, place: Place, dashes: str) -> Markup:
-        """A frame inside the edge of a cell, dark on a light ground so that it is seen on every colour."""
+        """A frame inside the edge of a cell, dark on a light ground so that it is seen on every color."""
         box = {"x": left + place[1] * self.width + 2, "y": place[0] * self.height + 2}
         box |= {"width": self.width - 5, "height": self.height - 5}
         look_of: dict[str, str | float] = {"fill": "none", "stroke_dasharray": dashes, "pointer_events": "none"}

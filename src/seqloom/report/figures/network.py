@@ -43,7 +43,7 @@ HOVERED_LINKS, STEPS = 300, 8  # more links are drawn in so many steps of thickn
 
 @dataclass(frozen=True)
 class Node:
-    """A place in a column and a row; `value` is its colour, `note` what is said of it when it is pointed at.
+    """A place in a column and a row; `value` is its color, `note` what is said of it when it is pointed at.
 
     `below` stands under the text, apart from it.
     """
@@ -58,7 +58,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line between two nodes, by their numbers; `group` is the number of its colour, the first the strongest."""
+    """A line between two nodes, by their numbers; `group` is the number of its color, the first the strongest."""
 
     start: int
     stop: int
@@ -117,9 +117,9 @@ class Network(Figure, kind="network"):
 
     def _plot(self) -> Plot:
         legend, top = self._legend()
-        colours = self._scale
-        if colours is not None:
-            key = drawn_legend(colours, self.value_label, MARGIN, room=self._legend_width - 2 * MARGIN, gaps=False)
+        colors = self._scale
+        if colors is not None:
+            key = drawn_legend(colors, self.value_label, MARGIN, room=self._legend_width - 2 * MARGIN, gaps=False)
             legend = together([legend, tag("g", key, transform=f"translate(0 {top:g})")])
             top += LEGEND_HEIGHT
         heads = [
@@ -166,8 +166,8 @@ class Network(Figure, kind="network"):
     @cached_property
     def _legend_width(self) -> float:
         lines = sum(48 + min(200.0, width_of(name, 12)) for name in self.groups)
-        colours = legend_width(self.value_label, gaps=False) if self._scale else 0.0
-        return 2 * MARGIN + max(lines, colours)
+        colors = legend_width(self.value_label, gaps=False) if self._scale else 0.0
+        return 2 * MARGIN + max(lines, colors)
 
     def _ends(self, edge: Edge, top: float) -> tuple[float, float, float, float]:
         start, stop = self.nodes[edge.start], self.nodes[edge.stop]
@@ -238,7 +238,7 @@ class Network(Figure, kind="network"):
         said = "; ".join(self._said(edge) for edge in self.edges[:DESCRIBED])
         return f"{len(self.nodes)} nodes in columns with {len(self.edges)} lines between them. {said}"
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         names = self.columns or tuple(map(str, range(1 + max(node.column for node in self.nodes))))
         gutter = min(width // 3, max(columns(visible(name)) for name in names))
         lines = []
@@ -252,7 +252,7 @@ class Network(Figure, kind="network"):
             if mine and name:
                 links = ", ".join(f"{self._called(edge.start)} > {self._called(edge.stop)}" for edge in mine)
                 lines += wrap(visible(f"{name}: {links}"), width)
-        key = self._scale and written_legend(self._scale, self.value_label, width=width, colour=colour, gaps=False)
+        key = self._scale and written_legend(self._scale, self.value_label, width=width, color=color, gaps=False)
         return FigureBlock([*lines, *(key or [])])
 
 
@@ -267,7 +267,7 @@ def _thickness(group: int) -> float:
 
 @dataclass(frozen=True)
 class Link:
-    """A line from a token on the left to one on the right; `group` is the number of its colour."""
+    """A line from a token on the left to one on the right; `group` is the number of its color."""
 
     left: int
     right: int
@@ -289,7 +289,7 @@ class Links(Figure, kind="links"):
     left: Sequence[str]
     right: Sequence[str]
     links: Sequence[Link]
-    groups: Sequence[str] = ()  # their names, one colour each
+    groups: Sequence[str] = ()  # their names, one color each
     left_label: str = ""
     right_label: str = ""
     value_label: str = ""
@@ -383,7 +383,7 @@ class Links(Figure, kind="links"):
         best = sorted(self.links, key=lambda each: -each.value)[:DESCRIBED]
         return f"{len(self.links)} links between two columns of tokens. " + "; ".join(map(self._said, best))
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         gutter = min(width // 3, max(columns(edged(text[:100])) for text in self.left))
         lines = []
         for at, name in enumerate(self.left):

@@ -1,4 +1,4 @@
-"""Points: labelled places on two axes, some of them marked; trails: places in the order in which they are reached."""
+"""Points: labeled places on two axes, some of them marked; trails: places in the order in which they are reached."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ RADIUS, LABEL_SIZE, LONGEST_LABEL = 6.0, 12.0, 200.0
 NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of points in a terminal
 SEVERAL = "*"  # points in one place of a terminal
 MOST_PLACES = 2_000
-LABELLED = 64  # more places of a trail are named by hovering alone
+LABELED = 64  # more places of a trail are named by hovering alone
 DESCRIBED = 200
 SIDE, TRAIL_LABEL_SIZE, LONGEST_TRAIL_LABEL = 7.0, 11.0, 120.0
 
@@ -57,7 +57,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Figure, kind="points"):
-    """Labelled points, x linear or logarithmic; those that are marked are filled, and y may have an interval.
+    """Labeled points, x linear or logarithmic; those that are marked are filled, and y may have an interval.
 
     >>> costs = Points(title="Quality", labels=["bag", "lstm"], x=[1, 10], y=[0.5, 0.9], marked=[False, True])
     >>> print(costs.text(40))
@@ -126,7 +126,7 @@ class Points(Figure, kind="points"):
         said = "; ".join(f"{shortened(point.label)} {point.said()}" for point in self._points())
         return f"Points, {'logarithmic' if self.x_axis == 'log' else 'linear'} x axis, {axes}: {said}."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         across, upward = self._axes()
         room = width - upward.gutter - 2
         grid = [[" "] * room for _ in range(ROWS)]
@@ -135,7 +135,7 @@ class Points(Figure, kind="points"):
             row = round((1 - upward.place(point.y)) * (ROWS - 1))
             grid[row][column] = name if grid[row][column] == " " else SEVERAL
         rows = ["".join(row).rstrip() for row in grid]
-        rows = [tinted(row, "bar") for row in rows] if colour else rows
+        rows = [tinted(row, "bar") for row in rows] if color else rows
         lines = [*upward.beside(rows), " " * (upward.gutter + 2) + across.below(room)]
         for name, point in zip(NAMES, self._points(), strict=False):
             words = f": {point.said()}"
@@ -203,7 +203,7 @@ def _touches(
 class Trail(Figure, kind="trail"):
     """Places in the order in which they are reached: the states of a model over a sentence.
 
-    `numbers` say where in the whole each place stands; they are the scale of the colours.
+    `numbers` say where in the whole each place stands; they are the scale of the colors.
 
     >>> print(Trail(title="States", labels=["a", "b"], x=[0, 1], y=[0, 1], numbers=[0, 1]).text(40).splitlines()[0])
     States
@@ -244,12 +244,12 @@ class Trail(Figure, kind="trail"):
         name = label(self.y_label, MARGIN, LEGEND_HEIGHT + 12, theme="soft", room=WIDTH - 2 * MARGIN)
         way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         marks = [tag("path", d=way, fill="none", stroke_width=1.2, **look("hatch"))]
-        side = SIDE if len(self.labels) <= LABELLED else SIDE / 2
+        side = SIDE if len(self.labels) <= LABELED else SIDE / 2
         for text, order, place in zip(self.labels, self._order, places, strict=True):
             note = hover(f"{shortened(text)} ({number(order)})")
             rim = tag("rect", **_disc(*place, side + 1.5), **look("soft"))  # the first shades are those of the page
             marks += [rim, tag("rect", note, **_disc(*place, side), **scale.shade_of(order).fill())]
-        words = self._named(frame) if len(places) <= LABELLED else []
+        words = self._named(frame) if len(places) <= LABELED else []
         plot = tag("g", frame.drawn(), *marks, *words, transform=f"translate(0 {top:g})")
         height = top + PLOT_HEIGHT + (50 if self.x_label else 30)
         return Plot(together([legend, name, frame.named_below(self.x_label, top), plot]), WIDTH, height)
@@ -278,14 +278,14 @@ class Trail(Figure, kind="trail"):
         more = f", and {len(said) - DESCRIBED} more" if len(said) > DESCRIBED else ""
         return f"Trail over {self.x_label or 'x'} and {self.y_label or 'y'}: {', '.join(said[:DESCRIBED])}{more}."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         (across, upward), scale = self._axes(), self._scale()
         room = width - upward.gutter - 2
         grid = [[" "] * room for _ in range(TRAIL_ROWS)]
         for x, y, order in zip(self.x, self.y, self._order, strict=True):
             row, column = round((1 - upward.place(y)) * (TRAIL_ROWS - 1)), round(across.place(x) * (room - 1))
             glyph = scale.glyph(order).replace(" ", "·")  # the first places are seen too
-            grid[row][column] = scale.shade_of(order).behind(" ") if colour else glyph
+            grid[row][column] = scale.shade_of(order).behind(" ") if color else glyph
         lines = [*upward.beside(list(map("".join, grid))), " " * (upward.gutter + 2) + across.below(room)]
         lines += _axis_names(self.x_label, self.y_label, width)
-        return FigureBlock([*lines, *written_legend(scale, self.value_label, width=width, colour=colour, gaps=False)])
+        return FigureBlock([*lines, *written_legend(scale, self.value_label, width=width, color=color, gaps=False)])

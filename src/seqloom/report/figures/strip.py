@@ -1,4 +1,4 @@
-"""Strips: a sentence with each token on the colour of its value, over as many lines as it needs."""
+"""Strips: a sentence with each token on the color of its value, over as many lines as it needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ CHIP_HEIGHT, GAP = 24.0, 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Strip(Figure, kind="strip"):
-    """Tokens in reading order, each on the colour of its value: attributions, gates, surprisals.
+    """Tokens in reading order, each on the color of its value: attributions, gates, surprisals.
 
     Spaces at the ends of a token are shown as `␣`, an empty token as `∅`. A picture runs from the right if most
     tokens are in a right-to-left script; a terminal, whose handling of such text is unknown, always from the left.
@@ -110,9 +110,9 @@ class Strip(Figure, kind="strip"):
         pairs = list(zip(self.tokens, self._numerals, strict=True))[:DESCRIBED_TOKENS]
         said = ", ".join(f"{edged(token)} {number}" for token, number in pairs)
         more = f", and {len(self.tokens) - len(pairs)} more" if len(self.tokens) > len(pairs) else ""
-        return f"Tokens coloured by {self.value_label or 'value'}: {said}{more}."
+        return f"Tokens colored by {self.value_label or 'value'}: {said}{more}."
 
-    def _block(self, width: int, colour: bool) -> FigureBlock:
+    def _block(self, width: int, color: bool) -> FigureBlock:
         scale = scale_of(self.values, self.span)
         pairs, used = [("", "")], 0
         for token, value, numeral in zip(self.tokens, self.values, self._numerals, strict=True):
@@ -122,12 +122,12 @@ class Strip(Figure, kind="strip"):
                 pairs.append(("", ""))
                 used = 0
             word = cell(fit(edged(token), each), each)
-            if colour and value is not None:
+            if color and value is not None:
                 word = scale.shade_of(value).behind(word)
             pairs[-1] = (f"{pairs[-1][0]}{word} ", f"{pairs[-1][1]}{below:<{each}} ")
             used += each + 1
         lines = [line.rstrip() for pair in pairs for line in pair]
-        legend = written_legend(scale, self.value_label, width=width, colour=colour, gaps=None in self.values)
+        legend = written_legend(scale, self.value_label, width=width, color=color, gaps=None in self.values)
         return FigureBlock([*lines, *legend])
 
 

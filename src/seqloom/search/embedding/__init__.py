@@ -1,11 +1,10 @@
-"""Bulk embedding: a file of inputs becomes a file of vectors, as fast as the machine allows, and survives a kill.
+"""Bulk embedding: a file of inputs becomes a file of vectors. It is fast, and resumes after a kill.
 
-windows.py          the rows of a file in windows that are always the same, and the vectors of one window
-packed_linears.py   linear maps that answer faster: packed, or in whole numbers
-output.py           how vectors are kept, float32, float16, int8 or bits, and what is lost by that;
-                    unfinished work on the disk, and the .npy or .parquet that is joined from it
-bulk.py             `embed_file`, and `embedding`, its steps
-ray_cluster.py      the windows spread over a Ray cluster
+windows.py          split the rows of a file into fixed windows, and compute the vectors of a window
+packed_linears.py   faster linear layers: packed weights, or int8
+output.py           float32, float16, int8 and binary vectors and their loss; unfinished work on disk; .npy and .parquet
+bulk.py             `embed_file`, and `embedding_steps`, its generator
+ray_cluster.py      windows distributed over a Ray cluster
 """
 
 from typing import TYPE_CHECKING
@@ -13,16 +12,16 @@ from typing import TYPE_CHECKING
 from seqloom.lazy import loading
 
 if TYPE_CHECKING:
-    from seqloom.search.embedding.bulk import Finished, embed_file, embedding
-    from seqloom.search.embedding.packed_linears import computing_in
+    from seqloom.search.embedding.bulk import EmbeddedFile, embed_file, embedding_steps
+    from seqloom.search.embedding.packed_linears import with_precision
     from seqloom.search.embedding.windows import CheckedSource, InputSource
 
-HOMES = {  # each public name is loaded from here when it is first asked for
-    "bulk": ("Finished", "embed_file", "embedding"),
-    "packed_linears": ("computing_in",),
+HOMES = {  # the module of each public name, loaded on first use
+    "bulk": ("EmbeddedFile", "embed_file", "embedding_steps"),
+    "packed_linears": ("with_precision",),
     "windows": ("CheckedSource", "InputSource"),
 }
-__all__ = ["CheckedSource", "Finished", "InputSource", "computing_in", "embed_file", "embedding"]
+__all__ = ["CheckedSource", "EmbeddedFile", "InputSource", "embed_file", "embedding_steps", "with_precision"]
 
 __getattr__ = loading(__name__, HOMES)
 

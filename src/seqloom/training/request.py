@@ -1,0 +1,246 @@
+"""The request for a run, before any data is read: recipe, size and the settings that the user named.
+
+`requested` sorts options, from the command line or from Python, by where they belong:
+
+    dev, task, input, format, ...             what the data is               DataConfig
+    tokenizer, vocab_size, max_length, ...    how it is encoded              EncodingConfig
+    lr, epochs, optimizer, patience, ...      how the model is trained       TrainingConfig
+    model, size, dropout, char_encoder, ...   which model                    RunRequest
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
+
+import msgspec
+from msgspec import Meta
+
+from seqloom.config.base import Rate, dropouts, read, with_dropout, with_setting
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.heads import HeadKind, Pooling
+from seqloom.config.inputs import CharEncoderName, SpelledConfig
+from seqloom.config.models import OBJECTIVES, AnyModel, AnyObjective
+from seqloom.config.options import MODEL, Flag, said, settings, with_flags
+from seqloom.config.tokenizers import WordsConfig
+from seqloom.config.training import ConstantConfig, NewtonConfig, RunConfig, TrainingConfig
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.recipes.families import RECIPES, Size
+from seqloom.training.run_location import DEFAULT_LOCATION, RunLocation
+
+OF_VECTORS = ("pooling", "objective", "micro_batch")
+BALANCED = "balanced"  # every class has the same total weight
+WORD_VECTORS = "encoder.input.table"  # the name of the word vectors among the weights
+
+
+Rows = Annotated[int, Meta(ge=1, le=2**40)]
+Words = Annotated[int, Meta(ge=0, le=2**24)]
+
+
+def _model(text: str) -> str | AnyModel:
+    """The name of a recipe, or the model in a configuration file."""
+    if text.endswith((".toml", ".json")):
+        return cast(AnyModel, read(text, AnyModel))
+    if text not in RECIPES:
+        raise ConfigError(f"unknown recipe {text!r}", fix=f"{did_you_mean(text, RECIPES)} Or give a .toml file")
+    return text
+
+
+def _objective(name: str) -> str:
+    """The name of an objective."""
+    if name not in OBJECTIVES:
+        raise ConfigError(repr(name), fix=did_you_mean(name, OBJECTIVES))
+    return name
+
+
+def _class_weights(text: str) -> str | tuple[float, ...]:
+    """The weight of each class: `balanced`, or numbers with commas."""
+    if text == BALANCED:
+        return text
+    try:
+        weights = tuple(float(number) for number in text.split(","))
+    except ValueError:
+        weights = ()
+    if not weights or not all(0 <= weight <= 1e6 for weight in weights):
+        raise ConfigError(repr(text), fix="write balanced, or one number for each class, such as 1,2.5")
+    return weights
+
+
+class RunRequest(NamedTuple):
+    """What the user asks for. Whatever is None is chosen and reported."""
+
+    model: Annotated[
+        str | AnyModel | None,
+        Flag(
+            "Architecture: a recipe (see `seqloom recipes`) or a .toml file; for trained weights see --init "
+            "(default: by the task).",
+            "NAME",
+            MODEL,
+            parse=_model,
+        ),
+    ] = None
+    size: Annotated[
+        Size | None,
+        Flag("Model size: {names} (default: small).", "NAME", MODEL),
+    ] = None
+    dropout: Annotated[
+        Rate | None,
+        Flag(
+            "Dropout rate wherever the recipe has dropout; 0 turns it off (default: from the recipe).",
+            "NUMBER",
+            MODEL,
+        ),
+    ] = None
+    label_smoothing: Annotated[
+        Rate,
+        Flag("Share of each label's probability that is spread over the other labels (default: 0).", "NUMBER", MODEL),
+    ] = 0.0
+    class_weights: Annotated[
+        str | tuple[float, ...],
+        Flag(
+            "Weight of each class in the loss: balanced, or numbers such as 1,2.5 (default: all equal).",
+            "LIST",
+            MODEL,
+            parse=_class_weights,
+        ),
+    ] = ()
+    head: Annotated[
+        HeadKind | None,
+        Flag("Output layer of a tagger: class or crf (default: class).", "NAME", MODEL),
+    ] = None
+    pooling: Annotated[
+        Pooling | None,
+        Flag(
+            "Pooling of token vectors into a text vector, for embed: {names} (default: from the recipe).", "NAME", MODEL
+        ),
+    ] = None
+    objective: Annotated[
+        str | AnyObjective | None,
+        Flag(
+            f"Training objective, for embed: {', '.join(OBJECTIVES)} (default: chosen by the data).",
+            "NAME",
+            MODEL,
+            parse=_objective,
+        ),
+    ] = None
+    micro_batch: Annotated[
+        Rows | None,
+        Flag(
+            "For embed: compute the batch in chunks of this many texts to save memory; same gradients (default: the "
+            "whole batch).",
+            "COUNT",
+            MODEL,
+        ),
+    ] = None
+    char_encoder: Annotated[
+        CharEncoderName | None,
+        Flag(
+            "Also encode each word from its characters: cnn, lstm or none (default: cnn for taggers, else none).",
+            "NAME",
+            MODEL,
+        ),
+    ] = None
+    word_vectors: Annotated[
+        str | Path | None,
+        Flag(
+            "Initialize word vectors from this GloVe, word2vec or fastText file (default: random).",
+            "FILE",
+            MODEL,
+            parse=str,
+        ),
+    ] = None
+    word_vectors_limit: Annotated[
+        Words | None,
+        Flag("Number of words of the word vector file to add to the vocabulary (default: 100,000).", "COUNT", MODEL),
+    ] = None
+    freeze_word_vectors: Annotated[
+        bool, Flag("Do not train the word vectors (default: they are trained).", panel=MODEL)
+    ] = False
+    training: dict[str, Any] = {}  # noqa: RUF012  # the settings of `TrainingConfig` that the user named
+    encoding: EncodingConfig | None = None
+
+    def in_vain(self) -> tuple[str, ...]:
+        """The recipe settings that were named although the model is given: by the user, or by `init`."""
+        if isinstance(self.model, str) or (self.model is None and not self.training.get("init")):
+            return ()
+        # The encoder of `init` is kept; how it is trained for embeddings may change.
+        further = () if self.model is None else OF_VECTORS
+        return self._said("size", "dropout", "label_smoothing", "class_weights", "head", "char_encoder", *further)
+
+    def of_vectors(self) -> tuple[str, ...]:
+        """The named settings that only embedding models have."""
+        return self._said(*OF_VECTORS)
+
+    def filled(self, before: RunConfig) -> "RunRequest":
+        """The same request for a run that is resumed: whatever it leaves open is taken from the run.
+
+        If it names a model, a size or `init`, the model is built again and compared with that of the run.
+        """
+        training = {name: getattr(before.training, name) for name in before.training.__struct_fields__}
+        encoding = _with_least(self.encoding or before.encoding, before.encoding)
+        if self.word_vectors is None:
+            encoding = msgspec.structs.replace(encoding, word_vectors=before.encoding.word_vectors)
+        given = getattr(getattr(before.model, "encoder", None), "input", None)
+        letters = self.char_encoder or (given.char_encoder if isinstance(given, SpelledConfig) else "none")
+        training |= self.training
+        schedule, known = training["schedule"], before.training.schedule
+        if type(schedule) is type(known) and schedule.warmup is None:
+            training["schedule"] = msgspec.structs.replace(schedule, warmup=known.warmup)
+        filled = self._replace(training=training, encoding=encoding, char_encoder=letters)
+        anew = self._said("model", "size", "class_weights", "head", "char_encoder", "word_vectors", *OF_VECTORS)
+        if anew or self.training.get("init"):
+            return filled
+        model = before.model
+        if self._said("label_smoothing"):
+            model = with_setting(model, "label_smoothing", self.label_smoothing)
+        if self.dropout is not None:  # a model without dropout: any rate above 0 makes it another run
+            there = any(dropouts(model))
+            model = with_dropout(model, self.dropout) if there else with_setting(model, "dropout", self.dropout)
+        return filled._replace(model=model)
+
+    def _said(self, *names: str) -> tuple[str, ...]:
+        """The names that are not left open."""
+        return tuple(name for name in names if getattr(self, name) != self._field_defaults[name])
+
+
+def _with_least(encoding: EncodingConfig, before: EncodingConfig) -> EncodingConfig:
+    """The encoding with the `min_count` of the run, if it names none itself."""
+    now, then = encoding.tokenizer, before.tokenizer
+    if not isinstance(now, WordsConfig) or not isinstance(then, WordsConfig) or now.min_count is not None:
+        return encoding
+    return msgspec.structs.replace(encoding, tokenizer=msgspec.structs.replace(now, min_count=then.min_count))
+
+
+def is_solved(recipe: object, named: Mapping[str, Any]) -> bool:
+    """Whether newton trains the run: by name, or because `linear` is trained without settings of gradient descent."""
+    by_steps = {"optimizer", "lr", "schedule"} & named.keys()
+    return isinstance(named.get("optimizer"), NewtonConfig) or (recipe == "linear" and not by_steps)
+
+
+FLAGS = settings(RunRequest) | settings(TrainingConfig) | settings(DataConfig) | settings(EncodingConfig)
+
+
+def requested(
+    data: Iterable[str | Path], given: Mapping[str, Any], location: RunLocation = DEFAULT_LOCATION
+) -> tuple[DataConfig, RunRequest]:
+    """The data configuration and the request, from options by their names. They are checked before a file is read.
+
+    Args:
+        data: the training files.
+        given: the options that the user named.
+        location: where the run is written. If a run is there, its data settings are the defaults.
+    """
+    paths, training, model = tuple(map(str, data)), said(TrainingConfig, given), said(RunRequest, given)
+    solved: dict[str, Any] = {"lr": 1.0, "schedule": ConstantConfig()} if is_solved(None, training) else {}
+    TrainingConfig(**solved | training)  # raises if settings contradict each other
+    encoding = said(EncodingConfig, given)
+    request = RunRequest(training=training, encoding=EncodingConfig(**encoding) if encoding else None, **model)
+    if names := request.in_vain():
+        flags = ", ".join(FLAGS[name].flag for name in names)
+        source = given.get("model", "the model of --init")
+        source = source if isinstance(source, str) else "the given model"
+        raise ConfigError(
+            f"{flags} cannot be combined with {source}, whose layers are fixed",
+            fix="name a recipe with --model, or change the model in a file",
+        )
+    usual = location.existing_data(paths) or DataConfig(train=paths)
+    return with_flags(msgspec.structs.replace(usual, train=paths), given), request

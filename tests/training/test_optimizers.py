@@ -1,0 +1,142 @@
+"""Optimizers: torch's own numbers, decay only where it belongs, and a step that is held back changes no bit."""
+
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimizer, SgdConfig
+from seqloom.errors import ConfigError
+from seqloom.training import optimizers
+from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of
+from update_common import HERE, PLAIN
+
+ALL: dict[str, AnyOptimizer] = {
+    "sgd": SgdConfig(momentum=0.0),
+    "momentum": SgdConfig(momentum=0.9, weight_decay=0.1),
+    "nesterov": SgdConfig(momentum=0.9, nesterov=True),
+    "adam": AdamConfig(weight_decay=0.1),
+    "adamw": AdamWConfig(weight_decay=0.1, beta2=0.98),
+}
+RATE = 0.05
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 2)).to(HERE)
+
+
+def theirs(config: AnyOptimizer, model: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer as the documentation of torch would have it, not fused."""
+    groups: list[dict[str, Any]] = [
+        {"params": [weight for weight in model.parameters() if weight.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [weight for weight in model.parameters() if weight.ndim == 1], "weight_decay": 0.0},
+    ]
+    if isinstance(config, SgdConfig):
+        return torch.optim.SGD(groups, lr=RATE, momentum=config.momentum, nesterov=config.nesterov, foreach=False)
+    kind = torch.optim.Adam if isinstance(config, AdamConfig) else torch.optim.AdamW
+    return kind(groups, lr=RATE, betas=(config.beta1, config.beta2), eps=config.eps, foreach=False)
+
+
+def slopes(model: nn.Module, number: int) -> None:
+    """Give the weights gradients, the same for the same number."""
+    generator = torch.Generator("cpu").manual_seed(number)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator, device="cpu").to(HERE)
+
+
+def numbers(*values: float) -> list[Tensor]:
+    return [torch.tensor(value) for value in values]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_ten_steps_equal_those_of_torch(name: str) -> None:
+    mine, other = network(), network()
+    optimizer, reference = build_optimizer(replace(PLAIN, optimizer=ALL[name]), mine), theirs(ALL[name], other)
+    for number in range(10):
+        slopes(mine, number)
+        slopes(other, number)
+        for gradient in gradients_of(optimizer):
+            gradient.mul_(7)
+        apply(optimizer, RATE, *numbers(7.0, 0.0))
+        reference.step()
+    assert_close(list(mine.parameters()), list(other.parameters()), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", ALL)
+def test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name: str, first: bool) -> None:
+    model = network()
+    optimizer = build_optimizer(replace(PLAIN, optimizer=ALL[name]), model)
+    if not first:
+        slopes(model, 0)
+        apply(optimizer, RATE, *numbers(1.0, 0.0))
+    before = [tensor.clone() for tensor in [*model.parameters(), *moments_of(optimizer, model).values()]]
+    slopes(model, 1)
+    next(model.parameters()).grad.fill_(float("nan"))
+    apply(optimizer, RATE, *numbers(float("nan"), 1.0))
+    after = [*model.parameters(), *moments_of(optimizer, model).values()]
+    assert len(before) == len(after)
+    assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("fused", "holding"), [((), ()), (("cpu", "cuda"), ("cpu", "cuda"))], ids=["by the host", "by the kernel"]
+)
+@pytest.mark.parametrize("name", ALL)
+def test_it_does_not_matter_who_divides_and_who_holds_back(
+    name: str, fused: tuple[str, ...], holding: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimizers, "FUSED", fused)
+    monkeypatch.setattr(optimizers, "HOLDING", holding)
+    test_ten_steps_equal_those_of_torch(name)
+    test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, True)
+    test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name, False)
+
+
+def test_without_filled_moments_a_first_step_held_back_would_leave_what_was_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch's SGD allocates its momentum without filling it, and a held back kernel fills nothing."""
+    monkeypatch.setattr(optimizers, "_fill", lambda _: None)
+    monkeypatch.setattr(optimizers, "HOLDING", ("cpu", "cuda"))
+    model = network()
+    optimizer = build_optimizer(replace(PLAIN, optimizer=ALL["momentum"]), model)
+    slopes(model, 0)
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda tensor: empty_like(tensor).fill_(float("inf")))
+    apply(optimizer, RATE, *numbers(1.0, 1.0))
+    assert any(not bool(value.isfinite().all()) for value in moments_of(optimizer, model).values())
+
+
+def test_only_matrices_decay() -> None:
+    model = network()
+    optimizer = build_optimizer(replace(PLAIN, optimizer=AdamWConfig(weight_decay=0.5)), model)
+    before = [weight.detach().clone() for weight in model.parameters()]
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    apply(optimizer, 0.1, *numbers(1.0, 0.0))
+    for weight, old in zip(model.parameters(), before, strict=True):
+        assert_close(weight.detach(), old * (1 - 0.1 * 0.5) if weight.ndim > 1 else old)
+
+
+def test_frozen_weights_have_no_moments_and_nothing_to_train_is_refused() -> None:
+    model = network()
+    model[0].requires_grad_(False)
+    assert not [name for name in moments_of(build_optimizer(PLAIN, model), model) if name.startswith("0.")]
+    model.requires_grad_(False)
+    with pytest.raises(ConfigError, match="all weights are frozen"):
+        build_optimizer(PLAIN, model)
+
+
+def test_moments_have_the_same_names_before_and_after_the_first_step() -> None:
+    for config in ALL.values():
+        model = network()
+        optimizer = build_optimizer(replace(PLAIN, optimizer=config), model)
+        before = {name: value.shape for name, value in moments_of(optimizer, model).items()}
+        slopes(model, 0)
+        apply(optimizer, RATE, *numbers(1.0, 0.0))
+        assert {name: value.shape for name, value in moments_of(optimizer, model).items()} == before
