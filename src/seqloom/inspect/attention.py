@@ -54,17 +54,17 @@ class AttentionView(View):
 
     kind: ClassVar[str] = "attention"
     layer: str
-    head: int | None  # None: the mean of `num_heads`
+    head: int | None  # None: the mean over `num_heads`
     num_heads: int
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    first_row: int  # the numbers of the first row and column that are shown
+    first_row: int  # index of the first row and column shown
     first_column: int
-    values: np.ndarray | None  # [R,N], NaN where the mask forbids; None beyond 512 tokens
-    pooled: Pooled | None  # the values in blocks, for a long text
+    values: np.ndarray | None  # [R,N], NaN where masked; None beyond 512 tokens
+    pooled: Pooled | None  # the values in blocks, for long texts
     entropy: np.ndarray  # [R] in nats, over all columns
     received: np.ndarray  # [N] summed over the rows shown
-    links: tuple[WeightLink, ...]  # the strongest, by the numbers of tokens
+    links: tuple[WeightLink, ...]  # the strongest, by token index
     excluded: float | None  # the mean weight on special tokens, if they are excluded
 
     @property
@@ -113,7 +113,7 @@ class AttentionView(View):
                 (name, *("-" if np.isnan(weight) else float(weight) for weight in weights))
                 for name, weights in zip(self.rows, self.values, strict=True)
             ]
-            # For screen readers; closed until it is opened
+            # For screen readers; collapsed by default
             table = Details("All weights as a table (- means masked)", [TableBlock(("token", *self.columns), rows)])
             return [*pictures(self.figures()), table]
         if len(self.rows) == 1:

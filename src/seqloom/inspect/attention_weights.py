@@ -323,15 +323,15 @@ class AskedWeights(NamedTuple):
     heads: tuple[int, ...]
     rows: MergedUnits
     columns: MergedUnits  # all keys: what is left out of a picture still counts in its row
-    left_out: np.ndarray  # [S] bool: keys whose weight is given to the others
+    left_out: np.ndarray  # [S] bool: keys whose weight goes to the others
 
 
 class WeightBlock(NamedTuple):
     """Some rows of a table."""
 
     start: int
-    values: np.ndarray  # [R,N], NaN where the mask forbids
-    left_out: np.ndarray  # [R] the weight that lay on keys that are left out
+    values: np.ndarray  # [R,N], NaN where masked
+    left_out: np.ndarray  # [R] the weight of the excluded keys
 
 
 def blocks(rows: AttentionRows, asked: AskedWeights, at_once: int = ROWS_AT_ONCE) -> Iterator[WeightBlock]:
@@ -341,12 +341,12 @@ def blocks(rows: AttentionRows, asked: AskedWeights, at_once: int = ROWS_AT_ONCE
         stop = min(start + at_once, len(asked.rows.names))
         weights = rows.mean(asked.heads, slice(starts[start], starts[stop])).double().cpu().numpy()
         missing = np.zeros((len(weights), 1))
-        if asked.left_out.any():  # what these keys had is shared out among the others
+        if asked.left_out.any():  # distribute the weight of these keys over the others
             missing = np.nansum(weights[:, asked.left_out], axis=1, keepdims=True)
             weights = np.where(asked.left_out, np.nan, weights)
             total = np.nansum(weights, axis=1, keepdims=True)
             weights = np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)
-        if len(asked.columns.names) < weights.shape[1]:  # keys of a word are added up; NaN where all of them are
+        if len(asked.columns.names) < weights.shape[1]:  # sum the keys of a word; NaN if all are NaN
             edges = asked.columns.starts[:-1]
             real = np.logical_or.reduceat(~np.isnan(weights), edges, axis=1)
             weights = np.where(real, np.add.reduceat(np.nan_to_num(weights), edges, axis=1), np.nan)
@@ -369,7 +369,7 @@ class Pooled(NamedTuple):
     """A large table as blocks of `down` x `across` cells."""
 
     maximum: np.ndarray
-    mean: np.ndarray  # over the cells of a block, of which a forbidden one has no weight
+    mean: np.ndarray  # over the cells of a block; masked cells count as 0
     down: int
     across: int
     shape: tuple[int, int]  # of the table
@@ -416,11 +416,11 @@ class AttentionTable(NamedTuple):
     """A table of attention with its summaries; `values` if requested."""
 
     values: np.ndarray | None  # [R,N]
-    entropy: np.ndarray  # [R] of each row, in nats; NaN for one that reads nothing
-    received: np.ndarray  # [N] that each column gets of all rows
+    entropy: np.ndarray  # [R] per row, in nats; NaN for a row without keys
+    received: np.ndarray  # [N] per column, summed over rows
     pooled: Pooled
-    links: tuple[WeightLink, ...]  # the strongest, off the diagonal and to no special token
-    left_out: float  # the mean weight on the keys that are left out
+    links: tuple[WeightLink, ...]  # the strongest, off the diagonal, without special tokens
+    left_out: float  # the mean weight of the excluded keys
 
 
 def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:

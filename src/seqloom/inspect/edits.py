@@ -8,7 +8,7 @@
 
 The first three act through taps. A fused recurrent kernel cannot be changed inside, so the last two run recurrent
 layers token by token with a changed cell, and later tokens see the effect. The weights of the model never change:
-after the `with` block the answers are exactly the same as before. `model_state` detects training and edits.
+after the `with` block the predictions are exactly the same as before. `model_state` detects training and edits.
 """
 
 import math
@@ -186,7 +186,7 @@ class ModelState(NamedTuple):
     """A fingerprint of weights, listeners, hooks and cells; equal if nothing changed."""
 
     weights: tuple[tuple[int, int], ...]  # which tensor, and how often it was changed in place
-    heard: tuple[Any, ...]  # whoever listens to taps
+    heard: tuple[Any, ...]  # listeners of taps
     hooks: tuple[Any, ...]
     cells: tuple[Cell, ...]  # of recurrences
 

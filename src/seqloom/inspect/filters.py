@@ -41,14 +41,14 @@ from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted, number, share, signed
 
 KINDS = (Convolution, CausalConvolution)
-OUTSIDE = "·"  # a slot before the first token or behind the last
+OUTSIDE = "·"  # a slot before the first token or after the last
 
 
 class Bank(NamedTuple):
     """The filters of one size in one layer, with their values for one reading."""
 
-    first: int  # the number of its first filter among all of the layer
-    offsets: tuple[int, ...]  # of the slots, from the place at which the filter stands
+    first: int  # index of its first filter in the layer
+    offsets: tuple[int, ...]  # of the slots, relative to the position of the filter
     slots: np.ndarray  # [T,filters,K]
     sums: np.ndarray  # [T,filters] before the activation
     activations: np.ndarray  # [T,filters]
@@ -116,9 +116,9 @@ def reach_before(model: nn.Module, place: LayerPlace) -> tuple[int, int] | None:
 
 MOST_DRAWN = 40  # filters of an overview
 DRAWN_NGRAMS = 12
-SAID = 5  # filters that are told in words
+SAID = 5  # filters that are described in sentences
 MOST_KEPT = 100  # n-grams of a filter
-AT_ONCE = 4_096  # places that are weighed together
+AT_ONCE = 4_096  # positions that are processed together
 
 
 class FiringNgram(NamedTuple):
@@ -127,7 +127,7 @@ class FiringNgram(NamedTuple):
     tokens: tuple[str, ...]
     activation: float
     pre_activation: float  # before the activation
-    slots: tuple[float, ...]  # what each of its words adds
+    slots: tuple[float, ...]  # contribution of each word
     frequency: int  # in the data
 
     @property
@@ -141,7 +141,7 @@ class Filter(NamedTuple):
 
     number: int
     size: int
-    firing_rate: float  # the share of all places at which it is above zero
+    firing_rate: float  # fraction of all positions with a value above zero
     strongest: tuple[FiringNgram, ...]
     lowest: tuple[FiringNgram, ...]
 
@@ -161,8 +161,8 @@ class FiltersView(View):
     positions: int
     inputs: int
     filters: tuple[Filter, ...]
-    unit: int | None  # the filter that is drawn by itself
-    context: tuple[int, int] | None  # tokens that the layer sees outside its windows, through those below; None: all
+    unit: int | None  # the filter that is drawn separately
+    context: tuple[int, int] | None  # tokens outside the window that the layer sees through lower layers; None: all
 
     def figures(self) -> tuple[Figure, ...]:
         if self.unit is not None:
@@ -357,9 +357,9 @@ class FilterActivation(NamedTuple):
     """One filter on one text: its strongest n-gram and its contribution to the score."""
 
     filter: int
-    at: int  # the place of its largest part in the answer
+    at: int  # position of its largest contribution
     tokens: tuple[str, ...]  # the n-gram there
-    places: tuple[int, ...]  # of the tokens of the n-gram
+    places: tuple[int, ...]  # positions of the tokens of the n-gram
     activation: float
     contribution: float
 

@@ -57,15 +57,15 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import number
 
 UNDERFLOW = torch.finfo(torch.float32).tiny
-NEAR_UNDERFLOW = 1e-30  # what comes so near fades to nothing
-SPLITS = ("hidden", "cell")  # of the state of a recurrence, in its order
+NEAR_UNDERFLOW = 1e-30  # smaller norms count as underflow
+SPLITS = ("hidden", "cell")  # of a recurrent state, in order
 
 
 class Totals(NamedTuple):
     """The norm of the total gradient at each token."""
 
     layer: str
-    part: str  # hidden, cell; output of a layer that has no state
+    part: str  # hidden or cell; output for a layer without a state
     backward: bool  # the layer reads from the end
     norms: tuple[float, ...]
 
@@ -81,7 +81,7 @@ class Totals(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """At how many elements less arrives than float32 can hold; a zero that nothing fades to is no loss.
+        """The number of tokens whose gradient underflows in float32; zeros that the norm does not fade to do not count.
 
         >>> Totals("layer", "hidden", False, (0.0, 0.0, 1e-36, 1e-3)).lost
         2
@@ -148,7 +148,7 @@ def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
     slopes = iter(torch.autograd.grad(number, every, allow_unused=True))
     found = []
     for point in points:
-        # The norm at each element, of slopes [1,D] or [1,T,D]; zero where nothing comes back
+        # The norm at each token of gradients [1,D] or [1,T,D]; zero without a gradient
         mine = [torch.zeros_like(at) if (slope := next(slopes)) is None else slope for at in point.tensors]
         joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in mine])
         norms = joined.double().norm(dim=1).tolist()
@@ -189,7 +189,7 @@ class GradientsView(View):
     tokens: tuple[str, ...]
     answer: str
     totals: tuple[Totals, ...]
-    flows: tuple[Flow, ...]  # of each mixer that lets elements see one another, then of the whole stack
+    flows: tuple[Flow, ...]  # of each mixer that mixes tokens, then of the stack
 
     def figures(self) -> tuple[Figure, ...]:
         flows = [flow for flow in self.flows if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
@@ -202,7 +202,7 @@ class GradientsView(View):
         for each in shown:
             seen = [norm if UNDERFLOW < norm < math.inf else None for norm in each.norms]
             series.append(Series(name=each.name, x=places, y=seen))
-        if not shown:  # nothing comes back at all
+        if not shown:  # no gradient at all
             series = [Series(name="every layer", x=places, y=[0.0] * len(places))]
         elif any(each.lost for each in shown):
             ends = [places[0], places[-1]]

@@ -39,16 +39,16 @@ from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted, number, share
 
 NUCLEUS, MOST_KEYS = 0.8, 12
-LEAST = 0.02  # a line below this is not drawn where all are
+LEAST = 0.02  # weaker lines are not drawn if all heads are
 RANKED = 16
-AROUND = 3  # tokens before and after, of a snippet
+AROUND = 3  # tokens of context before and after
 LARGEST_PICTURE = 256
 
 
 class HeadEdge(NamedTuple):
     """A line from a query to a key."""
 
-    group: int  # the number of its head among the groups
+    group: int  # index of its head in the groups
     row: int
     column: int
     weight: float

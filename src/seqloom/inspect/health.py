@@ -33,8 +33,8 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import counted, number, share
 from seqloom.tasks.task import Task
 
-END = 0.02  # distance from the end of the range at which only 4 % of the gradient is left
-NEARLY_ALWAYS = 0.95  # of the elements
+END = 0.02  # distance from the end of the range at which only 4% of the gradient is left
+NEARLY_ALWAYS = 0.95  # fraction of the tokens
 LISTENED = (".hidden", ".maps", ".gates")
 MAPS_OF_PICTURES = ".maps."  # and the number of the layer: [B,filters,Y,X]
 
@@ -53,7 +53,7 @@ class UnitPart(NamedTuple):
     """One tap, or one gate of it."""
 
     name: str
-    is_gate: bool  # a gate at 0 is at an end of its range too
+    is_gate: bool  # for a gate, 0 is also an end of the range
 
 
 def units(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> tuple[UnitHealth, ...]:
@@ -97,18 +97,18 @@ def measured_units(part: UnitPart, values: Tensor) -> UnitHealth:
     ends = values.abs() >= 1 - END
     if part.is_gate and float(values.min()) >= 0:
         ends |= values <= END
-    within = float(values.abs().max()) <= 1  # what has no bounds has no ends
+    within = float(values.abs().max()) <= 1  # unbounded values have no ends
     saturated = (ends.float().mean(dim=0) >= NEARLY_ALWAYS) & within
     return UnitHealth(
         part.name, values.shape[1], len(values), float(dead.float().mean()), float(saturated.float().mean())
     )
 
 
-ELEMENTS = 16_384  # of a layer that are kept: quantiles need them all
+ELEMENTS = 16_384  # of a layer that are kept for quantiles
 MOST_ROWS = 64  # of a table with numbers
 MOST_BARS = 40
-IDLE = 0.5  # of the units of a layer: worth a sentence
-FAR = 2.0  # decimal orders from the median: worth a sentence
+IDLE = 0.5  # fraction of the units of a layer that is reported
+FAR = 2.0  # log10 of the ratio to the median that is reported
 QUANTILES = (0.05, 0.5, 0.95)
 
 
@@ -120,11 +120,11 @@ class LayerHealth(NamedTuple):
     elements: int
     mean: float
     std: float  # the standard deviation
-    quantiles: tuple[float, ...]  # 5 %, 50 %, 95 %
-    zeros: float  # the share of values that are zero
-    dead: float  # the share of units that always are
-    saturated: float  # the share of units that stand at an end of their range
-    gradient_norm: float | None  # the norm of the gradient of the answers there, a mean over readings; None of gates
+    quantiles: tuple[float, ...]  # 5%, 50%, 95%
+    zeros: float  # fraction of values that are zero
+    dead: float  # fraction of units that are always zero
+    saturated: float  # fraction of units at an end of their range
+    gradient_norm: float | None  # of the predictions, mean over inputs; None for gates
 
 
 class WeightHealth(NamedTuple):
@@ -229,7 +229,7 @@ class _HealthWatch:
         self.values: dict[UnitPart, list[Tensor]] = {}
         self.kept: dict[UnitPart, int] = {}
         self.slopes: dict[str, float] = {}
-        self.groups: dict[str, list[Tensor]] = {}  # weights by layer, outside of layers by their first names
+        self.groups: dict[str, list[Tensor]] = {}  # weights by layer; outside of layers by the first part of their name
         for name, weight in subject.model.named_parameters():
             parts = name.split(".")
             self.groups.setdefault(".".join(parts[:3] if "layers" in parts else parts[:2]), []).append(weight)

@@ -167,7 +167,7 @@ class FaithfulnessBadges:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._known = dict[str, tuple[ModelState, str]]()  # the latest result, by what it was about
+        self._known = dict[str, tuple[ModelState, str]]()  # the latest result, by explanation
 
     def learn(self, view: View) -> None:
         """Store the result, if the view is a faithfulness report on a method of the library."""
@@ -252,7 +252,7 @@ class ViewCall(Generic[Given, P, V]):
         if inspection is None:
             return self
         bound: Any = ViewMethod(self.function, inspection.subject, self.given(inspection))
-        bound.__doc__, bound.__name__ = self.function.__doc__, self.name  # what a notebook shows beside the signature
+        bound.__doc__, bound.__name__ = self.function.__doc__, self.name  # shown by notebooks
         bound.noted = partial(inspection.noted, self.name)
         found: Callable[P, V] = bound
         return found

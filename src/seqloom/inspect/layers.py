@@ -37,7 +37,7 @@ class LayerPlace(NamedTuple):
     path: str
     side: str
     tokens: tuple[Token, ...]  # as the stack reads them
-    call: int = 0  # how often the module was used before in the same pass: 1 for the second of two texts
+    call: int = 0  # index of the call in one forward pass: 1 for the second of two texts
 
     def module(self, model: nn.Module) -> Any:
         """The module itself."""
@@ -144,7 +144,7 @@ HAS: Mapping[str, Callable[[nn.Module], bool]] = {
 }
 
 
-Change = Callable[[int, Padded], Padded]  # (how many times it was called before, its vectors) -> those to go on with
+Change = Callable[[int, Padded], Padded]  # (index of the call, its vectors) -> the vectors to use
 
 
 @contextmanager

@@ -36,9 +36,9 @@ class Occurrence(NamedTuple):
     """A word at one position."""
 
     sentence: int
-    number: int  # among the words of its sentence
+    number: int  # index in its sentence
     text: str
-    context: str  # as it was written, with some words around it
+    context: str  # with some words around it
 
 
 class Neighbor(NamedTuple):
@@ -56,14 +56,14 @@ class NeighborsView(View):
     kind: ClassVar[str] = "neighbors"
     word: str
     layer: str
-    occurrences: tuple[Occurrence, ...]  # of the word, the first being the one whose neighbors are asked for
-    contextual: np.ndarray  # [N,N] cosines between them, behind the layer
-    static: np.ndarray  # [N,N] the same of the vectors before any layer
-    nearest: tuple[Neighbor, ...]  # other words, the nearest in context first
-    mean_cosine: float  # the mean contextual cosine of two different places
+    occurrences: tuple[Occurrence, ...]  # of the word; the neighbors are those of the first
+    contextual: np.ndarray  # [N,N] cosines after the layer
+    static: np.ndarray  # [N,N] cosines before any layer
+    nearest: tuple[Neighbor, ...]  # other words, nearest first
+    mean_cosine: float  # mean contextual cosine of two different words
     mean_static_cosine: float
-    sentence: tuple[str, ...]  # the words of the first occurrence's sentence
-    similarities: np.ndarray  # [W] how near each of them is to it, in context
+    sentence: tuple[str, ...]  # words of the sentence of the first occurrence
+    similarities: np.ndarray  # [W] cosine of each of them with it, in context
 
     def figures(self) -> tuple[Figure, ...]:
         found: list[Figure] = []
@@ -106,7 +106,7 @@ class NeighborsView(View):
 
 
 def _labeled(each: Occurrence) -> str:
-    """The word last: what runs from right to left then moves nothing that follows it."""
+    """Return context and word, the word last, so that right-to-left text does not move what follows it."""
     return f"{each.sentence}.{each.number} {each.text}"
 
 
@@ -163,7 +163,7 @@ def _place(occurrences: Sequence[Occurrence], sentence: int, word: str | int) ->
             raise DataError(f"there is no word {word} in the sentence", fix=f"choose 0 to {len(mine) - 1}")
         return mine[word]
     fitting = [at for at in mine if _alike(occurrences[at].text, word)]
-    if not fitting and word.isdecimal():  # as it is typed
+    if not fitting and word.isdecimal():  # from the command line
         return _place(occurrences, sentence, int(word))
     if not fitting:
         raise DataError(

@@ -47,10 +47,10 @@ SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, 
 
 @dataclass(frozen=True)
 class SamplingSliders(Interactive):
-    """Sliders for temperature, top-k, top-p and min-p that act at once, in the browser.
+    """Sliders for temperature, top-k, top-p and min-p that work in the browser.
 
-    All log-probabilities of the row travel with the page, four bytes each, so that what the browser sums up is the
-    model's distribution and not a part of it. The scripts are files of their own (`pages/`), which the tests run too.
+    The page has all log-probabilities of the row, four bytes each, so that the browser sums the complete distribution.
+    The scripts are files in `pages/`, which the tests run too.
     """
 
     rules: ClassVar[str] = (
@@ -96,10 +96,10 @@ class SamplingSliders(Interactive):
 
 
 TOP = 100  # tokens of the chosen row that are listed
-LIKELIEST = 10  # of every other row
+LIKELIEST = 10  # for every other row
 DRAWN_BARS = 15
 WORST = 20
-BLOCK = 128  # rows whose scores are held at once: all of a long text would not fit in memory
+BLOCK = 128  # rows whose scores are in memory at a time: all of a long text would not fit
 
 
 class TokenChoice(NamedTuple):

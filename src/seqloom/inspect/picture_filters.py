@@ -45,7 +45,7 @@ class Field(NamedTuple):
 class Patch(NamedTuple):
     """A part of an image with a high activation."""
 
-    reading: int  # the number of the picture
+    reading: int  # index of the picture
     y: int  # of its upper left pixel
     x: int
     activation: float
@@ -60,7 +60,7 @@ class MapsView(View):
     layer: str
     picture: np.ndarray  # [Y,X] the mean over colors
     maps: np.ndarray  # [filters,Y,X]
-    side: int  # of the square of the picture that a place stands for
+    side: int  # of the square of the picture that a cell sees
 
     def figures(self) -> tuple[Figure, ...]:
         shown = _most_active(self.maps.max(axis=(1, 2)), self.maps[0].size)
@@ -150,7 +150,7 @@ def picture_filters(
     for at, reading in enumerate(readings):
         picture, maps = _picture(reading), _heard(subject, reading, path)
         best = best or [[] for _ in maps]
-        for kept, each in zip(best, maps, strict=True):  # the strongest place of each filter on this picture
+        for kept, each in zip(best, maps, strict=True):  # the strongest cell of each filter on this picture
             y, x = (int(place) for place in np.unravel_index(int(each.argmax()), each.shape))
             value = float(each[y, x])
             if len(kept) < top_k or value > kept[-1].activation:
@@ -172,7 +172,7 @@ def field(subject: Subject, reading: Reading, path: str) -> Field:
         side += (int(owner.weights[at].shape[2]) - 1) * stride
         if name == path:
             break
-        if min(record[name][0].shape[2:]) > 1:  # then the input pools
+        if min(record[name][0].shape[2:]) > 1:  # then the input is pooled
             side, stride = side + stride, 2 * stride
     return Field(side, stride)
 

@@ -55,10 +55,10 @@ BINS = 24
 class Parts(NamedTuple):
     """One query against all keys."""
 
-    products: Tensor  # [S,D] of each dimension; they add up to the content, with rotary to the whole logit
+    products: Tensor  # [S,D] by dimension; they sum to the content, with rotary to the logit
     content: Tensor  # [S]
     position: Tensor  # [S]
-    weights: Tensor  # [S] NaN where the mask forbids
+    weights: Tensor  # [S] NaN where masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +71,13 @@ class QueryKeyView(View):
     row: int
     token: str
     columns: tuple[str, ...]
-    keys: tuple[int, ...]  # those whose dimensions are kept, the strongest first, or the one that was asked for
+    keys: tuple[int, ...]  # keys whose dimensions are kept: the strongest first, or the requested one
     products: np.ndarray  # [keys,D]
     content: np.ndarray  # [S]
-    position: np.ndarray  # [S] zero where the model adds none between two places
+    position: np.ndarray  # [S] zero if the model has no relative positions
     logit: np.ndarray  # [S]
-    weights: np.ndarray  # [S] NaN where the mask forbids
-    separated: str  # how content and position were told apart
+    weights: np.ndarray  # [S] NaN where masked
+    separated: str  # how content and position were separated
 
     def figures(self) -> tuple[Figure, ...]:
         if len(self.columns) <= SMALL:
@@ -142,7 +142,7 @@ def query_key(
         side: The sequence that the queries belong to: source or target, first or second.
     """
     layers = layers_of(subject, reading, side)
-    # Numbers count the layers with keys, for pooling by weights has none
+    # Numbers count only layers with keys, which attention pooling does not have
     keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
     asked = chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
     at = chosen_token(asked.queries, -1 if token is None else token)
@@ -184,7 +184,7 @@ def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts
     total = products.sum(dim=-1)
     weights = rows.weights(head, slice(at, at + 1))[0]
     if turned:
-        # The same with queries and keys turned back to place 0
+        # Rotate queries and keys back to position 0
         query = rotate(request.query, -request.query_places.positions)
         unturned = request._replace(query=query, key=rotate(request.key, -request.key_places.positions))
         content = _products(unturned).sum(dim=-1)

@@ -32,16 +32,16 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Trail
 from seqloom.report.numbers import number, share
 
-MOST_DRAWN = 400  # places of a long path
+MOST_DRAWN = 400  # points of a long path
 COMPONENTS = 2
-NEIGHBORS = 3  # moves worth looking at that are named
+NEIGHBORS = 3  # large steps that are named
 
 
 class Plane(NamedTuple):
     """A plane of states: its center and two unit directions."""
 
     middle: np.ndarray  # [units]
-    directions: np.ndarray  # [2, units], the second one zero where the states move along a line
+    directions: np.ndarray  # [2, units], the second is zero if the states are on a line
 
     def path(self, states: np.ndarray) -> np.ndarray:
         """[N,2] the coordinates of states [N,units]."""
@@ -49,7 +49,7 @@ class Plane(NamedTuple):
         return found
 
     def held(self, states: np.ndarray) -> tuple[float, float]:
-        """The share of the variance of states that each of its directions holds."""
+        """The fraction of the variance of states along each direction."""
         total = max(float(states.var(axis=0).sum()), 1e-300)
         first, second = (float(variance) / total for variance in self.path(states).var(axis=0))
         return first, second
@@ -63,9 +63,9 @@ class StatesView(View):
     layer: str
     tokens: tuple[str, ...]
     path: np.ndarray  # [elements, 2]
-    explained_variance: tuple[float, float]  # the share of the variance that each component holds
-    step_sizes: np.ndarray  # [elements] how far the whole state went from the one before; 0 for the first
-    plane: Plane  # that the path lies in
+    explained_variance: tuple[float, float]  # fraction of the variance along each component
+    step_sizes: np.ndarray  # [elements] distance from the previous state; 0 for the first
+    plane: Plane  # of the path
 
     def figures(self) -> tuple[Figure, ...]:
         total = len(self.tokens)
@@ -168,13 +168,13 @@ def thinned(path: np.ndarray, most: int) -> list[int]:
     return sorted({0, len(path) - 1, *(int(at) for at in np.searchsorted(along, wanted[1:-1]))})
 
 
-Value = float | str | None  # None: the token has no such property and is left out
+Value = float | str | None  # None: the token does not have the feature and is left out
 Property = Callable[[Sequence[str]], Sequence[Value]]
 
 HELD_OUT = 0.3  # of the readings
 RIDGE = 1e-3  # times the mean variance of a unit
 BEST = 10  # units that are shown
-EXAMPLE = 200  # tokens of the picture of the best unit
+EXAMPLE = 200  # tokens in the figure of the best unit
 OPENING, CLOSING = "([{<", ")]}>"
 
 
@@ -215,13 +215,13 @@ class ProbeView(View):
     layer: str
     feature: str
     metric: str  # R2 or accuracy
-    tokens: int  # that were looked at
-    num_train: int  # those of them that stand in readings which are not held out
-    correlations: np.ndarray  # [units] with the property, on the same: the best unit is chosen without the others
-    score: float  # of all units together, on readings held out
-    control: float  # the same for the property dealt out at random
-    best_unit_score: float  # R2 of the best unit by itself, on readings held out; the accuracy of its label means
-    example: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]  # tokens, the property, the best unit
+    tokens: int  # number of tokens
+    num_train: int  # tokens in inputs that are not held out
+    correlations: np.ndarray  # [units] with the feature, on training tokens: the best unit is chosen without the others
+    score: float  # of all units, on held-out inputs
+    control: float  # for the shuffled feature
+    best_unit_score: float  # R2 of the best unit, on held-out inputs; for labels the accuracy of its class means
+    example: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]  # tokens, the feature, the best unit
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -327,7 +327,7 @@ class _ProbeSample(NamedTuple):
 
     states: np.ndarray  # [N,D]
     values: np.ndarray  # [N] numbers, or the numbers of labels
-    readings: np.ndarray  # [N] where each token stands
+    readings: np.ndarray  # [N] index of each token's input
     labels: tuple[str, ...] | None
 
     @classmethod

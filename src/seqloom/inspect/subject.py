@@ -50,7 +50,7 @@ STAND_IN = "\ufffd"  # for a word or a character that the vocabulary lacks
 class Token(NamedTuple):
     """One token that a model reads."""
 
-    text: str  # as it is shown
+    text: str  # as shown
     start: int = 0  # text[start:stop] of the input; empty for a special token
     stop: int = 0
     word: int = NO_WORD  # the number of the word that it is a part of
@@ -179,7 +179,7 @@ class Reading(NamedTuple):
         return found[name]
 
 
-Moved = Callable[[int], None]  # takes how many parts more are done
+Moved = Callable[[int], None]  # takes the number of parts that were finished
 
 
 @dataclass(eq=False)
@@ -248,7 +248,7 @@ class Subject(NamedTuple):
     config: AnyModel
     model: nn.Module
     encode: Callable[[Any], Any]  # one input from Python -> a batch of one row on the model's device
-    shown: WorkShown = WorkShown()  # to nobody
+    shown: WorkShown = WorkShown()  # reports to no one
 
     def work(self, parts: str, total: int) -> AbstractContextManager[Moved]:
         """A block of work of `total` parts; yields a function that reports finished parts."""
@@ -302,7 +302,7 @@ class Subject(NamedTuple):
         tokens = self._writes.encode_inner([name]).row(0)
         if len(tokens) == 1 and tokens[0] != UNKNOWN:
             return int(tokens[0])
-        if name in NAMES:  # as `Tokenizer.piece` calls a special one
+        if name in NAMES:  # the name from `Tokenizer.piece` of a special token
             return NAMES.index(name)
         if len(tokens) != 1:
             raise DataError(f"'{name}' is {len(tokens)} tokens, but an answer is one token", fix="name one of them")
@@ -348,7 +348,7 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
             encoder = ExampleEncoder(schema, config, spec.tokenizer, None, ledger)
             inputs = schema.input.collate(encoder.columns(examples))
             ledger.close()
-        except RejectedError as error:  # one refused input: there are no other rows that could be read without it
+        except RejectedError as error:  # there is only one row, so it cannot be skipped
             found = "; ".join(str(detail["text"]) for detail in error.details)
             fix = f"give an input that is not empty; the model reads {schema.input.name}"
             raise DataError(found, fix=fix) from error

@@ -172,7 +172,7 @@ def read_again(subject: Subject, reading: Reading, given: Any) -> Reading:
 class Answers(NamedTuple):
     """The answers of a model to one input."""
 
-    values: np.ndarray  # [R,K] probabilities where exactly one answer of a row is right, else the scores
+    values: np.ndarray  # [R,K] probabilities if exactly one label per row is correct, else scores
     predictions: tuple[str, ...]  # [R]
     exclusive: bool
 
