@@ -14,7 +14,7 @@ they write their files into one hidden folder, process 0 renames it, and an erro
 
 The newest checkpoint is the one with the largest number in its name; file times are not used.
 
-The first half of this module is about the tensors of a run by name: whole, averaged, or the shards of one process.
+The first half of this module is about the tensors of a run by name: complete, averaged, or the shards of one process.
 """
 
 import json
@@ -74,7 +74,7 @@ def leaves_of(state: Any) -> list[Tensor]:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The whole tensor: one that is sharded over ranks is gathered."""
+    """Return the complete tensor: a tensor that is sharded over ranks is gathered."""
     whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole
 
@@ -127,7 +127,7 @@ def _mean(tensors: list[Tensor]) -> Tensor:
     return (total / len(tensors)).to(tensors[0].dtype)
 
 
-# Sharded weights: the part that one of several processes holds, and the whole tensor from the parts of all.
+# Sharded weights: the part that one of several processes holds, and the complete tensor from the parts of all.
 #
 # `fully_shard` splits each tensor along its first axis, one part for each process. Tensors that are not split, such as
 # counters, are the same in all processes. Each part knows its place, so a checkpoint of two processes can be resumed by
@@ -353,7 +353,7 @@ def newest(folder: Path, ranks: Ranks) -> tuple[Checkpoint | None, tuple[str, ..
 
 
 def _newest(folder: Path, ranks: Ranks) -> tuple[Checkpoint | None, list[Any]]:
-    """The checkpoint; its name, empty if there is none, None if all are damaged; and what was skipped."""
+    """Return the checkpoint; its name ("" if there is none, None if all are damaged); and the skipped ones."""
     listed, passed = durable.numbered(folder)
     skipped = [f"{one.path.name} was skipped: {one.reason}" for one in passed]
     for _, path in listed:

@@ -269,7 +269,7 @@ class HalvedError(RepeatError):
 
 
 class MemoryFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many micro-batches a step needs to fit into memory; what RUN/memory.json says."""
+    """How many micro-batches a step needs to fit into memory; the content of RUN/memory.json."""
 
     micro_batches: Annotated[int, msgspec.Meta(ge=1)] = 1
 
@@ -284,7 +284,7 @@ class MemoryFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def fitting(folder: Path) -> MemoryFit:
-    """What a run remembers; one micro-batch if memory never ran out."""
+    """Return the saved number of micro-batches; one if memory never ran out."""
     path = folder / RunFile.MEMORY
     try:
         return msgspec.json.decode(path.read_bytes(), type=MemoryFit)

@@ -108,7 +108,7 @@ class _Loop:
         self.clock = Clock(resumed.machine.seconds if resumed else 0.0, session.device.torch)
         self.log = RunLog(session.folder.path, self.run_state.metrics_lines) if session.ranks.rank == 0 else NoLog()
         self.choice = CheckpointChoice(session, resumed)
-        self.shipped: ValidationResult | None = None  # the look whose weights are in RUN/model, if it was in this start
+        self.shipped: ValidationResult | None = None  # the validation of the weights in RUN/model, if in this session
         self.failed = 0  # checkpoints in a row that could not be saved
         self.read_every = 1 if session.device.torch.type == "cpu" else self.config.log_every
         self.recent: deque[tuple[int, tuple[str, ...]]] = deque(maxlen=MOST_NOT_FINITE + self.read_every)

@@ -290,7 +290,7 @@ class Solver(WeightUpdate):
         self._problem: NewtonProblem | None = None
         self._place: NewtonPlace | None = None
         self.taken = Taken(-1)
-        self._told: list[Tally] = []
+        self._tallies: list[Tally] = []
 
     def whole(self) -> AnyBatch:
         """All texts as one batch, of which only the ids, the targets and the number of tokens are there."""
@@ -310,14 +310,14 @@ class Solver(WeightUpdate):
         self.taken, self._place = Taken(run_state.epoch, steps, solved), after
         self._put(after.point)
         tokens = self._read().tokens if run_state.index == 0 else 0
-        self._told.append(_tally(place, tokens, stop))
+        self._tallies.append(_tally(place, tokens, stop))
 
     def is_done(self, run_state: TrainingState) -> bool:
         """Whether all strengths are solved."""
         return run_state.epoch >= len(self._newton.strengths)
 
     def read(self) -> Tally:
-        tallies, self._told = self._told, []
+        tallies, self._tallies = self._tallies, []
         summed = {name: sum(getattr(one, name) for one in tallies) for name in Tally._fields}
         last = {"largest": max((one.largest for one in tallies), default=0.0), "scale": 0.0}
         return Tally(**{**summed, **last, "stop": any(one.stop for one in tallies)})

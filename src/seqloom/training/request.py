@@ -66,7 +66,7 @@ def _class_weights(text: str) -> str | tuple[float, ...]:
 
 
 class RunRequest(NamedTuple):
-    """What the user asks for. Whatever is None is chosen and reported."""
+    """The request of the user. Settings that are None are chosen and reported."""
 
     model: Annotated[
         str | AnyModel | None,
@@ -171,7 +171,7 @@ class RunRequest(NamedTuple):
         return self._said(*OF_VECTORS)
 
     def filled(self, before: RunConfig) -> "RunRequest":
-        """The same request for a run that is resumed: whatever it leaves open is taken from the run.
+        """Return the request for a resumed run: settings that it leaves open are taken from the run.
 
         If it names a model, a size or `init`, the model is built again and compared with that of the run.
         """
@@ -198,7 +198,7 @@ class RunRequest(NamedTuple):
         return filled._replace(model=model)
 
     def _said(self, *names: str) -> tuple[str, ...]:
-        """The names that are not left open."""
+        """Return the names that are not left open."""
         return tuple(name for name in names if getattr(self, name) != self._field_defaults[name])
 
 

@@ -196,7 +196,7 @@ class _Start(NamedTuple):
 def resolve(
     data: DataConfig, request: RunRequest, *, location: RunLocation | None = None, cache: Path | None = None
 ) -> Resolved:
-    """Read and encode the data, and choose all settings that are left open. Only the cache is written."""
+    """Read and encode the data, and choose all open settings. Only the cache is written."""
     return finished(resolving(data, request, location=location, cache=cache))
 
 
@@ -208,9 +208,9 @@ def resolving(
     cache: Path | None = None,
     dataset: Dataset | None = None,
 ) -> Work[Resolved]:
-    """The same with progress events, for data that may be open already.
+    """Do the same as `resolve` with progress events, optionally for data that is already open.
 
-    If a run is at the location, whatever the request leaves open is taken from it: settings, model and tokenizers.
+    If there is a run at the location, open settings, model and tokenizers are taken from it.
     """
     _require_changeable(request)
     if request.freeze_word_vectors:

@@ -228,7 +228,7 @@ def _finite(value: Any) -> Any:
 # config.toml has the layers that a recipe made, not its name. Users know the name ("bilstm, tiny"), so it is found
 # again: the recipe that makes the same layers for the same task.
 
-SET_BESIDE = ("dropout", "head")  # set by other flags, whatever the recipe
+SET_BESIDE = ("dropout", "head")  # set by other flags, independent of the recipe
 
 
 @lru_cache(maxsize=1)  # it is called for each model that a run saves

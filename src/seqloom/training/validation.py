@@ -116,7 +116,7 @@ def batches_of(session: Session, part: SplitName, rank: int = 0, count: int = 1)
 
 
 def _sample(session: Session, judged: EvaluatedExample) -> Sample:
-    """An example as it is shown: its input as it was written; also the expected text if it is the input itself."""
+    """Return an example for display: its input as written; also the expected text if that is the input itself."""
     read = session.prepared.shown(int(judged.id))
     text = cut_short(session.prepared.dev_texts.get(int(judged.id), "")) or read
     return Sample(text, judged.predicted, text if judged.expected == read else judged.expected, judged.correct)
@@ -283,9 +283,9 @@ def _settle(session: Session, notes: Mapping[str, Any], found: ValidationResult,
         return
     task, evaluation = session.task, found.evaluation
     if evaluation is not None and isinstance(task, Calibrator):
-        # The shipped model reads its scores as the dev set asks for. How good that is: each half of dev is read as the
-        # other half asks for, so that no row is judged by what it found itself.
-        with answering(session.model):  # where weights are sharded, all processes compute together
+        # The saved model is calibrated on the dev set. To evaluate this, each half of the dev set is calibrated on the
+        # other half, so that no row is evaluated with a calibration that it was used for.
+        with answering(session.model):  # with sharded weights all processes compute together
             fitted = task.fitted(session.model, batches_of(session, "dev"))
         task = task.calibrated(fitted.shipped, fitted.rows)
         evaluation = evaluate(task, session.model, batches_of(session, "dev"))

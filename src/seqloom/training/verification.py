@@ -208,7 +208,7 @@ def short_run(config: Path, out: Path, device: DeviceName, workers: int) -> int:
     """Train with this configuration, or resume; returns the exit code."""
     asked = RunFolder(config.parent).config()
     request = RunRequest(model=asked.model, training=msgspec.structs.asdict(asked.training), encoding=asked.encoding)
-    lenient = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # the run itself has decided about them
+    lenient = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # the run itself has decided about bad rows
     resolved = resolve(msgspec.structs.replace(asked.data, bad_rows=lenient), request)
     place = choose_device(device, asked.training.precision, asked.training.deterministic)
     *_, last = train_run(out, resolved, device=place, workers=workers)

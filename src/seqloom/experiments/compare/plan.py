@@ -2,9 +2,9 @@
 
 A budget says what is equal for all models:
 
-    parameters   every recipe is scaled to about so many parameters; each trains for the same number of epochs
-    tokens       every model reads so many tokens of the training set
-    seconds      every model trains for so long on this machine
+        parameters   every recipe is scaled to about this many parameters; each trains for the same number of epochs
+        tokens       every model reads this many tokens of the training set
+        seconds      every model trains for this many seconds on this machine
 """
 
 from collections.abc import Mapping
@@ -153,7 +153,7 @@ def _made(model: AnyModel, width: int) -> AnyModel | None:
 
 
 def _widened(held: Any, factor: float, *, grows: bool = False) -> Any:
-    """The same with all widths multiplied by the factor; the size of an image stays."""
+    """Return the same configuration with all widths multiplied by the factor; the size of an image stays."""
     if isinstance(held, tuple):
         return tuple(_widened(part, factor, grows=grows) for part in held)
     if not isinstance(held, Config):

@@ -122,7 +122,7 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     other: str
     difference: Interval
     p: float | None = None  # over seeds and examples: the hierarchical bootstrap; None with one seed
-    p_examples: float  # over examples alone: approximate randomization
+    p_examples: float  # over examples only: approximate randomization
     p_adjusted: float | None = None  # the larger of the two, after Holm's correction over all pairs
     p_mcnemar: float | None  # of the first seeds only; None if predictions are not right or wrong
     verdict: Verdict = "no verdict"  # with one seed

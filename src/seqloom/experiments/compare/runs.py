@@ -1,6 +1,6 @@
 """One run of a comparison: an ordinary run folder, trained with its budget, then evaluated example by example.
 
-    DIR/runs/cnn-0            the run: it resumes as any run does
+        DIR/runs/cnn-0            the run, which resumes like any run
     DIR/evaluations/dev/cnn-0 facts.json and the statistics of every example; if it exists, the run is finished
 
 The evaluation comes last and is written atomically, so a finished run is never trained or evaluated again.
@@ -78,7 +78,7 @@ def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, s
     resolved = resolve(plan.data, request, cache=plan.cache)
     training = resolved.config.training
     if plan.budget.kind == "tokens" and training.strengths:
-        # newton stops when it has converged, whatever the budget
+        # newton stops when it has converged, independent of the budget
         solved = msgspec.structs.replace(training, duration=EpochsConfig(epochs=len(training.strengths)))
         return resolved._replace(config=msgspec.structs.replace(resolved.config, training=solved)), ""
     if plan.budget.kind != "parameters" or plan.budget.amount is None:

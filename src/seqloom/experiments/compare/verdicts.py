@@ -1,7 +1,7 @@
 """From the evaluated runs of all models to a comparison: scores with intervals, and a test for every pair.
 
-A difference is significant only if both tests say so: the hierarchical bootstrap, which includes seeds, and approximate
-randomization, which is valid for metrics that are no means, such as BLEU and F1. With one seed per model there is no
+A difference is significant only in both tests: the hierarchical bootstrap, which includes seeds, and approximate
+randomization, which is valid for metrics that are not means, such as BLEU and F1. With one seed per model there is no
 verdict.
 
 Models that have seen the answers score too high. So rows that are also in the training set, exactly or nearly, are

@@ -36,7 +36,7 @@ class Advice(NamedTuple):
     """An option of `seqloom train` to change."""
 
     flag: str  # "--lr"
-    value: str  # "0.0003"; empty for a flag that takes none
+    value: str  # "0.0003"; empty for a flag without a value
     why: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""The study of a search as one worker sees it: its storage, the next trial, and what is reported to it.
+"""The study of a search, as one worker sees it: its storage, the next trial, and reported results.
 
     RUNNING, not claimed on this machine     a worker of this machine died: its run folder is resumed
     RUNNING, no heartbeat for ten minutes    a worker of another machine died: its parameters are tried again
@@ -135,7 +135,7 @@ def _connected(url: str, shown: str, engine: dict[str, object]) -> "RDBStorage":
     from optuna.storages import RDBStorage
     from sqlalchemy.exc import SQLAlchemyError
 
-    def ask_again(study: "OptunaStudy", trial: "FrozenTrial") -> None:  # whose worker fell silent
+    def ask_again(study: "OptunaStudy", trial: "FrozenTrial") -> None:  # after its last heartbeat
         study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
 
     for attempt in range(ATTEMPTS):

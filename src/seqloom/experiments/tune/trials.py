@@ -1,4 +1,5 @@
-"""One trial: an ordinary run whose validations are reported to the study, which may prune it; and what is kept of it.
+"""One trial: an ordinary run whose validations are reported to the study, which may prune it; and the files that are
+kept.
 
     of every trial       config.toml, logs, report and card: enough to look at it, or to train it again
     of the best one      also its model and its checkpoints
