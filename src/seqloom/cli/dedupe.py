@@ -102,7 +102,7 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
 
 
 def _tell(found: "Duplicates", notices: list[str], out: Path, *, chosen: bool) -> None:
-    """Show the histogram if the threshold was chosen from it, and say how many duplicates there are."""
+    """Print the histogram if the threshold was chosen from it, and the number of duplicates."""
     from seqloom.search.similarity import MIN_SIMILARITY
 
     screen = Screen()

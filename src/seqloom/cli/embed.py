@@ -112,7 +112,7 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
 
 
 def _follow(steps: "Embedding", out: Path) -> "EmbeddedFile":
-    """Run the steps and return the result; say what is stored if it is stopped, or that there was nothing to do."""
+    """Run the steps and return the result; print what is stored if it is stopped, or that there was nothing to do."""
     last: Progress | None = None
 
     def report(event: "CheckedSource | Progress") -> None:

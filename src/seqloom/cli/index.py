@@ -117,7 +117,7 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
 
 
 def _follow(steps: "Building", name: str) -> "IndexSummary":
-    """Run the build and return its summary; say what is stored if it is stopped, or that there was nothing to do."""
+    """Run the build and return its summary; print what is stored if it is stopped, or that there was nothing to do."""
     from seqloom.search.store import LINKED
 
     last: deque[Progress] = deque(maxlen=2)

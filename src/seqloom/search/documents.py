@@ -174,7 +174,7 @@ class Collection(NamedTuple):
     bad_rows: BadRows = BadRows()
 
     def checked(self) -> CheckedDocuments:
-        """Check the whole file; RejectedError lists the bad rows if there are more than may be skipped."""
+        """Check the complete file; RejectedError lists the bad rows if there are more than may be skipped."""
         ledger = Ledger(self.bad_rows)
         count = sum(1 for _ in self.documents(ledger))
         ledger.close()

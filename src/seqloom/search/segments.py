@@ -59,7 +59,7 @@ class SegmentHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredSegment(NamedTuple):
-    """A segment as it was read."""
+    """A segment that was read from its files."""
 
     header: SegmentHeader
     texts: bytes  # UTF-8

@@ -2,7 +2,7 @@
 
 `ExactSearch` compares the query with every vector: 100,000 passages take some hundredths of a second, and nothing is
 missed. `GraphSearch` uses a graph of neighbors (HNSW: Malkov and Yashunin 2016; the library usearch). It visits a few
-thousand passages however many there are, and may miss one. Both return exact similarities, and both only return
+thousand passages, independent of their number, and may miss one. Both return exact similarities, and both only return
 passages that are allowed: those of documents that are not deleted and match the conditions.
 
 The graph is searched in half precision, and the candidates are compared again in full precision. Passages that were
