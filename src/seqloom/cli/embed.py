@@ -78,7 +78,7 @@ def embed(
             loaded, rows, out, dtype=dtype, precision=precision, batch_tokens=batch_tokens, engine=where
         )
         written = _follow(steps, out)
-    _tell(written)
+    _print_result(written)
     if written.bad:
         raise typer.Exit(SOME_BAD)
 
@@ -137,7 +137,7 @@ def _follow(steps: "Embedding", out: Path) -> "EmbeddedFile":
     return written
 
 
-def _tell(written: "EmbeddedFile") -> None:
+def _print_result(written: "EmbeddedFile") -> None:
     """Print the number of vectors, warnings, the loss, and which rows have no vector."""
     for note in written.notes:
         typer.echo(f"{note.first} ({counted(note.times, 'time')})" if note.times > 1 else note.first, err=True)

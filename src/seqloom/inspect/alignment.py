@@ -282,8 +282,8 @@ def _links(
     left_out = np.array([exclude_special and token.is_special for token in layer.keys], dtype=bool)
 
     def take(_: AttentionLayer, given: AttentionRows) -> tuple[WordPair, ...]:
-        asked = AskedWeights(chosen_heads(layer, given.num_heads, head), rows, columns, left_out)
-        return _strongest([block.values for block in blocks(given, asked)])
+        wanted = AskedWeights(chosen_heads(layer, given.num_heads, head), rows, columns, left_out)
+        return _strongest([block.values for block in blocks(given, wanted)])
 
     (found,) = heard(subject, reading, [layer], take)
     return found

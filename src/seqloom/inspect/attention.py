@@ -87,24 +87,24 @@ class AttentionView(View):
     def _sentences(self) -> tuple[str, ...]:
         masked = int(np.isnan(self.entropy).sum())
         known = self.entropy[~np.isnan(self.entropy)]
-        said = []
+        sentences = []
         if known.size:
             mean = float(known.mean())
-            said.append(
+            sentences.append(
                 f"Mean entropy {number(mean)} nats: as spread as uniform attention over {number(np.exp(mean))} tokens."
             )
         if masked:
-            said.append(f"{masked:,} of {len(self.rows):,} queries are fully masked here.")
+            sentences.append(f"{masked:,} of {len(self.rows):,} queries are fully masked here.")
         if self.excluded is not None:
-            said.append(
+            sentences.append(
                 f"Special tokens are left out; they had {share(self.excluded)} of the weight. "
                 "The other weights are rescaled to sum to 1."
             )
         if self._largest > SMALL and len(self.rows) > 1:
-            said += [
+            sentences += [
                 f"Token {self._link(link)} with weight {number(link.weight)}." for link in self.links[:MOST_SENTENCES]
             ]
-        return tuple(said)
+        return tuple(sentences)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         if self._largest <= SMALL:
@@ -271,12 +271,12 @@ def attention(
 
 
 def _shown_rows(
-    asked: AttentionLayer, rows: MergedUnits, token: int | str | None, window: tuple[int, int] | None
+    layer: AttentionLayer, rows: MergedUnits, token: int | str | None, window: tuple[int, int] | None
 ) -> tuple[int, int]:
     if token is not None and window is not None:
         raise ConfigError("token and window are both given", fix="give one of them")
     if token is not None:
-        place = chosen_token(asked.queries, token)
+        place = chosen_token(layer.queries, token)
         unit = int(np.searchsorted(rows.starts, place, side="right")) - 1
         return unit, unit + 1
     if window is None:

@@ -101,7 +101,7 @@ class DifferenceView(View):
         high, low = blocks_of(values, POINTS), blocks_of(-values, POINTS)
         curves = {"mean": high.mean, "maximum": high.maximum, "minimum": [-value for value in low.maximum]}
         shown = {name: f"{name} of {high.size}" for name in curves} if high.size > 1 else {"mean": "after - before"}
-        series = [Series(name=said, x=high.starts, y=curves[name]) for name, said in shown.items()]
+        series = [Series(name=label, x=high.starts, y=curves[name]) for name, label in shown.items()]
         return Line(title=title, series=series, x_label="number", y_label="after - before")
 
 

@@ -70,10 +70,10 @@ def banks(subject: Subject, reading: Reading, place: LayerPlace) -> tuple[Bank, 
     """The values of all filters of one layer for a reading, by filter size."""
     module, read = place.module(subject.model), []
 
-    def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def record(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
         read.append(arguments[0])
 
-    with module.register_forward_pre_hook(hear), still(subject.model):
+    with module.register_forward_pre_hook(record), still(subject.model):
         scores(subject, reading.inputs)
     x: Padded = read[place.call]
     values, found, first = x.values[0, : int(x.lengths[0])], list[Bank](), 0
@@ -430,7 +430,7 @@ class FilterActivationsView(View):
         )
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [
+        sentences = [
             f"Filter {each.filter} adds {signed(each.contribution)}: “{' '.join(each.tokens)}” at {each.places[0]}."
             for each in self.filters[:3]
             if not each.is_inactive
@@ -438,7 +438,7 @@ class FilterActivationsView(View):
         silent = sum(each.is_inactive for each in self.filters)
         rest = [f"{silent:,} of {counted(len(self.filters), 'filter')} {'is' if silent == 1 else 'are'} inactive here."]
         made = f"Score {number(self.score)}, of which the filters of this layer contribute {number(self.total)}."
-        return (made, *said, *(rest if silent else []))
+        return (made, *sentences, *(rest if silent else []))
 
 
 def filter_activations(
@@ -491,12 +491,12 @@ def _contributions(subject: Subject, reading: Reading, place: LayerPlace, goal: 
     """The score, and [T,filters] d score / d a * a."""
     maps: list[Tensor] = []
 
-    def hear(_name: str, value: Any) -> Tensor:
+    def record(_name: str, value: Any) -> Tensor:
         maps.append(value if value.requires_grad else value.detach().requires_grad_())
         return maps[-1]
 
     model = subject.model
-    with torch.enable_grad(), still(model), listening(model, f"{place.path}.maps", hear):
+    with torch.enable_grad(), still(model), listening(model, f"{place.path}.maps", record):
         number = goal.of(scores(subject, reading.inputs)).sum()
     (slope,) = torch.autograd.grad(number, maps[place.call], allow_unused=True)
     active = maps[place.call].detach()

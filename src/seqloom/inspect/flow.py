@@ -13,7 +13,7 @@ One backward pass gives all distances of a random direction v; E|J' v|^2 is the 
 A fused recurrent kernel returns h_1..h_T as one tensor, and the gradient at it is only the part from the layer above:
 the influence on later states stays inside the kernel. `unrolled` runs the cell token by token:
 
-        dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total; for an LSTM also that of c_t
+    dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total; for an LSTM also that of c_t
 """
 
 import math
@@ -104,12 +104,12 @@ def flows(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, s
 
 def flows_while(model: nn.Module, run: Callable[[], object], *, seed: int = 0) -> tuple[Flow, ...]:
     """The flow through every mixer, on the inputs that the mixers get while `run` calls the model."""
-    heard: dict[str, Padded] = {}
-    with torch.no_grad(), _overhearing(model, heard), still(model):
+    inputs: dict[str, Padded] = {}
+    with torch.no_grad(), _recorded_inputs(model, inputs), still(model):
         run()
     modules = dict(model.named_modules())
     with still(model):
-        found = [flow(modules[name], x, layer=name, seed=seed) for name, x in heard.items()]
+        found = [flow(modules[name], x, layer=name, seed=seed) for name, x in inputs.items()]
     return tuple(one for one in found if any(one.norms[1:]))  # the others read each token separately
 
 
@@ -142,18 +142,18 @@ def spectral_radius(mixer: nn.Module) -> float | None:
 
 
 @contextmanager
-def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
+def _recorded_inputs(model: nn.Module, inputs: dict[str, Padded]) -> Iterator[None]:
     """Inside the `with`, record the inputs of every innermost mixer by name: of all batches, the longest."""
 
     def listener(name: str) -> Any:
-        def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        def record(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
             if not arguments[0].values.is_floating_point():
                 return  # tokens have no gradient
             rows = _full_rows(arguments[0])
-            if name not in heard or rows.values.shape[1] > heard[name].values.shape[1]:
-                heard[name] = rows
+            if name not in inputs or rows.values.shape[1] > inputs[name].values.shape[1]:
+                inputs[name] = rows
 
-        return hear
+        return record
 
     with ExitStack() as stack:
         for name, module in model.named_modules():
@@ -192,11 +192,11 @@ def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth,
         return ()
     outputs: dict[str, Tensor] = {}
 
-    def hear(name: str, value: Tensor) -> Tensor:
+    def record(name: str, value: Tensor) -> Tensor:
         outputs[name] = value if value.requires_grad else value.detach().requires_grad_()
         return outputs[name]
 
-    with torch.enable_grad(), still(model), listening(model, "*.output", hear):
+    with torch.enable_grad(), still(model), listening(model, "*.output", record):
         loss, _ = task.loss(model, batch, None)
     slopes = torch.autograd.grad(loss.mean, list(outputs.values()), allow_unused=True)
     norms = {name: 0.0 if g is None else float(g.norm()) for name, g in zip(outputs, slopes, strict=True)}

@@ -138,7 +138,7 @@ class GatesView(View):
         )
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [
+        sentences = [
             f"{each.gate.capitalize()} gate: {share(each.closed)} below {SHUT}, {share(each.open)} above {OPEN}."
             for each in self.saturation
         ]
@@ -146,13 +146,13 @@ class GatesView(View):
             places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.largest_changes)
             after = f" after the first {self.burn_in} tokens" if self.burn_in else ""
             part = "use window=(start, stop) to see a part of the text"
-            said.append(f"The hidden state changes most at {places}{after}; {part}.")
+            sentences.append(f"The hidden state changes most at {places}{after}; {part}.")
         long = self.order[0]
         reads = " This layer reads the text backward." if self.backward else ""
         return (
             f"Median memory length {number(np.median(self.memory))} tokens; "
             f"unit {long} has the longest, {number(self.memory[long])}.{reads}",
-            *said,
+            *sentences,
         )
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
@@ -240,10 +240,10 @@ def _beginning(model: Any, place: LayerPlace) -> Iterator[list[Tensor]]:
     around = model.get_submodule(place.path.rpartition(".")[0])
     begun: list[Tensor] = []
 
-    def hear(mixer: ConditionedMixer[Any], arguments: tuple[Any, ...]) -> None:
+    def record(mixer: ConditionedMixer[Any], arguments: tuple[Any, ...]) -> None:
         begun.append(mixer.begin(arguments[1])[0])
 
-    with around.register_forward_pre_hook(hear) if isinstance(around, ConditionedMixer) else nullcontext():
+    with around.register_forward_pre_hook(record) if isinstance(around, ConditionedMixer) else nullcontext():
         yield begun
 
 

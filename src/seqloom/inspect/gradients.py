@@ -102,12 +102,12 @@ def total_gradients(
     others = [place for place in state_places(model, reading, side) if place.path.split(".")[2] not in layers]
     outputs: dict[str, list[Tensor]] = {}
 
-    def hear(name: str, value: Tensor) -> None:
+    def record(name: str, value: Tensor) -> None:
         outputs.setdefault(name, []).append(value)
 
     def enter(_call: int, vectors: Padded) -> Padded:
         awake = _awake(vectors)
-        hear("input", awake.values)
+        record("input", awake.values)
         return awake
 
     with ExitStack() as stack:
@@ -115,7 +115,7 @@ def total_gradients(
             stack.enter_context(context)
         states = stack.enter_context(unrolled(model))
         for place in others:
-            stack.enter_context(listening(model, place.path, hear))
+            stack.enter_context(listening(model, place.path, record))
         number = goal(scores(subject, reading.inputs)).sum()
     call, begin = call_of(reading, chosen), sum(len(each.tokens) for each in before(reading, chosen))
     points = [_Point(f"{chosen.stack}.input", "vectors", False, [outputs["input"][call]])]

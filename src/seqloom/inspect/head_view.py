@@ -123,9 +123,9 @@ class PinnedTokenView(View):
         sizes = [len(keys) for keys in self.nuclei().values()]
         few = sum(size < MOST_KEYS for size in sizes)
         heads = counted(len(sizes), "head")
-        said = f"{few} of {heads} put {share(NUCLEUS)} of the weight on fewer than {MOST_KEYS} tokens."
+        summary = f"{few} of {heads} put {share(NUCLEUS)} of the weight on fewer than {MOST_KEYS} tokens."
         best = [f"{at} '{snippet(self.columns, at)}' {number(self.mean[at])}" for at in self._best()[:3]]
-        return said, f"Strongest keys, mean over heads: {'; '.join(best)}."
+        return summary, f"Strongest keys, mean over heads: {'; '.join(best)}."
 
     def _best(self) -> list[int]:
         order = np.argsort(-np.nan_to_num(self.mean, nan=-1.0), kind="stable")[:RANKED]
@@ -225,11 +225,11 @@ def _pinned(
     )
 
 
-def _lines(subject: Subject, reading: Reading, asked: AttentionLayer, head: int | None) -> HeadLinesView:
-    small = max(len(asked.queries), len(asked.keys)) <= SMALL
+def _lines(subject: Subject, reading: Reading, layer: AttentionLayer, head: int | None) -> HeadLinesView:
+    small = max(len(layer.queries), len(layer.keys)) <= SMALL
 
     def take(_: AttentionLayer, rows: AttentionRows) -> HeadLinesView:
-        heads = chosen_heads(asked, rows.num_heads, head)[:MOST_LINK_GROUPS]
+        heads = chosen_heads(layer, rows.num_heads, head)[:MOST_LINK_GROUPS]
         if small:  # the nucleus of every row, head by head
             groups = tuple(f"head {each}" for each in heads)
             tables, most, least = [rows.weights(each, slice(None)) for each in heads], MOST_KEYS, LEAST
@@ -244,13 +244,13 @@ def _lines(subject: Subject, reading: Reading, asked: AttentionLayer, head: int 
             if weights[key] >= least
         ]
         return HeadLinesView(
-            title=f"Attention heads of {asked.path}",
-            layer=asked.path,
+            title=f"Attention heads of {layer.path}",
+            layer=layer.path,
             groups=groups,
-            rows=asked.rows,
-            columns=asked.columns,
+            rows=layer.rows,
+            columns=layer.columns,
             edges=tuple(edges),
         )
 
-    (view,) = heard(subject, reading, [asked], take)
+    (view,) = heard(subject, reading, [layer], take)
     return view

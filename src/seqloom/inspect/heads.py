@@ -202,14 +202,14 @@ class HeadsView(View):
         counts: dict[str, list[str]] = {}
         for head in self.heads:
             counts.setdefault(head.kind, []).append(head.name)
-        said = []
+        sentences = []
         for kind, names in sorted(counts.items()):
             more = ", ..." if len(names) > 12 else ""
-            said.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
+            sentences.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
         every = max(named.every for named in self.layers)
         if every > 1:
-            said.append(f"One query in {every} was used.")
-        return tuple(said)
+            sentences.append(f"One query in {every} was used.")
+        return tuple(sentences)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         return [MapCanvas((), self.title, self._sent(), "weight, maximum of a block"), *super()._blocks()]
@@ -324,11 +324,11 @@ def _maps(
     each = down * max(1, ROWS_AT_ONCE // down) * every  # tokens at a time, in complete blocks of a map
     seen: list[list[Pooled]] = [[] for _ in range(rows.num_heads)]
     for start in range(0, rows.num_queries, each):
-        asked = slice(start, min(start + each, rows.num_queries), every)
+        queries = slice(start, min(start + each, rows.num_queries), every)
         known: HeadRows | None = None
         for head in range(rows.num_heads):
-            weights = rows.weights(head, asked).double().cpu().numpy()
-            known = known or HeadRows(where, np.arange(rows.num_queries)[asked], ~np.isnan(weights))
+            weights = rows.weights(head, queries).double().cpu().numpy()
+            known = known or HeadRows(where, np.arange(rows.num_queries)[queries], ~np.isnan(weights))
             counting.setdefault((number, head), Counting()).add(weights, known)
             seen[head].append(pooled(weights, down, across))
     joined = [[np.concatenate(each) for each in zip(*(map_[:2] for map_ in maps), strict=True)] for maps in seen]

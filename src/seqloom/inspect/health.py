@@ -60,13 +60,13 @@ def units(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> t
     """The dead and saturated units of a model over these batches."""
     seen: dict[UnitPart, list[Tensor]] = {}
 
-    def hear(name: str, value: Any) -> None:
+    def record(name: str, value: Any) -> None:
         if listened(name):
             for part, values in parts_of(name, value):
                 seen.setdefault(part, []).append(values)
 
     if taps(model):
-        with torch.no_grad(), still(model), listening(model, "*", hear):
+        with torch.no_grad(), still(model), listening(model, "*", record):
             for batch in batches:
                 task.loss(model, batch, None)
     return tuple(measured_units(part, torch.cat(values)) for part, values in seen.items())
@@ -187,19 +187,19 @@ class HealthView(View):
         return _median([layer.gradient_norm for layer in self.layers if layer.gradient_norm is not None])
 
     def _sentences(self) -> tuple[str, ...]:
-        said = []
+        lines = []
         for layer in self.layers:
             for idle, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
                 if idle >= IDLE:
-                    said.append(f"{share(idle)} of the units of {layer.name} {what}.")
+                    lines.append(f"{share(idle)} of the units of {layer.name} {what}.")
             for value, median, what in (
                 (layer.std, self._spread, "activations"),
                 (layer.gradient_norm, self._gradient, "gradient"),
             ):
                 orders = _orders(value, median)
                 if orders is not None and abs(orders) >= FAR:
-                    said.append(f"{layer.name}: {what} {number(10**orders)} times as large as in the median layer.")
-        return tuple(said) or (f"No layer stands out ({counted(self.inputs, 'input')}).",)
+                    lines.append(f"{layer.name}: {what} {number(10**orders)} times as large as in the median layer.")
+        return tuple(lines) or (f"No layer stands out ({counted(self.inputs, 'input')}).",)
 
 
 def health(subject: Subject, readings: Sequence[Reading]) -> HealthView:
@@ -239,7 +239,7 @@ class _HealthWatch:
         """Run one input forward and backward."""
         passed: dict[str, list[Tensor]] = {}
 
-        def hear(name: str, value: Any) -> Tensor | None:
+        def record(name: str, value: Any) -> Tensor | None:
             for part, numbers in parts_of(name, value):
                 self._keep(part, numbers)
             if isinstance(value, Gates):
@@ -251,10 +251,10 @@ class _HealthWatch:
         model = self.subject.model
         with torch.enable_grad(), still(model), ExitStack() as stack:
             for name in self.names:
-                stack.enter_context(listening(model, name, hear))
-            said = scores(self.subject, reading.inputs).amax(dim=-1).sum()
+                stack.enter_context(listening(model, name, record))
+            score = scores(self.subject, reading.inputs).amax(dim=-1).sum()
         self.readings += 1
-        self._send_back(said, passed)
+        self._send_back(score, passed)
 
     def _keep(self, part: UnitPart, numbers: Tensor) -> None:
         room = ELEMENTS - self.kept.get(part, 0)
@@ -262,13 +262,13 @@ class _HealthWatch:
             self.values.setdefault(part, []).append(numbers[:room])
             self.kept[part] = self.kept.get(part, 0) + len(numbers[:room])
 
-    def _send_back(self, said: Tensor, passed: dict[str, list[Tensor]]) -> None:
+    def _send_back(self, score: Tensor, passed: dict[str, list[Tensor]]) -> None:
         places = [(name, value) for name, values in passed.items() for value in values]
         weights = [(name, weight) for name, group in self.groups.items() for weight in group if weight.requires_grad]
         wanted = [value for _, value in (*places, *weights)]
-        if not wanted or not said.requires_grad:
+        if not wanted or not score.requires_grad:
             return
-        slopes = torch.autograd.grad(said, wanted, allow_unused=True)
+        slopes = torch.autograd.grad(score, wanted, allow_unused=True)
         squares: dict[str, float] = {}
         for (name, _), slope in zip((*places, *weights), slopes, strict=True):
             squares[name] = squares.get(name, 0.0) + (0.0 if slope is None else float(slope.double().square().sum()))

@@ -84,8 +84,8 @@ def checked(view: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     hints = get_type_hints(function)
     for name, value in given.items():
         if not fits(value, hints[name]):
-            told = repr(value)
-            shown = told if len(told) <= LONGEST else f"{told[:LONGEST]}..., a {type(value).__name__}"
+            text = repr(value)
+            shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}..., a {type(value).__name__}"
             raise ConfigError(f"view {view}: {name} is {shown}", fix=f"give {kind_name(hints[name])}")
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
 
@@ -174,8 +174,8 @@ class FaithfulnessBadges:
         if isinstance(view, FaithfulnessView) and view.explanation != OWN and view.level != "not measured":
             about = ATTRIBUTION if view.evidence.permutation_tvd is None else ATTENTION
             picture = view.explanation[0].lower() + view.explanation[1:]
-            said = f"{view.badge().text.capitalize()}; measured for {picture}."
-            self._known[about] = model_state(self._model), said
+            text = f"{view.badge().text.capitalize()}; measured for {picture}."
+            self._known[about] = model_state(self._model), text
 
     def badge(self, name: str, missing: str | None) -> tuple[str, ...]:
         """The sentence about faithfulness for a view; `missing` is why it cannot be measured."""
@@ -183,9 +183,9 @@ class FaithfulnessBadges:
             return ()
         if missing is not None:
             return (f"Faithfulness cannot be measured: {missing}.",)
-        state, said = self._known.get(about, (None, ""))
+        state, text = self._known.get(about, (None, ""))
         if state == model_state(self._model):
-            return (said,)
+            return (text,)
         changed = "" if state is None else " for the current model, which was edited or trained since the report"
         return (f"Faithfulness not measured{changed} ({ASK[about]}).",)
 
@@ -218,9 +218,9 @@ class ViewMethod(partial[Any]):
             shows = (self.__doc__ or "").partition("\n")[0].rstrip(".")
             fix = f"give {', '.join(f'{name}=...' for name in missing)} ({shows})"
             raise ConfigError(f"view {self.__name__} needs {' and '.join(missing)}", fix=fix)
-        asked = checked(self.__name__, self.func, bound)
+        valid = checked(self.__name__, self.func, bound)
         with self.args[0].work("views", 1) as moved:
-            view: View = super().__call__(**asked)
+            view: View = super().__call__(**valid)
             moved(1)
         return replace(view, notes=(*view.notes, *self.noted(view)))
 
@@ -389,7 +389,7 @@ class Inspection(Shown):
         missing = self._reason(VIEWS["faithfulness"])
         # The explanations that it shows: itself, or the views that an edit compares
         pictures = [one.of for one in view.differences] if isinstance(view, what_if.ChangeView) else [name]
-        badges = (said for picture in pictures for said in self._beliefs.badge(picture, missing))
+        badges = (badge for picture in pictures for badge in self._beliefs.badge(picture, missing))
         cut = self.all_cut if isinstance(VIEWS[name], DataView) else self.cut
         return (*cut, *dict.fromkeys(badges))
 

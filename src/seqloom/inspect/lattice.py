@@ -334,10 +334,10 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
     named = tuple(labels[tag] for tag in paths[0].tags)
     marked = tuple(spans(named)) if task.in_scheme else ()
     # Tags that continue a span make it longer; schemes that mark ends have none
-    asked = []
+    wanted = []
     for span in marked:
         longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{span.label}"]
-        asked.append(SpanScore(span.start, span.stop, paths[0].tags[span.start : span.stop], tuple(longer)))
+        wanted.append(SpanScore(span.start, span.stop, paths[0].tags[span.start : span.stop], tuple(longer)))
     known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
     starts, between, ends = (None if part is None else part.cpu().numpy() for part in known)
     return LatticeView(
@@ -353,7 +353,7 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         gold=true,
         entities=tuple(
             Entity(span.start, span.stop, span.label, " ".join(reading.rows[span.start : span.stop]), sure)
-            for span, sure in zip(marked, span_probabilities(emissions, moves, asked), strict=True)
+            for span, sure in zip(marked, span_probabilities(emissions, moves, wanted), strict=True)
         ),
     )
 

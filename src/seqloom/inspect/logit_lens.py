@@ -57,9 +57,9 @@ class LogitLensView(View):
     @property
     def decided_after(self) -> np.ndarray:
         """[T] the layer after which the most probable token does not change any more."""
-        said = np.array(self.predictions, dtype=object)
-        held = np.logical_and.accumulate((said == said[-1])[::-1])[::-1]  # [L,T] this and all later layers agree
-        found: np.ndarray = held.argmax(axis=0)
+        tokens = np.array(self.predictions, dtype=object)
+        agreed = np.logical_and.accumulate((tokens == tokens[-1])[::-1])[::-1]  # [L,T] this and all later layers agree
+        found: np.ndarray = agreed.argmax(axis=0)
         return found
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
@@ -171,8 +171,8 @@ def logit_lens(subject: Subject, reading: Reading, *, window: tuple[int, int] | 
     # The target at each position: the next token, or the token itself if it is not masked
     run_state = (UNKNOWN_TRUTH if token.id in (None, MASK) else token.id for token in places[0].tokens)
     truths = list(run_state if reading.targets is None else reading.targets)[start:stop]
-    told = heard(subject, reading, [place.path for place in places])
-    states = [told[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] output of each layer
+    record = heard(subject, reading, [place.path for place in places])
+    states = [record[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] output of each layer
     tokens, probability, entropy, rank, truth = _read_off(subject, reading.sides[-1].stack, states, truths)
     return LogitLensView(
         title="Logit lens: prediction after each layer",

@@ -58,7 +58,7 @@ class MapCanvas(Interactive):
         choices = [tag("option", each.name, value=str(at)) for at, each in enumerate(self.maps)]
         hidden = {} if len(self.maps) > 1 else {"hidden": "hidden"}
         size = " x ".join(map(str, self.maps[0].values.shape))
-        told = f"A map of {size} cells; the JSON output has the numbers."
+        fallback = f"A map of {size} cells; the JSON output has the numbers."
         return [
             tag(
                 "div",
@@ -66,7 +66,7 @@ class MapCanvas(Interactive):
                 tag("label", tag("input", type="checkbox", id="one"), " same color scale for all maps", **hidden),
                 class_="choice",
             ),
-            tag("canvas", told, id="map", role="img", aria_label=self.title),
+            tag("canvas", fallback, id="map", role="img", aria_label=self.title),
             tag("canvas", "Color scale, lowest to highest.", id="key", width=LEVELS, height=1),
             tag("p", "legend", id="ends"),
             tag("p", "Point at a cell to see its value.", id="said", aria_live="polite"),

@@ -83,19 +83,19 @@ class NeighborsView(View):
         return (*found, bars)
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [
+        sentences = [
             f"Mean cosine of two words: {number(self.mean_cosine)} after {self.layer}, "
             f"{number(self.mean_static_cosine)} before the first layer."
         ]
         if len(self.occurrences) > 1:
             least = 1 + int(self.contextual[0, 1:].argmin())
-            said.append(
+            sentences.append(
                 f"“{self.word}” occurs {len(self.occurrences)} times; cosine of the first and the least similar one: "
                 f"{number(self.contextual[0, least])} in context, "
                 f"{number(self.static[0, least])} without context."
             )
         shown = self.occurrences[:MOST_OCCURRENCES]
-        return (*said, *(f"Sentence {each.sentence}, word {each.number}: {each.context}" for each in shown))
+        return (*sentences, *(f"Sentence {each.sentence}, word {each.number}: {each.context}" for each in shown))
 
     def _table(self, title: str, values: np.ndarray) -> Figure:
         names = [_labeled(each) for each in self.occurrences[:MOST_OCCURRENCES]]

@@ -278,13 +278,13 @@ def _targets(subject: Subject, reading: Reading) -> tuple[str, ...]:
 def _rows(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any], Tensor]:
     """Surprisal, entropy, rank and top tokens of every row, and the scores [1,V] of the chosen one."""
     model: Any = subject.model
-    said = torch.tensor(reading.targets, device=subject.device)
+    targets = torch.tensor(reading.targets, device=subject.device)
     parts, chosen = [], None
     with still(model):
         vectors = model.features(reading.inputs).values
-        for start in range(0, len(said), BLOCK):
+        for start in range(0, len(targets), BLOCK):
             scores = model.head(Padded.of(vectors[:, start : start + BLOCK])).values[0]
-            logs, mine, rank, entropy = target_statistics(scores, said[start : start + BLOCK])
+            logs, mine, rank, entropy = target_statistics(scores, targets[start : start + BLOCK])
             parts.append((-mine, entropy, rank, *logs.exp().topk(min(LIKELIEST, logs.shape[1]))))
             if start <= row < start + BLOCK:
                 chosen = scores[row - start][None]
@@ -292,6 +292,6 @@ def _rows(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any],
     surprisal, entropies, ranks, chances, tokens = (
         torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
     )
-    pairs = zip(tokens.tolist(), chances.tolist(), strict=True) if len(said) <= MEDIUM else ()
+    pairs = zip(tokens.tolist(), chances.tolist(), strict=True) if len(targets) <= MEDIUM else ()
     likeliest = tuple(tuple(map(Likely, map(subject.name, names), likely)) for names, likely in pairs)
     return {"surprisal": surprisal, "entropy": entropies, "rank": ranks, "top_tokens": likeliest}, chosen

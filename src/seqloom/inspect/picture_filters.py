@@ -112,8 +112,8 @@ class PictureFiltersView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         dead = [number for number, patches in enumerate(self.patches) if patches[0].activation <= 0]
-        said = f"{counted(len(self.patches), 'filter')}, {counted(self.inputs, 'image')}."
-        return (said, *([f"Never active: {', '.join(map(str, dead))}."] if dead else []))
+        summary = f"{counted(len(self.patches), 'filter')}, {counted(self.inputs, 'image')}."
+        return (summary, *([f"Never active: {', '.join(map(str, dead))}."] if dead else []))
 
 
 def activation_maps(subject: Subject, reading: Reading, *, layer: int | str | None = None) -> MapsView:
@@ -127,7 +127,7 @@ def activation_maps(subject: Subject, reading: Reading, *, layer: int | str | No
         title=f"Activation maps of {path}",
         layer=path,
         picture=_picture(reading).mean(axis=2),
-        maps=_heard(subject, reading, path),
+        maps=_layer_maps(subject, reading, path),
         side=field(subject, reading, path).side,
     )
 
@@ -148,7 +148,7 @@ def picture_filters(
         raise ConfigError(f"top_k is {top_k}", fix=f"give 1 to {MOST_PATCHES}")
     square, best = field(subject, readings[0], path), list[list[Patch]]()
     for at, reading in enumerate(readings):
-        picture, maps = _picture(reading), _heard(subject, reading, path)
+        picture, maps = _picture(reading), _layer_maps(subject, reading, path)
         best = best or [[] for _ in maps]
         for kept, each in zip(best, maps, strict=True):  # the strongest cell of each filter on this picture
             y, x = (int(place) for place in np.unravel_index(int(each.argmax()), each.shape))
@@ -186,7 +186,7 @@ def _chosen(model: nn.Module, layer: int | str | None) -> str:
     return chosen({path: path for path in found}, 0 if layer is None else layer, "layers with 2-D filters")
 
 
-def _heard(subject: Subject, reading: Reading, path: str) -> np.ndarray:
+def _layer_maps(subject: Subject, reading: Reading, path: str) -> np.ndarray:
     """[filters,Y,X] the maps of an image in a layer."""
     maps: np.ndarray = heard(subject, reading, [path])[path][0][0].double().cpu().numpy()
     return maps

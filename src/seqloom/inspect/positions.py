@@ -355,8 +355,8 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
             for start in starts[::step]:
                 window = tokens[start : start + length]
                 fed = torch.cat([torch.full_like(window[:1], BEGIN), window[:-1]])
-                told = scores(subject, Padded.of(fed[None]))[0].float()
-                rows.append(nn.functional.cross_entropy(told, window, reduction="none").cpu().numpy())
+                scored = scores(subject, Padded.of(fed[None]))[0].float()
+                rows.append(nn.functional.cross_entropy(scored, window, reduction="none").cpu().numpy())
             found = np.stack(rows)
             losses.append(float(found.mean()))
             late = found[:, trained:] if trained else found[:, :0]

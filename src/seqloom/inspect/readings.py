@@ -126,15 +126,15 @@ def _read_pair(subject: Subject, given: Any, target: str | None) -> Reading:
     source = subject.encode(given)
     task = cast(Translate, subject.task)
     written = task.written(subject.model, source)[0] if target is None else task.tokenizer.encode_inner([target]).row(0)
-    said = (*(int(token) for token in written if token != END), END)
-    inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *said[:-1]]], device=subject.device)))
+    targets = (*(int(token) for token in written if token != END), END)
+    inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *targets[:-1]]], device=subject.device)))
     if target is None:
-        known = written_tokens(task.tokenizer, said)
+        known = written_tokens(task.tokenizer, targets)
     else:
         tokens = (token for token in text_tokens(task.tokenizer, target) if not token.is_special)
         known = (*tokens, Token("END", len(target), len(target), NO_WORD, END))
     sides = Side("source", _tokens(subject, given, source), "encoder"), Side("target", known, "decoder")
-    return Reading(given, inputs, sides, tuple(token.text for token in known), said)
+    return Reading(given, inputs, sides, tuple(token.text for token in known), targets)
 
 
 def _read_texts(subject: Subject, given: Any, _target: str | None) -> Reading:
@@ -237,9 +237,9 @@ def scores_of_both(subject: Subject, one: Reading, other: Reading) -> tuple[Tens
 def is_touched(model: nn.Module) -> bool:
     """Whether the model has listeners, PyTorch hooks or a chosen kernel, as inside an edit."""
     modules = list(model.modules())
-    heard = any(isinstance(module, Tap) and module.is_heard for module in modules)
+    listened = any(isinstance(module, Tap) and module.is_heard for module in modules)
     hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    return heard or hooked or any(named(operator) is not None for operator in OPERATORS)
+    return listened or hooked or any(named(operator) is not None for operator in OPERATORS)
 
 
 def beginning(one: Padded, other: Padded) -> int:
@@ -258,6 +258,6 @@ def _continued(model: LanguageModel, one: Padded, other: Padded, start: int) -> 
     found = []
     for x in (one, other):
         rest = x.values[:, start:]
-        said = model.step(Padded.of(rest), state)[0].values[0] if rest.shape[1] else known.values[0, :0]
-        found.append(torch.cat([known.values[0], said]))
+        values = model.step(Padded.of(rest), state)[0].values[0] if rest.shape[1] else known.values[0, :0]
+        found.append(torch.cat([known.values[0], values]))
     return found[0], found[1]

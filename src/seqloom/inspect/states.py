@@ -113,7 +113,7 @@ def states(
 def states_compared(subject: Subject, reading: Reading) -> Callable[[Subject, Reading], StatesView]:
     """A view of the states of the last layer that uses the plane of this reading for any reading."""
     plane = principal(layer_states(subject, reading)[1])
-    return lambda asked, other: _view(*layer_states(asked, other), plane)
+    return lambda viewed, other: _view(*layer_states(viewed, other), plane)
 
 
 def _view(place: LayerPlace, found: np.ndarray, plane: Plane) -> StatesView:
@@ -286,7 +286,7 @@ def probe(
         name: What to call the feature in the view.
         seed: Of the held-out inputs and the shuffled control.
     """
-    said = name or (feature if isinstance(feature, str) else "the feature")
+    label = name or (feature if isinstance(feature, str) else "the feature")
     if isinstance(feature, str) and feature not in PROPERTIES:
         raise ConfigError(f"there is no feature '{feature}'", fix=did_you_mean(feature, PROPERTIES))
     if len(readings) < 2:
@@ -304,9 +304,9 @@ def probe(
     best = int(np.abs(correlations).argmax())
     row = sample.readings == sample.readings[0]
     return ProbeView(
-        title=f"Probe for {said}",
+        title=f"Probe for {label}",
         layer=found[0][0].path,
-        feature=said,
+        feature=label,
         metric="R2" if sample.labels is None else "accuracy",
         tokens=len(sample.values),
         num_train=int(train.sum()),
@@ -346,8 +346,8 @@ class _ProbeSample(NamedTuple):
     def parted(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Masks of the training tokens and the held-out tokens."""
         order = np.random.default_rng(seed).permutation(count)
-        held = order[: max(1, round(HELD_OUT * count))]
-        test = np.isin(self.readings, held)
+        held_out = order[: max(1, round(HELD_OUT * count))]
+        test = np.isin(self.readings, held_out)
         if not test.any() or test.all():
             raise DataError("all tokens with this feature are in one input", fix="give more inputs")
         return ~test, test

@@ -196,7 +196,7 @@ class WorkShown:
 
     def __init__(self, show: Show | None = None) -> None:
         self._show, self._works = show, list[_Work]()
-        self._told: Progress | None = None
+        self._progress: Progress | None = None
 
     @contextmanager
     def work(self, parts: str, total: int) -> Iterator[Moved]:
@@ -219,26 +219,26 @@ class WorkShown:
 
         def moved(count: int) -> None:
             own.done += count
-            self._tell()
+            self._report()
 
         self._works.append(own)
         try:
-            self._tell()
+            self._report()
             yield moved
         finally:
             self._works.remove(own)
-            self._told = self._told if self._works else None
+            self._progress = self._progress if self._works else None
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         share, part = 0.0, 1.0
         for work in self._works:
             share, part = share + part * min(1.0, work.done / work.total), part / work.total
-        before = 0.0 if self._told is None else self._told.share or 0.0
+        before = 0.0 if self._progress is None else self._progress.share or 0.0
         if (first := next((work for work in self._works if work.total > 1), None)) is not None:
-            self._told = Progress(first.parts, first.done, first.total)
-        if self._told is not None and self._show is not None:
-            self._told = self._told._replace(part=max(before, min(1.0, share)))
-            self._show(self._told)
+            self._progress = Progress(first.parts, first.done, first.total)
+        if self._progress is not None and self._show is not None:
+            self._progress = self._progress._replace(part=max(before, min(1.0, share)))
+            self._show(self._progress)
 
 
 class Subject(NamedTuple):

@@ -200,7 +200,7 @@ def _view(
 ) -> ChangeView:
     places = [[pair[when] for pair in rows.pairs] for when in (0, 1)]
     before, after = (taken(one.values, [where]) for one, where in zip(both, places, strict=True))
-    said = [
+    pairs = [
         ["∅" if at is None else one.predictions[at] for at in where] for one, where in zip(both, places, strict=True)
     ]
     moved = np.abs(after - before)
@@ -211,7 +211,7 @@ def _view(
         title=what,
         description=what,
         rows=rows.names,
-        predictions=tuple(zip(*said, strict=True)),
+        predictions=tuple(zip(*pairs, strict=True)),
         distance=distance,
         row=row,
         answers=tuple((subject.name(int(k)), float(before[row, k]), float(after[row, k])) for k in most[:SHOWN]),
@@ -269,12 +269,12 @@ def _attributing(subject: Subject, reading: Reading) -> ViewFunction:
     """A view of the attributions of the answers of this reading, also where another reading has other answers."""
     goal = chosen_goal(subject, reading)
 
-    def view(asked: Subject, other: Reading) -> View:
+    def view(viewed: Subject, other: Reading) -> View:
         # The same answers, at their rows in the other reading; answers without such a row are left out
         rows = dict(paired(reading.rows, other.rows).pairs)
         places = [(answer, rows.get(answer.row)) for answer in goal.answers]
         moved = goal._replace(answers=tuple(answer._replace(row=row) for answer, row in places if row is not None))
-        found = view_of(ground_of(asked, other), moved, METHOD, MethodOptions())
+        found = view_of(ground_of(viewed, other), moved, METHOD, MethodOptions())
         tokens = tuple(text for part in found.parts for text in part.texts)
         return AttributionValuesView(
             title=found.title, tokens=tokens, values=np.concatenate([part.values for part in found.parts])

@@ -155,8 +155,8 @@ class ShardPart(NamedTuple):
 def part_of(tensors: Mapping[str, Tensor]) -> ShardPart:
     """The part of each tensor that this process holds, and its place."""
     places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
-    held = {name: tensor.detach() for name, tensor in tensors.items()}
-    own = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in held.items()}
+    detached = {name: tensor.detach() for name, tensor in tensors.items()}
+    own = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in detached.items()}
     return ShardPart(own, places)
 
 

@@ -231,17 +231,17 @@ def _no_cuda() -> str:
     return "torch finds no CUDA device: no GPU, no driver, or CUDA_VISIBLE_DEVICES hides it"
 
 
-def _precision(asked: AnyPrecision, device: torch.device) -> tuple[Precision, str]:
-    if asked == "auto":
+def _precision(wanted: AnyPrecision, device: torch.device) -> tuple[Precision, str]:
+    if wanted == "auto":
         if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8:
             return "bf16", "supported by this GPU"
         return "float32", "the fastest precision here"
-    if asked != "float32" and device.type == "cpu":
+    if wanted != "float32" and device.type == "cpu":
         own = torch.ops.mkldnn  # whether the CPU has instructions for this precision
-        native = own._is_mkldnn_bf16_supported if asked == "bf16" else own._is_mkldnn_fp16_supported
+        native = own._is_mkldnn_bf16_supported if wanted == "bf16" else own._is_mkldnn_fp16_supported
         if not native():
-            return asked, "slower than float32: this CPU has no instructions for it"
-    return asked, ""
+            return wanted, "slower than float32: this CPU has no instructions for it"
+    return wanted, ""
 
 
 # What happens when memory runs out:

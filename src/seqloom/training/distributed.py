@@ -92,8 +92,8 @@ def cut_over(module: nn.Module, count: int) -> nn.Module:
 def held_back(wrapped: nn.Module) -> AbstractContextManager[None]:
     """A context without gradient synchronization."""
     if isinstance(wrapped, DistributedDataParallel):
-        held: AbstractContextManager[None] = wrapped.no_sync()
-        return held
+        unsynced: AbstractContextManager[None] = wrapped.no_sync()
+        return unsynced
     assert isinstance(wrapped, FSDPModule), "a module that was wrapped here"
     return _kept_whole(wrapped)
 
@@ -116,7 +116,7 @@ def unsharded(wrapped: nn.Module) -> Iterator[None]:
         yield
         return
     wrapped.reshard()
-    held = [
+    sharded = [
         (owner, name, weight)
         for owner in wrapped.modules()
         for name, weight in owner._parameters.items()
@@ -129,11 +129,11 @@ def unsharded(wrapped: nn.Module) -> Iterator[None]:
         }
     whole = {weight: nn.Parameter(tensor, weight.requires_grad) for weight, tensor in full.items()}
     try:
-        for owner, name, weight in held:
+        for owner, name, weight in sharded:
             owner._parameters[name] = whole[weight]  # a shared weight stays shared
         yield
     finally:
-        for owner, name, weight in held:
+        for owner, name, weight in sharded:
             owner._parameters[name] = weight
 
 

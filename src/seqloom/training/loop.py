@@ -178,8 +178,8 @@ class _Loop:
 
     def _divided(self) -> tuple[str, ...]:
         """A message about how a step is split to save memory."""
-        said = self.session.task.divided(self.session.model, self.run_state.micro_batches).message
-        return (said,) if said else ()
+        message = self.session.task.divided(self.session.model, self.run_state.micro_batches).message
+        return (message,) if message else ()
 
     def _take(self, step: Step[Any]) -> None:
         """One step: weights and training state change together."""

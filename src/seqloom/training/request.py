@@ -164,11 +164,11 @@ class RunRequest(NamedTuple):
             return ()
         # The encoder of `init` is kept; how it is trained for embeddings may change.
         further = () if self.model is None else OF_VECTORS
-        return self._said("size", "dropout", "label_smoothing", "class_weights", "head", "char_encoder", *further)
+        return self._named("size", "dropout", "label_smoothing", "class_weights", "head", "char_encoder", *further)
 
     def of_vectors(self) -> tuple[str, ...]:
         """The named settings that only embedding models have."""
-        return self._said(*OF_VECTORS)
+        return self._named(*OF_VECTORS)
 
     def filled(self, before: RunConfig) -> "RunRequest":
         """Return the request for a resumed run: settings that it leaves open are taken from the run.
@@ -186,18 +186,18 @@ class RunRequest(NamedTuple):
         if type(schedule) is type(known) and schedule.warmup is None:
             training["schedule"] = msgspec.structs.replace(schedule, warmup=known.warmup)
         filled = self._replace(training=training, encoding=encoding, char_encoder=letters)
-        anew = self._said("model", "size", "class_weights", "head", "char_encoder", "word_vectors", *OF_VECTORS)
+        anew = self._named("model", "size", "class_weights", "head", "char_encoder", "word_vectors", *OF_VECTORS)
         if anew or self.training.get("init"):
             return filled
         model = before.model
-        if self._said("label_smoothing"):
+        if self._named("label_smoothing"):
             model = with_setting(model, "label_smoothing", self.label_smoothing)
         if self.dropout is not None:  # a model without dropout: any rate above 0 makes it another run
             there = any(dropouts(model))
             model = with_dropout(model, self.dropout) if there else with_setting(model, "dropout", self.dropout)
         return filled._replace(model=model)
 
-    def _said(self, *names: str) -> tuple[str, ...]:
+    def _named(self, *names: str) -> tuple[str, ...]:
         """Return the names that are not left open."""
         return tuple(name for name in names if getattr(self, name) != self._field_defaults[name])
 

@@ -270,7 +270,7 @@ def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
     shown = [name or "(empty)" for name in names]
     matrix = Matrix(
         title="",
-        values=[[float(counts.get((true, said), 0)) for said in names] for true in names],
+        values=[[float(counts.get((true, predicted), 0)) for predicted in names] for true in names],
         rows=shown,
         columns=shown,
         y_label="expected",

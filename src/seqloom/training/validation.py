@@ -74,12 +74,12 @@ class ValidationResult(NamedTuple):
         table = np.frombuffer(b"".join(rows)).reshape(-1, session.task.statistics)
         table, metrics = session.task.agreed(table, table), self.metrics | session.task.measure_rows(table)
         counted = Counter[tuple[str, str]]()
-        for true, said, count in chain.from_iterable(json.loads(data) for data in confused):
-            counted[true, said] += count
+        for true, predicted, count in chain.from_iterable(json.loads(data) for data in confused):
+            counted[true, predicted] += count
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         confusion = tuple(ConfusionCount(*pair, count) for pair, count in ordered)
-        judged = () if mine is None else mine.examples
-        return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, judged, confusion))
+        examples = () if mine is None else mine.examples
+        return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, examples, confusion))
 
 
 def validate(session: Session) -> ValidationResult:
@@ -115,11 +115,11 @@ def batches_of(session: Session, part: SplitName, rank: int = 0, count: int = 1)
             yield moved(step.batch, session.device.torch)
 
 
-def _sample(session: Session, judged: EvaluatedExample) -> Sample:
+def _sample(session: Session, example: EvaluatedExample) -> Sample:
     """Return an example for display: its input as written; also the expected text if that is the input itself."""
-    read = session.prepared.shown(int(judged.id))
-    text = cut_short(session.prepared.dev_texts.get(int(judged.id), "")) or read
-    return Sample(text, judged.predicted, text if judged.expected == read else judged.expected, judged.correct)
+    read = session.prepared.shown(int(example.id))
+    text = cut_short(session.prepared.dev_texts.get(int(example.id), "")) or read
+    return Sample(text, example.predicted, text if example.expected == read else example.expected, example.correct)
 
 
 # Which weights are chosen: the latest that are not worse than the best by more than the noise of the dev set.
@@ -270,12 +270,12 @@ def settle(session: Session, update: WeightUpdate, known: ValidationResult | Non
 
 def _is_open(session: Session) -> bool:
     """Whether RUN/model is intact and not yet calibrated, as process 0 finds it."""
-    told = b""
+    state = b""
     if session.ranks.rank == 0:
         with suppress(DurableError):
             scores = read_scores(session.folder.model)
-            told = b"open" if scores is not None and not scores.settled else b""
-    return session.ranks.share(told) == b"open"
+            state = b"open" if scores is not None and not scores.settled else b""
+    return session.ranks.share(state) == b"open"
 
 
 def _settle(session: Session, notes: Mapping[str, Any], found: ValidationResult, over: bool) -> None:
@@ -298,17 +298,17 @@ def _settle(session: Session, notes: Mapping[str, Any], found: ValidationResult,
 def _replace_model(
     session: Session,
     task: Task,
-    stood: Mapping[str, Any],
+    state: Mapping[str, Any],
     found: ValidationResult,
     *,
     intervals: Mapping[str, Interval],
     settled: bool,
 ) -> None:
-    """Write the current weights to RUN/model with their metrics; `stood` has the step, epoch and examples."""
+    """Write the current weights to RUN/model with their metrics; `state` has the step, epoch and examples."""
     config, evaluation = session.config, found.evaluation
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
     notes = {
-        **{name: stood[name] for name in ("step", "epoch", "examples")},
+        **{name: state[name] for name in ("step", "epoch", "examples")},
         "dev": found.metrics | (evaluation.metrics if evaluation is not None else {}),
         "dev_rows": len(session.prepared.splits["dev"]),
         "metric": session.task.metric.name,
@@ -329,14 +329,14 @@ def _replace_model(
 
 def saved_model_step(session: Session) -> int | None:
     """The step of the weights in RUN/model, as process 0 finds it; None if there is no intact model."""
-    told = b""
+    step = b""
     if session.ranks.rank == 0:
         with suppress(DurableError):
             verify_folder(session.folder.model)
             scores = read_scores(session.folder.model)
-            told = b"" if scores is None else str(scores.step).encode()
-    told = session.ranks.share(told)
-    return int(told) if told else None
+            step = b"" if scores is None else str(scores.step).encode()
+    step = session.ranks.share(step)
+    return int(step) if step else None
 
 
 def last_weights(
@@ -387,11 +387,11 @@ def repaired_model(
     if run_state.chosen is None or there == run_state.chosen.step:
         return None
     result, best = RepairedModel(there), None
-    for stood, weights in _candidates(session, run_state, update.tensors(), there):
+    for state, weights in _candidates(session, run_state, update.tensors(), there):
         with update.replaced(weights):
             found = validate(session)
             if best is None or metric.better(found.value(session), best):
-                result, best = RepairedModel(stood.step, save(stood, found)), found.value(session)
+                result, best = RepairedModel(state.step, save(state, found)), found.value(session)
     return result
 
 

@@ -206,11 +206,11 @@ def _sum(data: bytes) -> str:
 
 def short_run(config: Path, out: Path, device: DeviceName, workers: int) -> int:
     """Train with this configuration, or resume; returns the exit code."""
-    asked = RunFolder(config.parent).config()
-    request = RunRequest(model=asked.model, training=msgspec.structs.asdict(asked.training), encoding=asked.encoding)
+    saved = RunFolder(config.parent).config()
+    request = RunRequest(model=saved.model, training=msgspec.structs.asdict(saved.training), encoding=saved.encoding)
     lenient = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # the run itself has decided about bad rows
-    resolved = resolve(msgspec.structs.replace(asked.data, bad_rows=lenient), request)
-    place = choose_device(device, asked.training.precision, asked.training.deterministic)
+    resolved = resolve(msgspec.structs.replace(saved.data, bad_rows=lenient), request)
+    place = choose_device(device, saved.training.precision, saved.training.deterministic)
     *_, last = train_run(out, resolved, device=place, workers=workers)
     assert isinstance(last, Ended), "the last report"
     return last.exit_code

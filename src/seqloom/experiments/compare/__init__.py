@@ -11,10 +11,10 @@
 Runs are evaluated on the dev set, and on the test set only on request: each such evaluation is recorded. After an
 interruption the same command resumes: finished runs stay finished, unfinished ones are run folders that resume.
 
-        plan         models, data, budget; events               statistics   bootstrap, randomization, McNemar, Holm
-        runs         one run, and several in parallel            verdicts     from evaluated runs to results; leaks
-        costs        time, memory and space of a model           results      the results, and how they are shown
-        distances    the same at several dependency distances    comparison   all of it in one call
+    plan         models, data, budget; events               statistics   bootstrap, randomization, McNemar, Holm
+    runs         one run, and several in parallel            verdicts     from evaluated runs to results; leaks
+    costs        time, memory and space of a model           results      the results, and how they are shown
+    distances    the same at several dependency distances    comparison   all of it in one call
 """
 
 from typing import TYPE_CHECKING

@@ -92,8 +92,8 @@ def memory_of(model: LoadedModel, inputs: Any) -> int:
     with _Counting() as counting:
         _answer(model, inputs)
     storages = [one.untyped_storage() for one in model.model.state_dict().values()]
-    held = {one.data_ptr(): one.nbytes() for one in storages}  # shared weights count once
-    return int(counting.most) + int(sum(held.values()))
+    sizes = {one.data_ptr(): one.nbytes() for one in storages}  # shared weights count once
+    return int(counting.most) + int(sum(sizes.values()))
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here

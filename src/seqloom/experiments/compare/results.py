@@ -229,18 +229,18 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 f"{best.name} is the best model on the {self.split} set: {self._scored(best)}. It is better than the "
                 f"next, {second.name}, by {number(abs(gap.value))} (95%: {inside})."
             )
-        said = [
+        parts = [
             *self._undecided(),
             f"The best score on the {self.split} set is that of {best.name}: {self._scored(best)}.",
         ]
         if worse := [one.name for one in self.models if one not in self.rivals]:
-            said.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
+            parts.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
         cheapest = self.cheapest
         assert cheapest is not None, "there are several seeds"
         cost = f"{cheapest.parameters:,} parameters"
         if cheapest.cost is not None:
             cost = f"{duration(cheapest.cost.latency.median / 1000)} per prediction, {cost}"
-        return " ".join([*said, f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."])
+        return " ".join([*parts, f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."])
 
     def _scored(self, model: ModelResult) -> str:
         return f"{self.metric} {number(model.score.value)} (95%: {interval(model.score.low, model.score.high)})"
@@ -251,15 +251,15 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         pairs = {one.name: self._pair(best, one.name) for one in self.rivals[1:]}
         equal = [name for name, pair in pairs.items() if pair.more_seeds is None]
         undecided = [name for name in pairs if name not in equal]
-        said = []
+        parts = []
         if equal:
             least = max(pair.detectable or 0.0 for pair in pairs.values())
             shown = f"; a difference of {number(least)} would have been detected" if least else ""
-            said.append(f"No significant difference between {_listed([best, *equal])}{shown}.")
+            parts.append(f"No significant difference between {_listed([best, *equal])}{shown}.")
         if undecided:
             more = _seeds(max(pair.more_seeds or 0 for pair in pairs.values()))
-            said.append(f"Undecided between {best} and {_listed(undecided)}: {more} would decide, {AS_FOUND}.")
-        return said
+            parts.append(f"Undecided between {best} and {_listed(undecided)}: {more} would decide, {AS_FOUND}.")
+        return parts
 
     def document(self) -> Document:
         """The result, the models, every pair, the figures and notes."""

@@ -11,9 +11,9 @@
 The test set is never read. After an interruption the same command resumes: finished trials are in the storage,
 unfinished ones are run folders that resume.
 
-        plan      search space, data; events                 study    the storage, and the next trial
-        trials    one trial, and the files that are kept     results  the results, and how they are shown
-        tuning    workers, and the search in one call
+    plan      search space, data; events                 study    the storage, and the next trial
+    trials    one trial, and the files that are kept     results  the results, and how they are shown
+    tuning    workers, and the search in one call
 """
 
 from typing import TYPE_CHECKING

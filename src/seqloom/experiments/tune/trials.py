@@ -1,5 +1,4 @@
-"""One trial: an ordinary run whose validations are reported to the study, which may prune it; and the files that are
-kept.
+"""One trial: an ordinary run whose validations are reported to the study, which may prune it; and the files kept.
 
     of every trial       config.toml, logs, report and card: enough to look at it, or to train it again
     of the best one      also its model and its checkpoints

@@ -13,7 +13,7 @@ file appears when all inputs are done; until then a previous file stays.
 
 The attributions of a linear model of n-grams are exact: its score is the sum of the weights of the text's n-grams.
 
-        s = b + sum over n-grams g of the text of phi_g w_g
+    s = b + sum over n-grams g of the text of phi_g w_g
 
 with phi_g = 1 if n-grams are counted, or their TF-IDF share if TF-IDF weights them. Longer n-grams share rows through a
 hash, so an n-gram that never occurred in training may have the weight of another one.
@@ -239,29 +239,24 @@ class AttributionView(View):
     def _sentences(self) -> tuple[str, ...]:
         before = " and ".join(f"{number(score)}" for score in self.baseline_scores)
         apart = ", one text at a time" if len(self.baseline_scores) > 1 else ""
-        sentences = [
+        lines = [
             f"{METHODS[self.method].title.capitalize()} for {self.answer}: score {number(self.score)}, "
             f"{before} with the baseline ({self.baseline}{apart})."
         ]
         if self.error is None:
-            sentences.append("The values of this method do not sum to the score: compare them only with each other.")
+            lines.append("The values of this method do not sum to the score: compare them only with each other.")
         else:
-            sentences.append(
+            lines.append(
                 f"The values sum to {number(self.total)}, the score difference is {number(self.rise)}: "
                 f"completeness error {share(self.error)}."
             )
         if self.method == "integrated" and (self.error or 0.0) > TOLERATED:
-            sentences.append(f"That is more than {share(TOLERATED)}: use more steps= or another baseline=.")
+            lines.append(f"That is more than {share(TOLERATED)}: use more steps= or another baseline=.")
         if self.grouped > 1:
-            sentences.append(
-                f"Up to {self.grouped} tokens were removed at a time; each gets an equal share of the change."
-            )
-        return (
-            *sentences,
-            *(self._strongest_sentence(part) for part in self.parts if part.shape is None and part.strongest(1)),
-        )
+            lines.append(f"Up to {self.grouped} tokens were removed at a time; each gets an equal share of the change.")
+        return (*lines, *(self._top(part) for part in self.parts if part.shape is None and part.strongest(1)))
 
-    def _strongest_sentence(self, part: AttributionPart) -> str:
+    def _top(self, part: AttributionPart) -> str:
         named = ", ".join(f"“{part.tokens[at].text}” ({at}) {signed(part.values[at])}" for at in part.strongest(3))
         side = f" of the {part.name}" if len(self.parts) > 1 else ""
         return f"Strongest tokens{side}: {named}."
@@ -360,9 +355,9 @@ def attribution(
     return view_of(ground, goal, method, MethodOptions(steps, words))
 
 
-def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOptions) -> AttributionView:
+def view_of(ground: AttributionGround, goal: Goal, method: str, options: MethodOptions) -> AttributionView:
     """Return the view of one method for one goal."""
-    found = outcome(ground, [goal], method, wishes)
+    found = outcome(ground, [goal], method, options)
     parts = zip(ground.places, found.values, strict=True)
     return AttributionView(
         title=f"Attribution of {goal.name}: {METHODS[method].title}",
@@ -375,7 +370,7 @@ def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOp
         error=None if found.error is None else float(found.error[0]),
         steps=found.steps,
         grouped=found.grouped,
-        parts=tuple(part_of(place, values[0], words=wishes.words) for place, values in parts),
+        parts=tuple(part_of(place, values[0], words=options.words) for place, values in parts),
     )
 
 

@@ -6,8 +6,8 @@ scores, and evidence for both cancels (contrastive explanations, Yin and Neubig 
 
 The ground is the vectors of tokens, or the numbers that a model reads directly.
 
-        tokens      [T,D] the vector of each token, after the input layer of the stack: a path between two texts passes
-                    through vectors that belong to no token, never through token ids
+    tokens      [T,D] the vector of each token, after the input layer of the stack: a path between two texts passes
+                through vectors that belong to no token, never through token ids
     vectors     [T,D] the steps themselves
     pictures    [Y*X,C] the pixels themselves
 
@@ -15,9 +15,8 @@ Source and target move together, so their values sum to the change of the score.
 while the other stays: with both at the same baseline they would be the same text, with the highest similarity. Special
 tokens never move, because every input has them.
 
-        baseline     zero     vectors of zeros                          unknown, mask, pad    this token in every
-        position
-                     mean     the mean over the vocabulary, or over the steps or pixels of this input
+    baseline     zero     vectors of zeros                          unknown, mask, pad    this token in every position
+                 mean     the mean over the vocabulary, or over the steps or pixels of this input
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,14 +127,14 @@ def _scores(subject: Subject, reading: Reading) -> Tensor:
         return scores(subject, reading.inputs)[0]
 
 
-def _answer(subject: Subject, found: Tensor, meant: ModelAnswer) -> ModelAnswer:
+def _answer(subject: Subject, found: Tensor, given: ModelAnswer) -> ModelAnswer:
     """Return the answer; raise DataError if the scores [R,K] do not have it, or if it is compared with itself."""
-    for each in (meant.column, meant.against):
+    for each in (given.column, given.against):
         if each is not None and not 0 <= each < found.shape[1]:
             raise DataError(f"there is no answer {each}", fix=f"choose 0 to {found.shape[1] - 1}")
-    if meant.column == meant.against:
-        raise DataError(f"answer and against are both “{subject.name(meant.column)}”", fix="name two different answers")
-    return meant
+    if given.column == given.against:
+        raise DataError(f"answer and against are both “{subject.name(given.column)}”", fix="name two different answers")
+    return given
 
 
 def _predicted(subject: Subject, reading: Reading, found: Tensor) -> tuple[int, ...]:

@@ -1,14 +1,14 @@
 """The methods that use gradients: at the input, or along the path from a baseline to it.
 
     gradient           a_t = |ds/dx_t|                                (Simonyan et al. 2014)
-        gradient_x_input   a_t = ds/dx_t . (x_t - b_t)                    exact if the model is linear in x
+    gradient_x_input   a_t = ds/dx_t . (x_t - b_t)                    exact if the model is linear in x
     integrated         a_t = (x_t - b_t) . int_0^1 ds/dx_t(b + u(x - b)) du      (Sundararajan et al. 2017)
 
 Integrated gradients sum to s(x) - s(b). Steps are added until less than 1% is missing. The test uses that
 
     sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the path
 
-so the error of each part is known. Parts with a large error are halved, which puts the steps where the path bends: at
+so the error of each part is known. Parts with a large error are cut in two, which puts the steps where the path bends: at
 the kinks of ReLUs and maxima, and near a baseline where a normalization amplifies small vectors. There the score may
 change within a thousandth of the path. So the scores, which need only a forward pass, are first computed at fractions
 that shrink toward the baseline, and a nearly straight segment starts as a single part.

@@ -2,9 +2,8 @@
 
 Two methods remove something and measure the drop of the score:
 
-        occlusion        a_t = s(x) - s(x with the baseline at t)        all positions stay
-        leave_one_out    a_t = s(x) - s(x without t)                     tokens are removed; the text is not tokenized
-        again
+    occlusion        a_t = s(x) - s(x with the baseline at t)        all positions stay
+    leave_one_out    a_t = s(x) - s(x without t)                     tokens are removed; the text is not tokenized again
 
 Several elements may be removed together (the pieces of a word, a segment of a long text, a square of a picture): then
 each gets an equal share of the drop.
@@ -297,13 +296,13 @@ def method_of(name: str) -> Method:
     return METHODS[name]
 
 
-def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes: MethodOptions) -> Outcome:
+def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, options: MethodOptions) -> Outcome:
     """Run the method of this name on each group of places that move together."""
     method = method_of(name)
-    if wishes.steps is not None and name != "integrated":
+    if options.steps is not None and name != "integrated":
         raise ConfigError(f"steps is only for integrated gradients, and the method is {name}", fix="leave steps out")
     moves = ground.moves()
-    found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, wishes))
+    found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, options))
     by_move = list(zip(moves, found, strict=True))
     values = tuple(
         next(each.values[at] for move, each in by_move if at in move.moving) for at in range(len(ground.places))

@@ -81,11 +81,11 @@ class SimilarityPairsView(View):
         return matrix, strongest
 
     def _sentences(self) -> tuple[str, ...]:
-        said = f"Similarity {number(self.similarity)}; baseline: {self.baseline}"
+        start = f"Similarity {number(self.similarity)}; baseline: {self.baseline}"
         if self.error is None:
-            return (f"{said}. The values do not sum to the similarity: compare them only with each other.",)
+            return (f"{start}. The values do not sum to the similarity: compare them only with each other.",)
         return (
-            f"{said}. All pairs sum to {number(np.nansum(self.values))}. They explain the product of the texts, each "
+            f"{start}. All pairs sum to {number(np.nansum(self.values))}. They explain the product of the texts, each "
             f"minus its baseline, {number(self.expected)}, not the similarity itself: "
             f"completeness error {share(self.error)}.",
         )

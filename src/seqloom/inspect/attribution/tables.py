@@ -52,15 +52,15 @@ class AttributionsView(View):
         errors = [
             f"{METHODS[view.method].title} {'none' if view.error is None else share(view.error)}" for view in self.views
         ]
-        said = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
+        lines = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
         if len(self.views) > 1 and np.isfinite(self.tau).all():
             titles = [METHODS[view.method].title for view in self.views]
             pairs = sorted(((a, b) for a in range(len(titles)) for b in range(a)), key=lambda pair: self.tau[pair])
             low, high = (f"{titles[b]} and {titles[a]} ({number(self.tau[a, b])})" for a, b in (pairs[0], pairs[-1]))
-            said.append(f"By Kendall's tau, {high} agree most and {low} least.")
+            lines.append(f"By Kendall's tau, {high} agree most and {low} least.")
         if self.left_out:
-            said.append(f"Left out, because this model or input does not support them: {', '.join(self.left_out)}.")
-        return tuple(said)
+            lines.append(f"Left out, because this model or input does not support them: {', '.join(self.left_out)}.")
+        return tuple(lines)
 
     def _rows(self) -> list[Figure]:
         if max(len(part.tokens) for part in self.views[0].parts) <= SMALL and self.views[0].parts[0].shape is None:
@@ -171,20 +171,20 @@ class AttributionTableView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         count = counted(len(self.rows), "prediction")
-        said = [f"{METHODS[self.method].title.capitalize()} of {count}; baseline: {self.baseline}."]
+        lines = [f"{METHODS[self.method].title.capitalize()} of {count}; baseline: {self.baseline}."]
         if len(self.rows) < self.num_answers:
             last = self.first_row + len(self.rows)
-            said.append(
+            lines.append(
                 f"Predictions {self.first_row:,} to {last - 1:,} of {self.num_answers:,}; "
                 f"use rows=(start, stop) for others."
             )
         if self.error is None:
-            said.append("The values of this method do not sum to the score.")
+            lines.append("The values of this method do not sum to the score.")
         else:
-            said.append(
+            lines.append(
                 f"Completeness error of a row: median {share(np.median(self.error))}, maximum {share(max(self.error))}."
             )
-        return tuple(said)
+        return tuple(lines)
 
     @property
     def span(self) -> tuple[float, float] | None:

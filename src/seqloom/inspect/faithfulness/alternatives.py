@@ -21,10 +21,9 @@ move without effect, so read the number together with the confidence of the mode
 
 Weights set to zero (Serrano and Smith 2019): does the prediction depend on the largest weight?
 
-        one       the largest weight against a random other one: JS(p without it, p), and whether the decision flips
-        several   in descending order of (a) weight, (b) gradient of the predicted probability by the weight, (c) weight
-        x
-                  gradient, (d) random, until the decision flips: the fraction of tokens that this takes
+    one       the largest weight against a random other one: JS(p without it, p), and whether the decision flips
+    several   in descending order of (a) weight, (b) gradient of the predicted probability by the weight, (c) weight x
+              gradient, (d) random, until the decision flips: the fraction of tokens that this takes
 
 The rest of a row is scaled to its previous sum, or is zero if nothing remains. With several rows or heads, a token's
 weight is erased in all of them.
@@ -235,11 +234,11 @@ def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tenso
 def _rows(bench: Bench) -> Tensor:
     """Return the model's weights [H,R,S] in the used rows that have a choice, or in an even sample of them."""
     every = -(-bench.cells // MOST_CELLS)
-    meant = bench.asked.nonzero()[::every, 0]
+    used = bench.asked.nonzero()[::every, 0]
     found: list[Tensor] = []
 
     def keep(rows: ImposedRows, _part: slice) -> Tensor:
-        mine = meant[(meant >= rows.start) & (meant < rows.stop)] - rows.start
+        mine = used[(used >= rows.start) & (used < rows.stop)] - rows.start
         mine = mine[bench.has_choice(rows)[mine]]
         found.append(rows.weights[0, :, mine].double().cpu())
         return rows.weights
@@ -313,8 +312,8 @@ class _AdversarySearch:
         kept: list[tuple[Tensor, ...]] = []
 
         def keep(rows: ImposedRows, _part: slice) -> Tensor:
-            meant = bench.asked[rows.start : rows.stop]
-            kept.append((rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], bench.has_choice(rows)[meant]))
+            used = bench.asked[rows.start : rows.stop]
+            kept.append((rows.weights[:, :, used], bench.movable(rows)[:, :, used], bench.has_choice(rows)[used]))
             return rows.weights
 
         bench.under(keep, 1)
@@ -345,10 +344,10 @@ class _AdversarySearch:
         return (distances.mean(dim=-2) * self.choice).sum(dim=-1) / self.choice.sum().clamp(min=1)
 
     def _put(self, rows: ImposedRows, found: Tensor) -> Tensor:
-        meant = self.bench.asked[rows.start : rows.stop]
+        used = self.bench.asked[rows.start : rows.stop]
         before = int(self.bench.asked[: rows.start].sum())
         changed = rows.weights.clone()
-        changed[:, :, meant] = found[:, :, before : before + int(meant.sum())].to(changed.dtype)
+        changed[:, :, used] = found[:, :, before : before + int(used.sum())].to(changed.dtype)
         return changed
 
     def best(self, far: Tensor, moved: Tensor, tolerance: float) -> Adversary:

@@ -1,6 +1,6 @@
 """One attention layer and one input, on which other attention weights are tried.
 
-        o_i = sum_j a'_ij v_j            with a' = change(a) instead of the model's own a; everything else unchanged
+    o_i = sum_j a'_ij v_j            with a' = change(a) instead of the model's own a; everything else unchanged
 
 Special tokens keep their weights: weight moves only between other tokens. For a running text only the last row of
 weights is changed, which predicts the next token; elsewhere all rows and all heads.
@@ -12,8 +12,8 @@ layer's output, so memory is never quadratic in the length.
 
 Predictions are distributions that can be compared, [N,Q,K], Q of them for each input:
 
-        one class or tag, next tokens     softmax of the scores
-        several labels                    (1 - s, s) of each label, s the logistic function
+    one class or tag, next tokens     softmax of the scores
+    several labels                    (1 - s, s) of each label, s the logistic function
     a chain of tags                   the probability of each tag at each element, over all paths
 
 For a running text only the last row is used: the next token. Regression and vectors are not distributions.
@@ -143,36 +143,36 @@ def _pooling(pooler: Pooler, change: Change) -> Iterator[None]:
 
 @contextmanager
 def _mixing(model: nn.Module, path: str, owner: Any, change: Change) -> Iterator[None]:
-    asked: list[Any] = []
+    requests: list[Any] = []
     values: list[Tensor] = []  # [N,H,S,D/H] the latest ones: linear attention reports only queries and keys
 
-    def hear(_name: str, offered: Any) -> None:
-        asked.append(offered)
+    def record(_name: str, offered: Any) -> None:
+        requests.append(offered)
 
     def hear_values(_module: nn.Module, _given: Any, made: Tensor) -> None:
         values[:] = [owner.heads.split(made)]
 
     def replace(_name: str, mixed: Tensor) -> Tensor:
-        return mixture(asked.pop(), values, change).to(mixed.dtype)
+        return mixture(requests.pop(), values, change).to(mixed.dtype)
 
     with ExitStack() as stack:
         if hasattr(owner, "heads"):  # an alignment has no heads
             stack.enter_context(owner.heads.value.register_forward_hook(hear_values))
-        stack.enter_context(listening(model, f"{path}.weights", hear))
+        stack.enter_context(listening(model, f"{path}.weights", record))
         stack.enter_context(listening(model, f"{path}.mixed", replace))
         yield
 
 
-def mixture(asked: Request | LinearQueries, values: Sequence[Tensor], change: Change) -> Tensor:
+def mixture(request: Request | LinearQueries, values: Sequence[Tensor], change: Change) -> Tensor:
     """Return the output [N,H,T,D/H] of each head with the changed weights, computed a block of rows at a time."""
-    rows, heads, count, _ = asked.query.shape
-    cells = rows * heads * asked.key.shape[2]
-    if isinstance(asked, Request) and isinstance(asked.score, Additive):
-        cells *= asked.query.shape[-1]  # additive scores need a vector per pair
+    rows, heads, count, _ = request.query.shape
+    cells = rows * heads * request.key.shape[2]
+    if isinstance(request, Request) and isinstance(request.score, Additive):
+        cells *= request.query.shape[-1]  # additive scores need a vector per pair
     each = max(1, MOST_CELLS // max(1, cells))
     found = []
     for start in range(0, count, each):
-        block = asked.rows(start, min(start + each, count))
+        block = request.rows(start, min(start + each, count))
         own = weights(block) if isinstance(block, Request) else block.weights()
         changed = change(ImposedRows(own, dense(block.mask, block.query_places, block.key_places), start))
         value = block.value if isinstance(block, Request) else values[-1]
@@ -302,24 +302,24 @@ def at_bench(subject: Subject, reading: Reading, layer: AttentionLayer) -> Itera
     free = torch.tensor([not token.is_special for token in layer.keys], device=subject.device)
     if not bool(free.any()):
         raise DataError("this input has only special tokens", fix="give a text with words")
-    asked = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
+    used = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
     if is_running(reading) and layer.same:
-        asked[:-1] = False
+        used[:-1] = False
     columns = torch.zeros(len(free), dtype=torch.float64, device=subject.device)
     largest, heads = 0.0, 1
 
-    def hear(rows: ImposedRows) -> Tensor:
+    def record(rows: ImposedRows) -> Tensor:
         nonlocal largest, heads
-        meant = rows.weights[0, :, asked[rows.start : rows.stop]].double()  # [H,R,S]
-        heads = len(meant)
-        columns.add_(meant.sum(dim=(0, 1)))
-        largest += float(meant[..., free].amax(dim=-1).sum())
+        weights = rows.weights[0, :, used[rows.start : rows.stop]].double()  # [H,R,S]
+        heads = len(weights)
+        columns.add_(weights.sum(dim=(0, 1)))
+        largest += float(weights[..., free].amax(dim=-1).sum())
         return rows.weights
 
     with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
-        with imposed(subject.model, layer.path, hear):
+        with imposed(subject.model, layer.path, record):
             scores(subject, reading.inputs)
         own = probabilities(subject, reading, reading.inputs)[0]
-        count = max(1, int(asked.sum()) * heads)
+        count = max(1, int(used.sum()) * heads)
         weights = (columns / count).masked_fill(~free, torch.nan).cpu().numpy()
-        yield Bench(subject, reading, layer, free, asked, own, weights, largest / count, count * len(free))
+        yield Bench(subject, reading, layer, free, used, own, weights, largest / count, count * len(free))

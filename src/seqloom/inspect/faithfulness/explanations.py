@@ -2,7 +2,7 @@
 
 Tokens removed (DeYoung et al. 2020, ERASER): does the prediction depend on these tokens?
 
-        comprehensiveness = m(x)_j - m(x without r)_j        higher is better     j: the prediction for the full input
+    comprehensiveness = m(x)_j - m(x without r)_j        higher is better     j: the prediction for the full input
     sufficiency       = m(x)_j - m(r alone)_j            lower is better, may be negative
 
 r are the top 1, 5, 10, 20 and 50% of the tokens, max(1, ceil(kT)) of them; the first ones win ties. AOPC is the mean
@@ -16,7 +16,7 @@ sequence; if each token or patch has a prediction, vectors of zeros replace them
 
 Attention, or another explanation, is compared with
 
-        gradient         g_t = |sum_d dy/de_td e_td|        y the probability of the prediction, attention weights fixed
+    gradient         g_t = |sum_d dy/de_td e_td|        y the probability of the prediction, attention weights fixed
     leave-one-out    d_t = TVD(p(x without t), p(x))
 
 Kendall's tau ranks all tokens, and is low if many irrelevant ones are in random order, even if attention is right about

@@ -1,7 +1,6 @@
 """The guide test of Wiegreffe and Pinter (2019, section 4.2): do these weights teach a model without context?
 
-        h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c        a_t imposed, the rest trained from
-        scratch
+    h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c        a_t imposed, the rest trained from scratch
 
 The same small model is trained on the task with uniform weights, with weights that it learns itself, with the weights
 of the inspected model, and with any others, for example adversarial ones. Each is trained three times, from other
@@ -218,10 +217,10 @@ def _shares(weights: Tensor, real: Tensor) -> Tensor:
 
 def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: int) -> Tensor:
     """Train on all but the first `size` inputs of the order; return 1 for each of these that is predicted correctly."""
-    held, kept = order[:size], order[size:]
+    held_out, kept = order[:size], order[size:]
     model = _TokenModel(int(data.tokens.max()) + 1, int(data.classes.max()) + 1, seed)
     optimizer = torch.optim.Adam(model.weights, lr=RATE)
-    mine, rest = (None, None) if weights is None else (weights[kept], weights[held])
+    mine, rest = (None, None) if weights is None else (weights[kept], weights[held_out])
     for _ in range(STEPS):
         with torch.enable_grad():
             loss = F.cross_entropy(model.scores(data.part(kept), mine), data.classes[kept])
@@ -230,7 +229,7 @@ def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: 
             weight.grad = slope
         optimizer.step()
     with torch.no_grad():
-        return (model.scores(data.part(held), rest).argmax(dim=1) == data.classes[held]).double()
+        return (model.scores(data.part(held_out), rest).argmax(dim=1) == data.classes[held_out]).double()
 
 
 class _TokenModel:

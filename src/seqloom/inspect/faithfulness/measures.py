@@ -2,11 +2,11 @@
 
 The verdict says how far the picture can be trusted for this model, by fixed thresholds:
 
-        moves      shuffled weights move the predictions:            mean of the median TVD >= 0.1
-        carries    the predictions depend on the marked tokens:      comprehensiveness - that of random tokens >= 0.1
+    moves      shuffled weights move the predictions:            mean of the median TVD >= 0.1
+    carries    the predictions depend on the marked tokens:      comprehensiveness - that of random tokens >= 0.1
 
-        both       the picture can be trusted          one      in part, and the verdict says which part
-        neither    it cannot be trusted                only `carries` decides for explanations that are not attention
+    both       the picture can be trusted          one      in part, and the verdict says which part
+    neither    it cannot be trusted                only `carries` decides for explanations that are not attention
 
 Inputs of one token show nothing: there is no other weight, and no other token to compare with.
 
@@ -144,22 +144,22 @@ def measured(
         removal = chosen_removal(subject, reading, options.removal)
         scores = weights if options.explain is None else _explained(reading, options.explain)
         assert scores is not None, "layer_of refuses a model without attention that nothing explains"
-        told = {"attention" if options.explain is None else "explanation": scores}
+        explanations = {"attention" if options.explain is None else "explanation": scores}
         if weights is not None and weights.shape == scores.shape:  # the weights are those of the explained tokens
-            told["attention"] = weights
+            explanations["attention"] = weights
         moved(1)
-        told["gradient"] = gradient(subject, reading, layer)
-        told["leave-one-out"] = left_out(subject, reading, removal, draws.numpy)
+        explanations["gradient"] = gradient(subject, reading, layer)
+        explanations["leave-one-out"] = left_out(subject, reading, removal, draws.numpy)
         moved(1)
         columns = decisions(subject, reading)
         return MeasuredExample(
             reading.sides[0].texts,
             subject.name(columns[0]) if len(columns) == 1 else None,
             columns,
-            told,
+            explanations,
             attention,
             rationale(subject, reading, scores, removal, draws.numpy),
-            agreements(told),
+            agreements(explanations),
         )
 
 
@@ -263,24 +263,24 @@ def verdict(evidence: Evidence, picture: str) -> str:
 
 def reservations(evidence: Evidence) -> tuple[str, ...]:
     """Return caveats to read before showing the picture to somebody."""
-    inputs, far, seeds, said = _counted(evidence.inputs), evidence.adversarial_jsd, evidence.seed_jsd, list[str]()
+    inputs, far, seeds, sentences = _counted(evidence.inputs), evidence.adversarial_jsd, evidence.seed_jsd, list[str]()
     if 0 < evidence.single_token_inputs < evidence.inputs:
         has = "has" if evidence.single_token_inputs == 1 else "have"
-        said.append(f"{evidence.single_token_inputs} of {inputs} {has} only one token and cannot be tested.")
+        sentences.append(f"{evidence.single_token_inputs} of {inputs} {has} only one token and cannot be tested.")
     if far is not None and far >= FAR:
         found = f"Other attention weights give the same predictions, up to JSD {number(far)} away (maximum 0.69)"
         beyond = "."
         if seeds is not None:
             further = "no farther than" if far <= seeds else "farther than"
             beyond = f"; that is {further} models trained with other seeds ({number(seeds)})."
-        said.append(f"{found}{beyond}")
+        sentences.append(f"{found}{beyond}")
     if evidence.score is not None and evidence.uniform_score is not None:
         does = "needs no attention" if evidence.uniform_score >= evidence.score - NO_WORSE else "needs attention"
         even, mine = number(evidence.uniform_score), number(evidence.score)
-        said.append(f"The task {does}: a model trained with uniform weights scores {even}, this one {mine}.")
+        sentences.append(f"The task {does}: a model trained with uniform weights scores {even}, this one {mine}.")
     if evidence.inputs < FEW:
-        said.append(f"This rests on only {inputs}.")
-    return tuple(said)
+        sentences.append(f"This rests on only {inputs}.")
+    return tuple(sentences)
 
 
 def _counted(count: int) -> str:

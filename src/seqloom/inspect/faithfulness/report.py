@@ -1,7 +1,7 @@
 """The faithfulness report: one verdict, and the numbers behind it.
 
-        one input         by token: explanations side by side, the distribution of shuffles, the effect of erasing
-        several inputs    summaries: all measures, curves, shuffles by the largest weight, agreement
+    one input         by token: explanations side by side, the distribution of shuffles, the effect of erasing
+    several inputs    summaries: all measures, curves, shuffles by the largest weight, agreement
 
 The model is in evaluation mode, with h fixed where weights are tried. All random numbers come from one seed, so the
 same call returns the same report.
@@ -84,12 +84,12 @@ def overview(measures: Sequence[MeasureSummary]) -> Figure:
     )
 
 
-def removal_curves(told: Curves, chance: Curves, removal: str) -> Figure:
+def removal_curves(explained: Curves, chance: Curves, removal: str) -> Figure:
     """Probability of the prediction against the share of tokens, by deletion and by insertion."""
     named = {
-        "top tokens removed": told.deletion,
+        "top tokens removed": explained.deletion,
         "random tokens removed": chance.deletion,
-        "only top tokens": told.insertion,
+        "only top tokens": explained.insertion,
         "only random tokens": chance.insertion,
     }
     return Line(
@@ -172,10 +172,10 @@ def erasures(taken: dict[str, float | None]) -> Figure:
 
 def token_figures(example: MeasuredExample) -> list[Figure]:
     """The values of each explanation for the tokens of one input, with adversarial weights if there are any."""
-    told = dict(example.scores)
+    explanations = dict(example.scores)
     far = None if example.attention is None else example.attention.adversary
     if far is not None and far.weights.shape == example.explanation.shape:
-        told["other weights, same prediction"] = far.weights
+        explanations["other weights, same prediction"] = far.weights
     if len(example.tokens) <= MEDIUM:
         return [
             Strip(
@@ -184,12 +184,12 @@ def token_figures(example: MeasuredExample) -> list[Figure]:
                 values=values.tolist(),
                 value_label=LABELS.get(name, "weight"),
             )
-            for name, values in told.items()
+            for name, values in explanations.items()
             if not np.isnan(values).all()
         ]
     across = -(-len(example.tokens) // CELLS)
-    names = ", ".join(f"row {number}: {name}" for number, name in enumerate(told))
-    rows = [strongest_in(np.abs(values), across) for values in told.values()]
+    names = ", ".join(f"row {number}: {name}" for number, name in enumerate(explanations))
+    rows = [strongest_in(np.abs(values), across) for values in explanations.values()]
     whole = HeatMap(
         title="Overview of the input",
         caption=f"Each cell is the largest of {across} tokens, relative to the largest of its row; {names}.",
@@ -281,25 +281,25 @@ class FaithfulnessView(View):
 
     def _methods(self) -> list[str]:
         """Describe how the measures were taken."""
-        said = [f"Tokens were removed by {'deleting' if self.removal == 'delete' else 'masking'} them."]
+        sentences = [f"Tokens were removed by {'deleting' if self.removal == 'delete' else 'masking'} them."]
         searched = [each.attention.adversary for each in self.examples if each.attention and each.attention.adversary]
         if searched:
             found = sum(each.feasible for each in searched)
-            said.append(
+            sentences.append(
                 f"Adversarial attention: {CANDIDATES} searches on each of {counted(len(searched), 'input')}; "
                 f"found other weights with the same prediction on {found}."
             )
         elif self.layer is not None:
-            said.append("Adversarial attention was not searched: adversaries=0, or too many weights.")
+            sentences.append("Adversarial attention was not searched: adversaries=0, or too many weights.")
         tried = [len(each.attention.permuted.tvd) for each in self.examples if each.attention is not None]
         if tried and min(tried) < self.permutations:
-            said.append(f"Only {min(tried)} of {self.permutations} shuffles were run on the largest input.")
+            sentences.append(f"Only {min(tried)} of {self.permutations} shuffles were run on the largest input.")
         out = [int((~np.isnan(each.scores["leave-one-out"])).sum()) for each in self.examples]
         whole = [int((~np.isnan(each.scores["gradient"])).sum()) for each in self.examples]
         if out != whole:
             at = int(np.argmin(np.array(out) / whole))
-            said.append(f"Leave-one-out used {out[at]:,} of {whole[at]:,} tokens of the longest input.")
-        return said
+            sentences.append(f"Leave-one-out used {out[at]:,} of {whole[at]:,} tokens of the longest input.")
+        return sentences
 
 
 def faithfulness(

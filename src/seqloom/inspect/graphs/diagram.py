@@ -149,20 +149,20 @@ def _placed(layers: Sequence[list[_Spot]]) -> None:
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
-            wishes = []
+            wanted = []
             for spot in layer:
                 near = (spot.above if down else spot.below) or [spot]
-                wishes.append(sum(one.x for one in near) / len(near))
-            _spread(layer, wishes)
+                wanted.append(sum(one.x for one in near) / len(near))
+            _spread(layer, wanted)
 
 
-def _spread(layer: Sequence[_Spot], wishes: Sequence[float]) -> None:
-    """Move spots as close to `wishes` as the order allows: colliding neighbors are centered around their mean."""
+def _spread(layer: Sequence[_Spot], wanted: Sequence[float]) -> None:
+    """Move spots as close to `wanted` as the order allows: colliding neighbors are centered around their mean."""
     clusters: list[tuple[list[int], float]] = []  # the spots, and the position of the first one
     offsets = [0.0]
     for left, right in pairwise(layer):
         offsets.append(offsets[-1] + (left.size.width + right.size.width) / 2 + BETWEEN)
-    for at, wish in enumerate(wishes):
+    for at, wish in enumerate(wanted):
         clusters.append(([at], wish - offsets[at]))
         while len(clusters) > 1 and clusters[-2][1] > clusters[-1][1]:
             (later, second), (earlier, first) = clusters.pop(), clusters.pop()
@@ -268,9 +268,9 @@ class Diagram(Figure):
         for at, card in enumerate(self.cards):
             read = [self.cards[link.source].name for link in self.links if link.target == at]
             from_ = f"  <- {', '.join(read)}" if read else ""
-            told = "  ".join(part for part in (card.name, card.value, card.slope, card.badge) if part)
+            summary = "  ".join(part for part in (card.name, card.value, card.slope, card.badge) if part)
             glyph = self._scale().glyph(card.size)
-            first, *rest = wrap(visible(shortened(told + from_)), width - 2)
+            first, *rest = wrap(visible(shortened(summary + from_)), width - 2)
             lines += [f"{glyph} {first}", *(f"  {line}" for line in rest)]
         legend = written_legend(self._scale(), self.size_label, width=width, color=color, gaps=self._has_gaps)
         return FigureBlock([*lines, *legend])
@@ -317,8 +317,8 @@ def _drawn(at: int, card: NodeCard, place: BoxPlace, size: Size, scale: ColorSca
         strip = hatched([(x, y + step, SIDE, 6.0) for step in range(0, int(height) - 5, 6)])
     else:
         side: dict[str, str | float] = {"x": x, "y": y, "width": SIDE, "height": height}
-        said = hover(f"{card.name}: {brief(card.size)}")
-        strip = tag("g", tag("rect", said, **side, **scale.shade_of(card.size).fill()), data_shows="slope")
+        title = hover(f"{card.name}: {brief(card.size)}")
+        strip = tag("g", tag("rect", title, **side, **scale.shade_of(card.size).fill()), data_shows="slope")
     return tag("g", *note, ground, strip, frame, *lines, data_card=at, **reader)
 
 

@@ -1,8 +1,7 @@
 """The graph of an expression: backpropagation on numbers, from scratch, with every step as a figure.
 
-        forward    in topological order: every node after its parents               value = operation(values of its
-        parents)
-        backward   in reverse order: every node after its readers                   gradient = sum over its readers of
+    forward    in topological order: every node after its parents               value = operation(values of its parents)
+    backward   in reverse order: every node after its readers                   gradient = sum over its readers of
                                                                                local derivative x gradient of the reader
 
 All numbers are float64. Gradients are those of the last statement. The sum over all readers at every node is the sum
@@ -163,23 +162,23 @@ class ScalarNode(NamedTuple):
 def _require_values(text: str, statements: tuple[Statement, ...], values: Mapping[str, float]) -> None:
     """Raise DataError for inputs without a value, values without an input, and ambiguous names."""
     made = set[str]()
-    asked = dict[str, int]()
+    inputs = dict[str, int]()
     for statement in statements:
         for read in _names(statement.term):
             if read.name not in made:
-                asked.setdefault(read.name, read.place)
+                inputs.setdefault(read.name, read.place)
         if statement.name is not None:
-            if statement.name in made or statement.name in asked:
+            if statement.name in made or statement.name in inputs:
                 problem = f"{statement.name} is defined twice"
                 raise fault(text, statement.place, problem, "give each statement its own name")
             made.add(statement.name)
     for name in values:
         if name in made:
             raise DataError(f"{name} is computed by the expression, but a value was also given", fix="leave one out")
-        if name not in asked:
-            fix = did_you_mean(name, asked) if asked else "leave it out"
+        if name not in inputs:
+            fix = did_you_mean(name, inputs) if inputs else "leave it out"
             raise DataError(f"the expression has no input '{name}'", fix=fix)
-    for name, place in asked.items():
+    for name, place in inputs.items():
         if name in FUNCTIONS:
             raise fault(text, place, f"{name} is a function", f"write {name}(...)")
         if name not in values:
@@ -289,8 +288,8 @@ def _formulas(operation: Operation, inputs: list[float], value: float) -> list[s
 
 def _with_numbers(term: Applied, inputs: list[float]) -> str:
     """Write an operation with numbers; negative ones are in brackets unless they are arguments of a function."""
-    told = [brief(value) if term.operation in FUNCTIONS else _bracketed(value) for value in inputs]
-    return _filled(OPERATIONS[term.operation].written, told, "")
+    texts = [brief(value) if term.operation in FUNCTIONS else _bracketed(value) for value in inputs]
+    return _filled(OPERATIONS[term.operation].written, texts, "")
 
 
 def _bracketed(value: float) -> str:
@@ -370,8 +369,8 @@ class ExpressionGraph(View):
     def _forward(self) -> Iterator[WalkStep]:
         for at, card in self._drawn().items():
             node = self.nodes[at]
-            told = [node.name, node.written, node.with_numbers, brief(node.value)]
-            yield WalkStep(card, "value", " = ".join(dict.fromkeys(told)))
+            texts = [node.name, node.written, node.with_numbers, brief(node.value)]
+            yield WalkStep(card, "value", " = ".join(dict.fromkeys(texts)))
 
     def _backward(self) -> Iterator[WalkStep]:
         for at, card in reversed(self._drawn().items()):
@@ -516,5 +515,5 @@ def _both(names: list[str]) -> str:
 
 def _numbered(steps: Iterable[WalkStep]) -> DocumentBlock:
     """Return the steps as a numbered list."""
-    told = [step.text.split("\n") for step in steps]
-    return TableBlock((), [(str(number), Paragraphs(*lines)) for number, lines in enumerate(told, start=1)])
+    texts = [step.text.split("\n") for step in steps]
+    return TableBlock((), [(str(number), Paragraphs(*lines)) for number, lines in enumerate(texts, start=1)])

@@ -203,8 +203,8 @@ def _first_fault(
             elif token.text in ("+", "-"):
                 operations += 1
             else:
-                said = "the end" if token.kind == "end" else f"'{token.text}'"
-                return token, f"a number, a name or a parenthesis is missing before {said}", "write it there"
+                shown = "the end" if token.kind == "end" else f"'{token.text}'"
+                return token, f"a number, a name or a parenthesis is missing before {shown}", "write it there"
         elif token.text == ")":
             if not brackets:
                 return token, "this parenthesis has no opening one", "leave it out, or open one before it"

@@ -243,16 +243,16 @@ def grid_of(trace: Trace, box: Box, name: str) -> Figure:
     cells = [[None if size is None else size - largest for size in row] for row in sizes]
     left_out = len(inner[0]) - len(labels)
     gap = any(cell is None for row in cells for cell in row)
-    said = [f"{left_out} more rows are not shown."] if left_out else []
-    caption = " ".join([*said, *(["Hatched: no gradient."] if gap else [])])
+    notes = [f"{left_out} more rows are not shown."] if left_out else []
+    caption = " ".join([*notes, *(["Hatched: no gradient."] if gap else [])])
     across = "call number"
     if len(inner) <= MOST_NUMBERED:
         heads = [str(number) for number in range(len(inner))]
         title = f"{name}: {COLOR}"
         return Matrix(title=title, rows=labels, columns=heads, values=cells, x_label=across, caption=caption)
     rows = "; ".join(f"{number} {label}" for number, label in enumerate(labels))
-    told = f"Rows: {rows}. {caption}".strip()
-    return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOR, caption=told)
+    full = f"Rows: {rows}. {caption}".strip()
+    return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOR, caption=full)
 
 
 def _tens(op: Op) -> float | None:
@@ -360,8 +360,8 @@ class ModelGraph(View):
         if not found:
             return ""
         norm = math.hypot(*(weight.gradient.norm for weight in found if weight.gradient is not None))
-        said = found[0].name.rpartition(".")[2] if len(found) == 1 else f"{len(found)} weights"
-        return f"{said}: gradient {brief(norm)}"
+        label = found[0].name.rpartition(".")[2] if len(found) == 1 else f"{len(found)} weights"
+        return f"{label}: gradient {brief(norm)}"
 
     def _note(self, box: Box) -> str:
         op = self.trace.ops[box.result]
@@ -402,8 +402,8 @@ class ModelGraph(View):
             first, last = (_size(self.trace.ops[box.items[at].ops[within]]) for at in (0, -1))
             if last:
                 share = (first or 0.0) / last
-                told = f"{brief(share)} of its size" if share < 1 else f"{brief(share)} times its size"
-                yield f"From {box.calls[-1]} back to {box.calls[0]}, the gradient norm becomes {told}."
+                change = f"{brief(share)} of its size" if share < 1 else f"{brief(share)} times its size"
+                yield f"From {box.calls[-1]} back to {box.calls[0]}, the gradient norm becomes {change}."
 
     def _dead(self, ops: list[Op]) -> Iterator[str]:
         """Operations whose results are all zero, and weights without a gradient."""

@@ -449,9 +449,9 @@ def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root:
         found = torch.autograd.grad(number, leaves, allow_unused=True)
     finally:
         recorder.release()
-    heard = recorder.gradients
+    gradients = recorder.gradients
     ops = tuple(
-        op._replace(gradient=merged(heard[at]) if heard.get(at) else None) for at, op in enumerate(recorder.ops)
+        op._replace(gradient=merged(gradients[at]) if gradients.get(at) else None) for at, op in enumerate(recorder.ops)
     )
     weights = tuple(
         Weight(name, tuple(weight.shape), summary([weight]), None if slope is None else summary([slope]))
