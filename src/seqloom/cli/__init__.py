@@ -53,7 +53,6 @@ class Verbs(TyperGroup):
     """The group of verbs: prints "stopped" after Ctrl-C, and suggests the right name of an unknown option."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb and return its result."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -67,7 +67,6 @@ class TextEmbedder(NamedTuple):
     batch_tokens: int
 
     def embed(self, texts: Sequence[str]) -> "np.ndarray":
-        """[N,W] the vectors of the texts, in order."""
         return self.loaded.embed(texts, batch_tokens=self.batch_tokens)
 
 

@@ -192,7 +192,6 @@ def require_device(name: str) -> None:
 
 
 def decoding_of(given: Mapping[str, Any]) -> AnyDecoding:
-    """Return the decoding configuration from options."""
     if "length_penalty" in given and "beam_size" not in given:
         raise ConfigError("--length-penalty is a setting of beam search", fix="add --beam-size 5, or leave it out")
     if given.get("temperature") == 0:

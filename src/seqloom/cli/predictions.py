@@ -47,7 +47,6 @@ class PredictionLine(NamedTuple):
     error: str = ""
 
     def fields(self) -> dict[str, Any]:
-        """All columns by name."""
         return self.place | self.prediction | ({ERROR: self.error} if self.error else {})
 
 

@@ -41,7 +41,6 @@ class SearchSession(NamedTuple):
         return self.reranker.reranked(query, first)[: self.top_k]
 
     def ids(self, query: str) -> list[str]:
-        """Return only their ids."""
         if self.reranker is None:
             found = self.searcher.ranked(query, top_k=self.top_k, where=self.where)
             return [one.id for one in found]

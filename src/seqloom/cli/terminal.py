@@ -55,7 +55,6 @@ class Screen(Console):
             self.print(line, markup=False, soft_wrap=True)
 
     def say_json(self, value: Any) -> None:
-        """Print a value as JSON."""
         self.say(msgspec.json.encode(value).decode())
 
     def show(self, result: "Document | Shown | Figure", widest: int = WIDEST, narrowest: int = NARROWEST) -> None:
@@ -157,7 +156,6 @@ class PlainLines:
         self._last = clock()
 
     def take(self, report: Report) -> None:
-        """Show one report."""
         self.facts.take(report)
         match report:
             case Started():
@@ -184,7 +182,6 @@ class LiveLines:
         self.facts = ProgressFacts(metric)
 
     def take(self, report: Report) -> None:
-        """Show one report."""
         self.facts.take(report)
         match report:
             case Started():
@@ -223,7 +220,6 @@ class ProgressFacts:
         self.samples: list[Sample] = []  # shown last
 
     def take(self, report: Report) -> None:
-        """Remember one report."""
         match report:
             case Started():
                 self.begun = report
@@ -363,7 +359,6 @@ def brief(text: str, longest: int = 60) -> str:
 
 
 def score(metrics: dict[str, float], name: str) -> str:
-    """Format a metric."""
     return f"{name} {number(metrics[name])}"
 
 

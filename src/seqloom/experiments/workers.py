@@ -55,7 +55,6 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def folder(self) -> Path:
-        """The folder of runs and results."""
         return Path(self.out)
 
     @property

@@ -138,12 +138,10 @@ class AlignmentView(View):
 
     @property
     def source(self) -> tuple[str, ...]:
-        """The source tokens or words."""
         return self.weights.columns
 
     @property
     def target(self) -> tuple[str, ...]:
-        """The target tokens or words."""
         return self.weights.rows
 
     def figures(self) -> tuple[Figure, ...]:

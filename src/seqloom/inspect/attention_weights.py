@@ -181,12 +181,10 @@ class AttentionLayer(NamedTuple):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The texts of the queries."""
         return tuple(token.text for token in self.queries)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The texts of the keys."""
         return tuple(token.text for token in self.keys)
 
 

@@ -192,7 +192,6 @@ class ModelState(NamedTuple):
 
 
 def model_state(model: nn.Module) -> ModelState:
-    """The current state of a model."""
     return ModelState(
         tuple((id(weight), 0 if weight.is_inference() else weight._version) for weight in model.parameters()),
         tuple(one for tap in taps(model).values() for one in tap._listeners),
@@ -332,7 +331,6 @@ class _Clock:
         self.texts, self.uses, self.time = texts, -1, -1
 
     def begin(self, *_: object) -> None:
-        """Start a text."""
         self.uses, self.time = self.uses + 1, -1
 
     def tick(self) -> tuple[int, int]:

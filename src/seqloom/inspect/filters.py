@@ -132,7 +132,6 @@ class FiringNgram(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its words."""
         return " ".join(self.tokens)
 
 

@@ -100,7 +100,6 @@ class PinnedTokenView(View):
 
     @property
     def mean(self) -> np.ndarray:
-        """[S] the mean over the heads."""
         found: np.ndarray = self.values.mean(axis=0)
         return found
 

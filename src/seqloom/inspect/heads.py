@@ -179,7 +179,6 @@ class HeadSummary(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Layer and head."""
         return f"{self.layer}.{self.head}"
 
 

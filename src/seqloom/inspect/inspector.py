@@ -266,7 +266,6 @@ class InputView(ViewCall[Reading, P, V]):
     """A view of one input."""
 
     def given(self, inspection: "Inspection") -> Reading:
-        """The input."""
         return inspection.reading
 
 

@@ -40,7 +40,6 @@ class LayerPlace(NamedTuple):
     call: int = 0  # index of the call in one forward pass: 1 for the second of two texts
 
     def module(self, model: nn.Module) -> Any:
-        """The module itself."""
         return model.get_submodule(self.path)
 
 

@@ -156,7 +156,6 @@ class Side(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts of the tokens."""
         return tuple(token.text for token in self.tokens)
 
 
@@ -265,7 +264,6 @@ class Subject(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
         return next(self.model.parameters()).device
 
     def name(self, column: int) -> str:

@@ -399,7 +399,6 @@ def _tried(subject: Subject, reading: Reading, edit: Any, what: str, views: Sequ
 
 
 def _view_functions(subject: Subject, reading: Reading, views: Sequence[str]) -> list[ViewFunction]:
-    """The views of these names."""
     for name in views:
         if name not in COMPARABLE:
             raise ConfigError(

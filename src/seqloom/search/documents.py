@@ -99,7 +99,6 @@ class TextFile(NamedTuple):
         return self.reading.format or format_of(self.path, Ledger())
 
     def table(self) -> Table:
-        """Return the table in the file."""
         return read_table((self.path,), self.reading, Ledger())
 
     def _names(self, ids: list[Any]) -> list[str]:

@@ -90,7 +90,6 @@ class ByWords:
     """By the words that document and query share: BM25."""
 
     def ranked(self, store: IndexStore, query: SearchQuery, where: Conditions, count: int) -> list[ScoredDocument]:
-        """Return the best documents, best first."""
         return store.by_words(query.text, where, count)
 
     def fits(self, query: SearchQuery, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
@@ -109,7 +108,6 @@ class ByVectors:
         return store.by_vector(query.vector, where, count) if query.is_known else []
 
     def fits(self, query: SearchQuery, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
-        """[N] the cosines."""
         return cosines
 
 

@@ -69,7 +69,6 @@ class StoredSegment(NamedTuple):
     postings: Postings
 
     def document(self, row: int) -> TextDocument:
-        """Return the document of a row."""
         start = int(self.ends[row - 1]) if row else 0
         columns = {name: values[row] for name, values in self.header.columns.items()}
         return TextDocument(self.header.ids[row], self.texts[start : int(self.ends[row])].decode(), columns)

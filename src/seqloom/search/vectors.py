@@ -104,11 +104,9 @@ class ModelEmbedder:
         return min(self.loaded.encoding.max_length, self.loaded.encoding.max_length if positions is None else positions)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[N,W] the vectors of the texts, in order."""
         return self.loaded.embed(texts, batch_tokens=self.batch_tokens)
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
-        """[N] the number of tokens of each text."""
         return self.tokenizer.encode(texts).lengths
 
     def knows(self, text: str) -> bool:

@@ -163,7 +163,6 @@ class Peer(NamedTuple):
 
     @classmethod
     def own(cls, rank: int) -> "Peer":
-        """This process."""
         return cls(rank, socket.gethostname(), os.getpid())
 
     @property

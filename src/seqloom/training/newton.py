@@ -112,16 +112,13 @@ class NewtonPoint(NamedTuple):
     bias: Tensor
 
     def plus(self, length: float, along: "NewtonPoint") -> "NewtonPoint":
-        """Return self + length * along."""
         return NewtonPoint(self.weights.add(along.weights, alpha=length), self.bias.add(along.bias, alpha=length))
 
     def dot(self, other: "NewtonPoint") -> float:
-        """Return the inner product."""
         weights = torch.dot(self.weights.flatten(), other.weights.flatten())
         return float(weights) + float(torch.dot(self.bias, other.bias))
 
     def largest(self) -> float:
-        """Return the largest absolute value."""
         return max(float(part.abs().max()) if part.numel() else 0.0 for part in self)
 
 

@@ -46,7 +46,6 @@ def _model(text: str) -> str | AnyModel:
 
 
 def _objective(name: str) -> str:
-    """The name of an objective."""
     if name not in OBJECTIVES:
         raise ConfigError(repr(name), fix=did_you_mean(name, OBJECTIVES))
     return name

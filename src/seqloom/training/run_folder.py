@@ -67,7 +67,6 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def vocabulary_of(spec: ModelSpec) -> dict[str, bytes]:
-    """The files of a vocabulary."""
     schema = spec.schema
     outline = _Outline(schema.input.name, schema.target.name, tuple(spec.sizes), spec.numbers, spec.units)
     labels = json.dumps(schema.labels, ensure_ascii=False).encode()
@@ -122,7 +121,6 @@ class RunFolder:
         self.checkpoints, self.model = self.path / RunFile.CHECKPOINTS, self.path / RunFile.MODEL
 
     def config(self) -> RunConfig:
-        """The configuration of the run."""
         config: RunConfig = read(self.path / RunFile.CONFIG, RunConfig)
         return config
 

@@ -138,7 +138,6 @@ def of_kind(records: Iterable[dict[str, Any]], kind: str, line: type[Kind], path
 
 
 def typed(record: dict[str, Any], line: type[Kind], path: Path) -> Kind:
-    """A record as a typed value."""
     try:
         return msgspec.convert(record, line)
     except msgspec.ValidationError as error:

@@ -66,7 +66,6 @@ class ComparedRuns(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Whether the bytes are the same."""
         return self.whole == self.resumed
 
 
@@ -88,7 +87,6 @@ class ResumeProof(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
         if self.equal:
             return "equal: killed in the middle of a step and resumed, this run ends with the same bytes"
         if not self.repeats:
@@ -96,7 +94,6 @@ class ResumeProof(NamedTuple):
         return f"different: {', '.join(part.part for part in self.parts if not part.equal)}; please report it"
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain data."""
         parts = [part._asdict() | {"equal": part.equal} for part in self.parts]
         plain = self._asdict() | {"run": str(self.run), "parts": parts}
         return plain | {"equal": self.equal, "verdict": self.verdict}

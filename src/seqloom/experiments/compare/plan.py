@@ -108,11 +108,9 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
         return [PlannedModel(model, seed) for seed in range(self.seeds) for model in self.models]
 
     def run_folder(self, entry: PlannedModel) -> Path:
-        """The run folder of an entry."""
         return self.folder / "runs" / entry.name
 
     def evaluation_folder(self, entry: PlannedModel) -> Path:
-        """The folder with its evaluation."""
         return self.folder / "evaluations" / self.split / entry.name
 
 

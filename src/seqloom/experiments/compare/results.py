@@ -57,7 +57,6 @@ class Binned(msgspec.Struct, frozen=True):
 
     @property
     def middle(self) -> float:
-        """The middle of the bin."""
         return (self.low + self.high) / 2
 
 
@@ -105,7 +104,6 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
 
     def row(self) -> list[TableCell]:
-        """A row of the table of models."""
         row: list[TableCell] = [self.name, self.score.value, interval(self.score.low, self.score.high)]
         row += [self.parameters, duration(self.seconds)]
         if self.cost is not None:
@@ -130,7 +128,6 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     detectable: float | None = None  # if no difference is shown: the smallest one that would have been
 
     def row(self) -> list[TableCell]:
-        """A row of the table of pairs."""
         verdict: str = self.verdict
         if self.more_seeds is not None:
             verdict = f"undecided, needs {_seeds(self.more_seeds)}"
@@ -308,7 +305,6 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return TableBlock([*heads, "p (McNemar, first seeds)"], rows, MOST_PAIRS)
 
     def _notes(self) -> list[str]:
-        """Notes about the numbers."""
         notes = [*self.messages]
         if self.seeds == 2:
             notes.append(

@@ -56,7 +56,6 @@ class Story(NamedTuple):
 
     @property
     def first(self) -> float:
-        """The initial loss."""
         return self.blocks[0].loss
 
     @property

@@ -60,7 +60,6 @@ class Finding(NamedTuple):
     advice: tuple[Advice, ...] = ()
 
     def blocks(self) -> list[DocumentBlock]:
-        """The finding in a document."""
         return [
             Heading(Spans(Mark("warn"), self.title)),
             Aside(Code(self.code)),

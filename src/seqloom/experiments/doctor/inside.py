@@ -55,7 +55,6 @@ def inside_findings(inside: ModelInside, story: Story) -> tuple[Finding, ...]:
 
 
 def inside_figures(inside: ModelInside) -> tuple[Figure, ...]:
-    """Figures of the measurements."""
     return (flow_drawn(inside.flows),) if any(len(flow.norms) > 2 for flow in inside.flows) else ()
 
 

@@ -64,7 +64,6 @@ class RangeTest(NamedTuple):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The test as plain data."""
         return self._asdict()
 
 

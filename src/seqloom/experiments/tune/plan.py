@@ -67,7 +67,6 @@ class TuningPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True
         fill(self, "settings", {"keep_checkpoints": 1} | self.settings)
 
     def trial_folder(self, number: int) -> Path:
-        """The run folder of a trial."""
         return self.folder / "trials" / f"{number:03d}"
 
 

@@ -321,7 +321,6 @@ class Study:
         return Claimed(trial)
 
     def _sign(self, trial: "Trial") -> None:
-        """Sign a trial as ours."""
         self.alive(trial)
         trial.set_user_attr(HOST, socket.gethostname())
 
@@ -351,7 +350,6 @@ class Study:
         self._finish(trial, value, "COMPLETE")
 
     def pruned(self, trial: "Trial") -> None:
-        """Report that a trial was pruned."""
         self._finish(trial, None, "PRUNED")
 
     def failed(self, trial: "Trial", problem: str) -> None:

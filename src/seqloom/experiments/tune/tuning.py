@@ -84,7 +84,6 @@ class OpenTuning:
         return TuningStarted(plan.folder, plan.study, study.opened.shown, plan.trials, study.finished(), self.messages)
 
     def close(self) -> None:
-        """Close the storage."""
         self.study.opened.close()
 
     @property

@@ -118,7 +118,6 @@ class AttributionPart(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts of the tokens."""
         return tuple(token.text for token in self.tokens)
 
     def strongest(self, count: int) -> list[int]:
@@ -220,7 +219,6 @@ class AttributionView(View):
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """The color scale that all parts share."""
         return span_of([part.values for part in self.parts])
 
     def figures(self) -> tuple[Figure, ...]:

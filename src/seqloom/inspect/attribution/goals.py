@@ -51,7 +51,6 @@ class Goal(NamedTuple):
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The rows of the answers."""
         return tuple(answer.row for answer in self.answers)
 
 

@@ -8,8 +8,8 @@ Integrated gradients sum to s(x) - s(b). Steps are added until less than 1% is m
 
     sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the path
 
-so the error of each part is known. Parts with a large error are cut in two, which puts the steps where the path bends: at
-the kinks of ReLUs and maxima, and near a baseline where a normalization amplifies small vectors. There the score may
+so the error of each part is known. Parts with a large error are cut in two, which puts the steps where the path bends:
+at the kinks of ReLUs and maxima, and near a baseline where a normalization amplifies small vectors. There the score may
 change within a thousandth of the path. So the scores, which need only a forward pass, are first computed at fractions
 that shrink toward the baseline, and a nearly straight segment starts as a single part.
 """

@@ -290,7 +290,6 @@ class Outcome(NamedTuple):
 
 
 def method_of(name: str) -> Method:
-    """Return the method of this name."""
     if name not in METHODS:
         raise ConfigError(f"there is no attribution method '{name}'", fix=did_you_mean(name, METHODS))
     return METHODS[name]

@@ -188,7 +188,6 @@ class AttributionTableView(View):
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """The color scale that all parts share."""
         return span_of([part.values for part in self.parts])
 
     def _figures(self, part: TablePart) -> list[Figure]:

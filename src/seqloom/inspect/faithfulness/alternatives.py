@@ -141,7 +141,6 @@ class PermutationTrial(NamedTuple):
 
     @property
     def median(self) -> float:
-        """The median over the shuffles."""
         return float(np.median(self.tvd))
 
 

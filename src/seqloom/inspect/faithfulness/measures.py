@@ -359,7 +359,6 @@ def evidence(
     *,
     of_attention: bool,
 ) -> Evidence:
-    """Return the evidence for the verdict."""
     means = {each.name: each.mean for each in found}
     alone = sum(int(np.isfinite(each.explanation).sum()) < 2 for each in examples)
     known = Evidence(

@@ -44,7 +44,6 @@ def _sigmoid(x: float) -> float:
 
 
 def _shares(values: Numbers) -> list[float]:
-    """Return the softmax of the values."""
     largest = max(values)
     parts = [math.exp(value - largest) for value in values]
     return [part / sum(parts) for part in parts]

@@ -46,7 +46,6 @@ class TensorSummary(NamedTuple):
 
     @property
     def is_zero(self) -> bool:
-        """Whether all values are zero."""
         return self.total > 0 and self.zeros == self.total
 
 
