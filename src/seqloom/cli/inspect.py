@@ -1,6 +1,6 @@
 """`seqloom inspect`: one view of a model and an input, or the list of views.
 
-    --layer 2   --token cat   --set top_k=5   --set window=100:200   --set beside=attention,gates
+    --layer 2   --token cat   --set top_k=5   --set window=100:200   --set views=attention,gates
 
 The options of a view are read from the signature of its function. An option of type `int | str` takes a number where
 possible: `--token 3` is the fourth token. An option of type `str | int` always takes a name: `--answer 3` is the label

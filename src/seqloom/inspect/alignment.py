@@ -5,7 +5,7 @@ beam search is run through the model again, so that every row belongs to the fin
 
     coverage_j = sum_t a_tj        the attention that a source token receives; T / S on average
 
-Gold links are between words, so subwords are joined. Words are those of `text.split()`, whatever the tokenizer does:
+Gold links are between words, so subwords are joined. Words are those of `text.split()`, not of the tokenizer:
 punctuation belongs to its word, a space to the word after it. A target word is linked to the source word that it
 attends to most; one that attends most to a special token is not linked.
 
@@ -132,9 +132,9 @@ class AlignmentView(View):
     coverage: np.ndarray  # [S]
     uncovered: tuple[int, ...]  # numbers of source tokens
     over_covered: tuple[int, ...]
-    links: tuple[WordPair, ...]  # source and target: what each target token looked at most; beyond 512 with gold alone
-    gold: Gold | None  # the links that were given, by the numbers of what is shown
-    scores: AlignmentScores | None  # of the links of the weights to those
+    links: tuple[WordPair, ...]  # source, target: the strongest key of each target token; beyond 512 only with gold
+    gold: Gold | None  # the given links, by the indices of the rows and columns shown
+    scores: AlignmentScores | None  # of the predicted links against the gold links
 
     @property
     def source(self) -> tuple[str, ...]:
@@ -213,8 +213,8 @@ def alignment(
     """Which source tokens each target token attends to: the cross-attention weights of one layer.
 
     Args:
-        layer: Number or path of a cross-attention layer; the last one if none is given.
-        head: Number of the head; the mean over heads if none is given.
+        layer: Number or path of a cross-attention layer (default: the last).
+        head: Number of the head (default: the mean over heads).
         words: Join the subwords of each word.
         exclude_special: Take the weight off special tokens and rescale the rest.
         gold: Reference links, `"0-0 1-2 3?4"` or pairs (source word, target word), counted from 0; shown by words.

@@ -229,8 +229,8 @@ def attention(
     """The attention weights of a layer: each row is a query, each column a key.
 
     Args:
-        layer: Number or path of an attention layer; the last one if none is given.
-        head: Number of the head; the mean over heads if none is given.
+        layer: Number or path of an attention layer (default: the last).
+        head: Number of the head (default: the mean over heads).
         token: Show only the row of this token, by its number or its text.
         side: The sequence that the queries belong to: source or target, first or second.
         words: Join the subwords of each word.

@@ -43,7 +43,7 @@ from seqloom.nn.ops.scores import Additive, Bilinear
 from seqloom.nn.taps import listening, taps
 from seqloom.nn.types import Places
 
-MOST_CELLS = 2**22  # of an additive score at once: it holds a vector for each pair of a query and a key
+MOST_CELLS = 2**22  # cells of an additive score in memory at a time: each needs a vector
 
 
 class AttentionRows(ABC):
@@ -164,7 +164,7 @@ def _first(places: Places, queries: slice = slice(None)) -> Places:
 
 
 TAP = ".weights"
-MOST_NAMED = 12  # places of a token that stands in several
+MOST_NAMED = 12  # positions of a repeated token that a message lists
 
 Taken = TypeVar("Taken")
 
@@ -227,7 +227,7 @@ def _uses(subject: Subject, reading: Reading, name: str) -> Iterator[AttentionLa
 
 
 def chosen_layer(layers: Sequence[AttentionLayer], layer: int | str | None) -> AttentionLayer:
-    """The layer with this number or path; the last one if none is given."""
+    """The layer with this number or path (default: the last)."""
     wanted = layer.removesuffix(TAP) if isinstance(layer, str) else layer
     return chosen({each.path: each for each in layers}, wanted, "layers with attention")
 
@@ -275,7 +275,7 @@ def heard(
         use = path, calls.get(path, 0)
         calls[path] = use[1] + 1
         if use in wanted:
-            taken[use] = take(wanted[use], rows_of(offered))  # type: ignore[arg-type]  # what taps of weights offer
+            taken[use] = take(wanted[use], rows_of(offered))  # type: ignore[arg-type]  # the value of a `weights` tap
 
     with still(subject.model), listening(subject.model, f"*{TAP}", listen):
         scores(subject, reading.inputs)
@@ -285,15 +285,15 @@ def heard(
 ROWS_AT_ONCE = 128
 LARGEST_MAP = 512  # cells on a side of a pooled map
 MOST_LINKS = 16
-LINKS_TO_ONE = 3  # so that one token which all others read does not fill the list
-NEIGHBORS = 1  # links so near the diagonal are not worth a list
+LINKS_TO_ONE = 3  # so that one token that all others attend to does not fill the list
+NEIGHBORS = 1  # links this close to the diagonal are not listed
 
 
 class MergedUnits(NamedTuple):
     """The rows or columns of a table: tokens, or words of several tokens."""
 
     names: tuple[str, ...]
-    starts: tuple[int, ...]  # of each unit among the tokens, and after the last the number of tokens
+    starts: tuple[int, ...]  # first token of each unit, then the number of tokens
     special: np.ndarray  # [N] bool
 
     def cut(self, start: int, stop: int) -> "MergedUnits":
@@ -309,7 +309,7 @@ def units(tokens: Sequence[Token], *, words: bool) -> MergedUnits:
         if not words or before is None or token.word == NO_WORD or token.word != before.word:
             names.append(token.text)
             starts.append(at)
-        elif token.start >= token.stop or token[1:3] != before[1:3]:  # a letter of which each byte is a token once
+        elif token.start >= token.stop or token[1:3] != before[1:3]:  # a character may have several byte tokens
             names[-1] += token.text
     special = np.array([tokens[at].is_special for at in starts], dtype=bool)
     return MergedUnits(tuple(names), (*starts, len(tokens)), special)
@@ -320,7 +320,7 @@ class AskedWeights(NamedTuple):
 
     heads: tuple[int, ...]
     rows: MergedUnits
-    columns: MergedUnits  # all keys: what is left out of a picture still counts in its row
+    columns: MergedUnits  # all keys: columns outside a figure still count in its rows
     left_out: np.ndarray  # [S] bool: keys whose weight goes to the others
 
 

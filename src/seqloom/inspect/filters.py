@@ -59,7 +59,7 @@ class Bank(NamedTuple):
 
 
 def convolution_place(subject: Subject, reading: Reading, layer: int | str | None, side: str | None) -> LayerPlace:
-    """The convolution with this number or path; the first one if none is given."""
+    """The convolution with this number or path (default: the first)."""
     found = places(subject.model, reading, KINDS, side)
     required(found, subject.model, "filters", "none of its layers is a convolution over tokens")
     return chosen({each.path: each for each in found}, 0 if layer is None else layer, "layers with filters")
@@ -241,7 +241,7 @@ def filters(
     """The n-grams with the highest activation of each filter of a layer.
 
     Args:
-        layer: Number or path of a convolution; the first one if none is given.
+        layer: Number or path of a convolution (default: the first).
         side: The sequence: source or target, first or second.
         unit: Number of a filter to draw separately.
         top_k: N-grams to list for each filter.
@@ -452,9 +452,9 @@ def filter_activations(
     """The filters of a layer on one text, each with its strongest n-gram and its contribution to the score.
 
     Args:
-        layer: Number or path of a convolution; the first one if none is given.
+        layer: Number or path of a convolution (default: the first).
         side: The sequence: source or target, first or second.
-        answer: Label, tag or token to explain; the prediction if none is given.
+        answer: Label, tag or token to explain (default: the prediction).
         at: Position of the answer, if there are several.
     """
     place = convolution_place(subject, reading, layer, side)

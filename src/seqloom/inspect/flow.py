@@ -187,7 +187,7 @@ def still(model: nn.Module) -> Iterator[None]:
 
 
 def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth, ...]:
-    """The gradient at the output of each layer, for every stack of at least two layers; the weights get none."""
+    """The gradient at the output of each layer, for every stack of at least two layers; weights get no gradient."""
     if not any(name.endswith(".output") for name in taps(model)):
         return ()
     outputs: dict[str, Tensor] = {}

@@ -177,9 +177,9 @@ def gates(
     """The gates and states of a recurrent layer at each token.
 
     Args:
-        layer: Number or path of an LSTM or GRU layer; the last one if none is given.
+        layer: Number or path of an LSTM or GRU layer (default: the last).
         side: The sequence: source or target, first or second.
-        unit: Number of a unit to draw separately; the one that varies most if none is given.
+        unit: Number of a unit to draw separately (default: the one that varies most).
         window: Show only the tokens start..stop.
     """
     model = subject.model

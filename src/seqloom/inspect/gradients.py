@@ -4,7 +4,7 @@ Two measures (Bengio et al. 1994):
 
     |dL/dh_t|       the total gradient of a score at the state after token t, for each layer and direction; of a
                     recurrent layer through all its later states, of any other layer at its output
-    |dy_t/dx_k|     the Jacobian of one layer, and of the whole stack, by the distance t - k; independent of a score
+    |dy_t/dx_k|     the Jacobian of one layer, and of the complete stack, by the distance t - k; independent of a score
                     (`seqloom.inspect.flow`)
 
 On a logarithmic axis a constant factor per token is a straight line. float32 has no normal number below 1.2e-38; the
@@ -130,7 +130,7 @@ def total_gradients(
 
 
 class _Point(NamedTuple):
-    """Where a gradient is taken: states one by one in reading order, or all of them at once."""
+    """Where a gradient is taken: states one by one in reading order, or all in one tensor."""
 
     layer: str
     part: str
@@ -157,7 +157,7 @@ def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
 
 
 def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, seed: int = 0) -> Flow:
-    """The norm of dy_T/dx_k through a whole stack: its output at the last token by its inputs."""
+    """The norm of dy_T/dx_k through a stack: its output at the last token by its inputs."""
     stack, call = reading.side(side).stack, call_of(reading, reading.side(side))
     entered: list[Tensor] = []
     left: list[Padded] = []
@@ -272,8 +272,8 @@ def gradients(
 
     Args:
         side: The sequence: source or target, first or second.
-        answer: Label, tag or token whose score is used; the prediction if none is given.
-        at: Position of the answer, if there are several; the last one if none is given.
+        answer: Label, tag or token whose score is used (default: the prediction).
+        at: Position of the answer, if there are several (default: the last).
         seed: Of the random directions for the Jacobian norms.
     """
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
@@ -292,7 +292,7 @@ def gradients(
 
 @dataclass(frozen=True, kw_only=True)
 class GradientsComparedView(View):
-    """The gradient flow through the whole stack of several models, on the same input."""
+    """The gradient flow through the stack of several models, on the same input."""
 
     kind: ClassVar[str] = "gradients_compared"
     flows: tuple[Flow, ...]  # `layer` is the name of the model

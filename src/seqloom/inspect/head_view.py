@@ -185,7 +185,7 @@ def head_view(
 
     Args:
         layer: Number or path of an attention layer; with a token all layers, otherwise the last one.
-        head: Number of the head; all heads if none is given.
+        head: Number of the head (default: all heads).
         token: The token, by its number or its text.
         side: The sequence that the queries belong to: source or target, first or second.
     """

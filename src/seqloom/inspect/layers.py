@@ -107,7 +107,7 @@ def short_name(path: str) -> str:
 
 
 def chosen(named: Mapping[str, Found], layer: int | str | None, what: str) -> Found:
-    """The one with this number or path, the last one if none is given; `what` names them in the plural."""
+    """Return the one with this number or path (default: the last); `what` names them in the plural."""
     if layer is None:
         return list(named.values())[-1]
     if isinstance(layer, str):

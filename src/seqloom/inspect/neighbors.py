@@ -124,7 +124,7 @@ def neighbors(
     Args:
         word: The word, by its text or its number in the sentence.
         sentence: Number of the sentence that has the word.
-        layer: Number or path of the layer; the last one if none is given.
+        layer: Number or path of the layer (default: the last).
         top_k: Number of neighbors.
     """
     if not 0 <= sentence < len(readings):

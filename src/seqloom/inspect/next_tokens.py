@@ -233,7 +233,7 @@ def next_tokens(
     """The next-token distribution at one position, and the surprisal of every token of the text.
 
     Args:
-        at: The position, by its number or its token; the last one if none is given.
+        at: The position, by its number or its token (default: the last).
         temperature: Sampling temperature; 1 leaves the probabilities as they are.
         top_k: Sample from the k most probable tokens only; 0 means all.
         top_p: Sample from the fewest tokens that together have this probability.

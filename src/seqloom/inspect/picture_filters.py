@@ -120,7 +120,7 @@ def activation_maps(subject: Subject, reading: Reading, *, layer: int | str | No
     """The activation maps of one image.
 
     Args:
-        layer: Number or path of a layer with 2-D filters; the first one if none is given.
+        layer: Number or path of a layer with 2-D filters (default: the first).
     """
     path = _chosen(subject.model, layer)
     return MapsView(
@@ -138,7 +138,7 @@ def picture_filters(
     """The patches with the highest activation of each filter, at most one from each image.
 
     Args:
-        layer: Number or path of a layer with 2-D filters; the first one if none is given.
+        layer: Number or path of a layer with 2-D filters (default: the first).
         top_k: Patches for each filter.
     """
     path = _chosen(subject.model, layer)

@@ -143,9 +143,9 @@ def positions(
     """The position encoding of a model.
 
     Args:
-        layer: Number or path of a module with positions; the first one if none is given.
+        layer: Number or path of a module with positions (default: the first).
         side: The sequence: source or target, first or second.
-        length: Number of positions to show; the longest training input or this input if none is given.
+        length: Number of positions to show (default: the longest training input or this input).
     """
     stack = "" if reading is None else f"{reading.side(side).stack}."
     found = {  # relations of kind "none" have no parameters

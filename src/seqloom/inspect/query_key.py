@@ -135,9 +135,9 @@ def query_key(
     """The logits of one query, split into content and position, and by dimension for the strongest keys.
 
     Args:
-        layer: Number or path of an attention layer; the last one if none is given.
+        layer: Number or path of an attention layer (default: the last).
         head: Number of the head.
-        token: The query, by its number or its text; the last token if none is given.
+        token: The query, by its number or its text (default: the last token).
         key: Only this key, by its number or its text.
         side: The sequence that the queries belong to: source or target, first or second.
     """

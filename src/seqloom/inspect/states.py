@@ -103,7 +103,7 @@ def states(
     """The hidden states of one layer in two dimensions (PCA).
 
     Args:
-        layer: Number or path of the layer; the last one if none is given.
+        layer: Number or path of the layer (default: the last).
         side: The sequence: source or target, first or second.
     """
     place, found = layer_states(subject, reading, layer=layer, side=side)
@@ -281,7 +281,7 @@ def probe(
 
     Args:
         feature: `position`, `depth`, a function of the tokens, or a row of numbers or labels for each input.
-        layer: Number or path of the layer; the last one if none is given.
+        layer: Number or path of the layer (default: the last).
         side: The sequence: source or target, first or second.
         name: What to call the feature in the view.
         seed: Of the held-out inputs and the shuffled control.

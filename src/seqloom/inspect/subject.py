@@ -163,7 +163,7 @@ class Reading(NamedTuple):
     """One input as the model reads it; tensors are batches of one row."""
 
     given: Any
-    inputs: Any  # what the model's `features` take: Padded, Subwords, Spelled, Pair, Both, or pictures
+    inputs: Any  # input of the model's `features`: Padded, Subwords, Spelled, Pair, Both, or pictures
     sides: tuple[Side, ...]
     rows: tuple[str, ...]  # the label of each row: its token, or "answer"
     targets: tuple[int, ...] | None = None  # the target column of each row: next tokens, or those of a translation

@@ -335,8 +335,8 @@ def ablate(
     """How the answers change when the output of an attention head is set to zero.
 
     Args:
-        layer: Number or path of the layer; the last one with attention if none is given.
-        head: Number of the head; all heads of the layer if none is given.
+        layer: Number or path of the layer (default: the last one with attention).
+        head: Number of the head (default: all heads of the layer).
         views: Names of views to compare before and after: attention, attribution, gates, states.
     """
     who = "all heads" if head is None else f"head {head}"
@@ -359,8 +359,8 @@ def clamp(
     Args:
         unit: Number of the unit.
         value: The value that it has at every token.
-        gate: Name of a gate, such as forget or update; the hidden state of the unit if none is given.
-        layer: Number or path of the recurrent layer; the last one if none is given.
+        gate: Name of a gate, such as forget or update (default: the hidden state of the unit).
+        layer: Number or path of the recurrent layer (default: the last).
         views: Names of views to compare before and after: attention, attribution, gates, states.
     """
     what = f"{'unit' if gate is None else f'the {gate} gate of unit'} {unit} fixed at {value:g}"
@@ -382,7 +382,7 @@ def patch(
     Args:
         other: The other input; for a translation another source, read with the same target.
         at: The token, by its number or its text.
-        layer: Number or path of the layer whose output is patched; the last one if none is given.
+        layer: Number or path of the layer whose output is patched (default: the last).
         side: The sequence: source or target, first or second.
         views: Names of views to compare before and after: attention, attribution, gates, states.
     """

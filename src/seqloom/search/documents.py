@@ -191,7 +191,7 @@ class Collection(NamedTuple):
         table = read_table((self.path,), self.reading, problems)
         columns = text_columns(table, InputColumns(self.text, self.default_columns), self.path, problems)
         identity, seen = id_column(table, self.id, self.path), dict[str, int]()
-        # every column is kept, except a text column that is the whole text
+        # every column is kept, except a text column that is the complete text
         others = [(name, number) for number, name in enumerate(table.columns) if (number,) != columns]
         for record in table.records:
             try:

@@ -61,7 +61,7 @@ def best_ranking(orders: Sequence[Sequence[str]]) -> dict[str, int]:
     return found
 
 
-DEPTH = 100  # documents of each ranking that are merged, if fewer are asked for
+DEPTH = 100  # documents of each ranking that are merged, if fewer are requested
 
 
 class SearchQuery(NamedTuple):
@@ -178,7 +178,7 @@ class Searcher:
         """Return a sentence if no document or the model has no word of the query; otherwise an empty string."""
         by_words = any(isinstance(one, ByWords) for one in self.rankings)
         if self.model is None:
-            return ""  # ranked by words alone: there are no results to explain
+            return ""  # ranked by words only: there are no results to explain
         is_known = self.model.knows(query) and self._asked(query).is_known
         if by_words and not self.store.by_words(query, (), 1):
             if is_known:

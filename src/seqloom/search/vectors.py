@@ -115,7 +115,7 @@ class ModelEmbedder:
 
 
 def settings_for(model: IndexEmbedder, passage: int | None = None) -> Settings:
-    """Return the settings of a new index: passages of this many tokens, or of 256, limited by what the model reads."""
+    """Return the settings of a new index: passages of this many tokens, or of 256, up to the model's limit."""
     if passage is not None and not 8 <= passage <= model.max_length:
         raise ConfigError(
             f"the model cannot use passages of {passage:,} tokens", fix=f"choose from 8 to {model.max_length:,}"

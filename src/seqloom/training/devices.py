@@ -114,7 +114,7 @@ class Alone:
         return [data]
 
     def wait(self, what: str) -> None:
-        """Return at once."""
+        """Return immediately."""
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return module

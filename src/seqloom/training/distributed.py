@@ -111,7 +111,7 @@ def _kept_whole(wrapped: FSDPModule) -> Iterator[None]:
 
 @contextmanager
 def unsharded(wrapped: nn.Module) -> Iterator[None]:
-    """A context in which the module has its whole weights, for any method and for its `state_dict`."""
+    """A context in which the module has its complete weights, for any method and for its `state_dict`."""
     if not isinstance(wrapped, FSDPModule):
         yield
         return

@@ -2,7 +2,7 @@
 
 `requested` sorts options, from the command line or from Python, by where they belong:
 
-    dev, task, input, format, ...             what the data is               DataConfig
+    dev, task, input, format, ...             the data                       DataConfig
     tokenizer, vocab_size, max_length, ...    how it is encoded              EncodingConfig
     lr, epochs, optimizer, patience, ...      how the model is trained       TrainingConfig
     model, size, dropout, char_encoder, ...   which model                    RunRequest

@@ -355,7 +355,7 @@ def _model(
     before: RunConfig | None,
     width: int | None,
 ) -> tuple[AnyModel, str, tuple[str, ...]]:
-    """The model configuration, the name of its recipe, and messages about what was chosen."""
+    """Return the model configuration, the name of its recipe, and messages about chosen settings."""
     if before is not None and request.model is before.model:  # if the data has changed, the run folder refuses it
         return before.model, "", (f"model: from the run, {before.model.parameters():,} parameters",)
     if request.model is not None and not isinstance(request.model, str):
@@ -451,7 +451,7 @@ def _data_files(names: RunConfig, places: RunConfig) -> dict[str, str]:
 
 
 def _starts(names: RunConfig, places: RunConfig) -> dict[str, str]:
-    """The paths of what a run starts from: another model, a word vector file."""
+    """Return the paths of the model or word vector file that a run starts from."""
     found = {names.training.init: places.training.init} if names.training.init and places.training.init else {}
     if names.encoding.word_vectors is not None and places.encoding.word_vectors is not None:
         found[names.encoding.word_vectors.path] = places.encoding.word_vectors.path

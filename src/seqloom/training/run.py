@@ -63,7 +63,7 @@ def train_run(
     device: Device | None = None,
     workers: int = 2,
 ) -> Iterator[Report]:
-    """The events of a run in a folder: a new one, or the one that is there, which is resumed."""
+    """Yield the events of a new run in a folder, or of the existing run, which is resumed."""
     place = device or choose_device("auto", resolved.config.training.precision)
     folder, main = RunFolder(out), ranks.rank == 0
     resolved, drawn = with_known_names(folder, resolved), _drawn(resolved)
@@ -157,7 +157,7 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
             fix="start from a model with the same recipe and size, or leave --init out",
         )
     put(fitting, given)
-    # In parameters too: one name may stand for three of them, or for three million.
+    # In parameters too, because tensors differ much in size.
     taken, of = (sum(weight.numel() for weight in weights.values()) for weights in (fitting, mine))
     text = (
         f"initialized {len(fitting)} of {len(mine)} tensors ({taken:,} of {of:,} parameters) from the model of --init"
@@ -373,7 +373,7 @@ MOST_WEIGHTS = 50_000_000  # larger models are not allocated twice for an estima
 
 
 def expected_seconds(resolved: Resolved, device: Device) -> float | None:
-    """About how many seconds the steps of the whole run take; None if a trial would be expensive."""
+    """Estimate the seconds of all steps of the run; None if a trial would be expensive."""
     config, prepared = resolved.config.training, resolved.prepared
     if isinstance(config.duration, SecondsConfig):
         return config.duration.seconds

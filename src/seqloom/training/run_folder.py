@@ -1,4 +1,4 @@
-"""The run folder: what it contains, how a run starts in it, and whether the run in it can be resumed.
+"""The run folder: its files, how a run starts in it, and whether the run in it can be resumed.
 
     RUN/config.toml    the complete configuration; written last, so a folder without it contains no run
     RUN/data.json      which data it was: hashes of the files, the split, the findings
@@ -171,7 +171,7 @@ class RunFolder:
         for path in reversed(checkpoint.steps(self.checkpoints)):
             try:
                 return read(path)
-            except DurableError:  # reported when the whole checkpoint is read
+            except DurableError:  # reported when the complete checkpoint is read
                 continue
         return None
 

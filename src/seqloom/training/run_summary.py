@@ -444,7 +444,7 @@ def _file_size(path: Path) -> int:
 
 
 def data_summary(run: Path) -> DataSummary:
-    """The data of a run; empty if the folder does not say."""
+    """The data of a run; empty if the folder has no record of it."""
     facts = _json(run / RunFile.DATA) or {}
     labels = _json(run / RunFile.VOCABULARY / VocabularyFile.LABELS) or []
     try:

@@ -397,7 +397,7 @@ class WeightUpdate(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensors]:
-        """All tensors of the run, not copied: what a checkpoint keeps besides the state."""
+        """All tensors of the run, not copied: the content of a checkpoint besides the state."""
 
     @abstractmethod
     def load(self, tensors: Mapping[str, Mapping[str, Tensor]], run_state: TrainingState) -> None:

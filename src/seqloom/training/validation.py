@@ -87,14 +87,14 @@ def validate(session: Session) -> ValidationResult:
     if not len(session.prepared.splits["dev"]):
         return ValidationResult({}, (), None)
     task, ranks, rows = session.task, session.ranks, np.empty((0, session.task.statistics))
-    # With sharded weights all ranks compute together, each on the whole dev set; else each has its share.
+    # With sharded weights all ranks compute together, each on the complete dev set; else each has its share.
     batches = batches_of(session, "dev") if ranks.sharded else batches_of(session, "dev", ranks.rank, ranks.count)
     first = next(batches, None)  # a rank may have no rows of a small set
     evaluation: Evaluation | None = None
     samples: tuple[Sample, ...] = ()
     if first is not None:
         looking: Evaluator = task
-        if isinstance(task, Calibrator):  # calibrated on the whole dev set, on every rank
+        if isinstance(task, Calibrator):  # calibrated on the complete dev set, on every rank
             with answering(session.model):
                 looking = task.for_validation(session.model, batches_of(session, "dev"))
         evaluation = evaluate(looking, session.model, chain([first], batches))

@@ -1,4 +1,4 @@
-"""Comparing models with the same budget, with tests that say which differences are more than chance.
+"""Comparing models with the same budget, with tests of which differences are significant.
 
     compare ──▶ DIR/runs/MODEL-SEED, ordinary runs with equal budgets ──▶ DIR/evaluations: every example of every run
                                                                               │

@@ -206,7 +206,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cheapest(self) -> ModelResult | None:
-        """Of the best and its rivals the fastest one, or the smallest if speed is unknown; None with one seed."""
+        """The fastest of the best model and its rivals, or the smallest if speed is unknown; None with one seed."""
         if self.seeds == 1:
             return None
         return min(self.rivals, key=lambda one: one.parameters if one.cost is None else one.cost.latency.median)
@@ -243,7 +243,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.metric} {number(model.score.value)} (95%: {interval(model.score.low, model.score.high)})"
 
     def _undecided(self) -> list[str]:
-        """What is known about the best model and its rivals."""
+        """Sentences about the best model and its rivals."""
         best = self.models[0].name
         pairs = {one.name: self._pair(best, one.name) for one in self.rivals[1:]}
         equal = [name for name, pair in pairs.items() if pair.more_seeds is None]

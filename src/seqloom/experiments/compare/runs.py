@@ -102,7 +102,7 @@ def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterato
         assert isinstance(report, Ended), "the last report"
         facts = evaluate_run(plan, entry, report, resolved, together)
         yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds)
-    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the whole comparison
+    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the comparison
         yield RunEnded(entry, None, 0.0, str(error))
 
 

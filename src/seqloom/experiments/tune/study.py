@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 HEARTBEAT, SILENCE = 30, 600  # seconds between heartbeats; without one for so long, another worker takes the trial
 WAIT = 60.0  # seconds for a lock of SQLite
 FIXED = (3, 51, 3)  # the version of SQLite that fixed a rare corruption with several writers
-ATTEMPTS = 5  # to open: two processes that create the tables at once disturb each other
+ATTEMPTS = 5  # to open: two processes that create the tables at the same time disturb each other
 NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
 NETWORK |= {"fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse"}
 
