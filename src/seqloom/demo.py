@@ -1,6 +1,6 @@
-"""What `seqloom demo` trains and shows: for each task a run on a built-in data set.
+"""The runs of `seqloom demo`: one per task, on a built-in data set.
 
-Each takes less than a minute on two cores; the sizes were found by trying.
+Each takes less than a minute on two cores; the sizes were found by experiment.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from seqloom.text.special_tokens import BEGIN
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import Resolved, resolve
 
-SPACE = "_"  # in the names of columns, where nothing would be seen
+SPACE = "_"  # visible replacement for a space in column names
 
 
 class Show(NamedTuple):
@@ -36,12 +36,12 @@ class Show(NamedTuple):
     recipe: str
     width: int
     about: str
-    inputs: tuple[str, ...]  # that the trained model predicts at the end
+    inputs: tuple[str, ...]  # predicted at the end
     encoding: EncodingConfig
     training: dict[str, Any]
     drawn: str = ""  # an input whose attention is drawn
-    shaped: Callable[[Any], AnyModel] = lambda model: model  # what else the recipe needs to be small
-    limit: Callable[[], str] = lambda: ""  # the best possible score, shown beside the score
+    shaped: Callable[[Any], AnyModel] = lambda model: model  # further changes that make the recipe small
+    limit: Callable[[], str] = lambda: ""  # the best possible score, shown next to the score
 
 
 def _shallow(model: EncoderDecoderConfig) -> EncoderDecoderConfig:
@@ -110,7 +110,7 @@ SHOWS: dict[Task, Show] = {
 
 
 def resolved(show: Show) -> Resolved:
-    """The run of a show with all settings; the recipe is made as narrow as the data allows."""
+    """Return the run of a show with all settings, with the recipe as narrow as the data allows."""
     request = RunRequest(model=show.recipe, size="small", dropout=0.0, encoding=show.encoding, training=show.training)
     found = resolve(DataConfig(train=(show.data,)), request)
     model = show.shaped(with_setting(found.config.model, "width", show.width))
@@ -118,7 +118,7 @@ def resolved(show: Show) -> Resolved:
 
 
 def alignment(loaded: LoadedModel, text: str) -> Matrix:
-    """The attention of a translator while it writes: a row for each output token, in percent."""
+    """Return the attention of a translator while it decodes: a row for each output token, in percent."""
     task, tokenizer = loaded.task, loaded.spec.tokenizer
     assert isinstance(task, Translate) and tokenizer is not None, "the show reads and writes text"
     tokens = torch.from_numpy(tokenizer.encode([text]).values.astype(np.int64)).to(loaded.device)

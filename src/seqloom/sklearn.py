@@ -253,7 +253,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
             self._loaded = load(folder / "run" / RunFile.MODEL, device=device.torch)
 
     def _wanted(self) -> dict[str, Any]:
-        """The arguments of `seqloom.train` that these parameters stand for."""
+        """Return the arguments of `seqloom.train` for these parameters."""
         require_arguments(train, self.settings or {})
         names = ("model", "size", "epochs", "steps", "lr", "dropout", "dev_size", "tokenizer", "lowercase", "seed")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
@@ -394,7 +394,7 @@ class SeqloomTagger(SeqloomEstimator):
         return found.metrics[self.model_.task.metric.name]
 
     def _kind(self, X: Any) -> str:
-        """Lists of texts are words here, even if there are two."""
+        """Return the kind of X; lists of texts are words, even if there are two."""
         words = self.kind == "auto" and len(X) and isinstance(X[0], list | tuple) and isinstance(X[0][0], str)
         return "words" if words else self.kind
 

@@ -37,8 +37,8 @@ from seqloom.errors import RejectedError, SeqloomError
 from seqloom.nn.ops.kernels import few_kernels
 from seqloom.version import __version__
 
-STOPPED = 130  # what shells expect of a command that was stopped from the keyboard
-RESUME = ("resume", "resume_from_checkpoint", "continue")  # options that need not exist
+STOPPED = 130  # the exit code that shells expect after Ctrl-C
+RESUME = ("resume", "resume_from_checkpoint", "continue")  # options of other programs that Seqloom does not need
 # Old options whose values have changed too.
 HINTS = {
     "test": "--split test",
@@ -50,22 +50,21 @@ HINTS = {
 
 
 class Verbs(TyperGroup):
-    """The verbs: "stopped" after Ctrl-C, and the right name for an option that a verb does not have."""
+    """The group of verbs: prints "stopped" after Ctrl-C, and suggests the right name of an unknown option."""
 
     def invoke(self, ctx: Any) -> Any:
-        """What the verb returns."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("stopped", err=True)
             raise typer.Exit(STOPPED) from None
         except Exception as error:
-            if hasattr(error, "possibilities"):  # an option that the verb lacks; some typers bring a click of their own
+            if hasattr(error, "possibilities"):  # an unknown option; some versions of typer bundle their own click
                 self._suggest(error)
             raise
 
     def _suggest(self, error: Any) -> None:
-        """Say what the option is called in this verb, or which verbs have it; else similar names are suggested."""
+        """Suggest the name of the option in this verb, or the verbs that have it, or similar names."""
         name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
         if name in RESUME:
             error.message, error.possibilities = f"{error.message}; run the same command again to resume", []
@@ -88,7 +87,7 @@ class Verbs(TyperGroup):
 
 
 def _verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every verb with its name, `data check` among them."""
+    """Yield every verb with its name, including `data check`."""
     for name, verb in group.commands.items():
         yield from _verbs(verb, f"{before}{name} ") if hasattr(verb, "commands") else [(f"{before}{name}", verb)]
 
@@ -123,7 +122,7 @@ app.command(
     "graph",
     cls=Verb,
     short_help="Show the computation graph and gradient of an expression.",
-    context_settings={"ignore_unknown_options": True},  # -x*y is an expression
+    context_settings={"ignore_unknown_options": True},  # -x*y is an expression, not an option
 )(graph.graph)
 app.command("doctor", cls=Verb, short_help="Diagnose a run, and say what to change.")(doctor.doctor)
 app.command("compare", cls=Verb, short_help="Train several recipes on the same budget and compare them.")(
@@ -151,14 +150,14 @@ def _options(
 def main() -> None:
     """Run a command and exit with a code of `seqloom.cli.terminal`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a question mark
+        sys.stdout.reconfigure(errors="replace")  # a terminal without a character shows a question mark
     try:
         with few_kernels():  # also for the trial steps before a run
             app()
     except OSError as error:
         _say(f"error: {error.strerror or error}")
         sys.exit(exit_code_of(error))
-    except RejectedError as error:  # begins with the place, as compilers' messages do
+    except RejectedError as error:  # starts with file and line, like messages of compilers
         _say(str(error))
         sys.exit(2)
     except SeqloomError as error:
@@ -167,7 +166,7 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    """Print why a command ends; of several processes one prints it."""
+    """Print why a command ends; with several processes, only one prints it."""
     from seqloom.training.launcher import first_to_say
 
     if first_to_say(text):

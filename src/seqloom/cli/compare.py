@@ -115,7 +115,7 @@ def compare(
 
 
 def _default_jobs(plan: "ComparisonPlan") -> int:
-    """One run per core; one at a time where runs would slow each other down."""
+    """Return one job per core, or one in all if runs would slow each other down."""
     import os
 
     import torch
@@ -125,7 +125,7 @@ def _default_jobs(plan: "ComparisonPlan") -> int:
 
 
 def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterator[Any]:
-    """The events of one comparison, or of one at each distance."""
+    """Yield the events of one comparison, or of one per distance."""
     from seqloom.experiments.compare.comparison import run_comparison
     from seqloom.experiments.compare.distances import run_distances
 
@@ -138,7 +138,7 @@ def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterat
 
 
 def _lines(report: "ComparisonReport") -> list[str]:
-    """An event as lines of text."""
+    """Format an event as lines of text."""
     from seqloom.experiments.compare.plan import ComparisonStarted, Measuring, RunEnded, RunStarted
 
     if isinstance(report, ComparisonStarted):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seqloom.data.download import Event, NamedSource
     from seqloom.data.report import DataReport
 
-SEARCH = "search"  # sets of tables, without a task of their own
+SEARCH = "search"  # data sets of tables for search, without a task
 TASKS = (*get_args(Task), SEARCH)
 INDENT = "  "
 
@@ -56,7 +56,7 @@ def list_sources(
 
 
 def _print_list(sets: list[Listed], console: Screen) -> None:
-    """A line for each data set with its description below, so that it fits a narrow terminal."""
+    """Print a line for each data set with its description below, so that it fits a narrow terminal."""
     name, task, rows = (max(map(len, column)) for column in zip(*map(_columns, sets), strict=True))
     console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  here[/bold]")
     for one in sets:
@@ -80,7 +80,7 @@ def _columns(one: Listed) -> tuple[str, str, str]:
 
 
 def _known() -> Iterator[Listed]:
-    """The data sets of files, then the built-in ones."""
+    """Yield the data sets in files, then the built-in ones."""
     from seqloom.data.download import default_folders
     from seqloom.data.sources import SOURCES
     from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
@@ -124,7 +124,7 @@ def get_source(
 
 
 def _watch(events: "Iterable[Event]", console: Screen) -> int:
-    """The number of files written; downloads have a progress bar."""
+    """Return the number of files written; show a progress bar for downloads."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     written = 0
     silent = not console.is_terminal
@@ -185,7 +185,7 @@ def check(
 
 @contextmanager
 def _refusals(json: bool) -> Iterator[None]:
-    """Inside, refused rows are also printed as JSON if `json`."""
+    """Inside the `with`, also print rejected rows as JSON if `json`."""
     try:
         yield
     except RejectedError as error:

@@ -82,7 +82,7 @@ def dedupe(
 
         figure = found.histogram.figure(found.threshold)
         write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))
-    _tell(found, notices, out, chosen=threshold is None)
+    _print_result(found, notices, out, chosen=threshold is None)
 
 
 def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
@@ -101,8 +101,8 @@ def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
         raise ConfigError(f"--picture {picture}: the folder {picture.parent} does not exist", fix="create it first")
 
 
-def _tell(found: "Duplicates", notices: list[str], out: Path, *, chosen: bool) -> None:
-    """Show the histogram if the threshold was chosen from it, and say how many duplicates there are."""
+def _print_result(found: "Duplicates", notices: list[str], out: Path, *, chosen: bool) -> None:
+    """Print the histogram if the threshold was chosen from it, and the number of duplicates."""
     from seqloom.search.similarity import MIN_SIMILARITY
 
     screen = Screen()

@@ -39,12 +39,12 @@ def demo(
     else:
         require_free(out)
     screen = Screen()
-    import torch  # a second or two
+    import torch  # takes a second or two
 
     from seqloom import demo as demonstration
     from seqloom.training.run import train_run
 
-    torch.set_num_threads(1)  # models as small as these only make several threads wait for one another
+    torch.set_num_threads(1)  # with several threads such small models are slower
     show = demonstration.SHOWS[what]  # type: ignore[index]  # one of TASKS
     screen.print(f"Training {show.recipe} on the built-in data set '{show.data}': {show.about}.", soft_wrap=True)
     resolved = demonstration.resolved(show)
@@ -53,14 +53,14 @@ def demo(
     folder, samples = out or new_name(FOLDER / what), list[Sample]()
     metric = resolved.task.metric.name
     ended = followed(_kept(train_run(folder, resolved), samples), Screen(stderr=True), metric)
-    if samples:  # stopped before the first validation, there is no model to ask
+    if samples:  # a run that was stopped before the first validation has no model
         _shown(screen, folder, show, samples)
     summary(folder, ended, resolved.task, json=False)
     raise typer.Exit(ended.exit_code)
 
 
 def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:
-    """The events; `samples` gets those of the last validation."""
+    """Yield the events; store the samples of the last validation in `samples`."""
     for report in reports:
         if isinstance(report, Validated):
             samples[:] = report.samples
@@ -68,7 +68,7 @@ def _kept(reports: Iterator[Report], samples: list[Sample]) -> Iterator[Report]:
 
 
 def _shown(screen: Screen, folder: Path, show: "Show", samples: list[Sample]) -> None:
-    """Some examples of the dev set, some predictions, and the attention of one."""
+    """Print examples of the dev set, predictions, and the attention of one."""
     screen.print("\nExamples of the dev set:")
     for line in sample_lines(samples):
         screen.print(line, soft_wrap=True)

@@ -78,7 +78,7 @@ def embed(
             loaded, rows, out, dtype=dtype, precision=precision, batch_tokens=batch_tokens, engine=where
         )
         written = _follow(steps, out)
-    _tell(written)
+    _print_result(written)
     if written.bad:
         raise typer.Exit(SOME_BAD)
 
@@ -112,7 +112,7 @@ def _file(source: str) -> Iterator[tuple[Path, str]]:
 
 
 def _follow(steps: "Embedding", out: Path) -> "EmbeddedFile":
-    """Run the steps and return the result; say what is stored if it is stopped, or that there was nothing to do."""
+    """Run the steps and return the result; print what is stored if it is stopped, or that there was nothing to do."""
     last: Progress | None = None
 
     def report(event: "CheckedSource | Progress") -> None:
@@ -137,7 +137,7 @@ def _follow(steps: "Embedding", out: Path) -> "EmbeddedFile":
     return written
 
 
-def _tell(written: "EmbeddedFile") -> None:
+def _print_result(written: "EmbeddedFile") -> None:
     """Print the number of vectors, warnings, the loss, and which rows have no vector."""
     for note in written.notes:
         typer.echo(f"{note.first} ({counted(note.times, 'time')})" if note.times > 1 else note.first, err=True)

@@ -1,4 +1,4 @@
-"""`seqloom evaluate`: scores of a model with 95 % intervals. Evaluations on the test set are recorded."""
+"""`seqloom evaluate`: scores of a model with 95% intervals. Evaluations on the test set are recorded."""
 
 from inspect import unwrap
 from pathlib import Path
@@ -79,7 +79,7 @@ def evaluate(
     loaded = load_on(model, device)
     from seqloom.inference.evaluation import MOST_ERRORS
 
-    evaluated = unwrap(type(loaded).evaluate)  # without the wrapper that turns flags in messages into arguments
+    evaluated = unwrap(type(loaded).evaluate)  # without the wrapper that replaces flags in messages by arguments
     with exact(deterministic):
         evaluation = evaluated(
             loaded,
@@ -113,13 +113,13 @@ def evaluate(
 
 
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", split: str) -> dict[str, Any]:
-    """The result as programs read it."""
+    """Return the result as plain data."""
     tested = {"test_evaluations": len(loaded.test_evaluations)} if split == "test" else {}
     known = {"task": evaluation.task, "split": split}
     task = evaluation.evaluator or loaded.task
     known["metric"] = task.metric.name  # that chose the best checkpoint
     new = evaluation.unseen
-    slices: dict[str, dict[str, Any]] = {}  # of each column by their values
+    slices: dict[str, dict[str, Any]] = {}  # by column and value
     for column, value, part in evaluation.slices:
         slices.setdefault(column, {})[value] = _figures(task, part)
     about = {
@@ -134,7 +134,7 @@ def _result(loaded: "LoadedModel", evaluation: "Evaluation", split: str) -> dict
 
 
 def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
-    """The metrics and their intervals; None for an undefined one, and the reason."""
+    """Return the metrics and their intervals; None and the reason for an undefined one."""
     intervals, undefined = evaluation.intervals(task), task.undefined(evaluation.statistics)
     figures = {name: None if name in undefined else value for name, value in evaluation.metrics.items()}
     found = {"rows": evaluation.rows, "metrics": figures}
@@ -171,7 +171,7 @@ def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) 
 
 
 def _unseen_said(unseen: "Unseen") -> str:
-    """How many rows have labels that were not in the training set, and which."""
+    """Describe how many rows have labels that were not in the training set, and which."""
     if not unseen.rows:
         return ""
     named = ", ".join(f"{label} ({count:,})" for label, count in unseen.labels[:LABELS])

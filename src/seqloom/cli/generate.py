@@ -1,6 +1,6 @@
 """`seqloom generate`: continue prompts with a language model; on a terminal the text is streamed.
 
-The output has lines as `predict` writes them. A bad prompt is reported with its line.
+The output has the same lines as `predict`. A bad prompt is reported with its line.
 """
 
 import io
@@ -107,7 +107,7 @@ def generate(
 
 
 def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "list[Prompt]":
-    """The prompts of the command line, of a file, or of standard input."""
+    """Return the prompts from the command line, a file, or standard input."""
     from seqloom.inference.generation import Prompt
 
     if named:
@@ -125,7 +125,7 @@ def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "lis
 
 
 def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt]":
-    """One prompt per line; blank lines are skipped, and bad ones are reported before any work."""
+    """Return one prompt per line; skip blank lines, and report bad ones before any work."""
     from seqloom.data.inputs import StreamReader
     from seqloom.data.kinds.text import TextInput
     from seqloom.inference.generation import Prompt
@@ -136,7 +136,7 @@ def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt
 
 
 def _stream(screen: Screen, loaded: "LoadedModel", prompt: "Prompt", how: "AnyDecoding", ledger: Ledger) -> None:
-    """Print the prompt, then the generated text as it comes."""
+    """Print the prompt, then the generated text as it is generated."""
     from seqloom.inference.generation import warn_of_unknown
 
     pieces = loaded.stream(prompt.text, decoding=how)

@@ -1,4 +1,4 @@
-"""`seqloom graph`: an expression step by step, forward over its values and back over its gradients."""
+"""`seqloom graph`: an expression step by step, its values forward and its gradients backward."""
 
 import math
 from pathlib import Path
@@ -67,10 +67,10 @@ def graph(
 
 
 def _numbers(values: list[str]) -> dict[str, float]:
-    """The values by name; DataError for one that is not NAME=NUMBER."""
+    """Return the values by name; raise DataError unless each is NAME=NUMBER."""
     found = dict[str, float]()
     for value in values:
-        if value.startswith("--"):  # unknown options arrive here, as an expression may begin with a minus
+        if value.startswith("--"):  # unknown options arrive here, because an expression may start with a minus
             known = ("lr", "json", "out", "help", "help_all")
             option_name = value[2:].partition("=")[0].replace("-", "_")
             new = new_name(option_name, known)
@@ -91,7 +91,7 @@ def _numbers(values: list[str]) -> dict[str, float]:
 
 
 def _stepped(view: "ExpressionGraph", lr: float) -> str:
-    """What one step of gradient descent changes."""
+    """Describe what one step of gradient descent changes."""
     from seqloom.report.numbers import number as brief
 
     after, name = view.stepped(lr), view.nodes[view.target].name

@@ -1,4 +1,4 @@
-"""`seqloom import`: make a model folder of a BERT checkpoint or of word vectors."""
+"""`seqloom import`: convert a BERT checkpoint or word vectors to a model folder."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -55,6 +55,6 @@ def import_(
 
     folder = import_model(source, out, pooling=pooling, weighting=weighting, counts=counts)
     screen = Screen()
-    for line in facts_of(read_bundle(folder)):  # read as anybody will read it
+    for line in facts_of(read_bundle(folder)):  # verifies that the folder can be read
         screen.say(line)
     screen.say(f"written: {folder}")

@@ -93,7 +93,7 @@ def index(
     steps = (add_to_index if add else build_index)(
         out, ModelEmbedder(loaded, batch_tokens), documents, passage_tokens=passage_tokens, exact=exact
     )
-    return _tell(_follow(steps, file.name))
+    return _print_summary(_follow(steps, file.name))
 
 
 def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
@@ -113,11 +113,11 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
             set_exact(there, exact)
         if join:
             there.join()
-        _tell(followed_work(there.finished(), partial(_report, deque(maxlen=2))))
+        _print_summary(followed_work(there.finished(), partial(_report, deque(maxlen=2))))
 
 
 def _follow(steps: "Building", name: str) -> "IndexSummary":
-    """Run the build and return its summary; say what is stored if it is stopped, or that there was nothing to do."""
+    """Run the build and return its summary; print what is stored if it is stopped, or that there was nothing to do."""
     from seqloom.search.store import LINKED
 
     last: deque[Progress] = deque(maxlen=2)
@@ -149,7 +149,7 @@ def _report(last: "deque[Progress]", step: "CheckedDocuments | Progress") -> Non
         typer.echo(f"{counted(step.skipped, 'bad row')} skipped", err=True)
 
 
-def _tell(built: "IndexSummary") -> None:
+def _print_summary(built: "IndexSummary") -> None:
     how = "approximate search (HNSW graph)" if built.graph else "exact search"
     passages = counted(built.passages, "passage")
     typer.echo(f"the index has {counted(built.documents, 'document')} and {passages}; {how}", err=True)

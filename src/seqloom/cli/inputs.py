@@ -1,4 +1,4 @@
-"""What verbs that use a model share: the model on its device, and its input file or stream."""
+"""Shared by verbs that use a model: the model on its device, and its input file or stream."""
 
 import io
 import sys
@@ -39,7 +39,7 @@ Exact = Annotated[
 
 
 def load_on(model: Path, device: str) -> "LoadedModel":
-    """The model on its device; with `auto`, a terminal shows which device and why."""
+    """Load the model on its device; with `auto`, print the chosen device and the reason on a terminal."""
     from seqloom.inference.model import load
     from seqloom.training.devices import choose_device
 
@@ -53,7 +53,7 @@ def load_on(model: Path, device: str) -> "LoadedModel":
 
 
 def exact(wanted: bool) -> "AbstractContextManager[None]":
-    """A block in which torch uses only deterministic kernels, if `wanted`."""
+    """Inside the `with`, torch uses only deterministic kernels if `wanted`."""
     from seqloom.config.training import TrainingConfig
     from seqloom.training import devices
 
@@ -67,31 +67,30 @@ class TextEmbedder(NamedTuple):
     batch_tokens: int
 
     def embed(self, texts: Sequence[str]) -> "np.ndarray":
-        """[N,W] the vectors of the texts, in their order."""
         return self.loaded.embed(texts, batch_tokens=self.batch_tokens)
 
 
 def embedder_of(model: Path, device: str, batch_tokens: int | None) -> TextEmbedder:
-    """The model on its device, with its batch size."""
+    """Load the model on its device, with its batch size."""
     from seqloom.inference.model import BATCH_TOKENS
 
     return TextEmbedder(load_on(model, device), batch_tokens or BATCH_TOKENS)
 
 
 def require_another(source: str, out: Path | None) -> None:
-    """Refuse an output file that is the input."""
+    """Raise ConfigError if the output file is the input."""
     if out is not None and source != STANDARD_INPUT and out.absolute() == Path(source).absolute():
         raise ConfigError(f"--out {out} is the input file and would be overwritten", fix="give another name")
 
 
 def require_readable(given: Given) -> None:
-    """Refuse wrong reading options before a model is loaded."""
+    """Raise ConfigError for wrong reading options before a model is loaded."""
     ReadingConfig(**said(ReadingConfig, given))
     said(BadRows, given)
 
 
 def reading_of(loaded: "LoadedModel", source: str, given: Given) -> ReadingConfig:
-    """How an input file is read: by the options, else as in training; a stream only by the options."""
+    """Return how to read an input file: by the options, else as in training; a stream only by the options."""
     from seqloom.inference.as_trained import inputs_as_trained
 
     named = said(ReadingConfig, given)
@@ -104,22 +103,22 @@ def reading_of(loaded: "LoadedModel", source: str, given: Given) -> ReadingConfi
 
 
 class PredictRequest(NamedTuple):
-    """The inputs to predict: where they are and how they are read."""
+    """The inputs to predict, and how to read them."""
 
     source: str
     named: tuple[str, ...]  # columns
     sequence: str | None
     reading: ReadingConfig
-    skip: bool  # whether bad rows are reported and the rest is predicted
+    skip: bool  # whether bad rows are reported and the others predicted
 
     @classmethod
     def of(cls, loaded: "LoadedModel", source: str, given: Given) -> "PredictRequest":
-        """The request of the options; what they leave out is as in training."""
+        """Build the request from options; the defaults are those of training."""
         reading, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip_bad_rows
         return cls(source, tuple(given.get("input", ())), given.get("sequence"), reading, skip)
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
-        """The inputs in windows; of a stream, whatever has arrived."""
+        """Yield the inputs in windows; for a stream, the lines that have arrived."""
         from seqloom.data.inputs import InputColumns, lines_of, read_inputs, read_stream
         from seqloom.inference.prediction import windows_of
 

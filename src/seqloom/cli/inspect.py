@@ -1,6 +1,6 @@
 """`seqloom inspect`: one view of a model and an input, or the list of views.
 
-    --layer 2   --token cat   --set top_k=5   --set window=100:200   --set beside=attention,gates
+    --layer 2   --token cat   --set top_k=5   --set window=100:200   --set views=attention,gates
 
 The options of a view are read from the signature of its function. An option of type `int | str` takes a number where
 possible: `--token 3` is the fourth token. An option of type `str | int` always takes a name: `--answer 3` is the label
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 FLAGS = ("layer", "head", "token", "side", "answer", "against", "at", "method", "words")  # options with a flag
 VIEW = "View"  # the group of its options in the help
 WIDEST = 160  # columns
-MOST = 200  # inputs of a file that views of data are of
-LINES = ".jsonl"  # one line for each row
-EXPORTED = "attribution"  # the view that is written so
+MOST = 200  # inputs of a file that views of data use
+LINES = ".jsonl"  # one JSON line per row
+EXPORTED = "attribution"  # the view that can be exported as JSON lines
 
 
 @takes(
@@ -148,7 +148,7 @@ def inspect(
         raise ConfigError("--full belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
     if view is None:
         options: dict[str, Any] = {}
-    else:  # errors come before the model is loaded
+    else:  # report errors before the model is loaded
         from seqloom.inspect.inspector import VIEWS
 
         if view not in VIEWS:
@@ -163,7 +163,7 @@ def inspect(
     if out is not None and out.suffix == LINES:
         from seqloom.inspect.attribution.attribution import attribute_file
 
-        with rows, work_bar() as show:  # one line for each input
+        with rows, work_bar() as show:  # one JSON line per input
             count = attribute_file(loaded.subject, rows, out, total=rows.count(), show=show, **options)
         return typer.echo(f"{counted(count, 'row')} written to {out}", err=True)
     with work_bar() as show:
@@ -197,7 +197,7 @@ def _require(view: str | None, texts: list[str], data: Path | None, out: Path | 
 
 
 def _is_set(path: Path) -> bool:
-    """Whether a name is that of a built-in data set, and not of a file."""
+    """Whether a name is a built-in data set and not a file."""
     return not path.exists() and str(path).isidentifier()
 
 
@@ -227,7 +227,7 @@ class InspectedRows:
         return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
 
     def _of_set(self, name: str) -> "Iterator[Example]":
-        """The rows of the dev set of a built-in data set; the test set is never read."""
+        """Yield the rows of the dev set of a built-in data set; the test set is never read."""
         from seqloom.data.check import data_config
         from seqloom.data.dataset import open_data
         from seqloom.data.sources import resolve
@@ -244,7 +244,7 @@ class InspectedRows:
         return (example for _, example in opened.rows(self.ledger))
 
     def count(self) -> int:
-        """The number of inputs; bad rows raise an error here, before the slow work."""
+        """Return the number of inputs; bad rows raise an error here, before the slow work."""
         if self.path is None or self.path.is_fifo():
             return 0  # unknown: a pipe can be read only once
         again = InspectedRows(self.loaded, self.path, self.how, self.given, self.most)
@@ -265,7 +265,7 @@ class InspectedRows:
 
 
 def _given(loaded: "LoadedModel", texts: list[str], rows: Iterator[Any]) -> tuple[Any, list[Any]]:
-    """The input, and the other inputs of --data."""
+    """Return the input, and the other inputs of --data."""
     kind = loaded.task.input_spec.schema.input
     if not texts:
         found = list(rows)
@@ -296,7 +296,7 @@ def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
 
 
 def _list(inspection: "Inspection", json: bool) -> None:
-    """Print the views, and the ones that are not available with the reasons."""
+    """Print the views, and the unavailable ones with the reasons."""
     from seqloom.report.document import Document, Heading, TableBlock
 
     here = command_views()
@@ -320,7 +320,7 @@ def _show(view: "View", out: Path | None, json: bool, *, full: bool) -> None:
     return typer.echo(f"View written to {out}", err=True)
 
 
-BETWEEN, LIST = ":", ","  # of a span from start to stop, and of several values
+BETWEEN, LIST = ":", ","  # separate start and stop, and several values
 YES, NO = ("yes", "true"), ("no", "false")
 
 
@@ -332,11 +332,11 @@ class Option(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The kind of its value, in words."""
+        """The type of its value in words."""
         return " or ".join(dict.fromkeys(WORDS[_plain(kind)] for kind in self.kinds))
 
     def value(self, name: str, text: str) -> Any:
-        """The typed value of a text; ConfigError if it is of a wrong kind."""
+        """Convert a text to a value; raise ConfigError if it has a wrong type."""
         kinds = [_plain(kind) for kind in self.kinds]
         if kinds[0] is str:
             return text
@@ -349,7 +349,7 @@ class Option(NamedTuple):
 
 
 def command_views() -> list[str]:
-    """The views that the command line can show: all but those that need a value that only Python can give."""
+    """Return the views that work on the command line: all but those with a value that only Python can pass."""
     from seqloom.inspect.inspector import VIEWS
 
     return [name for name, view in VIEWS.items() if not only_in_python(view.function)]
@@ -366,7 +366,7 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[str, Parameter]]:
 
 
 def options_of(function: Callable[..., Any]) -> dict[str, Option]:
-    """The options of a view that can be given as text, by name; options such as functions are left out."""
+    """Return the options of a view that can be given as text, by name; others, such as functions, are left out."""
     hints, found = get_type_hints(function), {}
     for name, one in _parameters(function):
         hint = hints[name]
@@ -378,7 +378,7 @@ def options_of(function: Callable[..., Any]) -> dict[str, Option]:
 
 
 def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The options with typed values; ConfigError for an unknown option, or a missing one."""
+    """Return the options with typed values; raise ConfigError for an unknown or missing one."""
     known = options_of(function)
     if only_in_python(function):
         raise ConfigError(f"view {view} works only in Python", fix=f"use seqloom.load(...).inspect(...).{view}(...)")
@@ -395,7 +395,7 @@ def typed(view: str, function: Callable[..., Any], given: Mapping[str, str]) -> 
 
 
 def view_settings(texts: Iterable[str], flags: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    """The options given with `--set NAME=VALUE`, after those given with their own flags.
+    """Return the options given with `--set NAME=VALUE`, after those given with their own flags.
 
     >>> view_settings(["top_k=5", "word= left"])
     {'top_k': '5', 'word': ' left'}
@@ -412,7 +412,7 @@ def view_settings(texts: Iterable[str], flags: Iterable[tuple[str, str]] = ()) -
 
 
 def _plain(kind: Any) -> Any:
-    """The type that says how a text is read: one of `WORDS`, or something else."""
+    """Return the type that decides how a text is parsed: one of `WORDS`, or another."""
     kind = str if kind is Any else kind
     return Sequence[str] if kind in (list[str], tuple[str, ...]) else kind
 
@@ -428,7 +428,7 @@ def _span(text: str) -> tuple[int, int]:
     return int(start), int(stop)
 
 
-# the narrowest first: what can be a number is one
+# narrowest first: a text that can be a number is one
 WORDS: Mapping[Any, str] = {
     bool: "yes or no",
     int: "a number",

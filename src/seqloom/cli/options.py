@@ -1,11 +1,11 @@
-"""The options of verbs, made from the fields of configurations, and their help.
+"""The options of verbs, generated from the fields of configurations, and their help.
 
     @takes(settings(ReadingConfig), settings(DataConfig, "input"), common=("input", "out"), examples=("seqloom ...",))
     def predict(model: Model, given: Given, device: DeviceName = "auto") -> None: ...
 
-is the command `predict MODEL [--format NAME] ... [--input COLUMN] [--device NAME]`. Where the signature has
-`given`, the options are listed in the help; it gets the values of those that were typed, by name.
-`--help` shows the examples and the common options, `--help-all` all of them in groups.
+is the command `predict MODEL [--format NAME] ... [--input COLUMN] [--device NAME]`. The generated options replace
+`given` in the signature; `given` gets the values of those that were typed, by name. `--help` shows the examples and the
+common options, `--help-all` all of them in groups.
 """
 
 import inspect
@@ -63,7 +63,7 @@ class Verb(TyperCommand):
     examples: tuple[str, ...] = ()
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The arguments behind the name of the command: `[OPTIONS] MODEL [FILE]...`; some typers put them in braces."""
+        """Return the arguments after the name of the command: `[OPTIONS] MODEL [FILE]...`; some typers add braces."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
@@ -71,11 +71,11 @@ class Verb(TyperCommand):
         callback: Any = self.callback
         with formatter.section("Examples"):
             for example in callback.examples:
-                formatter.write(f"{'':{formatter.current_indent}}{example}\n")  # not wrapped: it is copied
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")  # not wrapped, so that it can be copied
         super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, a section for each group."""
+        """Write the options, one section per group."""
         callback: Any = self.callback
         common, every = callback.common, ctx.meta.get(ALL, False)
         groups: dict[str, list[tuple[str, str]]] = {ARGUMENTS: []}
@@ -86,10 +86,10 @@ class Verb(TyperCommand):
             named = getattr(option, "rich_help_panel", None) or OPTIONS
             group = ARGUMENTS if is_argument else HELP if is_help else named if every else COMMON if common else OPTIONS
             if (record := option.get_help_record(ctx)) is not None:
-                name = re.sub(r" <.*?>", "", record[0])  # some typers name the type of an argument
+                name = re.sub(r" <.*?>", "", record[0])  # some versions of typer add the type of an argument
                 text = re.sub(r"\s*\[x[<>]=\d+\]$", "", record[1]).replace("  [required]", " (required)")
                 groups.setdefault(group, []).append((name, text))
-        for group in sorted(groups, key=lambda name: name == HELP):  # stable: else as they came
+        for group in sorted(groups, key=lambda name: name == HELP):  # stable sort: other groups keep their order
             if groups[group]:
                 with formatter.section(group):
                     formatter.write_dl(groups[group])
@@ -150,7 +150,7 @@ def is_typed(context: typer.Context, name: str) -> bool:
 
 
 def _parameter(setting: Setting) -> inspect.Parameter:
-    """The parameter of a verb from which typer makes the flag of a setting."""
+    """Return the parameter from which typer makes the flag of a setting."""
     described, kind = setting.described, _typed_as(setting)
     metavar = None if kind in (bool, bool | None) else described.metavar
     names = f"{setting.flag}/--no{setting.flag[1:]}" if described.negatable else setting.flag
@@ -162,7 +162,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
 
 
 def _typed_as(setting: Setting) -> Any:
-    """The type that typer parses a flag to."""
+    """Return the type that typer parses a flag to."""
     every = (setting.annotation, *get_args(setting.annotation))
     if setting.described.parse is not None or setting.names:
         return str | None
@@ -175,12 +175,12 @@ def _typed_as(setting: Setting) -> Any:
 
 
 def option(names: str, metavar: str | None, text: str, panel: str = "") -> Any:
-    """An option called by its long name and perhaps a short one; one without a metavar is a switch."""
+    """Return an option with a long and optionally a short name; without a metavar it is a switch."""
     return typer.Option(*names.split(), metavar=metavar, rich_help_panel=panel or None, help=text, show_default=False)
 
 
 def encoded(given: Given) -> EncodingConfig | None:
-    """The encoding of the options; None, chosen by the task, if there are none."""
+    """Return the encoding from options; None, which means the default of the task, without such options."""
     named = said(EncodingConfig, given)
     return EncodingConfig(**named) if named else None
 
@@ -192,7 +192,6 @@ def require_device(name: str) -> None:
 
 
 def decoding_of(given: Mapping[str, Any]) -> AnyDecoding:
-    """The decoding configuration of the options."""
     if "length_penalty" in given and "beam_size" not in given:
         raise ConfigError("--length-penalty is a setting of beam search", fix="add --beam-size 5, or leave it out")
     if given.get("temperature") == 0:

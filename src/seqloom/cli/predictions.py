@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 OutputFormat = Literal["jsonl", "csv", "text"]
 OUTPUT_FORMATS: tuple[OutputFormat, ...] = ("jsonl", "csv", "text")
 SUFFIXES: dict[str, OutputFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "text"}
-ERROR = "error"  # the column that says what is wrong with a row
-BLOCK = 256  # lines that are written at once; lines of standard input are written one by one
+ERROR = "error"  # the column with the problem of a bad row
+BLOCK = 256  # lines that are written together; lines of standard input are written one by one
 OTHER_SUFFIXES = (".json", ".tsv", ".parquet", ".npz", ".xlsx")  # suffixes of other formats
 
 
 class PredictionLine(NamedTuple):
-    """One line of the output: the place of its input, the prediction for programs, and as text."""
+    """One line of the output: the position of its input, and the prediction as data and as text."""
 
     place: dict[str, Any]
     prediction: dict[str, Any]
@@ -47,12 +47,11 @@ class PredictionLine(NamedTuple):
     error: str = ""
 
     def fields(self) -> dict[str, Any]:
-        """All columns by their names."""
         return self.place | self.prediction | ({ERROR: self.error} if self.error else {})
 
 
 def output_format_of(asked: str | None, out: Path | None) -> OutputFormat:
-    """The format that was given, else that of the suffix of the file; ConfigError if they differ."""
+    """Return the given format, else that of the file suffix; raise ConfigError if they differ."""
     if asked is not None and asked not in OUTPUT_FORMATS:
         raise ConfigError(f"--output-format {asked!r}", fix=f"choose from {', '.join(OUTPUT_FORMATS)}")
     ending = "" if out is None else out.suffix.lower()
@@ -64,7 +63,7 @@ def output_format_of(asked: str | None, out: Path | None) -> OutputFormat:
 
 
 def prediction_line(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> PredictionLine:
-    """The line of a prediction, with the id of its row or its place in the file."""
+    """Return the line of a prediction, with the id of its row or its position in the file."""
     name = {"id": example.id} if example.id else {}
     # A text as it was read; the text of a text in words; both texts of a pair.
     given = {"input": getattr(example.input, "text", example.input)} if with_input else {}
@@ -74,7 +73,7 @@ def prediction_line(example: "Example", prediction: "Prediction", source: str, *
 
 
 def error_line(problem: Problem, source: str) -> PredictionLine:
-    """The line of a bad row."""
+    """Return the line of a bad row."""
     message = f"{problem.code}: {problem.text}"
     return PredictionLine(_place(*problem.place[:2], source), {}, f"(error: {message})", message)
 
@@ -84,14 +83,14 @@ def _place(path: str, line: int | None, source: str) -> dict[str, Any]:
 
 
 def encoded_lines(lines: Iterable[PredictionLine], form: OutputFormat, last: tuple[str, ...] = ()) -> Iterator[bytes]:
-    """The bytes of the lines in a format, one by one; a table ends with the columns `last`."""
+    """Encode lines in a format, one by one; a table ends with the columns `last`."""
     if form == "jsonl":
         return (msgspec.json.encode(line.fields()) + b"\n" for line in lines)
     return _table(lines, last) if form == "csv" else (f"{line.shown}\n".encode() for line in lines)
 
 
 def _table(lines: Iterable[PredictionLine], last: tuple[str, ...]) -> Iterator[bytes]:
-    """A table; its columns are those of the first prediction, and `last`. Bad rows before it wait for it."""
+    """Encode a table with the columns of the first prediction, and `last`. Bad rows before it are delayed."""
     columns: list[str] = []
     waiting: list[PredictionLine] = []
     for line in lines:
@@ -116,7 +115,7 @@ def _cells(line: PredictionLine, columns: list[str]) -> bytes:
 
 
 def flat(prediction: dict[str, Any]) -> dict[str, Any]:
-    """The same dict with inner dicts flattened.
+    """Flatten nested dictionaries.
 
     >>> flat({"label": "good", "scores": {"good": 0.9, "bad": 0.1}})
     {'label': 'good', 'scores.good': 0.9, 'scores.bad': 0.1}
@@ -169,7 +168,7 @@ def write_predictions(
 def write_lines(
     lines: Iterator[PredictionLine], form: OutputFormat, out: Path | None, most: int, last: tuple[str, ...]
 ) -> None:
-    """Write the lines to a file, which appears when it is complete, or to standard output at once.
+    """Write the lines to a file, which appears when it is complete, or directly to standard output.
 
     `last` are the last columns of a table.
     """
@@ -185,7 +184,7 @@ def write_lines(
 
 @contextmanager
 def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
-    """A block with a progress bar on a terminal; lines pass through it."""
+    """Show a progress bar on a terminal inside the `with`."""
     path, done = Path(source), 0
     whole = path.stat().st_size if path.is_file() else 0
     with work_bar() as moved:

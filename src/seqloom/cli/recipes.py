@@ -12,11 +12,11 @@ from seqloom.cli.terminal import Screen
 from seqloom.config.inputs import TokensConfig
 from seqloom.errors import ConfigError, did_you_mean
 
-VOCABULARY = 10_000  # of the counted models
+VOCABULARY = 10_000  # of the models whose sizes are listed
 
 
 def make(name: str, shape: str, size: library.Size) -> Any:
-    """The configuration of a recipe for text of 10,000 tokens and 2 classes, or for 28 x 28 pictures and 10."""
+    """Return the configuration of a recipe for text with 10,000 tokens and 2 classes, or 28 x 28 pictures and 10."""
     tokens = TokensConfig(vocab_size=VOCABULARY)
     made: dict[str, Callable[[], Any]] = {
         "classifier": lambda: library.classifier(name, inputs=tokens, num_classes=2, size=size),
@@ -75,7 +75,7 @@ def recipes(
 
 
 def _brief(count: int) -> str:
-    """A number of weights in three digits: 1.25M."""
+    """Format a number of weights with three digits: 1.25M."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= 0.9995 * unit:
             return f"{count / unit:.3g}{name}"

@@ -41,7 +41,6 @@ class SearchSession(NamedTuple):
         return self.reranker.reranked(query, first)[: self.top_k]
 
     def ids(self, query: str) -> list[str]:
-        """Return only their ids."""
         if self.reranker is None:
             found = self.searcher.ranked(query, top_k=self.top_k, where=self.where)
             return [one.id for one in found]
@@ -177,7 +176,7 @@ def _show(session: SearchSession, query: str, json: bool) -> None:
         shown = [f"{rank:>3}. {plain(hit.id)}", score, *([] if cosine == score else [f"cosine {cosine}"])]
         screen.say("  ".join([*shown, *_columns(hit)]))
         before, sentence, after = _marked(hit)
-        mark = ("", "") if screen.is_terminal else (">>", "<<")  # what a terminal shows in bold
+        mark = ("", "") if screen.is_terminal else (">>", "<<")  # marks for the bold text of a terminal
         passage = Text(f"     {before}").append(f"{mark[0]}{sentence}{mark[1]}", style="bold").append(after)
         screen.print(passage, soft_wrap=True)
     return None

@@ -11,29 +11,29 @@ from seqloom.report.numbers import counted, interval, number
 ONE_ROW = "no interval: there is only one row"
 ALIKE = "no interval: every resample of these rows gives the same value"
 INTERVAL = "95 % interval"
-BRIEF_LABELS = 20  # that are shown in a terminal
-SQUARE = 10  # up to this many labels there is a confusion matrix
+BRIEF_LABELS = 20  # shown in a terminal
+SQUARE = 10  # a confusion matrix is shown for up to this many labels
 MISTAKES = 5  # the most frequent confusions, shown if there are more labels
 LONGEST_NAME = 24  # characters
 Confusion = Sequence[tuple[str, str, int]]  # true label, predicted label, count
 
 
 def figure_cells(found: Mapping[str, Any], name: str) -> list[TableCell]:
-    """The value of a metric, and its interval or the reason why it has none."""
+    """Return the value of a metric, and its interval or the reason why it has none."""
     ends = found["intervals"][name]
     why = found.get("undefined", {}).get(name) or (ONE_ROW if found["rows"] < 2 else ALIKE)
     return [number(found["metrics"][name]), why if ends is None else interval(*ends)]
 
 
 def figure_table(found: Mapping[str, Any], shares: Collection[str] = SHARES, one: str = "row") -> list[DocumentBlock]:
-    """A row for each metric, and a note on intervals of metrics that are 0 or 1."""
+    """Return a row for each metric, and a note on intervals of metrics that are 0 or 1."""
     sure = {name: found["metrics"][name] for name, ends in found["intervals"].items() if ends}
     rows = [[name, *figure_cells(found, name)] for name in found["metrics"]]
     return [TableBlock(("metric", "value", INTERVAL), rows), Aside(alike_said(sure, found["rows"], shares, one))]
 
 
 def slice_table(column: str, slices: Mapping[str, Any], name: str) -> list[DocumentBlock]:
-    """The slices of one column: rows, and the metric that decided in training with its interval."""
+    """Return the slices of one column: rows, and the selection metric with its interval."""
     rows = [[excerpt(value, LONGEST_NAME), part["rows"], *figure_cells(part, name)] for value, part in slices.items()]
     return [Heading(f"by {column}"), TableBlock(("", "rows", name, INTERVAL), rows)]
 

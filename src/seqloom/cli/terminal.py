@@ -37,13 +37,13 @@ NARROWEST, WIDEST = 50, 110  # columns of a document
 
 
 class Screen(Console):
-    """A console that prints text as it is; a closed pipe is no error."""
+    """A console that prints text unchanged; a closed pipe is not an error."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(highlight=False, emoji=False, stderr=stderr)
 
     def on_broken_pipe(self) -> None:
-        """Stop writing and end the command, as rich does, but with exit code 0."""
+        """End the command like rich, but with exit code 0."""
         try:
             super().on_broken_pipe()
         except SystemExit:
@@ -55,11 +55,10 @@ class Screen(Console):
             self.print(line, markup=False, soft_wrap=True)
 
     def say_json(self, value: Any) -> None:
-        """Print plain values for programs."""
         self.say(msgspec.json.encode(value).decode())
 
     def show(self, result: "Document | Shown | Figure", widest: int = WIDEST, narrowest: int = NARROWEST) -> None:
-        """Print a document or a figure as wide as the terminal allows, in colors if it has any."""
+        """Print a document or a figure as wide as the terminal allows, in color if it has colors."""
         colored = self.color_system is not None and not self.no_color
         drawn = result.text(max(narrowest, min(widest, self.width)), colored)
         self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
@@ -79,7 +78,7 @@ DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code for an error that ended a command."""
+    """Return the exit code for an error that ended a command."""
     if isinstance(error, DamagedError):
         return DAMAGED
     if isinstance(error, RepeatError):
@@ -88,12 +87,12 @@ def exit_code_of(error: BaseException) -> int:
     return DISK if isinstance(cause, OSError) and cause.errno in DISK_ERRORS else BAD_INPUT
 
 
-# Progress of long work: a bar on a terminal with the time that is left, nothing elsewhere.
+# Progress of long work: on a terminal a bar with the remaining time, elsewhere nothing.
 
 
 @contextmanager
 def work_bar() -> Iterator[Show]:
-    """A block with a progress bar and the function that moves it; of several processes the first one shows it."""
+    """Yield a function that moves a progress bar; with several processes, only the first shows it."""
     screen = Screen(stderr=True)
     quiet = not screen.is_terminal or os.environ.get("RANK", "0") != "0"
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -102,7 +101,7 @@ def work_bar() -> Iterator[Show]:
 
         def show(progress: Progress) -> None:
             share = progress.share
-            if (share or 0.0) < bar.tasks[0].completed:  # other work begins
+            if (share or 0.0) < bar.tasks[0].completed:  # the next stage begins
                 bar.reset(work)
             bar.update(work, description=str(progress), completed=share, total=None if share is None else 1.0)
 
@@ -110,7 +109,7 @@ def work_bar() -> Iterator[Show]:
 
 
 def followed_work(work: Generator[Event, None, Result], show_event: Callable[[Event], object] | None = None) -> Result:
-    """The result of long work, with a progress bar; `show_event` is called with each event."""
+    """Run long work with a progress bar and return its result; `show_event` is called with each event."""
     with work_bar() as show:
 
         def seen(event: Event) -> None:
@@ -122,7 +121,7 @@ def followed_work(work: Generator[Event, None, Result], show_event: Callable[[Ev
         return finished(work, seen)
 
 
-# What a run shows while it trains: a live display in a terminal, plain lines everywhere else.
+# The display of a run during training: live in a terminal, plain lines elsewhere.
 #
 #     ━━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━ 63 %                      validations scroll above, the best with two samples
 #     step 126 of 200 · epoch 2 · 7.1 s · 4.2 s left             as many lines as the terminal needs
@@ -131,7 +130,7 @@ def followed_work(work: Generator[Event, None, Result], show_event: Callable[[Ev
 # `followed` shows a run, and `summary` its result; both only read events. Control characters in texts are escaped.
 
 LEVELS = "▁▂▃▄▅▆▇█"
-SPARKS = 12  # points of the tiny curve
+SPARKS = 12  # points of the sparkline
 SAMPLES = 2  # of a validation that is the best so far
 BETWEEN_LINES = 10.0  # seconds between plain lines about steps
 GAP = " · "
@@ -140,7 +139,7 @@ LOSS = "loss"
 
 @contextmanager
 def display(screen: Screen, metric: str) -> "Iterator[PlainLines | LiveLines]":
-    """The display that the screen allows, for as long as the block lasts; `metric` is the one that decides."""
+    """Yield a display for the screen; `metric` is the selection metric."""
     if not screen.is_terminal or screen.is_dumb_terminal:
         yield PlainLines(screen, metric)
         return
@@ -157,7 +156,6 @@ class PlainLines:
         self._last = clock()
 
     def take(self, report: Report) -> None:
-        """Show one report."""
         self.facts.take(report)
         match report:
             case Started():
@@ -177,14 +175,13 @@ class PlainLines:
 
 
 class LiveLines:
-    """A bar and its numbers that change in place, under the validations."""
+    """A progress bar and numbers that are updated in place, below the validations."""
 
     def __init__(self, screen: Screen, metric: str, live: Live) -> None:
         self.screen, self.metric, self.live = screen, metric, live
         self.facts = ProgressFacts(metric)
 
     def take(self, report: Report) -> None:
-        """Show one report."""
         self.facts.take(report)
         match report:
             case Started():
@@ -210,7 +207,7 @@ class LiveLines:
 
 
 class ProgressFacts:
-    """The newest value of everything that a display shows."""
+    """The latest values that a display shows."""
 
     def __init__(self, metric: str) -> None:
         self.metric = metric
@@ -220,10 +217,9 @@ class ProgressFacts:
         self.stepped: Stepped | None = None
         self.validated: Validated | None = None
         self.best: Validated | None = None
-        self.samples: list[Sample] = []  # that were shown last
+        self.samples: list[Sample] = []  # shown last
 
     def take(self, report: Report) -> None:
-        """Remember one report."""
         match report:
             case Started():
                 self.begun = report
@@ -237,14 +233,14 @@ class ProgressFacts:
                 self.best = report if report.best else self.best
 
     def news(self, report: Validated) -> list[Sample]:
-        """Samples of a validation that is the best so far, wrong ones first; none if they were shown last time."""
+        """Return samples of a best validation so far, wrong ones first; empty if they were shown last time."""
         if not report.best:
             return []
         before, self.samples = self.samples, sorted(report.samples, key=lambda one: one.correct is True)[:SAMPLES]
         return [] if self.samples == before else self.samples
 
     def words(self, sparks: str = "") -> list[str]:
-        """Everything that the display shows, the most important first."""
+        """Return the parts of the display, most important first."""
         if self.stepped is None:
             begun = 0 if self.begun is None else self.begun.step
             return [f"resuming from step {begun:,}" if begun else "starting"]
@@ -275,7 +271,7 @@ class ProgressFacts:
 
 
 def begun_lines(report: Started) -> list[Text]:
-    """The settings that were chosen, the size of the model, and where the run folder is."""
+    """The chosen settings, the size of the model, and the run folder."""
     trained = "" if report.trainable == report.parameters else f", {report.trainable:,} of them trained"
     steps = "" if report.steps is None else f"{GAP}{report.steps:,} steps"
     place = f"{GAP}resuming from step {report.step:,}" if report.step else ""
@@ -289,7 +285,7 @@ def begun_lines(report: Started) -> list[Text]:
 
 
 def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) -> list[Text]:
-    """One line with the metric that decides and the loss; two samples below it if the score is the best so far."""
+    """One line with the selection metric and the loss; two samples below it if the score is the best so far."""
     names = brief_names(report.metrics, metric)
     scores = GAP.join(score(report.metrics, name) for name in names) or "no validation set"
     head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}{'dev ' if names else ''}{scores}")
@@ -302,7 +298,7 @@ def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) 
 
 
 def brief_names(metrics: Mapping[str, float], metric: str) -> list[str]:
-    """The metrics that a line shows: the one that decides, and the loss. The report and metrics.jsonl have all.
+    """Return the metrics of a line: the selection metric and the loss. The report and metrics.jsonl have all.
 
     >>> brief_names({"loss": 0.2, "accuracy": 0.9, "f1": 0.8}, "accuracy")
     ['accuracy', 'loss']
@@ -311,13 +307,13 @@ def brief_names(metrics: Mapping[str, float], metric: str) -> list[str]:
 
 
 def sample_lines(samples: Sequence[Sample]) -> list[Text]:
-    """A line for each of the samples, with a mark where there is right and wrong, not only better and worse."""
+    """A line for each sample, with a mark if predictions are right or wrong."""
     marks = {True: ("+ ", "green"), False: ("- ", "red"), None: ("", "")}
     return [Text.assemble("  ", marks[sample.correct], sample_line(sample)) for sample in samples]
 
 
 def sample_line(sample: Sample) -> Text:
-    """An input, the prediction, and the true answer where it differs."""
+    """An input, the prediction, and the label if it differs."""
     line = Text.assemble((brief(sample.input), "dim"), " -> ", brief(sample.predicted))
     shown = sample.expected in (sample.predicted, sample.input)
     return line if shown else line.append(f"   true: {brief(sample.expected)}", style="dim")
@@ -330,7 +326,7 @@ def notice_line(report: Notice) -> Text:
 
 
 def packed(words: list[str], width: int) -> list[Text]:
-    """The words in as few lines as the width allows; a word that is wider than all is cut."""
+    """Join words to as few lines as the width allows; a word that is too wide is truncated."""
     lines: list[Text] = []
     for word in words:
         longer = lines[-1].plain + GAP + word if lines else word
@@ -343,7 +339,7 @@ def packed(words: list[str], width: int) -> list[Text]:
 
 
 def sparkline(values: Iterable[float]) -> str:
-    """A tiny curve of the finite values.
+    """Return a tiny curve of the finite values.
 
     >>> sparkline([4.0, 2.0, float("nan"), 1.0, 0.5])
     '█▄▂▁'
@@ -357,17 +353,16 @@ def sparkline(values: Iterable[float]) -> str:
 
 
 def brief(text: str, longest: int = 60) -> str:
-    """The beginning of a text, in one line, with nothing invisible in it."""
+    """Return the beginning of a text in one line, without invisible characters."""
     text = escaped(text[: longest + 1].replace("\n", " "))
     return text if len(text) <= longest else f"{text[: longest - 1].rstrip(' .')}…"
 
 
 def score(metrics: dict[str, float], name: str) -> str:
-    """A metric by its name."""
     return f"{name} {number(metrics[name])}"
 
 
-WHY = {  # before and after the number of steps
+WHY = {  # text before and after the number of steps
     "done": ("done", ""),
     "patience": ("stopped early", "; the validation score no longer improved (--patience)"),
     "stopped": ("stopped", "; run the same command again to resume"),
@@ -381,14 +376,14 @@ ALREADY = {
 
 
 def last_of(reports: Iterator[Report]) -> Ended:
-    """The last event of a run that nobody watches."""
+    """Return the last event of a run without showing the others."""
     *_, last = reports
     assert isinstance(last, Ended), "a run ends with its end"
     return last
 
 
 def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple[str, ...] = ()) -> Ended:
-    """Show every event of a run and return the last; `then` are lines to print after the first one."""
+    """Show the events of a run and return the last; `then` are lines to print after the first event."""
     begun, stepped = None, False
     with display(screen, metric) as lines:
         for report in reports:
@@ -423,7 +418,7 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
 
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
-    """The dev metrics of RUN/model that its calibration changed since the validation that chose it."""
+    """Return the dev metrics of RUN/model that calibration has changed since the chosen validation."""
     from seqloom.training.run_summary import read_scores  # needs torch, and `seqloom --help` does not
 
     shipped = read_scores(out / RunFile.MODEL)
@@ -434,7 +429,7 @@ def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
 
 
 def _chosen(ended: Ended, task: "Task") -> list[str]:
-    """The scores of the validation that chose the weights; if it is not the best one, why."""
+    """Return the scores of the chosen validation, and why it was chosen if it is not the best one."""
     if not ended.metrics:
         return ["the model was not evaluated: there is no validation set"]
     if ended.chosen_step == ended.best_step:
@@ -451,7 +446,7 @@ def _scores(metrics: dict[str, float], task: "Task") -> str:
 
 
 def warnings_said(findings: "Iterable[DataFinding]") -> list[str]:
-    """A line for each kind of warning: its code, its first case and the cure, and how many rows it concerns.
+    """Return a line for each kind of warning: code, first case, fix, and number of rows.
 
     >>> from seqloom.data.checks.check import DataFinding, FindingSample
     >>> case = FindingSample("a.csv:3", "a label of one row", "give it more")

@@ -1,8 +1,8 @@
 """`seqloom train`: from data to a trained model, in one command that can be stopped and resumed at any time.
 
-A run folder (`--out`) or a file (`--config`) has all settings of a run; only options that do not change the weights may
-be given beside it. If the folder contains a different run, the error names the flags that differ, and the whole command
-for a folder that is free.
+A run folder (`--out`) or a file (`--config`) has all settings of a run; with it, only options that do not change the
+weights may be given. If the folder contains a different run, the error lists the flags that differ, and the complete
+command for a free folder.
 
     training.batching.batch_tokens was 256 and is now 512        it was --batch-tokens 256 and is now --batch-tokens 512
     model.encoder.dropout was 0.2 and is now 0.3; ...    ──▶     --dropout was 0.2 and is now 0.3
@@ -119,10 +119,10 @@ def train(
     home = RunLocation(None if find_lr else out)
     asked, request = requested(data, given, home) if data and config is None else _written(data, out, config, given)
     if not find_lr:
-        if os.environ.get("RANK", "0") == "0":  # of several processes the first one holds it
+        if os.environ.get("RANK", "0") == "0":  # other ranks would find the lock of rank 0
             home.require_usable()
         require_same(home, asked, request.training, given)
-    # The data; what is not there or cannot be understood is refused before torch is loaded: that takes seconds.
+    # Open the data; missing or unreadable data is reported before torch is loaded, which takes seconds.
     from seqloom.data.dataset import open_without_test
     from seqloom.data.problems import Ledger
 
@@ -147,7 +147,7 @@ def train(
 
 
 def _require_machine(device: str, workers: int, processes: int, max_restarts: int) -> None:
-    """Refuse what no machine is or has."""
+    """Raise ConfigError for impossible devices and numbers of processes."""
     require_device(device)
     for flag, value, least in (("workers", workers, 0), ("processes", processes, 1), ("max-restarts", max_restarts, 0)):
         if value < least:
@@ -159,7 +159,7 @@ def _require_machine(device: str, workers: int, processes: int, max_restarts: in
 def _written(
     data: list[str] | None, out: Path | None, config: Path | None, given: Given
 ) -> tuple[DataConfig, RunRequest]:
-    """The run in a file or in a run folder, with the options that may be given beside it."""
+    """Return the run of a file or a run folder, with the options that may be changed."""
     if config is None and out is None:
         raise ConfigError("nothing to train on", fix="give a data file, or a run to resume: --out RUN")
     path = config or Path(out or "") / RunFile.CONFIG
@@ -178,7 +178,7 @@ def _written(
 
 
 def _launched(home: RunLocation, request: RunRequest, processes: int, max_restarts: int) -> int:
-    """The exit code of several processes that each run this command."""
+    """Run this command in several processes and return the exit code."""
     from seqloom.training.launcher import launch
 
     run = home.existing_run()
@@ -210,7 +210,7 @@ def _run(
     from seqloom.training.run import expected_seconds, train_run
 
     screen = Screen(stderr=True)
-    choose_device(device_name)  # type: ignore[arg-type]  # checked; what is not there is refused before data is read
+    choose_device(device_name)  # type: ignore[arg-type]  # checked; raises before data is read
     if tensorboard:
         require_tensorboard()
     resolved = followed_work(resolving(asked, request, location=None if find_lr else home, dataset=dataset))
@@ -240,7 +240,7 @@ def _run(
 
 
 def _placed(resolved: "Resolved", name: str, precision: str) -> "tuple[Resolved, Device]":
-    """The run in the precision that was asked for, else that of the run which is there, else what its device likes."""
+    """Return the run and its device; the precision is the requested one, that of the existing run, or the default."""
     from seqloom.training.devices import choose_device
 
     if precision == "auto" and resolved.before is not None:
@@ -251,7 +251,7 @@ def _placed(resolved: "Resolved", name: str, precision: str) -> "tuple[Resolved,
 
 
 def _find_lr(resolved: "Resolved", device: Any, *, json: bool) -> None:
-    """Try learning rates from small to large and draw the loss."""
+    """Run the learning rate range test and draw the loss."""
     from seqloom.experiments.doctor.range_test import range_test
     from seqloom.training.run import built_model
 
@@ -265,14 +265,14 @@ def _find_lr(resolved: "Resolved", device: Any, *, json: bool) -> None:
     return screen.show(found.figure, screen.width, NARROWEST)
 
 
-SHOWN = 4  # changes that have no flag
-KEPT = (f"{CHANGED_FILE} ", CHANGED_SPLIT, CHANGED_VOCABULARY)  # how changes outside settings begin
+SHOWN = 4  # changes without a flag
+KEPT = (f"{CHANGED_FILE} ", CHANGED_SPLIT, CHANGED_VOCABULARY)  # beginnings of changes that are not settings
 
 
 def require_same(home: RunLocation, data: DataConfig, named: Mapping[str, Any], given: Collection[str]) -> None:
-    """Raise ConfigError for settings that a run in a named folder cannot take, before its data is read.
+    """Raise ConfigError for settings that the run in a named folder cannot accept, before its data is read.
 
-    Those of training, and, if it is given its own files, those of reading them; what a split comes to is known later.
+    It checks training settings and, if the run's own files are given, reading settings. The split is compared later.
     """
     run = home.existing_run()
     if run is None or home.named is None:
@@ -289,7 +289,7 @@ def require_same(home: RunLocation, data: DataConfig, named: Mapping[str, Any], 
 
 
 def told_in_flags(error: RunMismatchError, given: Collection[str]) -> ConfigError:
-    """The same refusal in flags; `given` are the options that were typed."""
+    """Return the error in terms of flags; `given` are the options that were typed."""
     folder, _, rest = error.problem.partition(DIFFERENT)
     others = [part for part in rest.split("; ") if part.startswith(KEPT)]
     changes = [*others, *dict.fromkeys(_flagged(error.before, error.now, given))]
@@ -307,7 +307,7 @@ def _refusal(folder: Path, changes: list[str], options: list[str]) -> ConfigErro
 
 
 def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Iterator[str]:
-    """What changed, in flags where there are any; the first few of what has none."""
+    """Yield the changes as flags, and the first few that have no flag."""
     others, flags = list[str](), {one.name: one for one in (*own(TrainingConfig), *own(RunRequest))}
     for change in changed(before, now):
         table, name, *inner = change.setting.split(".")
@@ -326,7 +326,7 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
 
 
 def without(arguments: list[str], *flags: str) -> list[str]:
-    """The arguments without some flags and their values.
+    """Remove some flags and their values from the arguments.
 
     >>> without(["train", "a.csv", "--processes", "2", "--max-restarts=1", "--json"], "--processes", "--max-restarts")
     ['train', 'a.csv', '--json']

@@ -101,7 +101,7 @@ def translate(
 
 
 def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> OutputFormat:
-    """The output format: plain text, unless a source has more than one line of output."""
+    """Return the output format: plain text, unless a source has several lines of output."""
     more = best > 1 or with_input
     named = out is not None and out.suffix.lower() in (*SUFFIXES, *OTHER_SUFFIXES)  # new.de is text
     form = output_format_of(asked, out) if asked is not None or named or more else "text"

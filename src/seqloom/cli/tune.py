@@ -110,7 +110,7 @@ def tune(
 
 
 def _lines(report: "TuningReport") -> list[str]:
-    """An event as lines of text; the steps of a trial are left out."""
+    """Format an event as lines of text; the steps of a trial are left out."""
     from seqloom.experiments.tune.plan import TrialEnded, TrialReport, TrialStarted, TuningStarted, WorkerLost
     from seqloom.training.events import Validated
 

@@ -11,7 +11,7 @@ from seqloom.cli.terminal import Screen
 from seqloom.files.layouts import RunFile
 
 app = typer.Typer(help="Check that a run resumes exactly.", no_args_is_help=True, rich_markup_mode=None)
-SHOWN = 16  # characters of a sum
+SHOWN = 16  # characters of a checksum
 
 
 @app.callback()
@@ -36,7 +36,7 @@ def resume(
     """
     from seqloom.training.verification import verify_resume
 
-    if not json and (run / RunFile.CONFIG).is_file():  # else there is nothing to train, and it is refused
+    if not json and (run / RunFile.CONFIG).is_file():  # otherwise there is nothing to train, and an error follows
         note = (
             f"training {steps} steps of {run} twice in a temporary folder: once without a stop, once killed and resumed"
         )

@@ -1,4 +1,4 @@
-"""What comparing and tuning share: a plan of many runs, the training of one, and worker processes.
+"""Shared by comparing and tuning: a plan of many runs, the training of one, and worker processes.
 
 A worker communicates in texts through a pipe. It stops on SIGTERM only: it saves and exits. If a worker dies, its run
 is a run folder, which the next start resumes.
@@ -55,7 +55,6 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def folder(self) -> Path:
-        """The folder of runs and results."""
         return Path(self.out)
 
     @property
@@ -70,7 +69,7 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return {name: getattr(config, name) for name in self.settings}
 
     def asked(self, first: Resolved) -> dict[str, Any]:
-        """What makes two plans the same experiment; paths may differ between machines."""
+        """Return the settings that identify an experiment; paths may differ between machines."""
         return {
             "task": first.config.task,
             "data": sorted(str(one) for one in first.facts.fingerprints.values()),
@@ -81,7 +80,7 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def chosen_device(self, precision: AnyPrecision = "auto") -> Device:
         """The device of all runs."""
-        return choose_device(self.device, precision)  # type: ignore[arg-type]  # one that there is not is refused
+        return choose_device(self.device, precision)  # type: ignore[arg-type]  # an unavailable device is rejected
 
     def trained(self, folder: Path, resolved: Resolved) -> Iterator[Report]:
         """The events of a run, which may have ended before; Interrupted if it is to be resumed later."""

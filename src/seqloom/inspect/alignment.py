@@ -5,7 +5,7 @@ beam search is run through the model again, so that every row belongs to the fin
 
     coverage_j = sum_t a_tj        the attention that a source token receives; T / S on average
 
-Gold links are between words, so subwords are joined. Words are those of `text.split()`, whatever the tokenizer does:
+Gold links are between words, so subwords are joined. Words are those of `text.split()`, not of the tokenizer:
 punctuation belongs to its word, a space to the word after it. A target word is linked to the source word that it
 attends to most; one that attends most to a special token is not linked.
 
@@ -132,18 +132,16 @@ class AlignmentView(View):
     coverage: np.ndarray  # [S]
     uncovered: tuple[int, ...]  # numbers of source tokens
     over_covered: tuple[int, ...]
-    links: tuple[WordPair, ...]  # source and target: what each target token looked at most; beyond 512 with gold alone
-    gold: Gold | None  # the links that were given, by the numbers of what is shown
-    scores: AlignmentScores | None  # of the links of the weights to those
+    links: tuple[WordPair, ...]  # source, target: the strongest key of each target token; beyond 512 only with gold
+    gold: Gold | None  # the given links, by the indices of the rows and columns shown
+    scores: AlignmentScores | None  # of the predicted links against the gold links
 
     @property
     def source(self) -> tuple[str, ...]:
-        """The source tokens or words."""
         return self.weights.columns
 
     @property
     def target(self) -> tuple[str, ...]:
-        """The target tokens or words."""
         return self.weights.rows
 
     def figures(self) -> tuple[Figure, ...]:
@@ -215,8 +213,8 @@ def alignment(
     """Which source tokens each target token attends to: the cross-attention weights of one layer.
 
     Args:
-        layer: Number or path of a cross-attention layer; the last one if none is given.
-        head: Number of the head; the mean over heads if none is given.
+        layer: Number or path of a cross-attention layer (default: the last).
+        head: Number of the head (default: the mean over heads).
         words: Join the subwords of each word.
         exclude_special: Take the weight off special tokens and rescale the rest.
         gold: Reference links, `"0-0 1-2 3?4"` or pairs (source word, target word), counted from 0; shown by words.
@@ -282,8 +280,8 @@ def _links(
     left_out = np.array([exclude_special and token.is_special for token in layer.keys], dtype=bool)
 
     def take(_: AttentionLayer, given: AttentionRows) -> tuple[WordPair, ...]:
-        asked = AskedWeights(chosen_heads(layer, given.num_heads, head), rows, columns, left_out)
-        return _strongest([block.values for block in blocks(given, asked)])
+        wanted = AskedWeights(chosen_heads(layer, given.num_heads, head), rows, columns, left_out)
+        return _strongest([block.values for block in blocks(given, wanted)])
 
     (found,) = heard(subject, reading, [layer], take)
     return found

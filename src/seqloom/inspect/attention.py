@@ -54,17 +54,17 @@ class AttentionView(View):
 
     kind: ClassVar[str] = "attention"
     layer: str
-    head: int | None  # None: the mean of `num_heads`
+    head: int | None  # None: the mean over `num_heads`
     num_heads: int
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    first_row: int  # the numbers of the first row and column that are shown
+    first_row: int  # index of the first row and column shown
     first_column: int
-    values: np.ndarray | None  # [R,N], NaN where the mask forbids; None beyond 512 tokens
-    pooled: Pooled | None  # the values in blocks, for a long text
+    values: np.ndarray | None  # [R,N], NaN where masked; None beyond 512 tokens
+    pooled: Pooled | None  # the values in blocks, for long texts
     entropy: np.ndarray  # [R] in nats, over all columns
     received: np.ndarray  # [N] summed over the rows shown
-    links: tuple[WeightLink, ...]  # the strongest, by the numbers of tokens
+    links: tuple[WeightLink, ...]  # the strongest, by token index
     excluded: float | None  # the mean weight on special tokens, if they are excluded
 
     @property
@@ -87,24 +87,24 @@ class AttentionView(View):
     def _sentences(self) -> tuple[str, ...]:
         masked = int(np.isnan(self.entropy).sum())
         known = self.entropy[~np.isnan(self.entropy)]
-        said = []
+        sentences = []
         if known.size:
             mean = float(known.mean())
-            said.append(
+            sentences.append(
                 f"Mean entropy {number(mean)} nats: as spread as uniform attention over {number(np.exp(mean))} tokens."
             )
         if masked:
-            said.append(f"{masked:,} of {len(self.rows):,} queries are fully masked here.")
+            sentences.append(f"{masked:,} of {len(self.rows):,} queries are fully masked here.")
         if self.excluded is not None:
-            said.append(
+            sentences.append(
                 f"Special tokens are left out; they had {share(self.excluded)} of the weight. "
                 "The other weights are rescaled to sum to 1."
             )
         if self._largest > SMALL and len(self.rows) > 1:
-            said += [
+            sentences += [
                 f"Token {self._link(link)} with weight {number(link.weight)}." for link in self.links[:MOST_SENTENCES]
             ]
-        return tuple(said)
+        return tuple(sentences)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         if self._largest <= SMALL:
@@ -113,7 +113,7 @@ class AttentionView(View):
                 (name, *("-" if np.isnan(weight) else float(weight) for weight in weights))
                 for name, weights in zip(self.rows, self.values, strict=True)
             ]
-            # For screen readers; closed until it is opened
+            # For screen readers; collapsed by default
             table = Details("All weights as a table (- means masked)", [TableBlock(("token", *self.columns), rows)])
             return [*pictures(self.figures()), table]
         if len(self.rows) == 1:
@@ -229,8 +229,8 @@ def attention(
     """The attention weights of a layer: each row is a query, each column a key.
 
     Args:
-        layer: Number or path of an attention layer; the last one if none is given.
-        head: Number of the head; the mean over heads if none is given.
+        layer: Number or path of an attention layer (default: the last).
+        head: Number of the head (default: the mean over heads).
         token: Show only the row of this token, by its number or its text.
         side: The sequence that the queries belong to: source or target, first or second.
         words: Join the subwords of each word.
@@ -271,12 +271,12 @@ def attention(
 
 
 def _shown_rows(
-    asked: AttentionLayer, rows: MergedUnits, token: int | str | None, window: tuple[int, int] | None
+    layer: AttentionLayer, rows: MergedUnits, token: int | str | None, window: tuple[int, int] | None
 ) -> tuple[int, int]:
     if token is not None and window is not None:
         raise ConfigError("token and window are both given", fix="give one of them")
     if token is not None:
-        place = chosen_token(asked.queries, token)
+        place = chosen_token(layer.queries, token)
         unit = int(np.searchsorted(rows.starts, place, side="right")) - 1
         return unit, unit + 1
     if window is None:

@@ -43,7 +43,7 @@ from seqloom.nn.ops.scores import Additive, Bilinear
 from seqloom.nn.taps import listening, taps
 from seqloom.nn.types import Places
 
-MOST_CELLS = 2**22  # of an additive score at once: it holds a vector for each pair of a query and a key
+MOST_CELLS = 2**22  # cells of an additive score in memory at a time: each needs a vector
 
 
 class AttentionRows(ABC):
@@ -54,14 +54,14 @@ class AttentionRows(ABC):
     num_keys: int
 
     @abstractmethod
-    def weights(self, head: int, asked: slice) -> Tensor:
+    def weights(self, head: int, queries: slice) -> Tensor:
         """[R,S] the weights of some queries in one head; NaN where masked."""
 
-    def mean(self, heads: tuple[int, ...], asked: slice) -> Tensor:
+    def mean(self, heads: tuple[int, ...], queries: slice) -> Tensor:
         """[R,S] the mean over heads."""
-        total = self.weights(heads[0], asked)
+        total = self.weights(heads[0], queries)
         for head in heads[1:]:
-            total = total + self.weights(head, asked)
+            total = total + self.weights(head, queries)
         return total / len(heads)
 
 
@@ -73,8 +73,8 @@ class SoftmaxRows(AttentionRows):
         _, self.num_heads, self.num_queries, _ = request.query.shape
         self.num_keys = request.key.shape[2]
 
-    def weights(self, head: int, asked: slice) -> Tensor:
-        mine, score = one_head(self.request, head, asked), self.request.score
+    def weights(self, head: int, queries: slice) -> Tensor:
+        mine, score = one_head(self.request, head, queries), self.request.score
         inner = score.direction.shape[1] if isinstance(score, Additive) else 1
         count, each = mine.query.shape[2], max(1, MOST_CELLS // max(1, inner * self.num_keys))
         found = []
@@ -88,13 +88,13 @@ class SoftmaxRows(AttentionRows):
 class LinearRows(AttentionRows):
     """Rows of the matrix that linear attention implies."""
 
-    def __init__(self, asked: LinearQueries) -> None:
-        self.asked = asked
-        _, self.num_heads, self.num_queries, _ = asked.query.shape
-        self.num_keys = asked.key.shape[2]
+    def __init__(self, request: LinearQueries) -> None:
+        self.asked = request
+        _, self.num_heads, self.num_queries, _ = request.query.shape
+        self.num_keys = request.key.shape[2]
 
-    def weights(self, head: int, asked: slice) -> Tensor:
-        mine = one_linear_head(self.asked, head, asked)
+    def weights(self, head: int, queries: slice) -> Tensor:
+        mine = one_linear_head(self.asked, head, queries)
         allowed = dense(mine.mask, mine.query_places, mine.key_places)[0, 0]
         return mine.weights()[0, 0].masked_fill(~allowed, torch.nan)
 
@@ -108,8 +108,8 @@ class PooledRows(AttentionRows):
         self.pooled = pooled  # [B,S]
         self.num_keys = pooled.shape[1]
 
-    def weights(self, head: int, asked: slice) -> Tensor:
-        return self.pooled[:1][asked]
+    def weights(self, head: int, queries: slice) -> Tensor:
+        return self.pooled[:1][queries]
 
 
 OFFERED: Mapping[type, Callable[[Any], AttentionRows]] = {
@@ -124,7 +124,7 @@ def rows_of(offered: Request | LinearQueries | Tensor) -> AttentionRows:
     return OFFERED[type(offered)](offered)
 
 
-def one_head(request: Request, head: int, asked: slice) -> Request:
+def one_head(request: Request, head: int, queries: slice) -> Request:
     """The request for some queries of one head."""
     mine, score, bias = slice(head, head + 1), request.score, request.bias
     if isinstance(score, Bilinear | Additive):
@@ -134,10 +134,10 @@ def one_head(request: Request, head: int, asked: slice) -> Request:
     elif isinstance(bias, Buckets):
         bias = bias._replace(table=bias.table[:, mine])
     return request._replace(
-        query=request.query[:1, mine, asked],
+        query=request.query[:1, mine, queries],
         key=request.key[:1, mine],
         value=request.value[:1, mine],
-        query_places=_first(request.query_places, asked),
+        query_places=_first(request.query_places, queries),
         key_places=_first(request.key_places),
         score=score,
         bias=bias,
@@ -146,25 +146,25 @@ def one_head(request: Request, head: int, asked: slice) -> Request:
     )
 
 
-def one_linear_head(request: LinearQueries, head: int, asked: slice) -> LinearQueries:
+def one_linear_head(request: LinearQueries, head: int, queries: slice) -> LinearQueries:
     """The same for linear attention."""
     mine = slice(head, head + 1)
     return request._replace(
-        query=request.query[:1, mine, asked],
+        query=request.query[:1, mine, queries],
         key=request.key[:1, mine],
-        query_places=_first(request.query_places, asked),
+        query_places=_first(request.query_places, queries),
         key_places=_first(request.key_places),
         before=request.before[:1, mine],
     )
 
 
-def _first(places: Places, asked: slice = slice(None)) -> Places:
+def _first(places: Places, queries: slice = slice(None)) -> Places:
     """The positions of the first example."""
-    return Places(*(field[:1, asked] for field in places))
+    return Places(*(field[:1, queries] for field in places))
 
 
 TAP = ".weights"
-MOST_NAMED = 12  # places of a token that stands in several
+MOST_NAMED = 12  # positions of a repeated token that a message lists
 
 Taken = TypeVar("Taken")
 
@@ -181,12 +181,10 @@ class AttentionLayer(NamedTuple):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The texts of the queries."""
         return tuple(token.text for token in self.queries)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The texts of the keys."""
         return tuple(token.text for token in self.keys)
 
 
@@ -229,9 +227,9 @@ def _uses(subject: Subject, reading: Reading, name: str) -> Iterator[AttentionLa
 
 
 def chosen_layer(layers: Sequence[AttentionLayer], layer: int | str | None) -> AttentionLayer:
-    """The layer with this number or path; the last one if none is given."""
-    asked = layer.removesuffix(TAP) if isinstance(layer, str) else layer
-    return chosen({each.path: each for each in layers}, asked, "layers with attention")
+    """The layer with this number or path (default: the last)."""
+    wanted = layer.removesuffix(TAP) if isinstance(layer, str) else layer
+    return chosen({each.path: each for each in layers}, wanted, "layers with attention")
 
 
 def chosen_heads(layer: AttentionLayer, count: int, head: int | None) -> tuple[int, ...]:
@@ -277,7 +275,7 @@ def heard(
         use = path, calls.get(path, 0)
         calls[path] = use[1] + 1
         if use in wanted:
-            taken[use] = take(wanted[use], rows_of(offered))  # type: ignore[arg-type]  # what taps of weights offer
+            taken[use] = take(wanted[use], rows_of(offered))  # type: ignore[arg-type]  # the value of a `weights` tap
 
     with still(subject.model), listening(subject.model, f"*{TAP}", listen):
         scores(subject, reading.inputs)
@@ -287,15 +285,15 @@ def heard(
 ROWS_AT_ONCE = 128
 LARGEST_MAP = 512  # cells on a side of a pooled map
 MOST_LINKS = 16
-LINKS_TO_ONE = 3  # so that one token which all others read does not fill the list
-NEIGHBORS = 1  # links so near the diagonal are not worth a list
+LINKS_TO_ONE = 3  # so that one token that all others attend to does not fill the list
+NEIGHBORS = 1  # links this close to the diagonal are not listed
 
 
 class MergedUnits(NamedTuple):
     """The rows or columns of a table: tokens, or words of several tokens."""
 
     names: tuple[str, ...]
-    starts: tuple[int, ...]  # of each unit among the tokens, and after the last the number of tokens
+    starts: tuple[int, ...]  # first token of each unit, then the number of tokens
     special: np.ndarray  # [N] bool
 
     def cut(self, start: int, stop: int) -> "MergedUnits":
@@ -311,7 +309,7 @@ def units(tokens: Sequence[Token], *, words: bool) -> MergedUnits:
         if not words or before is None or token.word == NO_WORD or token.word != before.word:
             names.append(token.text)
             starts.append(at)
-        elif token.start >= token.stop or token[1:3] != before[1:3]:  # a letter of which each byte is a token once
+        elif token.start >= token.stop or token[1:3] != before[1:3]:  # a character may have several byte tokens
             names[-1] += token.text
     special = np.array([tokens[at].is_special for at in starts], dtype=bool)
     return MergedUnits(tuple(names), (*starts, len(tokens)), special)
@@ -322,32 +320,32 @@ class AskedWeights(NamedTuple):
 
     heads: tuple[int, ...]
     rows: MergedUnits
-    columns: MergedUnits  # all keys: what is left out of a picture still counts in its row
-    left_out: np.ndarray  # [S] bool: keys whose weight is given to the others
+    columns: MergedUnits  # all keys: columns outside a figure still count in its rows
+    left_out: np.ndarray  # [S] bool: keys whose weight goes to the others
 
 
 class WeightBlock(NamedTuple):
     """Some rows of a table."""
 
     start: int
-    values: np.ndarray  # [R,N], NaN where the mask forbids
-    left_out: np.ndarray  # [R] the weight that lay on keys that are left out
+    values: np.ndarray  # [R,N], NaN where masked
+    left_out: np.ndarray  # [R] the weight of the excluded keys
 
 
-def blocks(rows: AttentionRows, asked: AskedWeights, at_once: int = ROWS_AT_ONCE) -> Iterator[WeightBlock]:
+def blocks(rows: AttentionRows, wanted: AskedWeights, at_once: int = ROWS_AT_ONCE) -> Iterator[WeightBlock]:
     """The table, `at_once` rows at a time."""
-    starts = asked.rows.starts
-    for start in range(0, len(asked.rows.names), at_once):
-        stop = min(start + at_once, len(asked.rows.names))
-        weights = rows.mean(asked.heads, slice(starts[start], starts[stop])).double().cpu().numpy()
+    starts = wanted.rows.starts
+    for start in range(0, len(wanted.rows.names), at_once):
+        stop = min(start + at_once, len(wanted.rows.names))
+        weights = rows.mean(wanted.heads, slice(starts[start], starts[stop])).double().cpu().numpy()
         missing = np.zeros((len(weights), 1))
-        if asked.left_out.any():  # what these keys had is shared out among the others
-            missing = np.nansum(weights[:, asked.left_out], axis=1, keepdims=True)
-            weights = np.where(asked.left_out, np.nan, weights)
+        if wanted.left_out.any():  # distribute the weight of these keys over the others
+            missing = np.nansum(weights[:, wanted.left_out], axis=1, keepdims=True)
+            weights = np.where(wanted.left_out, np.nan, weights)
             total = np.nansum(weights, axis=1, keepdims=True)
             weights = np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)
-        if len(asked.columns.names) < weights.shape[1]:  # keys of a word are added up; NaN where all of them are
-            edges = asked.columns.starts[:-1]
+        if len(wanted.columns.names) < weights.shape[1]:  # sum the keys of a word; NaN if all are NaN
+            edges = wanted.columns.starts[:-1]
             real = np.logical_or.reduceat(~np.isnan(weights), edges, axis=1)
             weights = np.where(real, np.add.reduceat(np.nan_to_num(weights), edges, axis=1), np.nan)
         firsts = np.array(starts[start:stop]) - starts[start]
@@ -369,7 +367,7 @@ class Pooled(NamedTuple):
     """A large table as blocks of `down` x `across` cells."""
 
     maximum: np.ndarray
-    mean: np.ndarray  # over the cells of a block, of which a forbidden one has no weight
+    mean: np.ndarray  # over the cells of a block; masked cells count as 0
     down: int
     across: int
     shape: tuple[int, int]  # of the table
@@ -416,25 +414,25 @@ class AttentionTable(NamedTuple):
     """A table of attention with its summaries; `values` if requested."""
 
     values: np.ndarray | None  # [R,N]
-    entropy: np.ndarray  # [R] of each row, in nats; NaN for one that reads nothing
-    received: np.ndarray  # [N] that each column gets of all rows
+    entropy: np.ndarray  # [R] per row, in nats; NaN for a row without keys
+    received: np.ndarray  # [N] per column, summed over rows
     pooled: Pooled
-    links: tuple[WeightLink, ...]  # the strongest, off the diagonal and to no special token
-    left_out: float  # the mean weight on the keys that are left out
+    links: tuple[WeightLink, ...]  # the strongest, off the diagonal, without special tokens
+    left_out: float  # the mean weight of the excluded keys
 
 
-def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:
+def table(rows: AttentionRows, wanted: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:
     """The summaries of a table, computed block by block; with all values if `exact`.
 
     Only the columns in `shown` are kept; the entropy is over all columns.
     """
-    columns = asked.columns.cut(shown.start, shown.stop)
-    shape = len(asked.rows.names), len(columns.names)
+    columns = wanted.columns.cut(shown.start, shown.stop)
+    shape = len(wanted.rows.names), len(columns.names)
     down, across = (-(-side // LARGEST_MAP) for side in shape)
     links, parts = list[WeightLink](), []
-    for block in blocks(rows, asked, down * max(1, ROWS_AT_ONCE // down)):
+    for block in blocks(rows, wanted, down * max(1, ROWS_AT_ONCE // down)):
         values = block.values[:, shown]
-        here = asked.rows.starts[block.start : block.start + len(values)] if same else None
+        here = wanted.rows.starts[block.start : block.start + len(values)] if same else None
         links += [link._replace(row=block.start + link.row) for link in _strongest(values, columns, here)]
         pool = pooled(values, down, across)
         kept = values if exact else values[:0]
@@ -444,7 +442,7 @@ def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, 
     return AttentionTable(
         kept if exact else None,
         entropy,
-        np.where(columns.special & asked.left_out.any(), np.nan, sum(mass)),
+        np.where(columns.special & wanted.left_out.any(), np.nan, sum(mass)),
         Pooled(maxima, means, down, across, shape),
         _best(links),
         float(left_out.mean()),

@@ -49,8 +49,8 @@ class BeamStep(NamedTuple):
 class WatchedSearch(BeamSearch):
     """A search that records every candidate."""
 
-    def __init__(self, *asked: Any) -> None:
-        super().__init__(*asked)
+    def __init__(self, *options: Any) -> None:
+        super().__init__(*options)
         self.rounds: list[list[BeamStep]] = []
 
     def advance(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:
@@ -214,8 +214,8 @@ def beam_tree(
     model: Any = subject.model
     watched: list[WatchedSearch] = []
 
-    def new_search(*asked: Any) -> BeamSearch:
-        watched.append(WatchedSearch(*asked))
+    def new_search(*options: Any) -> BeamSearch:
+        watched.append(WatchedSearch(*options))
         return watched[-1]
 
     with torch.no_grad(), still(model):
@@ -254,8 +254,8 @@ def _start(subject: Subject, reading: Reading, max_new_tokens: int | None) -> tu
 def _branches(rounds: list[list[BeamStep]], best: GeneratedText, subject: Subject) -> tuple[Branch, ...]:
     every = [one for each in rounds for one in each]
     numbers = {one.tokens: number for number, one in enumerate(every)}
-    said = tuple(best.tokens)
-    winner = next(one.tokens for one in every if one.score == best.score and one.tokens in (said, (*said, END)))
+    tokens = tuple(best.tokens)
+    winner = next(one.tokens for one in every if one.score == best.score and one.tokens in (tokens, (*tokens, END)))
     path = {winner[:stop] for stop in range(1, len(winner) + 1)}
     return tuple(
         Branch(

@@ -2,7 +2,7 @@
 
 `AXES` says which field of a view has the labels of each axis. If a text becomes longer or shorter, rows and columns are
 matched by the text before and after the change. The changed tokens are matched from the end, because only the last
-subword has read the whole word; the remaining tokens have no partner and no value.
+subword has read the complete word; the remaining tokens have no partner and no value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,9 +61,9 @@ class DifferenceView(View):
     """The difference of two views."""
 
     kind: ClassVar[str] = "difference"
-    of: str  # the kind of the two
-    changes: Mapping[str, np.ndarray]  # by the name of the field: after less before; NaN where there is no partner
-    names: Mapping[str, tuple[tuple[str, ...], ...]]  # of each field, the names along its axes, where they are known
+    of: str  # the kind of both views
+    changes: Mapping[str, np.ndarray]  # by field: after - before; NaN without a partner
+    names: Mapping[str, tuple[tuple[str, ...], ...]]  # by field, the labels along its axes, if known
 
     @property
     def largest(self) -> Mapping[str, float]:
@@ -101,7 +101,7 @@ class DifferenceView(View):
         high, low = blocks_of(values, POINTS), blocks_of(-values, POINTS)
         curves = {"mean": high.mean, "maximum": high.maximum, "minimum": [-value for value in low.maximum]}
         shown = {name: f"{name} of {high.size}" for name in curves} if high.size > 1 else {"mean": "after - before"}
-        series = [Series(name=said, x=high.starts, y=curves[name]) for name, said in shown.items()]
+        series = [Series(name=label, x=high.starts, y=curves[name]) for name, label in shown.items()]
         return Line(title=title, series=series, x_label="number", y_label="after - before")
 
 
@@ -196,7 +196,7 @@ def taken(values: np.ndarray, axes: Sequence[Sequence[int | None]]) -> np.ndarra
 
 def _numbers(value: object) -> np.ndarray | None:
     """A field as an array of numbers; None if it is not one."""
-    if isinstance(value, float):  # whole numbers count and name things: their difference says nothing
+    if isinstance(value, float):  # integers are counts and indices: their difference means nothing
         return np.array(value)
     whole = isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
     listed = isinstance(value, tuple) and bool(value) and all(isinstance(one, float) for one in value)

@@ -8,7 +8,7 @@
 
 The first three act through taps. A fused recurrent kernel cannot be changed inside, so the last two run recurrent
 layers token by token with a changed cell, and later tokens see the effect. The weights of the model never change:
-after the `with` block the answers are exactly the same as before. `model_state` detects training and edits.
+after the `with` block the predictions are exactly the same as before. `model_state` detects training and edits.
 """
 
 import math
@@ -41,8 +41,8 @@ def ablated(subject: Subject, *, layer: int | str | None = None, head: int | Non
     """Set the output of an attention head to zero, or of all heads of a layer; yields the name of the tap."""
     paths = [name.removesuffix(MIXED) for name in taps(subject.model) if name.endswith(MIXED)]
     found = required(paths, subject.model, "heads", "none of its layers uses attention")
-    asked = layer.removesuffix(MIXED) if isinstance(layer, str) else layer
-    path = chosen({path: path for path in found}, asked, "layers with attention heads")
+    wanted = layer.removesuffix(MIXED) if isinstance(layer, str) else layer
+    path = chosen({path: path for path in found}, wanted, "layers with attention heads")
     heads: Any = getattr(subject.model.get_submodule(path), "heads", None)
     count = 1 if heads is None else int(heads.num_heads)  # an alignment is one head
     if head is not None and not 0 <= head < count:
@@ -74,25 +74,25 @@ def attending(
     Works for any attention layer, and for attention pooling, whose only row is token 0.
     """
     layers = layers_of(subject, reading)
-    asked = chosen_layer(layers, layer)
-    at = chosen_token(asked.queries, token)
+    attending_layer = chosen_layer(layers, layer)
+    at = chosen_token(attending_layer.queries, token)
     given = torch.tensor(list(map(float, weights)))
-    if len(given) != len(asked.keys):
+    if len(given) != len(attending_layer.keys):
         fix = "give one weight for each key"
-        raise DataError(f"{len(given)} weights for {len(asked.keys)} keys", fix=fix)
+        raise DataError(f"{len(given)} weights for {len(attending_layer.keys)} keys", fix=fix)
     if not bool((given >= 0).all()) or not bool(given.isfinite().all()) or float(given.sum()) < LEAST_SUM:
         raise DataError(
             "the weights are not a distribution: all must be 0 or more, and one above 0",
             fix="give weights such as [0.5, 0.5, 0]",
         )
     wanted = (given / given.sum()).to(subject.device)
-    turns = _Turns(asked.call, sum(each.path == asked.path for each in layers))
+    turns = _Turns(attending_layer.call, sum(each.path == attending_layer.path for each in layers))
 
     def change(rows: ImposedRows) -> Tensor:
         is_mine = turns.next() if rows.start == 0 else turns.now
         if not is_mine or not rows.start <= at < rows.stop:
             return rows.weights
-        mine = chosen_heads(asked, rows.weights.shape[1], head)
+        mine = chosen_heads(attending_layer, rows.weights.shape[1], head)
         if rows.weights.shape[-1] != len(wanted):
             raise DataError(
                 f"{len(wanted)} weights for a text with {rows.weights.shape[-1]} keys",
@@ -106,7 +106,7 @@ def attending(
         changed[:, mine, at - rows.start] = wanted.to(changed.dtype)
         return changed
 
-    with imposed(subject.model, asked.path, change):
+    with imposed(subject.model, attending_layer.path, change):
         yield wanted
 
 
@@ -186,13 +186,12 @@ class ModelState(NamedTuple):
     """A fingerprint of weights, listeners, hooks and cells; equal if nothing changed."""
 
     weights: tuple[tuple[int, int], ...]  # which tensor, and how often it was changed in place
-    heard: tuple[Any, ...]  # whoever listens to taps
+    heard: tuple[Any, ...]  # listeners of taps
     hooks: tuple[Any, ...]
     cells: tuple[Cell, ...]  # of recurrences
 
 
 def model_state(model: nn.Module) -> ModelState:
-    """The current state of a model."""
     return ModelState(
         tuple((id(weight), 0 if weight.is_inference() else weight._version) for weight in model.parameters()),
         tuple(one for tap in taps(model).values() for one in tap._listeners),
@@ -234,9 +233,9 @@ def clamped(
 
     def hold(state: Memory) -> Memory:
         hidden, *others = state
-        held = hidden.clone()
-        held[:, unit] = value
-        return (held, *others)
+        fixed = hidden.clone()
+        fixed[:, unit] = value
+        return (fixed, *others)
 
     cell = changed_states(module.cell, hold) if gate is None else _gated(module.cell, gate, unit, value)
     with _reading_with(module, cell):
@@ -264,16 +263,16 @@ def _gated(cell: Cell, gate: str, unit: int, value: float) -> Cell:
     given = torch.tensor(value, dtype=torch.float64)
     inverse = float(torch.atanh(given) if gate == TANH else torch.logit(given))
 
-    def held(part: Tensor, number: float) -> Tensor:
+    def fixed(part: Tensor, number: float) -> Tensor:
         changed = part.clone()
         changed[..., place * (part.shape[-1] // len(cell.gates)) + unit] = number
         return changed
 
     def update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
-        return cell.update(held(fed, inverse), held(kept, 0.0), state)
+        return cell.update(fixed(fed, inverse), fixed(kept, 0.0), state)
 
     def opened(fed: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
-        return cell.open(held(fed, inverse), held(kept, 0.0))
+        return cell.open(fixed(fed, inverse), fixed(kept, 0.0))
 
     return cell._replace(update=update, open=opened)
 
@@ -307,8 +306,8 @@ def carried(
     clock = _Clock(_texts(reading, place))
 
     def exchange(state: Memory) -> Memory:
-        asked = clock.tick() == (place.call, step)
-        return tuple(part.expand_as(mine) for part, mine in zip(known[step], state, strict=True)) if asked else state
+        due = clock.tick() == (place.call, step)
+        return tuple(part.expand_as(mine) for part, mine in zip(known[step], state, strict=True)) if due else state
 
     hooked = subject.model.register_forward_pre_hook(clock.begin)
     with hooked, _reading_with(module, changed_states(module.cell, exchange)):
@@ -332,7 +331,6 @@ class _Clock:
         self.texts, self.uses, self.time = texts, -1, -1
 
     def begin(self, *_: object) -> None:
-        """Start a text."""
         self.uses, self.time = self.uses + 1, -1
 
     def tick(self) -> tuple[int, int]:

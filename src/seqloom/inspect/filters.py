@@ -41,14 +41,14 @@ from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted, number, share, signed
 
 KINDS = (Convolution, CausalConvolution)
-OUTSIDE = "·"  # a slot before the first token or behind the last
+OUTSIDE = "·"  # a slot before the first token or after the last
 
 
 class Bank(NamedTuple):
     """The filters of one size in one layer, with their values for one reading."""
 
-    first: int  # the number of its first filter among all of the layer
-    offsets: tuple[int, ...]  # of the slots, from the place at which the filter stands
+    first: int  # index of its first filter in the layer
+    offsets: tuple[int, ...]  # of the slots, relative to the position of the filter
     slots: np.ndarray  # [T,filters,K]
     sums: np.ndarray  # [T,filters] before the activation
     activations: np.ndarray  # [T,filters]
@@ -59,7 +59,7 @@ class Bank(NamedTuple):
 
 
 def convolution_place(subject: Subject, reading: Reading, layer: int | str | None, side: str | None) -> LayerPlace:
-    """The convolution with this number or path; the first one if none is given."""
+    """The convolution with this number or path (default: the first)."""
     found = places(subject.model, reading, KINDS, side)
     required(found, subject.model, "filters", "none of its layers is a convolution over tokens")
     return chosen({each.path: each for each in found}, 0 if layer is None else layer, "layers with filters")
@@ -70,10 +70,10 @@ def banks(subject: Subject, reading: Reading, place: LayerPlace) -> tuple[Bank, 
     """The values of all filters of one layer for a reading, by filter size."""
     module, read = place.module(subject.model), []
 
-    def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def record(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
         read.append(arguments[0])
 
-    with module.register_forward_pre_hook(hear), still(subject.model):
+    with module.register_forward_pre_hook(record), still(subject.model):
         scores(subject, reading.inputs)
     x: Padded = read[place.call]
     values, found, first = x.values[0, : int(x.lengths[0])], list[Bank](), 0
@@ -116,9 +116,9 @@ def reach_before(model: nn.Module, place: LayerPlace) -> tuple[int, int] | None:
 
 MOST_DRAWN = 40  # filters of an overview
 DRAWN_NGRAMS = 12
-SAID = 5  # filters that are told in words
+SAID = 5  # filters that are described in sentences
 MOST_KEPT = 100  # n-grams of a filter
-AT_ONCE = 4_096  # places that are weighed together
+AT_ONCE = 4_096  # positions that are processed together
 
 
 class FiringNgram(NamedTuple):
@@ -127,12 +127,11 @@ class FiringNgram(NamedTuple):
     tokens: tuple[str, ...]
     activation: float
     pre_activation: float  # before the activation
-    slots: tuple[float, ...]  # what each of its words adds
+    slots: tuple[float, ...]  # contribution of each word
     frequency: int  # in the data
 
     @property
     def text(self) -> str:
-        """Its words."""
         return " ".join(self.tokens)
 
 
@@ -141,7 +140,7 @@ class Filter(NamedTuple):
 
     number: int
     size: int
-    firing_rate: float  # the share of all places at which it is above zero
+    firing_rate: float  # fraction of all positions with a value above zero
     strongest: tuple[FiringNgram, ...]
     lowest: tuple[FiringNgram, ...]
 
@@ -161,8 +160,8 @@ class FiltersView(View):
     positions: int
     inputs: int
     filters: tuple[Filter, ...]
-    unit: int | None  # the filter that is drawn by itself
-    context: tuple[int, int] | None  # tokens that the layer sees outside its windows, through those below; None: all
+    unit: int | None  # the filter that is drawn separately
+    context: tuple[int, int] | None  # tokens outside the window that the layer sees through lower layers; None: all
 
     def figures(self) -> tuple[Figure, ...]:
         if self.unit is not None:
@@ -242,7 +241,7 @@ def filters(
     """The n-grams with the highest activation of each filter of a layer.
 
     Args:
-        layer: Number or path of a convolution; the first one if none is given.
+        layer: Number or path of a convolution (default: the first).
         side: The sequence: source or target, first or second.
         unit: Number of a filter to draw separately.
         top_k: N-grams to list for each filter.
@@ -357,9 +356,9 @@ class FilterActivation(NamedTuple):
     """One filter on one text: its strongest n-gram and its contribution to the score."""
 
     filter: int
-    at: int  # the place of its largest part in the answer
+    at: int  # position of its largest contribution
     tokens: tuple[str, ...]  # the n-gram there
-    places: tuple[int, ...]  # of the tokens of the n-gram
+    places: tuple[int, ...]  # positions of the tokens of the n-gram
     activation: float
     contribution: float
 
@@ -430,7 +429,7 @@ class FilterActivationsView(View):
         )
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [
+        sentences = [
             f"Filter {each.filter} adds {signed(each.contribution)}: “{' '.join(each.tokens)}” at {each.places[0]}."
             for each in self.filters[:3]
             if not each.is_inactive
@@ -438,7 +437,7 @@ class FilterActivationsView(View):
         silent = sum(each.is_inactive for each in self.filters)
         rest = [f"{silent:,} of {counted(len(self.filters), 'filter')} {'is' if silent == 1 else 'are'} inactive here."]
         made = f"Score {number(self.score)}, of which the filters of this layer contribute {number(self.total)}."
-        return (made, *said, *(rest if silent else []))
+        return (made, *sentences, *(rest if silent else []))
 
 
 def filter_activations(
@@ -453,9 +452,9 @@ def filter_activations(
     """The filters of a layer on one text, each with its strongest n-gram and its contribution to the score.
 
     Args:
-        layer: Number or path of a convolution; the first one if none is given.
+        layer: Number or path of a convolution (default: the first).
         side: The sequence: source or target, first or second.
-        answer: Label, tag or token to explain; the prediction if none is given.
+        answer: Label, tag or token to explain (default: the prediction).
         at: Position of the answer, if there are several.
     """
     place = convolution_place(subject, reading, layer, side)
@@ -491,12 +490,12 @@ def _contributions(subject: Subject, reading: Reading, place: LayerPlace, goal: 
     """The score, and [T,filters] d score / d a * a."""
     maps: list[Tensor] = []
 
-    def hear(_name: str, value: Any) -> Tensor:
+    def record(_name: str, value: Any) -> Tensor:
         maps.append(value if value.requires_grad else value.detach().requires_grad_())
         return maps[-1]
 
     model = subject.model
-    with torch.enable_grad(), still(model), listening(model, f"{place.path}.maps", hear):
+    with torch.enable_grad(), still(model), listening(model, f"{place.path}.maps", record):
         number = goal.of(scores(subject, reading.inputs)).sum()
     (slope,) = torch.autograd.grad(number, maps[place.call], allow_unused=True)
     active = maps[place.call].detach()

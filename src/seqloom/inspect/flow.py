@@ -5,7 +5,7 @@ layer it is a product of one factor per token in between (Bengio et al. 1994; Pa
 
     dh_t/dh_k = prod_{j=k+1..t} diag(f'(.)) W_hh        |W_hh| < 1: it vanishes     > 1: it may explode
 
-so its logarithm is linear in the distance t - k. Attention reaches any token at once. The same measure works for every
+so its logarithm is linear in the distance t - k. Attention reaches any token directly. The same measure works for every
 family: a mixer runs on its inputs inside the model, and the gradient of its last output flows back to all of them.
 One backward pass gives all distances of a random direction v; E|J' v|^2 is the squared Frobenius norm of J
 (Hutchinson 1990).
@@ -13,7 +13,7 @@ One backward pass gives all distances of a random direction v; E|J' v|^2 is the 
 A fused recurrent kernel returns h_1..h_T as one tensor, and the gradient at it is only the part from the layer above:
 the influence on later states stays inside the kernel. `unrolled` runs the cell token by token:
 
-    dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total, and of an LSTM that of c_t beside it
+    dL/dh_t = dL/dh_t (from above) + dh_{t+1}/dh_t' dL/dh_{t+1}       the total; for an LSTM also that of c_t
 """
 
 import math
@@ -35,10 +35,10 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.numbers import counted, number
 from seqloom.tasks.task import Task
 
-ROWS = 8  # of a batch: the longest
+ROWS = 8  # of a batch: the longest ones
 LONGEST = 256  # elements
 DIRECTIONS = 8
-UNDERFLOWN = 1e-12  # times the largest norm: float32 loses what is smaller soon after
+UNDERFLOWN = 1e-12  # times the largest norm: smaller values soon underflow in float32
 RECURRENT_MATRIX = "hidden_weight"
 
 
@@ -47,11 +47,11 @@ class Flow(NamedTuple):
 
     layer: str
     norms: tuple[float, ...]
-    radius: float | None = None  # the spectral radius of the matrix from state to state, where there is one
+    radius: float | None = None  # spectral radius of the state transition matrix, if there is one
 
     @property
     def factor(self) -> float:
-        """What one more element of distance multiplies the norm by: the slope of the logarithm, from distance 1 on.
+        """The factor per token of distance: the slope of the logarithm of the norm, from distance 1 on.
 
         >>> round(Flow("rnn", tuple(0.5**distance for distance in range(20))).factor, 6)
         0.5
@@ -103,14 +103,14 @@ def flows(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]], *, s
 
 
 def flows_while(model: nn.Module, run: Callable[[], object], *, seed: int = 0) -> tuple[Flow, ...]:
-    """The same on the inputs that the mixers get while `run` calls the model."""
-    heard: dict[str, Padded] = {}
-    with torch.no_grad(), _overhearing(model, heard), still(model):
+    """The flow through every mixer, on the inputs that the mixers get while `run` calls the model."""
+    inputs: dict[str, Padded] = {}
+    with torch.no_grad(), _recorded_inputs(model, inputs), still(model):
         run()
     modules = dict(model.named_modules())
     with still(model):
-        found = [flow(modules[name], x, layer=name, seed=seed) for name, x in heard.items()]
-    return tuple(one for one in found if any(one.norms[1:]))  # the others look at each element by itself
+        found = [flow(modules[name], x, layer=name, seed=seed) for name, x in inputs.items()]
+    return tuple(one for one in found if any(one.norms[1:]))  # the others read each token separately
 
 
 def flow(mixer: nn.Module, x: Padded, *, layer: str = "", seed: int = 0) -> Flow:
@@ -122,7 +122,7 @@ def flow(mixer: nn.Module, x: Padded, *, layer: str = "", seed: int = 0) -> Flow
 
 
 def flow_between(values: Tensor, last: Tensor, *, seed: int = 0) -> tuple[float, ...]:
-    """The norm of the Jacobian of what is known at the end, [B,D], by each of the values [B,T,D], the nearest first."""
+    """The norm of the Jacobian of the last vectors [B,D] by each of the values [B,T,D], nearest first."""
     generator = torch.Generator().manual_seed(seed)
     squares = torch.zeros(values.shape[1], dtype=torch.float64)
     for _ in range(DIRECTIONS):
@@ -134,7 +134,7 @@ def flow_between(values: Tensor, last: Tensor, *, seed: int = 0) -> tuple[float,
 
 
 def spectral_radius(mixer: nn.Module) -> float | None:
-    """The largest absolute eigenvalue of the matrix from state to state; None where gates stand between the two."""
+    """The largest absolute eigenvalue of the state transition matrix; None for gated layers."""
     weight = getattr(mixer, RECURRENT_MATRIX, None)
     if not isinstance(weight, Tensor) or weight.shape[0] != weight.shape[1]:
         return None
@@ -142,18 +142,18 @@ def spectral_radius(mixer: nn.Module) -> float | None:
 
 
 @contextmanager
-def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
-    """Inside, the inputs of every innermost mixer are kept by name: of all batches, those that reach farthest back."""
+def _recorded_inputs(model: nn.Module, inputs: dict[str, Padded]) -> Iterator[None]:
+    """Inside the `with`, record the inputs of every innermost mixer by name: of all batches, the longest."""
 
     def listener(name: str) -> Any:
-        def hear(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        def record(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
             if not arguments[0].values.is_floating_point():
                 return  # tokens have no gradient
             rows = _full_rows(arguments[0])
-            if name not in heard or rows.values.shape[1] > heard[name].values.shape[1]:
-                heard[name] = rows
+            if name not in inputs or rows.values.shape[1] > inputs[name].values.shape[1]:
+                inputs[name] = rows
 
-        return hear
+        return record
 
     with ExitStack() as stack:
         for name, module in model.named_modules():
@@ -164,7 +164,7 @@ def _overhearing(model: nn.Module, heard: dict[str, Padded]) -> Iterator[None]:
 
 
 def _full_rows(x: Padded) -> Padded:
-    """The longest rows, all cut to the length of the shortest among them; of packed rows, their first documents."""
+    """The longest rows, cut to the shortest of them; for packed rows, the first documents."""
     lengths = x.lengths
     if x.segments is not None:
         same = (x.segments == x.segments[:, :1]) & x.valid
@@ -187,16 +187,16 @@ def still(model: nn.Module) -> Iterator[None]:
 
 
 def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth, ...]:
-    """The gradient at the output of each layer, for every stack of at least two layers; the weights get none."""
+    """The gradient at the output of each layer, for every stack of at least two layers; weights get no gradient."""
     if not any(name.endswith(".output") for name in taps(model)):
         return ()
     outputs: dict[str, Tensor] = {}
 
-    def hear(name: str, value: Tensor) -> Tensor:
+    def record(name: str, value: Tensor) -> Tensor:
         outputs[name] = value if value.requires_grad else value.detach().requires_grad_()
         return outputs[name]
 
-    with torch.enable_grad(), still(model), listening(model, "*.output", hear):
+    with torch.enable_grad(), still(model), listening(model, "*.output", record):
         loss, _ = task.loss(model, batch, None)
     slopes = torch.autograd.grad(loss.mean, list(outputs.values()), allow_unused=True)
     norms = {name: 0.0 if g is None else float(g.norm()) for name, g in zip(outputs, slopes, strict=True)}
@@ -232,7 +232,7 @@ def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance") 
 def reach_text(flow: Flow) -> str:
     """How the gradient changes with distance, in words."""
     if flow.has_window:
-        seen = counted(flow.norms.index(0) - 1, "token")  # fewer than it reads, where its widest filters are silent
+        seen = counted(flow.norms.index(0) - 1, "token")  # fewer than it reads, if its widest filters are inactive
         return f"it reads a window: nothing farther than {seen} away has an influence"
     return f"the gradient changes by a factor of {number(flow.factor)} per token"
 

@@ -36,10 +36,10 @@ MEMORY = ("forget", "update")  # the gates that decide how much of the state is 
 STATES = ("cell", "hidden")
 SHUT, OPEN = 0.1, 0.9
 TABLE_UNITS = 12  # rows of a table that shows numbers
-FILLED = 0.9  # of the median norm: from there on the state counts as filled
-TURNS = 5  # places worth looking at that are named
+FILLED = 0.9  # of the median norm: from here the state counts as filled
+TURNS = 5  # positions that are named
 POOLED = 256  # columns of a map of a long text
-LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # the classes of memory lengths begin here
+LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # lower bounds of the memory length bins
 
 
 class Saturation(NamedTuple):
@@ -56,18 +56,18 @@ class GatesView(View):
 
     kind: ClassVar[str] = "gates"
     layer: str
-    backward: bool  # the layer reads from the end; tokens are in the order of the text
+    backward: bool  # the layer reads from the end; tokens are in text order
     tokens: tuple[str, ...]
-    names: tuple[str, ...]  # gates, then the states: cell where there is one, hidden
+    names: tuple[str, ...]  # gates, then states: cell if there is one, hidden
     values: np.ndarray  # [names, tokens, units]
-    start: int  # the number of the first token shown
+    start: int  # index of the first token shown
     unit: int  # the unit that is drawn separately
     saturation: tuple[Saturation, ...]
     memory: np.ndarray  # [units] in tokens: 1 / (1 - mean of the forget or update gate)
     largest_changes: tuple[
         int, ...
     ]  # the elements whose reading changes the hidden state most, the largest change first
-    burn_in: int = 0  # tokens at the beginning of a long text that do not count as changes
+    burn_in: int = 0  # tokens at the beginning of a long text whose changes do not count
 
     def of(self, name: str) -> np.ndarray:
         """[tokens, units] the values of one gate or state."""
@@ -138,7 +138,7 @@ class GatesView(View):
         )
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [
+        sentences = [
             f"{each.gate.capitalize()} gate: {share(each.closed)} below {SHUT}, {share(each.open)} above {OPEN}."
             for each in self.saturation
         ]
@@ -146,17 +146,17 @@ class GatesView(View):
             places = ", ".join(f"“{self.tokens[at - self.start]}” ({at})" for at in self.largest_changes)
             after = f" after the first {self.burn_in} tokens" if self.burn_in else ""
             part = "use window=(start, stop) to see a part of the text"
-            said.append(f"The hidden state changes most at {places}{after}; {part}.")
+            sentences.append(f"The hidden state changes most at {places}{after}; {part}.")
         long = self.order[0]
         reads = " This layer reads the text backward." if self.backward else ""
         return (
             f"Median memory length {number(np.median(self.memory))} tokens; "
             f"unit {long} has the longest, {number(self.memory[long])}.{reads}",
-            *said,
+            *sentences,
         )
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
-        """The numbers; of a long text the means of blocks of tokens, and the exact values of the drawn unit."""
+        """The numbers; for a long text, means of blocks of tokens and the exact values of the drawn unit."""
         known = super().json_values(full=full)
         if full or len(self.tokens) <= MEDIUM:
             return known
@@ -177,9 +177,9 @@ def gates(
     """The gates and states of a recurrent layer at each token.
 
     Args:
-        layer: Number or path of an LSTM or GRU layer; the last one if none is given.
+        layer: Number or path of an LSTM or GRU layer (default: the last).
         side: The sequence: source or target, first or second.
-        unit: Number of a unit to draw separately; the one that varies most if none is given.
+        unit: Number of a unit to draw separately (default: the one that varies most).
         window: Show only the tokens start..stop.
     """
     model = subject.model
@@ -200,7 +200,7 @@ def gates(
     changes = torch.diff(hidden[0], dim=0, prepend=begun[place.call] if begun else torch.zeros_like(hidden[0, :1]))
     filling = 0
     if stop - start > SMALL and not begun:
-        # A state that starts at zero always changes most at the beginning, whatever the text
+        # A state that starts at zero always changes most at the beginning of a text
         norms = hidden[0].float().norm(dim=1)
         filling = min(SMALL, int((norms >= FILLED * norms.median()).int().argmax()) + 1)
     sizes = torch.where(torch.arange(len(changes), device=changes.device) < filling, 0.0, changes.float().norm(dim=1))
@@ -213,7 +213,7 @@ def gates(
         raise ConfigError(f"there is no unit {unit}: {place.path} has {units} units, 0 to {units - 1}", fix=fix)
     open_at = {name: numbers[names.index(name)] for name in names if name not in STATES and name != "candidate"}
     memory = next(shares for name, shares in open_at.items() if name in MEMORY)
-    # The numbers of the elements with the largest changes [T] of the state, the largest first
+    # Indices of the tokens with the largest changes [T] of the state, largest first
     turns = tuple(start + int(at) for at in np.argsort(-sizes[start:stop].cpu().numpy(), kind="stable")[:TURNS])
     return GatesView(
         title=f"Gates of {place.path}",
@@ -240,10 +240,10 @@ def _beginning(model: Any, place: LayerPlace) -> Iterator[list[Tensor]]:
     around = model.get_submodule(place.path.rpartition(".")[0])
     begun: list[Tensor] = []
 
-    def hear(mixer: ConditionedMixer[Any], arguments: tuple[Any, ...]) -> None:
+    def record(mixer: ConditionedMixer[Any], arguments: tuple[Any, ...]) -> None:
         begun.append(mixer.begin(arguments[1])[0])
 
-    with around.register_forward_pre_hook(hear) if isinstance(around, ConditionedMixer) else nullcontext():
+    with around.register_forward_pre_hook(record) if isinstance(around, ConditionedMixer) else nullcontext():
         yield begun
 
 

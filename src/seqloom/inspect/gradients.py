@@ -4,7 +4,7 @@ Two measures (Bengio et al. 1994):
 
     |dL/dh_t|       the total gradient of a score at the state after token t, for each layer and direction; of a
                     recurrent layer through all its later states, of any other layer at its output
-    |dy_t/dx_k|     the Jacobian of one layer, and of the whole stack, by the distance t - k; independent of a score
+    |dy_t/dx_k|     the Jacobian of one layer, and of the complete stack, by the distance t - k; independent of a score
                     (`seqloom.inspect.flow`)
 
 On a logarithmic axis a constant factor per token is a straight line. float32 has no normal number below 1.2e-38; the
@@ -57,15 +57,15 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import number
 
 UNDERFLOW = torch.finfo(torch.float32).tiny
-NEAR_UNDERFLOW = 1e-30  # what comes so near fades to nothing
-SPLITS = ("hidden", "cell")  # of the state of a recurrence, in its order
+NEAR_UNDERFLOW = 1e-30  # smaller norms count as underflow
+SPLITS = ("hidden", "cell")  # of a recurrent state, in order
 
 
 class Totals(NamedTuple):
     """The norm of the total gradient at each token."""
 
     layer: str
-    part: str  # hidden, cell; output of a layer that has no state
+    part: str  # hidden or cell; output for a layer without a state
     backward: bool  # the layer reads from the end
     norms: tuple[float, ...]
 
@@ -81,7 +81,7 @@ class Totals(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """At how many elements less arrives than float32 can hold; a zero that nothing fades to is no loss.
+        """The number of tokens whose gradient underflows in float32; zeros that the norm does not fade to do not count.
 
         >>> Totals("layer", "hidden", False, (0.0, 0.0, 1e-36, 1e-3)).lost
         2
@@ -102,12 +102,12 @@ def total_gradients(
     others = [place for place in state_places(model, reading, side) if place.path.split(".")[2] not in layers]
     outputs: dict[str, list[Tensor]] = {}
 
-    def hear(name: str, value: Tensor) -> None:
+    def record(name: str, value: Tensor) -> None:
         outputs.setdefault(name, []).append(value)
 
     def enter(_call: int, vectors: Padded) -> Padded:
         awake = _awake(vectors)
-        hear("input", awake.values)
+        record("input", awake.values)
         return awake
 
     with ExitStack() as stack:
@@ -115,7 +115,7 @@ def total_gradients(
             stack.enter_context(context)
         states = stack.enter_context(unrolled(model))
         for place in others:
-            stack.enter_context(listening(model, place.path, hear))
+            stack.enter_context(listening(model, place.path, record))
         number = goal(scores(subject, reading.inputs)).sum()
     call, begin = call_of(reading, chosen), sum(len(each.tokens) for each in before(reading, chosen))
     points = [_Point(f"{chosen.stack}.input", "vectors", False, [outputs["input"][call]])]
@@ -130,7 +130,7 @@ def total_gradients(
 
 
 class _Point(NamedTuple):
-    """Where a gradient is taken: states one by one in reading order, or all of them at once."""
+    """Where a gradient is taken: states one by one in reading order, or all in one tensor."""
 
     layer: str
     part: str
@@ -148,7 +148,7 @@ def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
     slopes = iter(torch.autograd.grad(number, every, allow_unused=True))
     found = []
     for point in points:
-        # The norm at each element, of slopes [1,D] or [1,T,D]; zero where nothing comes back
+        # The norm at each token of gradients [1,D] or [1,T,D]; zero without a gradient
         mine = [torch.zeros_like(at) if (slope := next(slopes)) is None else slope for at in point.tensors]
         joined = torch.cat([slope.reshape(-1, slope.shape[-1]) for slope in mine])
         norms = joined.double().norm(dim=1).tolist()
@@ -157,7 +157,7 @@ def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
 
 
 def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, seed: int = 0) -> Flow:
-    """The norm of dy_T/dx_k through a whole stack: its output at the last token by its inputs."""
+    """The norm of dy_T/dx_k through a stack: its output at the last token by its inputs."""
     stack, call = reading.side(side).stack, call_of(reading, reading.side(side))
     entered: list[Tensor] = []
     left: list[Padded] = []
@@ -189,7 +189,7 @@ class GradientsView(View):
     tokens: tuple[str, ...]
     answer: str
     totals: tuple[Totals, ...]
-    flows: tuple[Flow, ...]  # of each mixer that lets elements see one another, then of the whole stack
+    flows: tuple[Flow, ...]  # of each mixer that mixes tokens, then of the stack
 
     def figures(self) -> tuple[Figure, ...]:
         flows = [flow for flow in self.flows if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
@@ -202,7 +202,7 @@ class GradientsView(View):
         for each in shown:
             seen = [norm if UNDERFLOW < norm < math.inf else None for norm in each.norms]
             series.append(Series(name=each.name, x=places, y=seen))
-        if not shown:  # nothing comes back at all
+        if not shown:  # no gradient at all
             series = [Series(name="every layer", x=places, y=[0.0] * len(places))]
         elif any(each.lost for each in shown):
             ends = [places[0], places[-1]]
@@ -272,8 +272,8 @@ def gradients(
 
     Args:
         side: The sequence: source or target, first or second.
-        answer: Label, tag or token whose score is used; the prediction if none is given.
-        at: Position of the answer, if there are several; the last one if none is given.
+        answer: Label, tag or token whose score is used (default: the prediction).
+        at: Position of the answer, if there are several (default: the last).
         seed: Of the random directions for the Jacobian norms.
     """
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
@@ -292,7 +292,7 @@ def gradients(
 
 @dataclass(frozen=True, kw_only=True)
 class GradientsComparedView(View):
-    """The gradient flow through the whole stack of several models, on the same input."""
+    """The gradient flow through the stack of several models, on the same input."""
 
     kind: ClassVar[str] = "gradients_compared"
     flows: tuple[Flow, ...]  # `layer` is the name of the model

@@ -39,16 +39,16 @@ from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted, number, share
 
 NUCLEUS, MOST_KEYS = 0.8, 12
-LEAST = 0.02  # a line below this is not drawn where all are
+LEAST = 0.02  # weaker lines are not drawn if all heads are
 RANKED = 16
-AROUND = 3  # tokens before and after, of a snippet
+AROUND = 3  # tokens of context before and after
 LARGEST_PICTURE = 256
 
 
 class HeadEdge(NamedTuple):
     """A line from a query to a key."""
 
-    group: int  # the number of its head among the groups
+    group: int  # index of its head in the groups
     row: int
     column: int
     weight: float
@@ -100,7 +100,6 @@ class PinnedTokenView(View):
 
     @property
     def mean(self) -> np.ndarray:
-        """[S] the mean over the heads."""
         found: np.ndarray = self.values.mean(axis=0)
         return found
 
@@ -123,9 +122,9 @@ class PinnedTokenView(View):
         sizes = [len(keys) for keys in self.nuclei().values()]
         few = sum(size < MOST_KEYS for size in sizes)
         heads = counted(len(sizes), "head")
-        said = f"{few} of {heads} put {share(NUCLEUS)} of the weight on fewer than {MOST_KEYS} tokens."
+        summary = f"{few} of {heads} put {share(NUCLEUS)} of the weight on fewer than {MOST_KEYS} tokens."
         best = [f"{at} '{snippet(self.columns, at)}' {number(self.mean[at])}" for at in self._best()[:3]]
-        return said, f"Strongest keys, mean over heads: {'; '.join(best)}."
+        return summary, f"Strongest keys, mean over heads: {'; '.join(best)}."
 
     def _best(self) -> list[int]:
         order = np.argsort(-np.nan_to_num(self.mean, nan=-1.0), kind="stable")[:RANKED]
@@ -186,7 +185,7 @@ def head_view(
 
     Args:
         layer: Number or path of an attention layer; with a token all layers, otherwise the last one.
-        head: Number of the head; all heads if none is given.
+        head: Number of the head (default: all heads).
         token: The token, by its number or its text.
         side: The sequence that the queries belong to: source or target, first or second.
     """
@@ -225,11 +224,11 @@ def _pinned(
     )
 
 
-def _lines(subject: Subject, reading: Reading, asked: AttentionLayer, head: int | None) -> HeadLinesView:
-    small = max(len(asked.queries), len(asked.keys)) <= SMALL
+def _lines(subject: Subject, reading: Reading, layer: AttentionLayer, head: int | None) -> HeadLinesView:
+    small = max(len(layer.queries), len(layer.keys)) <= SMALL
 
     def take(_: AttentionLayer, rows: AttentionRows) -> HeadLinesView:
-        heads = chosen_heads(asked, rows.num_heads, head)[:MOST_LINK_GROUPS]
+        heads = chosen_heads(layer, rows.num_heads, head)[:MOST_LINK_GROUPS]
         if small:  # the nucleus of every row, head by head
             groups = tuple(f"head {each}" for each in heads)
             tables, most, least = [rows.weights(each, slice(None)) for each in heads], MOST_KEYS, LEAST
@@ -244,13 +243,13 @@ def _lines(subject: Subject, reading: Reading, asked: AttentionLayer, head: int 
             if weights[key] >= least
         ]
         return HeadLinesView(
-            title=f"Attention heads of {asked.path}",
-            layer=asked.path,
+            title=f"Attention heads of {layer.path}",
+            layer=layer.path,
             groups=groups,
-            rows=asked.rows,
-            columns=asked.columns,
+            rows=layer.rows,
+            columns=layer.columns,
             edges=tuple(edges),
         )
 
-    (view,) = heard(subject, reading, [asked], take)
+    (view,) = heard(subject, reading, [layer], take)
     return view

@@ -39,7 +39,7 @@ from seqloom.report.numbers import counted
 KINDS = ("itself", "previous", "next", "first", "special", "same word", "same token", "induction", "diagonal")
 CALLED = 0.5  # least lift for a name
 BROAD = 0.9  # least normalized entropy of a broad head
-NEAR = 0.02  # of the length: how far from the line the diagonal goes, and at least one token
+NEAR = 0.02  # of the length, at least one token: half width of the diagonal
 LEAST_NEAR = 1
 CERTAIN = 0.95
 
@@ -49,15 +49,15 @@ class HeadNumbers(NamedTuple):
 
     entropy: float  # in nats
     normalized_entropy: float  # entropy / entropy of uniform attention
-    distance: float  # in tokens, between the query and the keys that it reads; NaN across two sides
+    distance: float  # in tokens, between query and keys; NaN between two sides
     shares: dict[str, float]  # of the weight, by kind
     uniform_shares: dict[str, float]  # of uniform attention
-    rows: int  # how many were counted
+    rows: int  # number of counted queries
 
     @property
     def lifts(self) -> dict[str, float]:
         """How far each share is above uniform attention; 1 is all of the weight."""
-        return {  # a kind that nearly all keys are of says nothing
+        return {  # a kind that contains nearly all keys means nothing
             kind: (share - self.uniform_shares[kind]) / (1 - self.uniform_shares[kind])
             if self.uniform_shares[kind] < CERTAIN
             else 0.0
@@ -115,7 +115,7 @@ class HeadRows:
     def __init__(self, where: Where, rows: np.ndarray, allowed: np.ndarray) -> None:
         counts = allowed.sum(axis=1)
         self.choice = counts > 1
-        self.most = np.log(counts[self.choice])  # the entropy of an even look
+        self.most = np.log(counts[self.choice])  # entropy of uniform attention
         self.count = int(self.choice.sum())
         kinds = masks(where, rows[self.choice])
         self.kinds = tuple(kinds)
@@ -135,7 +135,7 @@ class Counting:
 
     def __init__(self) -> None:
         self.rows = 0
-        self.first = np.zeros(3)  # of entropy, evenness and distance
+        self.first = np.zeros(3)  # sums of entropy, normalized entropy and distance
         self.shares, self.even = np.zeros(0), np.zeros(0)
         self.kinds: tuple[str, ...] = ()
 
@@ -161,7 +161,7 @@ class Counting:
         return HeadNumbers(entropy, evenness, distance, shares, even, self.rows)
 
 
-MOST_ROWS = 512  # of each head that are looked at
+MOST_ROWS = 512  # queries used per head
 MAP_SIDE = 64
 ROWS_AT_ONCE = 128
 SHARES = ("normalized entropy", *KINDS)
@@ -170,16 +170,15 @@ SHARES = ("normalized entropy", *KINDS)
 class HeadSummary(NamedTuple):
     """One head of one layer."""
 
-    layer: int  # its number among the layers that attend
+    layer: int  # index among the attention layers
     path: str
     head: int
     kind: str
     numbers: HeadNumbers
-    map: Pooled  # of the first input: maxima and means of blocks of the rows that were looked at
+    map: Pooled  # of the first input: maxima and means of blocks of the used rows
 
     @property
     def name(self) -> str:
-        """Layer and head."""
         return f"{self.layer}.{self.head}"
 
 
@@ -202,14 +201,14 @@ class HeadsView(View):
         counts: dict[str, list[str]] = {}
         for head in self.heads:
             counts.setdefault(head.kind, []).append(head.name)
-        said = []
+        sentences = []
         for kind, names in sorted(counts.items()):
             more = ", ..." if len(names) > 12 else ""
-            said.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
+            sentences.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
         every = max(named.every for named in self.layers)
         if every > 1:
-            said.append(f"One query in {every} was used.")
-        return tuple(said)
+            sentences.append(f"One query in {every} was used.")
+        return tuple(sentences)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         return [MapCanvas((), self.title, self._sent(), "weight, maximum of a block"), *super()._blocks()]
@@ -262,7 +261,7 @@ class HeadsView(View):
         series = [
             Series(name=name, x=list(range(len(self.heads))), y=values)
             for name, values in columns.items()
-            if not all(map(math.isnan, values))  # what reads another sequence has no distance
+            if not all(map(math.isnan, values))  # cross-attention has no distance
         ]
         return Line(
             title="Entropy (nats) and attention distance (tokens)", series=series, x_label="head, in the order above"
@@ -321,14 +320,14 @@ def _maps(
     every = _every(rows.num_queries)
     count = -(-rows.num_queries // every)
     down, across = -(-count // MAP_SIDE), -(-rows.num_keys // MAP_SIDE)
-    each = down * max(1, ROWS_AT_ONCE // down) * every  # tokens at a time, whole blocks of a map
+    each = down * max(1, ROWS_AT_ONCE // down) * every  # tokens at a time, in complete blocks of a map
     seen: list[list[Pooled]] = [[] for _ in range(rows.num_heads)]
     for start in range(0, rows.num_queries, each):
-        asked = slice(start, min(start + each, rows.num_queries), every)
+        queries = slice(start, min(start + each, rows.num_queries), every)
         known: HeadRows | None = None
         for head in range(rows.num_heads):
-            weights = rows.weights(head, asked).double().cpu().numpy()
-            known = known or HeadRows(where, np.arange(rows.num_queries)[asked], ~np.isnan(weights))
+            weights = rows.weights(head, queries).double().cpu().numpy()
+            known = known or HeadRows(where, np.arange(rows.num_queries)[queries], ~np.isnan(weights))
             counting.setdefault((number, head), Counting()).add(weights, known)
             seen[head].append(pooled(weights, down, across))
     joined = [[np.concatenate(each) for each in zip(*(map_[:2] for map_ in maps), strict=True)] for maps in seen]

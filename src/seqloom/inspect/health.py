@@ -33,8 +33,8 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import counted, number, share
 from seqloom.tasks.task import Task
 
-END = 0.02  # distance from the end of the range at which only 4 % of the gradient is left
-NEARLY_ALWAYS = 0.95  # of the elements
+END = 0.02  # distance from the end of the range at which only 4% of the gradient is left
+NEARLY_ALWAYS = 0.95  # fraction of the tokens
 LISTENED = (".hidden", ".maps", ".gates")
 MAPS_OF_PICTURES = ".maps."  # and the number of the layer: [B,filters,Y,X]
 
@@ -53,20 +53,20 @@ class UnitPart(NamedTuple):
     """One tap, or one gate of it."""
 
     name: str
-    is_gate: bool  # a gate at 0 is at an end of its range too
+    is_gate: bool  # for a gate, 0 is also an end of the range
 
 
 def units(task: Task, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> tuple[UnitHealth, ...]:
     """The dead and saturated units of a model over these batches."""
     seen: dict[UnitPart, list[Tensor]] = {}
 
-    def hear(name: str, value: Any) -> None:
+    def record(name: str, value: Any) -> None:
         if listened(name):
             for part, values in parts_of(name, value):
                 seen.setdefault(part, []).append(values)
 
     if taps(model):
-        with torch.no_grad(), still(model), listening(model, "*", hear):
+        with torch.no_grad(), still(model), listening(model, "*", record):
             for batch in batches:
                 task.loss(model, batch, None)
     return tuple(measured_units(part, torch.cat(values)) for part, values in seen.items())
@@ -97,18 +97,18 @@ def measured_units(part: UnitPart, values: Tensor) -> UnitHealth:
     ends = values.abs() >= 1 - END
     if part.is_gate and float(values.min()) >= 0:
         ends |= values <= END
-    within = float(values.abs().max()) <= 1  # what has no bounds has no ends
+    within = float(values.abs().max()) <= 1  # unbounded values have no ends
     saturated = (ends.float().mean(dim=0) >= NEARLY_ALWAYS) & within
     return UnitHealth(
         part.name, values.shape[1], len(values), float(dead.float().mean()), float(saturated.float().mean())
     )
 
 
-ELEMENTS = 16_384  # of a layer that are kept: quantiles need them all
+ELEMENTS = 16_384  # of a layer that are kept for quantiles
 MOST_ROWS = 64  # of a table with numbers
 MOST_BARS = 40
-IDLE = 0.5  # of the units of a layer: worth a sentence
-FAR = 2.0  # decimal orders from the median: worth a sentence
+IDLE = 0.5  # fraction of the units of a layer that is reported
+FAR = 2.0  # log10 of the ratio to the median that is reported
 QUANTILES = (0.05, 0.5, 0.95)
 
 
@@ -120,11 +120,11 @@ class LayerHealth(NamedTuple):
     elements: int
     mean: float
     std: float  # the standard deviation
-    quantiles: tuple[float, ...]  # 5 %, 50 %, 95 %
-    zeros: float  # the share of values that are zero
-    dead: float  # the share of units that always are
-    saturated: float  # the share of units that stand at an end of their range
-    gradient_norm: float | None  # the norm of the gradient of the answers there, a mean over readings; None of gates
+    quantiles: tuple[float, ...]  # 5%, 50%, 95%
+    zeros: float  # fraction of values that are zero
+    dead: float  # fraction of units that are always zero
+    saturated: float  # fraction of units at an end of their range
+    gradient_norm: float | None  # of the predictions, mean over inputs; None for gates
 
 
 class WeightHealth(NamedTuple):
@@ -187,19 +187,19 @@ class HealthView(View):
         return _median([layer.gradient_norm for layer in self.layers if layer.gradient_norm is not None])
 
     def _sentences(self) -> tuple[str, ...]:
-        said = []
+        lines = []
         for layer in self.layers:
             for idle, what in ((layer.dead, "are dead"), (layer.saturated, "are saturated")):
                 if idle >= IDLE:
-                    said.append(f"{share(idle)} of the units of {layer.name} {what}.")
+                    lines.append(f"{share(idle)} of the units of {layer.name} {what}.")
             for value, median, what in (
                 (layer.std, self._spread, "activations"),
                 (layer.gradient_norm, self._gradient, "gradient"),
             ):
                 orders = _orders(value, median)
                 if orders is not None and abs(orders) >= FAR:
-                    said.append(f"{layer.name}: {what} {number(10**orders)} times as large as in the median layer.")
-        return tuple(said) or (f"No layer stands out ({counted(self.inputs, 'input')}).",)
+                    lines.append(f"{layer.name}: {what} {number(10**orders)} times as large as in the median layer.")
+        return tuple(lines) or (f"No layer stands out ({counted(self.inputs, 'input')}).",)
 
 
 def health(subject: Subject, readings: Sequence[Reading]) -> HealthView:
@@ -229,7 +229,7 @@ class _HealthWatch:
         self.values: dict[UnitPart, list[Tensor]] = {}
         self.kept: dict[UnitPart, int] = {}
         self.slopes: dict[str, float] = {}
-        self.groups: dict[str, list[Tensor]] = {}  # weights by layer, outside of layers by their first names
+        self.groups: dict[str, list[Tensor]] = {}  # weights by layer; outside of layers by the first part of their name
         for name, weight in subject.model.named_parameters():
             parts = name.split(".")
             self.groups.setdefault(".".join(parts[:3] if "layers" in parts else parts[:2]), []).append(weight)
@@ -239,7 +239,7 @@ class _HealthWatch:
         """Run one input forward and backward."""
         passed: dict[str, list[Tensor]] = {}
 
-        def hear(name: str, value: Any) -> Tensor | None:
+        def record(name: str, value: Any) -> Tensor | None:
             for part, numbers in parts_of(name, value):
                 self._keep(part, numbers)
             if isinstance(value, Gates):
@@ -251,10 +251,10 @@ class _HealthWatch:
         model = self.subject.model
         with torch.enable_grad(), still(model), ExitStack() as stack:
             for name in self.names:
-                stack.enter_context(listening(model, name, hear))
-            said = scores(self.subject, reading.inputs).amax(dim=-1).sum()
+                stack.enter_context(listening(model, name, record))
+            score = scores(self.subject, reading.inputs).amax(dim=-1).sum()
         self.readings += 1
-        self._send_back(said, passed)
+        self._send_back(score, passed)
 
     def _keep(self, part: UnitPart, numbers: Tensor) -> None:
         room = ELEMENTS - self.kept.get(part, 0)
@@ -262,13 +262,13 @@ class _HealthWatch:
             self.values.setdefault(part, []).append(numbers[:room])
             self.kept[part] = self.kept.get(part, 0) + len(numbers[:room])
 
-    def _send_back(self, said: Tensor, passed: dict[str, list[Tensor]]) -> None:
+    def _send_back(self, score: Tensor, passed: dict[str, list[Tensor]]) -> None:
         places = [(name, value) for name, values in passed.items() for value in values]
         weights = [(name, weight) for name, group in self.groups.items() for weight in group if weight.requires_grad]
         wanted = [value for _, value in (*places, *weights)]
-        if not wanted or not said.requires_grad:
+        if not wanted or not score.requires_grad:
             return
-        slopes = torch.autograd.grad(said, wanted, allow_unused=True)
+        slopes = torch.autograd.grad(score, wanted, allow_unused=True)
         squares: dict[str, float] = {}
         for (name, _), slope in zip((*places, *weights), slopes, strict=True):
             squares[name] = squares.get(name, 0.0) + (0.0 if slope is None else float(slope.double().square().sum()))

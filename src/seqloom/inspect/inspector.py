@@ -84,8 +84,8 @@ def checked(view: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     hints = get_type_hints(function)
     for name, value in given.items():
         if not fits(value, hints[name]):
-            told = repr(value)
-            shown = told if len(told) <= LONGEST else f"{told[:LONGEST]}..., a {type(value).__name__}"
+            text = repr(value)
+            shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}..., a {type(value).__name__}"
             raise ConfigError(f"view {view}: {name} is {shown}", fix=f"give {kind_name(hints[name])}")
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
 
@@ -167,15 +167,15 @@ class FaithfulnessBadges:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._known = dict[str, tuple[ModelState, str]]()  # the latest result, by what it was about
+        self._known = dict[str, tuple[ModelState, str]]()  # the latest result, by explanation
 
     def learn(self, view: View) -> None:
         """Store the result, if the view is a faithfulness report on a method of the library."""
         if isinstance(view, FaithfulnessView) and view.explanation != OWN and view.level != "not measured":
             about = ATTRIBUTION if view.evidence.permutation_tvd is None else ATTENTION
             picture = view.explanation[0].lower() + view.explanation[1:]
-            said = f"{view.badge().text.capitalize()}; measured for {picture}."
-            self._known[about] = model_state(self._model), said
+            text = f"{view.badge().text.capitalize()}; measured for {picture}."
+            self._known[about] = model_state(self._model), text
 
     def badge(self, name: str, missing: str | None) -> tuple[str, ...]:
         """The sentence about faithfulness for a view; `missing` is why it cannot be measured."""
@@ -183,9 +183,9 @@ class FaithfulnessBadges:
             return ()
         if missing is not None:
             return (f"Faithfulness cannot be measured: {missing}.",)
-        state, said = self._known.get(about, (None, ""))
+        state, text = self._known.get(about, (None, ""))
         if state == model_state(self._model):
-            return (said,)
+            return (text,)
         changed = "" if state is None else " for the current model, which was edited or trained since the report"
         return (f"Faithfulness not measured{changed} ({ASK[about]}).",)
 
@@ -218,9 +218,9 @@ class ViewMethod(partial[Any]):
             shows = (self.__doc__ or "").partition("\n")[0].rstrip(".")
             fix = f"give {', '.join(f'{name}=...' for name in missing)} ({shows})"
             raise ConfigError(f"view {self.__name__} needs {' and '.join(missing)}", fix=fix)
-        asked = checked(self.__name__, self.func, bound)
+        valid = checked(self.__name__, self.func, bound)
         with self.args[0].work("views", 1) as moved:
-            view: View = super().__call__(**asked)
+            view: View = super().__call__(**valid)
             moved(1)
         return replace(view, notes=(*view.notes, *self.noted(view)))
 
@@ -252,7 +252,7 @@ class ViewCall(Generic[Given, P, V]):
         if inspection is None:
             return self
         bound: Any = ViewMethod(self.function, inspection.subject, self.given(inspection))
-        bound.__doc__, bound.__name__ = self.function.__doc__, self.name  # what a notebook shows beside the signature
+        bound.__doc__, bound.__name__ = self.function.__doc__, self.name  # shown by notebooks
         bound.noted = partial(inspection.noted, self.name)
         found: Callable[P, V] = bound
         return found
@@ -266,7 +266,6 @@ class InputView(ViewCall[Reading, P, V]):
     """A view of one input."""
 
     def given(self, inspection: "Inspection") -> Reading:
-        """The input."""
         return inspection.reading
 
 
@@ -389,7 +388,7 @@ class Inspection(Shown):
         missing = self._reason(VIEWS["faithfulness"])
         # The explanations that it shows: itself, or the views that an edit compares
         pictures = [one.of for one in view.differences] if isinstance(view, what_if.ChangeView) else [name]
-        badges = (said for picture in pictures for said in self._beliefs.badge(picture, missing))
+        badges = (badge for picture in pictures for badge in self._beliefs.badge(picture, missing))
         cut = self.all_cut if isinstance(VIEWS[name], DataView) else self.cut
         return (*cut, *dict.fromkeys(badges))
 

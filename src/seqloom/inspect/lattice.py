@@ -8,7 +8,7 @@ probability of exactly this span.
 
 best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
              between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
-spans        P(tags y_s..y_e, and no tag at e + 1 that would go on) = Z of the paths that do so / Z of all paths
+spans        P(tags y_s..y_e, and no tag at e + 1 that continues them) = Z of the paths that do so / Z of all paths
 """
 
 import math
@@ -38,7 +38,7 @@ from seqloom.report.figures.network import Edge, Network, Node
 from seqloom.report.numbers import counted, number
 from seqloom.tasks.tag import Tag, features, window_size
 
-EXCLUDED = -1e30  # a score that no path can make up for, and whose exponential is zero
+EXCLUDED = -1e30  # a score that excludes a path: its exponential is zero
 
 
 class LatticePath(NamedTuple):
@@ -91,7 +91,7 @@ def span_probabilities(scores: Tensor, moves: crf.Transitions, spans: Sequence[S
 
     The forward and backward sums are computed once for all spans.
     """
-    wide = scores.double()  # sums over thousands of elements, of which a difference is taken
+    wide = scores.double()  # differences of sums over thousands of tokens
     between = moves.filled(EXCLUDED, wide.dtype)
     before, behind = _sums(wide, between)
     every = torch.logsumexp(before[-1] + between[2], dim=0)
@@ -122,9 +122,9 @@ def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, spa
     return way + torch.logsumexp(following, dim=0)
 
 
-DRAWN_WORDS, DRAWN_TAGS = 16, 12  # of a lattice with lines
-LISTED = 40  # entities, or doubtful words, in a picture
-LEAST_MASS = 0.005  # of a node that is drawn though no path goes through it
+DRAWN_WORDS, DRAWN_TAGS = 16, 12  # in a figure with lines
+LISTED = 40  # entities, or uncertain words, in a figure
+LEAST_MASS = 0.005  # of a node that is drawn although it is on no path
 GROUPS = ("best path", "second best path", "gold")
 
 
@@ -153,10 +153,10 @@ class LatticeView(View):
     tags: tuple[str, ...]
     emissions: np.ndarray  # [T,K]
     marginals: np.ndarray  # [T,K]
-    transitions: np.ndarray | None  # [K,K] from, to; NaN for an illegal move; None where the head has none
-    starts: np.ndarray | None  # [K] what it scores to begin with a tag
-    ends: np.ndarray | None  # [K] and to end with it
-    paths: tuple[LatticePath, ...]  # the best, and the second best where there is one
+    transitions: np.ndarray | None  # [K,K] from, to; NaN if not allowed; None if the head has none
+    starts: np.ndarray | None  # [K] score of starting with a tag
+    ends: np.ndarray | None  # [K] score of ending with it
+    paths: tuple[LatticePath, ...]  # the best, and the second best if there is one
     gold: tuple[int, ...] | None
     entities: tuple[Entity, ...]
 
@@ -326,18 +326,18 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
     legal = task.chain.transitions(tagger.head, emissions)
     chained = isinstance(tagger.head, CrfHead)
     moves = legal
-    if not chained:  # moves that score nothing, all of them legal: each word is then by itself
+    if not chained:  # all transitions score 0 and are allowed: words are independent
         one, square = emissions.new_zeros(len(labels)), emissions.new_zeros(len(labels), len(labels))
         moves = crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
     lengths = torch.tensor([len(emissions)], device=emissions.device)
     paths = best_paths(emissions, legal, 2)
     named = tuple(labels[tag] for tag in paths[0].tags)
     marked = tuple(spans(named)) if task.in_scheme else ()
-    # Tags that go on with a span make it longer; where ends are marked there are none
-    asked = []
+    # Tags that continue a span make it longer; schemes that mark ends have none
+    wanted = []
     for span in marked:
         longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{span.label}"]
-        asked.append(SpanScore(span.start, span.stop, paths[0].tags[span.start : span.stop], tuple(longer)))
+        wanted.append(SpanScore(span.start, span.stop, paths[0].tags[span.start : span.stop], tuple(longer)))
     known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
     starts, between, ends = (None if part is None else part.cpu().numpy() for part in known)
     return LatticeView(
@@ -353,7 +353,7 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         gold=true,
         entities=tuple(
             Entity(span.start, span.stop, span.label, " ".join(reading.rows[span.start : span.stop]), sure)
-            for span, sure in zip(marked, span_probabilities(emissions, moves, asked), strict=True)
+            for span, sure in zip(marked, span_probabilities(emissions, moves, wanted), strict=True)
         ),
     )
 

@@ -37,10 +37,9 @@ class LayerPlace(NamedTuple):
     path: str
     side: str
     tokens: tuple[Token, ...]  # as the stack reads them
-    call: int = 0  # how often the module was used before in the same pass: 1 for the second of two texts
+    call: int = 0  # index of the call in one forward pass: 1 for the second of two texts
 
     def module(self, model: nn.Module) -> Any:
-        """The module itself."""
         return model.get_submodule(self.path)
 
 
@@ -108,7 +107,7 @@ def short_name(path: str) -> str:
 
 
 def chosen(named: Mapping[str, Found], layer: int | str | None, what: str) -> Found:
-    """The one with this number or path, the last one if none is given; `what` names them in the plural."""
+    """Return the one with this number or path (default: the last); `what` names them in the plural."""
     if layer is None:
         return list(named.values())[-1]
     if isinstance(layer, str):
@@ -144,7 +143,7 @@ HAS: Mapping[str, Callable[[nn.Module], bool]] = {
 }
 
 
-Change = Callable[[int, Padded], Padded]  # (how many times it was called before, its vectors) -> those to go on with
+Change = Callable[[int, Padded], Padded]  # (index of the call, its vectors) -> the vectors to use
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted
 from seqloom.text.special_tokens import MASK
 
-BLOCK = 128  # positions whose scores are held at once
+BLOCK = 128  # positions whose scores are in memory at a time
 UNKNOWN_TRUTH = -1
 LISTED = 20
 SPACES = str.maketrans({" ": "␣", "\t": "⇥", "\n": "↵"})
@@ -47,7 +47,7 @@ class LogitLensView(View):
     layers: tuple[str, ...]  # paths; the last one gives the prediction of the model
     tokens: tuple[str, ...]  # the token at each position
     targets: tuple[str, ...]  # the target at each position; ? if unknown
-    first: int  # the number of the first position that is shown
+    first: int  # index of the first position shown
     predictions: tuple[tuple[str, ...], ...]  # [L][T] the most probable token
     probability: np.ndarray  # [L,T] of it
     entropy: np.ndarray  # [L,T] nats
@@ -57,9 +57,9 @@ class LogitLensView(View):
     @property
     def decided_after(self) -> np.ndarray:
         """[T] the layer after which the most probable token does not change any more."""
-        said = np.array(self.predictions, dtype=object)
-        held = np.logical_and.accumulate((said == said[-1])[::-1])[::-1]  # [L,T] that layer and all behind it agree
-        found: np.ndarray = held.argmax(axis=0)
+        tokens = np.array(self.predictions, dtype=object)
+        agreed = np.logical_and.accumulate((tokens == tokens[-1])[::-1])[::-1]  # [L,T] this and all later layers agree
+        found: np.ndarray = agreed.argmax(axis=0)
         return found
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
@@ -168,11 +168,11 @@ def logit_lens(subject: Subject, reading: Reading, *, window: tuple[int, int] | 
             f"the window from {start} to {stop} is not inside the {count:,} positions",
             fix=f"give start and stop with 0 <= start < stop <= {count}",
         )
-    # What truly comes at each position: the next token, or the one that stands there and is not hidden
+    # The target at each position: the next token, or the token itself if it is not masked
     run_state = (UNKNOWN_TRUTH if token.id in (None, MASK) else token.id for token in places[0].tokens)
     truths = list(run_state if reading.targets is None else reading.targets)[start:stop]
-    told = heard(subject, reading, [place.path for place in places])
-    states = [told[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] what leaves each layer
+    record = heard(subject, reading, [place.path for place in places])
+    states = [record[place.path][place.call][:, start:stop] for place in places]  # [1,T,D] output of each layer
     tokens, probability, entropy, rank, truth = _read_off(subject, reading.sides[-1].stack, states, truths)
     return LogitLensView(
         title="Logit lens: prediction after each layer",
@@ -211,10 +211,10 @@ def _read_off(subject: Subject, stack: str, states: Sequence[Tensor], truths: Se
     """[L,T] each: the most probable column, its probability, the entropy, and rank and probability of the target."""
     wanted = torch.tensor(truths, device=subject.device)
     exits: Any = subject.model.get_submodule(stack).exit
-    behind = (*exits, subject.model.get_submodule("head"))  # what stands behind the last layer
+    behind = (*exits, subject.model.get_submodule("head"))  # modules after the last layer
 
     def blocks(values: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """The same for one layer [1,T,D], some positions at a time."""
+        """Yield the statistics of one layer [1,T,D], some positions at a time."""
         for start in range(0, values.shape[1], BLOCK):
             x = Padded.of(values[:, start : start + BLOCK])
             for link in behind:

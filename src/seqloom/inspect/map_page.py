@@ -1,6 +1,6 @@
 """Interactive maps for HTML pages: a canvas, a choice of maps, and the tokens and value of the cell below the pointer.
 
-A canvas draws 512 x 512 cells at once; as page elements they would stop a browser. Cells are sent as two bytes each, so
+A canvas draws 512 x 512 cells fast; as page elements they would freeze a browser. Cells are sent as two bytes each, so
 values have five decimals. Maps that do not fit in 2 MB must be pooled by the caller.
 """
 
@@ -15,9 +15,9 @@ from seqloom.inspect.view import script
 from seqloom.report.document import Interactive
 from seqloom.report.figures.markup import LEVELS, ColorScale, Markup, code, tag
 
-STEPS = 65_534  # of a cell between 0 and the largest of its map; 65,535 says that there is no value
+STEPS = 65_534  # levels of a cell between 0 and the largest of its map; 65,535 means no value
 NO_VALUE = 65_535
-MOST_BYTES = 2_000_000  # of a page, about
+MOST_BYTES = 2_000_000  # of a page, approximately
 RULES = (
     "canvas{image-rendering:pixelated;display:block;max-width:100%;margin-top:8px;margin-bottom:8px}"
     "canvas{border:1px solid #8a929c}"
@@ -32,16 +32,16 @@ class Named(NamedTuple):
     columns: tuple[str, ...]
     first_row: int = 0
     first_column: int = 0
-    every: int = 1  # rows: where some were left out
+    every: int = 1  # step between rows, if some are left out
 
 
 class Map(NamedTuple):
     """One map of a page."""
 
     name: str
-    values: np.ndarray  # [R,N] not below 0; NaN where there is no value
+    values: np.ndarray  # [R,N] not negative; NaN without a value
     named: Named
-    down: int = 1  # how many of the rows and columns that are named a cell stands for
+    down: int = 1  # named rows and columns per cell
     across: int = 1
 
 
@@ -58,7 +58,7 @@ class MapCanvas(Interactive):
         choices = [tag("option", each.name, value=str(at)) for at, each in enumerate(self.maps)]
         hidden = {} if len(self.maps) > 1 else {"hidden": "hidden"}
         size = " x ".join(map(str, self.maps[0].values.shape))
-        told = f"A map of {size} cells; the JSON output has the numbers."
+        fallback = f"A map of {size} cells; the JSON output has the numbers."
         return [
             tag(
                 "div",
@@ -66,7 +66,7 @@ class MapCanvas(Interactive):
                 tag("label", tag("input", type="checkbox", id="one"), " same color scale for all maps", **hidden),
                 class_="choice",
             ),
-            tag("canvas", told, id="map", role="img", aria_label=self.title),
+            tag("canvas", fallback, id="map", role="img", aria_label=self.title),
             tag("canvas", "Color scale, lowest to highest.", id="key", width=LEVELS, height=1),
             tag("p", "legend", id="ends"),
             tag("p", "Point at a cell to see its value.", id="said", aria_live="polite"),
@@ -76,7 +76,7 @@ class MapCanvas(Interactive):
         return script("map.js")
 
     def data(self) -> Mapping[str, Any]:
-        sides = list(dict.fromkeys(each.named for each in self.maps))  # most have the same tokens, which are sent once
+        sides = list(dict.fromkeys(each.named for each in self.maps))  # tokens of most maps are equal and sent once
         scale = ColorScale(0.0, 1.0)
         return {
             "label": self.label,

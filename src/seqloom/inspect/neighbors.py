@@ -36,9 +36,9 @@ class Occurrence(NamedTuple):
     """A word at one position."""
 
     sentence: int
-    number: int  # among the words of its sentence
+    number: int  # index in its sentence
     text: str
-    context: str  # as it was written, with some words around it
+    context: str  # with some words around it
 
 
 class Neighbor(NamedTuple):
@@ -56,14 +56,14 @@ class NeighborsView(View):
     kind: ClassVar[str] = "neighbors"
     word: str
     layer: str
-    occurrences: tuple[Occurrence, ...]  # of the word, the first being the one whose neighbors are asked for
-    contextual: np.ndarray  # [N,N] cosines between them, behind the layer
-    static: np.ndarray  # [N,N] the same of the vectors before any layer
-    nearest: tuple[Neighbor, ...]  # other words, the nearest in context first
-    mean_cosine: float  # the mean contextual cosine of two different places
+    occurrences: tuple[Occurrence, ...]  # of the word; the neighbors are those of the first
+    contextual: np.ndarray  # [N,N] cosines after the layer
+    static: np.ndarray  # [N,N] cosines before any layer
+    nearest: tuple[Neighbor, ...]  # other words, nearest first
+    mean_cosine: float  # mean contextual cosine of two different words
     mean_static_cosine: float
-    sentence: tuple[str, ...]  # the words of the first occurrence's sentence
-    similarities: np.ndarray  # [W] how near each of them is to it, in context
+    sentence: tuple[str, ...]  # words of the sentence of the first occurrence
+    similarities: np.ndarray  # [W] cosine of each of them with it, in context
 
     def figures(self) -> tuple[Figure, ...]:
         found: list[Figure] = []
@@ -83,19 +83,19 @@ class NeighborsView(View):
         return (*found, bars)
 
     def _sentences(self) -> tuple[str, ...]:
-        said = [
+        sentences = [
             f"Mean cosine of two words: {number(self.mean_cosine)} after {self.layer}, "
             f"{number(self.mean_static_cosine)} before the first layer."
         ]
         if len(self.occurrences) > 1:
             least = 1 + int(self.contextual[0, 1:].argmin())
-            said.append(
+            sentences.append(
                 f"“{self.word}” occurs {len(self.occurrences)} times; cosine of the first and the least similar one: "
                 f"{number(self.contextual[0, least])} in context, "
                 f"{number(self.static[0, least])} without context."
             )
         shown = self.occurrences[:MOST_OCCURRENCES]
-        return (*said, *(f"Sentence {each.sentence}, word {each.number}: {each.context}" for each in shown))
+        return (*sentences, *(f"Sentence {each.sentence}, word {each.number}: {each.context}" for each in shown))
 
     def _table(self, title: str, values: np.ndarray) -> Figure:
         names = [_labeled(each) for each in self.occurrences[:MOST_OCCURRENCES]]
@@ -106,7 +106,7 @@ class NeighborsView(View):
 
 
 def _labeled(each: Occurrence) -> str:
-    """The word last: what runs from right to left then moves nothing that follows it."""
+    """Return context and word, the word last, so that right-to-left text does not move what follows it."""
     return f"{each.sentence}.{each.number} {each.text}"
 
 
@@ -124,7 +124,7 @@ def neighbors(
     Args:
         word: The word, by its text or its number in the sentence.
         sentence: Number of the sentence that has the word.
-        layer: Number or path of the layer; the last one if none is given.
+        layer: Number or path of the layer (default: the last).
         top_k: Number of neighbors.
     """
     if not 0 <= sentence < len(readings):
@@ -163,7 +163,7 @@ def _place(occurrences: Sequence[Occurrence], sentence: int, word: str | int) ->
             raise DataError(f"there is no word {word} in the sentence", fix=f"choose 0 to {len(mine) - 1}")
         return mine[word]
     fitting = [at for at in mine if _alike(occurrences[at].text, word)]
-    if not fitting and word.isdecimal():  # as it is typed
+    if not fitting and word.isdecimal():  # from the command line
         return _place(occurrences, sentence, int(word))
     if not fitting:
         raise DataError(

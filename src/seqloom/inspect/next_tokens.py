@@ -47,10 +47,10 @@ SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, 
 
 @dataclass(frozen=True)
 class SamplingSliders(Interactive):
-    """Sliders for temperature, top-k, top-p and min-p that act at once, in the browser.
+    """Sliders for temperature, top-k, top-p and min-p that work in the browser.
 
-    All log-probabilities of the row travel with the page, four bytes each, so that what the browser sums up is the
-    model's distribution and not a part of it. The scripts are files of their own (`pages/`), which the tests run too.
+    The page has all log-probabilities of the row, four bytes each, so that the browser sums the complete distribution.
+    The scripts are files in `pages/`, which the tests run too.
     """
 
     rules: ClassVar[str] = (
@@ -96,10 +96,10 @@ class SamplingSliders(Interactive):
 
 
 TOP = 100  # tokens of the chosen row that are listed
-LIKELIEST = 10  # of every other row
+LIKELIEST = 10  # for every other row
 DRAWN_BARS = 15
 WORST = 20
-BLOCK = 128  # rows whose scores are held at once: all of a long text would not fit in memory
+BLOCK = 128  # rows whose scores are in memory at a time: all of a long text would not fit
 
 
 class TokenChoice(NamedTuple):
@@ -233,7 +233,7 @@ def next_tokens(
     """The next-token distribution at one position, and the surprisal of every token of the text.
 
     Args:
-        at: The position, by its number or its token; the last one if none is given.
+        at: The position, by its number or its token (default: the last).
         temperature: Sampling temperature; 1 leaves the probabilities as they are.
         top_k: Sample from the k most probable tokens only; 0 means all.
         top_p: Sample from the fewest tokens that together have this probability.
@@ -278,13 +278,13 @@ def _targets(subject: Subject, reading: Reading) -> tuple[str, ...]:
 def _rows(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any], Tensor]:
     """Surprisal, entropy, rank and top tokens of every row, and the scores [1,V] of the chosen one."""
     model: Any = subject.model
-    said = torch.tensor(reading.targets, device=subject.device)
+    targets = torch.tensor(reading.targets, device=subject.device)
     parts, chosen = [], None
     with still(model):
         vectors = model.features(reading.inputs).values
-        for start in range(0, len(said), BLOCK):
+        for start in range(0, len(targets), BLOCK):
             scores = model.head(Padded.of(vectors[:, start : start + BLOCK])).values[0]
-            logs, mine, rank, entropy = target_statistics(scores, said[start : start + BLOCK])
+            logs, mine, rank, entropy = target_statistics(scores, targets[start : start + BLOCK])
             parts.append((-mine, entropy, rank, *logs.exp().topk(min(LIKELIEST, logs.shape[1]))))
             if start <= row < start + BLOCK:
                 chosen = scores[row - start][None]
@@ -292,6 +292,6 @@ def _rows(subject: Subject, reading: Reading, row: int) -> tuple[dict[str, Any],
     surprisal, entropies, ranks, chances, tokens = (
         torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)
     )
-    pairs = zip(tokens.tolist(), chances.tolist(), strict=True) if len(said) <= MEDIUM else ()
+    pairs = zip(tokens.tolist(), chances.tolist(), strict=True) if len(targets) <= MEDIUM else ()
     likeliest = tuple(tuple(map(Likely, map(subject.name, names), likely)) for names, likely in pairs)
     return {"surprisal": surprisal, "entropy": entropies, "rank": ranks, "top_tokens": likeliest}, chosen

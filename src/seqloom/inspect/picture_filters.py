@@ -45,7 +45,7 @@ class Field(NamedTuple):
 class Patch(NamedTuple):
     """A part of an image with a high activation."""
 
-    reading: int  # the number of the picture
+    reading: int  # index of the picture
     y: int  # of its upper left pixel
     x: int
     activation: float
@@ -60,7 +60,7 @@ class MapsView(View):
     layer: str
     picture: np.ndarray  # [Y,X] the mean over colors
     maps: np.ndarray  # [filters,Y,X]
-    side: int  # of the square of the picture that a place stands for
+    side: int  # of the square of the picture that a cell sees
 
     def figures(self) -> tuple[Figure, ...]:
         shown = _most_active(self.maps.max(axis=(1, 2)), self.maps[0].size)
@@ -112,22 +112,22 @@ class PictureFiltersView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         dead = [number for number, patches in enumerate(self.patches) if patches[0].activation <= 0]
-        said = f"{counted(len(self.patches), 'filter')}, {counted(self.inputs, 'image')}."
-        return (said, *([f"Never active: {', '.join(map(str, dead))}."] if dead else []))
+        summary = f"{counted(len(self.patches), 'filter')}, {counted(self.inputs, 'image')}."
+        return (summary, *([f"Never active: {', '.join(map(str, dead))}."] if dead else []))
 
 
 def activation_maps(subject: Subject, reading: Reading, *, layer: int | str | None = None) -> MapsView:
     """The activation maps of one image.
 
     Args:
-        layer: Number or path of a layer with 2-D filters; the first one if none is given.
+        layer: Number or path of a layer with 2-D filters (default: the first).
     """
     path = _chosen(subject.model, layer)
     return MapsView(
         title=f"Activation maps of {path}",
         layer=path,
         picture=_picture(reading).mean(axis=2),
-        maps=_heard(subject, reading, path),
+        maps=_layer_maps(subject, reading, path),
         side=field(subject, reading, path).side,
     )
 
@@ -138,7 +138,7 @@ def picture_filters(
     """The patches with the highest activation of each filter, at most one from each image.
 
     Args:
-        layer: Number or path of a layer with 2-D filters; the first one if none is given.
+        layer: Number or path of a layer with 2-D filters (default: the first).
         top_k: Patches for each filter.
     """
     path = _chosen(subject.model, layer)
@@ -148,9 +148,9 @@ def picture_filters(
         raise ConfigError(f"top_k is {top_k}", fix=f"give 1 to {MOST_PATCHES}")
     square, best = field(subject, readings[0], path), list[list[Patch]]()
     for at, reading in enumerate(readings):
-        picture, maps = _picture(reading), _heard(subject, reading, path)
+        picture, maps = _picture(reading), _layer_maps(subject, reading, path)
         best = best or [[] for _ in maps]
-        for kept, each in zip(best, maps, strict=True):  # the strongest place of each filter on this picture
+        for kept, each in zip(best, maps, strict=True):  # the strongest cell of each filter on this picture
             y, x = (int(place) for place in np.unravel_index(int(each.argmax()), each.shape))
             value = float(each[y, x])
             if len(kept) < top_k or value > kept[-1].activation:
@@ -172,7 +172,7 @@ def field(subject: Subject, reading: Reading, path: str) -> Field:
         side += (int(owner.weights[at].shape[2]) - 1) * stride
         if name == path:
             break
-        if min(record[name][0].shape[2:]) > 1:  # then the input pools
+        if min(record[name][0].shape[2:]) > 1:  # then the input is pooled
             side, stride = side + stride, 2 * stride
     return Field(side, stride)
 
@@ -186,7 +186,7 @@ def _chosen(model: nn.Module, layer: int | str | None) -> str:
     return chosen({path: path for path in found}, 0 if layer is None else layer, "layers with 2-D filters")
 
 
-def _heard(subject: Subject, reading: Reading, path: str) -> np.ndarray:
+def _layer_maps(subject: Subject, reading: Reading, path: str) -> np.ndarray:
     """[filters,Y,X] the maps of an image in a layer."""
     maps: np.ndarray = heard(subject, reading, [path])[path][0][0].double().cpu().numpy()
     return maps

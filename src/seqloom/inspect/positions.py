@@ -36,7 +36,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.numbers import counted, interval, number
 from seqloom.text.special_tokens import BEGIN
 
-DEFAULT_LENGTH = 128  # positions, if neither training nor the caller says
+DEFAULT_LENGTH = 128  # positions, if neither training nor the caller sets a length
 MOST_ROWS, MOST_COLUMNS = 192, 256  # of a map
 MOST_HEADS = 12  # curves of heads
 POINTS = 400
@@ -45,7 +45,7 @@ POINTS = 400
 class PositionAnswer(NamedTuple):
     """The values of one position encoding, as a map and as curves by distance."""
 
-    values: np.ndarray  # [R,N] a map: places x dimensions, or heads x distances
+    values: np.ndarray  # [R,N] a map: positions x dimensions, or heads x distances
     y: tuple[float, ...]  # numbers of the rows
     x: tuple[float, ...]
     labels: tuple[str, str, str]  # of the rows, of the columns, of the value
@@ -61,9 +61,9 @@ class PositionsView(View):
 
     kind: ClassVar[str] = "positions"
     scheme: str
-    layer: str  # the path of the module that knows them
+    layer: str  # path of the module with the positions
     length: int
-    trained_length: int | None  # the longest input of training, where it is known
+    trained_length: int | None  # longest training input, if known
     max_positions: int | None  # of learned positions
     details: PositionAnswer
 
@@ -121,7 +121,7 @@ class PositionsView(View):
         ends = [float(every.min()), float(every.max())]
         for border in (
             (-self.trained_length, self.trained_length) if self.trained_length else ()
-        ):  # an upright line where training ended
+        ):  # a vertical line at the trained length
             if self.details.distances[0] < border < self.details.distances[-1]:
                 series.append(Series(name="longest training input", x=[border, border], y=ends))
         return Line(
@@ -143,12 +143,12 @@ def positions(
     """The position encoding of a model.
 
     Args:
-        layer: Number or path of a module with positions; the first one if none is given.
+        layer: Number or path of a module with positions (default: the first).
         side: The sequence: source or target, first or second.
-        length: Number of positions to show; the longest training input or this input if none is given.
+        length: Number of positions to show (default: the longest training input or this input).
     """
     stack = "" if reading is None else f"{reading.side(side).stack}."
-    found = {  # relations of kind none know nothing
+    found = {  # relations of kind "none" have no parameters
         path: module
         for path, module in subject.model.named_modules()
         if (isinstance(module, Positions) or (isinstance(module, Relation) and module.position in SCHEMES))
@@ -162,7 +162,7 @@ def positions(
         raise ConfigError(f"length is {length}", fix="give 2 or more")
     shown = max(2, wanted if limit is None else min(wanted, limit))
     how = module.position if isinstance(module, Relation) else "sinusoidal" if limit is None else "learned"
-    # The width of one head of the layer that a relation belongs to; 0 where positions enter with the inputs
+    # The width of one head of the layer of a relation; 0 if positions are added to the inputs
     heads = getattr(subject.model.get_submodule(path.rpartition(".")[0]), "heads", None)
     head_width = heads.query.out_features // heads.num_heads if isinstance(heads, Heads) else 0
     return PositionsView(
@@ -300,7 +300,7 @@ class ExtrapolationView(View):
     kind: ClassVar[str] = "extrapolation"
     lengths: tuple[int, ...]
     loss: np.ndarray  # [N] nats for each token
-    loss_beyond: np.ndarray  # [N] the same of tokens behind the trained length alone; NaN where there are none
+    loss_beyond: np.ndarray  # [N] only tokens beyond the trained length; NaN without any
     windows: tuple[int, ...]
     trained_length: int | None
 
@@ -348,15 +348,15 @@ def extrapolation(subject: Subject, texts: Sequence[str], *, lengths: Sequence[i
     losses, behind, counts = [], [], []
     with still(model):
         for length in wanted:
-            # [windows,length] the surprisal of every token; one window after another, as memory is what it is
+            # [windows,length] the surprisal of every token, one window at a time to save memory
             starts = range(0, len(tokens) - length + 1, length)
             step = max(1, -(-len(starts) // ROWS))
             rows = []
             for start in starts[::step]:
                 window = tokens[start : start + length]
                 fed = torch.cat([torch.full_like(window[:1], BEGIN), window[:-1]])
-                told = scores(subject, Padded.of(fed[None]))[0].float()
-                rows.append(nn.functional.cross_entropy(told, window, reduction="none").cpu().numpy())
+                scored = scores(subject, Padded.of(fed[None]))[0].float()
+                rows.append(nn.functional.cross_entropy(scored, window, reduction="none").cpu().numpy())
             found = np.stack(rows)
             losses.append(float(found.mean()))
             late = found[:, trained:] if trained else found[:, :0]

@@ -55,10 +55,10 @@ BINS = 24
 class Parts(NamedTuple):
     """One query against all keys."""
 
-    products: Tensor  # [S,D] of each dimension; they add up to the content, with rotary to the whole logit
+    products: Tensor  # [S,D] by dimension; they sum to the content, with rotary to the logit
     content: Tensor  # [S]
     position: Tensor  # [S]
-    weights: Tensor  # [S] NaN where the mask forbids
+    weights: Tensor  # [S] NaN where masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +71,13 @@ class QueryKeyView(View):
     row: int
     token: str
     columns: tuple[str, ...]
-    keys: tuple[int, ...]  # those whose dimensions are kept, the strongest first, or the one that was asked for
+    keys: tuple[int, ...]  # keys whose dimensions are kept: the strongest first, or the requested one
     products: np.ndarray  # [keys,D]
     content: np.ndarray  # [S]
-    position: np.ndarray  # [S] zero where the model adds none between two places
+    position: np.ndarray  # [S] zero if the model has no relative positions
     logit: np.ndarray  # [S]
-    weights: np.ndarray  # [S] NaN where the mask forbids
-    separated: str  # how content and position were told apart
+    weights: np.ndarray  # [S] NaN where masked
+    separated: str  # how content and position were separated
 
     def figures(self) -> tuple[Figure, ...]:
         if len(self.columns) <= SMALL:
@@ -92,9 +92,9 @@ class QueryKeyView(View):
     def _sentences(self) -> tuple[str, ...]:
         best = self.keys[0]
         key, weight = f"'{self.columns[best]}' ({best})", number(self.weights[best])
-        said = f"'{self.token}' ({self.row}) attends to {key} with weight {weight}"
+        start = f"'{self.token}' ({self.row}) attends to {key} with weight {weight}"
         terms = f"{number(self.content[best])} from content and {number(self.position[best])} from position"
-        return f"{said}: logit {number(self.logit[best])}, {terms}.", self.separated
+        return f"{start}: logit {number(self.logit[best])}, {terms}.", self.separated
 
     def _name(self, key: int) -> str:
         return f"{key} {self.columns[key] if len(self.columns) <= SMALL else snippet(self.columns, key)}"
@@ -118,8 +118,8 @@ class QueryKeyView(View):
         if len(rest):
             labels, values = [*labels, f"the other {len(rest)}"], [*values, float(products[rest].sum())]
         title = f"Query '{self.token}' x key '{self.columns[key]}' ({key}), by dimension"
-        said = f"Sum: {number(products.sum())}."
-        return Bars(title=title, labels=labels, values=values, x_label="query x key", caption=said)
+        caption = f"Sum: {number(products.sum())}."
+        return Bars(title=title, labels=labels, values=values, x_label="query x key", caption=caption)
 
 
 def query_key(
@@ -135,39 +135,39 @@ def query_key(
     """The logits of one query, split into content and position, and by dimension for the strongest keys.
 
     Args:
-        layer: Number or path of an attention layer; the last one if none is given.
+        layer: Number or path of an attention layer (default: the last).
         head: Number of the head.
-        token: The query, by its number or its text; the last token if none is given.
+        token: The query, by its number or its text (default: the last token).
         key: Only this key, by its number or its text.
         side: The sequence that the queries belong to: source or target, first or second.
     """
     layers = layers_of(subject, reading, side)
-    # Numbers count the layers with keys, for pooling by weights has none
+    # Numbers count only layers with keys, which attention pooling does not have
     keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
-    asked = chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
-    at = chosen_token(asked.queries, -1 if token is None else token)
-    only = None if key is None else chosen_token(asked.keys, key)
-    relation = getattr(subject.model.get_submodule(asked.path), "relation", None)
+    picked = chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
+    at = chosen_token(picked.queries, -1 if token is None else token)
+    only = None if key is None else chosen_token(picked.keys, key)
+    relation = getattr(subject.model.get_submodule(picked.path), "relation", None)
     turned = isinstance(relation, Relation) and relation.position == "rotary"
 
     def take(_: AttentionLayer, rows: AttentionRows) -> tuple[int, Parts, str]:
-        (only_head,) = chosen_heads(asked, rows.num_heads, head)
+        (only_head,) = chosen_heads(picked, rows.num_heads, head)
         if type(rows) not in SPLITS:
-            raise ConfigError(f"{asked.path} is attention pooling, which has no keys", fix="choose an attention layer")
+            raise ConfigError(f"{picked.path} is attention pooling, which has no keys", fix="choose an attention layer")
         return only_head, SPLITS[type(rows)](rows, only_head, at, turned), _separation(rows, turned)
 
-    ((chosen, parts, separated),) = heard(subject, reading, [asked], take)
+    ((chosen, parts, separated),) = heard(subject, reading, [picked], take)
     products, content, position, weights = (part.double().cpu().numpy() for part in parts)
     order = np.argsort(-np.nan_to_num(weights, nan=-1.0), kind="stable")
     best = [int(place) for place in order[:MOST_KEYS] if not np.isnan(weights[place])]
     keys = (best or [0]) if only is None else [only]
     return QueryKeyView(
-        title=f"Query {at} '{asked.rows[at]}' in {asked.path}, head {chosen}",
-        layer=asked.path,
+        title=f"Query {at} '{picked.rows[at]}' in {picked.path}, head {chosen}",
+        layer=picked.path,
         head=chosen,
         row=at,
-        token=asked.rows[at],
-        columns=asked.columns,
+        token=picked.rows[at],
+        columns=picked.columns,
         keys=tuple(keys),
         products=products[keys],
         content=content,
@@ -184,7 +184,7 @@ def _softmax_parts(rows: SoftmaxRows, head: int, at: int, turned: bool) -> Parts
     total = products.sum(dim=-1)
     weights = rows.weights(head, slice(at, at + 1))[0]
     if turned:
-        # The same with queries and keys turned back to place 0
+        # Rotate queries and keys back to position 0
         query = rotate(request.query, -request.query_places.positions)
         unturned = request._replace(query=query, key=rotate(request.key, -request.key_places.positions))
         content = _products(unturned).sum(dim=-1)
@@ -213,8 +213,8 @@ def _bias(request: Request) -> Tensor:
 
 
 def _linear_parts(rows: LinearRows, head: int, at: int, _turned: bool) -> Parts:
-    asked = one_linear_head(rows.asked, head, slice(at, at + 1))
-    products = feature(asked.query[0, 0]) * feature(asked.key[0, 0])
+    mine = one_linear_head(rows.asked, head, slice(at, at + 1))
+    products = feature(mine.query[0, 0]) * feature(mine.key[0, 0])
     content = products.sum(dim=-1)
     return Parts(products, content, torch.zeros_like(content), rows.weights(head, slice(at, at + 1))[0])
 

@@ -55,7 +55,7 @@ class Shape(NamedTuple):
     """How one kind of model reads an input and scores it."""
 
     read: Callable[[Subject, Any, str | None], Reading]
-    scores: Callable[[Any, Any], Tensor]  # (model, inputs) -> [N,R,K], gradients going through
+    scores: Callable[[Any, Any], Tensor]  # (model, inputs) -> [N,R,K], with gradients
 
 
 def read(subject: Subject, given: Any, *, target: str | None = None) -> Reading:
@@ -75,7 +75,7 @@ def scores(subject: Subject, inputs: Any) -> Tensor:
 
 def left_out(subject: Subject, reading: Reading) -> int:
     """The number of truncated tokens of an input."""
-    given = reading.given if isinstance(reading.inputs, Both) else [reading.given]  # of a translation the source
+    given = reading.given if isinstance(reading.inputs, Both) else [reading.given]  # for a translation, the source
     return sum(len(cut_off(subject, one, side.tokens)) for one, side in zip(given, reading.sides, strict=False))
 
 
@@ -85,7 +85,7 @@ def truncation_notes(subject: Subject, readings: Sequence[Reading]) -> tuple[str
     if not cut:
         return ()
     reading, more = cut[0]
-    # How many sides were given: of a translation the source alone
+    # Number of given sides: for a translation only the source
     given_sides = 2 if isinstance(reading.inputs, Both) else 1
     known = sum(not token.is_special for side in reading.sides[:given_sides] for token in side.tokens)
     if len(readings) > 1:
@@ -117,7 +117,7 @@ def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
     encoded: Padded = subject.encode(given)
     tokens = (Token("BEGIN", id=BEGIN), *_tokens(subject, given, encoded))
     inputs = begun(encoded)
-    after = cut_off(subject, given, tokens)  # what comes next in a text that is cut is not its end
+    after = cut_off(subject, given, tokens)  # a truncated text does not continue with END
     said = (*inputs.values[0, 1:].tolist(), after[0].id if after else END)
     return Reading(given, inputs, (Side("input", tokens, "decoder"),), tuple(token.text for token in tokens), said)
 
@@ -126,15 +126,15 @@ def _read_pair(subject: Subject, given: Any, target: str | None) -> Reading:
     source = subject.encode(given)
     task = cast(Translate, subject.task)
     written = task.written(subject.model, source)[0] if target is None else task.tokenizer.encode_inner([target]).row(0)
-    said = (*(int(token) for token in written if token != END), END)
-    inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *said[:-1]]], device=subject.device)))
+    targets = (*(int(token) for token in written if token != END), END)
+    inputs = Pair(source, Padded.of(torch.tensor([[BEGIN, *targets[:-1]]], device=subject.device)))
     if target is None:
-        known = written_tokens(task.tokenizer, said)
+        known = written_tokens(task.tokenizer, targets)
     else:
         tokens = (token for token in text_tokens(task.tokenizer, target) if not token.is_special)
         known = (*tokens, Token("END", len(target), len(target), NO_WORD, END))
     sides = Side("source", _tokens(subject, given, source), "encoder"), Side("target", known, "decoder")
-    return Reading(given, inputs, sides, tuple(token.text for token in known), said)
+    return Reading(given, inputs, sides, tuple(token.text for token in known), targets)
 
 
 def _read_texts(subject: Subject, given: Any, _target: str | None) -> Reading:
@@ -217,8 +217,8 @@ SHAPES: Mapping[type[nn.Module], Shape] = {
 }
 
 
-LEAST = 256  # tokens of a text that is worth the steps
-SHORT = 0.25  # of the text: a longer rest is read as fast with all that stands before it
+LEAST = 256  # shortest text that is split
+SHORT = 0.25  # of the text: a longer rest takes as long as the complete text
 
 
 @torch.no_grad()
@@ -237,9 +237,9 @@ def scores_of_both(subject: Subject, one: Reading, other: Reading) -> tuple[Tens
 def is_touched(model: nn.Module) -> bool:
     """Whether the model has listeners, PyTorch hooks or a chosen kernel, as inside an edit."""
     modules = list(model.modules())
-    heard = any(isinstance(module, Tap) and module.is_heard for module in modules)
+    listened = any(isinstance(module, Tap) and module.is_heard for module in modules)
     hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    return heard or hooked or any(named(operator) is not None for operator in OPERATORS)
+    return listened or hooked or any(named(operator) is not None for operator in OPERATORS)
 
 
 def beginning(one: Padded, other: Padded) -> int:
@@ -258,6 +258,6 @@ def _continued(model: LanguageModel, one: Padded, other: Padded, start: int) -> 
     found = []
     for x in (one, other):
         rest = x.values[:, start:]
-        said = model.step(Padded.of(rest), state)[0].values[0] if rest.shape[1] else known.values[0, :0]
-        found.append(torch.cat([known.values[0], said]))
+        values = model.step(Padded.of(rest), state)[0].values[0] if rest.shape[1] else known.values[0, :0]
+        found.append(torch.cat([known.values[0], values]))
     return found[0], found[1]

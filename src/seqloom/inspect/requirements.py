@@ -22,7 +22,7 @@ from seqloom.nn.models import Embedder
 from seqloom.nn.types import Both
 from seqloom.tasks.tag import Tag
 
-Question = Callable[[Subject, Reading], object]  # raises SeqloomError if the model has nothing of the kind
+Question = Callable[[Subject, Reading], object]  # raises SeqloomError if the view is not available
 
 
 def reason(question: Question, subject: Subject, reading: Reading) -> str | None:
@@ -41,7 +41,7 @@ def anything(_subject: Subject, _reading: Reading) -> None:
 def texts_read(subject: Subject) -> tuple[int, ...]:
     """The numbers of texts that an input may have; empty for a model that does not read text."""
     if isinstance(subject.model, Embedder):
-        return (1, 2)  # a vector, or two that are compared
+        return (1, 2)  # a vector, or two texts to compare
     kind = subject.task.input_spec.schema.input
     return (kind.num_columns,) if kind.reads_tokens else ()
 

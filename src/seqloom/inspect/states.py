@@ -32,16 +32,16 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Trail
 from seqloom.report.numbers import number, share
 
-MOST_DRAWN = 400  # places of a long path
+MOST_DRAWN = 400  # points of a long path
 COMPONENTS = 2
-NEIGHBORS = 3  # moves worth looking at that are named
+NEIGHBORS = 3  # large steps that are named
 
 
 class Plane(NamedTuple):
     """A plane of states: its center and two unit directions."""
 
     middle: np.ndarray  # [units]
-    directions: np.ndarray  # [2, units], the second one zero where the states move along a line
+    directions: np.ndarray  # [2, units], the second is zero if the states are on a line
 
     def path(self, states: np.ndarray) -> np.ndarray:
         """[N,2] the coordinates of states [N,units]."""
@@ -49,7 +49,7 @@ class Plane(NamedTuple):
         return found
 
     def held(self, states: np.ndarray) -> tuple[float, float]:
-        """The share of the variance of states that each of its directions holds."""
+        """The fraction of the variance of states along each direction."""
         total = max(float(states.var(axis=0).sum()), 1e-300)
         first, second = (float(variance) / total for variance in self.path(states).var(axis=0))
         return first, second
@@ -63,9 +63,9 @@ class StatesView(View):
     layer: str
     tokens: tuple[str, ...]
     path: np.ndarray  # [elements, 2]
-    explained_variance: tuple[float, float]  # the share of the variance that each component holds
-    step_sizes: np.ndarray  # [elements] how far the whole state went from the one before; 0 for the first
-    plane: Plane  # that the path lies in
+    explained_variance: tuple[float, float]  # fraction of the variance along each component
+    step_sizes: np.ndarray  # [elements] distance from the previous state; 0 for the first
+    plane: Plane  # of the path
 
     def figures(self) -> tuple[Figure, ...]:
         total = len(self.tokens)
@@ -103,7 +103,7 @@ def states(
     """The hidden states of one layer in two dimensions (PCA).
 
     Args:
-        layer: Number or path of the layer; the last one if none is given.
+        layer: Number or path of the layer (default: the last).
         side: The sequence: source or target, first or second.
     """
     place, found = layer_states(subject, reading, layer=layer, side=side)
@@ -113,7 +113,7 @@ def states(
 def states_compared(subject: Subject, reading: Reading) -> Callable[[Subject, Reading], StatesView]:
     """A view of the states of the last layer that uses the plane of this reading for any reading."""
     plane = principal(layer_states(subject, reading)[1])
-    return lambda asked, other: _view(*layer_states(asked, other), plane)
+    return lambda viewed, other: _view(*layer_states(viewed, other), plane)
 
 
 def _view(place: LayerPlace, found: np.ndarray, plane: Plane) -> StatesView:
@@ -168,13 +168,13 @@ def thinned(path: np.ndarray, most: int) -> list[int]:
     return sorted({0, len(path) - 1, *(int(at) for at in np.searchsorted(along, wanted[1:-1]))})
 
 
-Value = float | str | None  # None: the token has no such property and is left out
+Value = float | str | None  # None: the token does not have the feature and is left out
 Property = Callable[[Sequence[str]], Sequence[Value]]
 
 HELD_OUT = 0.3  # of the readings
 RIDGE = 1e-3  # times the mean variance of a unit
 BEST = 10  # units that are shown
-EXAMPLE = 200  # tokens of the picture of the best unit
+EXAMPLE = 200  # tokens in the figure of the best unit
 OPENING, CLOSING = "([{<", ")]}>"
 
 
@@ -215,13 +215,13 @@ class ProbeView(View):
     layer: str
     feature: str
     metric: str  # R2 or accuracy
-    tokens: int  # that were looked at
-    num_train: int  # those of them that stand in readings which are not held out
-    correlations: np.ndarray  # [units] with the property, on the same: the best unit is chosen without the others
-    score: float  # of all units together, on readings held out
-    control: float  # the same for the property dealt out at random
-    best_unit_score: float  # R2 of the best unit by itself, on readings held out; the accuracy of its label means
-    example: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]  # tokens, the property, the best unit
+    tokens: int  # number of tokens
+    num_train: int  # tokens in inputs that are not held out
+    correlations: np.ndarray  # [units] with the feature, on training tokens: the best unit is chosen without the others
+    score: float  # of all units, on held-out inputs
+    control: float  # for the shuffled feature
+    best_unit_score: float  # R2 of the best unit, on held-out inputs; for labels the accuracy of its class means
+    example: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]  # tokens, the feature, the best unit
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -281,12 +281,12 @@ def probe(
 
     Args:
         feature: `position`, `depth`, a function of the tokens, or a row of numbers or labels for each input.
-        layer: Number or path of the layer; the last one if none is given.
+        layer: Number or path of the layer (default: the last).
         side: The sequence: source or target, first or second.
         name: What to call the feature in the view.
         seed: Of the held-out inputs and the shuffled control.
     """
-    said = name or (feature if isinstance(feature, str) else "the feature")
+    label = name or (feature if isinstance(feature, str) else "the feature")
     if isinstance(feature, str) and feature not in PROPERTIES:
         raise ConfigError(f"there is no feature '{feature}'", fix=did_you_mean(feature, PROPERTIES))
     if len(readings) < 2:
@@ -304,9 +304,9 @@ def probe(
     best = int(np.abs(correlations).argmax())
     row = sample.readings == sample.readings[0]
     return ProbeView(
-        title=f"Probe for {said}",
+        title=f"Probe for {label}",
         layer=found[0][0].path,
-        feature=said,
+        feature=label,
         metric="R2" if sample.labels is None else "accuracy",
         tokens=len(sample.values),
         num_train=int(train.sum()),
@@ -327,7 +327,7 @@ class _ProbeSample(NamedTuple):
 
     states: np.ndarray  # [N,D]
     values: np.ndarray  # [N] numbers, or the numbers of labels
-    readings: np.ndarray  # [N] where each token stands
+    readings: np.ndarray  # [N] index of each token's input
     labels: tuple[str, ...] | None
 
     @classmethod
@@ -346,8 +346,8 @@ class _ProbeSample(NamedTuple):
     def parted(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Masks of the training tokens and the held-out tokens."""
         order = np.random.default_rng(seed).permutation(count)
-        held = order[: max(1, round(HELD_OUT * count))]
-        test = np.isin(self.readings, held)
+        held_out = order[: max(1, round(HELD_OUT * count))]
+        test = np.isin(self.readings, held_out)
         if not test.any() or test.all():
             raise DataError("all tokens with this feature are in one input", fix="give more inputs")
         return ~test, test

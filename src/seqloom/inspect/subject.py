@@ -50,7 +50,7 @@ STAND_IN = "\ufffd"  # for a word or a character that the vocabulary lacks
 class Token(NamedTuple):
     """One token that a model reads."""
 
-    text: str  # as it is shown
+    text: str  # as shown
     start: int = 0  # text[start:stop] of the input; empty for a special token
     stop: int = 0
     word: int = NO_WORD  # the number of the word that it is a part of
@@ -156,7 +156,6 @@ class Side(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts of the tokens."""
         return tuple(token.text for token in self.tokens)
 
 
@@ -164,7 +163,7 @@ class Reading(NamedTuple):
     """One input as the model reads it; tensors are batches of one row."""
 
     given: Any
-    inputs: Any  # what the model's `features` take: Padded, Subwords, Spelled, Pair, Both, or pictures
+    inputs: Any  # input of the model's `features`: Padded, Subwords, Spelled, Pair, Both, or pictures
     sides: tuple[Side, ...]
     rows: tuple[str, ...]  # the label of each row: its token, or "answer"
     targets: tuple[int, ...] | None = None  # the target column of each row: next tokens, or those of a translation
@@ -179,7 +178,7 @@ class Reading(NamedTuple):
         return found[name]
 
 
-Moved = Callable[[int], None]  # takes how many parts more are done
+Moved = Callable[[int], None]  # takes the number of parts that were finished
 
 
 @dataclass(eq=False)
@@ -196,7 +195,7 @@ class WorkShown:
 
     def __init__(self, show: Show | None = None) -> None:
         self._show, self._works = show, list[_Work]()
-        self._told: Progress | None = None
+        self._progress: Progress | None = None
 
     @contextmanager
     def work(self, parts: str, total: int) -> Iterator[Moved]:
@@ -219,26 +218,26 @@ class WorkShown:
 
         def moved(count: int) -> None:
             own.done += count
-            self._tell()
+            self._report()
 
         self._works.append(own)
         try:
-            self._tell()
+            self._report()
             yield moved
         finally:
             self._works.remove(own)
-            self._told = self._told if self._works else None
+            self._progress = self._progress if self._works else None
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         share, part = 0.0, 1.0
         for work in self._works:
             share, part = share + part * min(1.0, work.done / work.total), part / work.total
-        before = 0.0 if self._told is None else self._told.share or 0.0
+        before = 0.0 if self._progress is None else self._progress.share or 0.0
         if (first := next((work for work in self._works if work.total > 1), None)) is not None:
-            self._told = Progress(first.parts, first.done, first.total)
-        if self._told is not None and self._show is not None:
-            self._told = self._told._replace(part=max(before, min(1.0, share)))
-            self._show(self._told)
+            self._progress = Progress(first.parts, first.done, first.total)
+        if self._progress is not None and self._show is not None:
+            self._progress = self._progress._replace(part=max(before, min(1.0, share)))
+            self._show(self._progress)
 
 
 class Subject(NamedTuple):
@@ -248,7 +247,7 @@ class Subject(NamedTuple):
     config: AnyModel
     model: nn.Module
     encode: Callable[[Any], Any]  # one input from Python -> a batch of one row on the model's device
-    shown: WorkShown = WorkShown()  # to nobody
+    shown: WorkShown = WorkShown()  # reports to no one
 
     def work(self, parts: str, total: int) -> AbstractContextManager[Moved]:
         """A block of work of `total` parts; yields a function that reports finished parts."""
@@ -265,7 +264,6 @@ class Subject(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
         return next(self.model.parameters()).device
 
     def name(self, column: int) -> str:
@@ -302,7 +300,7 @@ class Subject(NamedTuple):
         tokens = self._writes.encode_inner([name]).row(0)
         if len(tokens) == 1 and tokens[0] != UNKNOWN:
             return int(tokens[0])
-        if name in NAMES:  # as `Tokenizer.piece` calls a special one
+        if name in NAMES:  # the name from `Tokenizer.piece` of a special token
             return NAMES.index(name)
         if len(tokens) != 1:
             raise DataError(f"'{name}' is {len(tokens)} tokens, but an answer is one token", fix="name one of them")
@@ -348,7 +346,7 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
             encoder = ExampleEncoder(schema, config, spec.tokenizer, None, ledger)
             inputs = schema.input.collate(encoder.columns(examples))
             ledger.close()
-        except RejectedError as error:  # one refused input: there are no other rows that could be read without it
+        except RejectedError as error:  # there is only one row, so it cannot be skipped
             found = "; ".join(str(detail["text"]) for detail in error.details)
             fix = f"give an input that is not empty; the model reads {schema.input.name}"
             raise DataError(found, fix=fix) from error

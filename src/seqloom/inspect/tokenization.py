@@ -36,7 +36,7 @@ class TokenSpan(NamedTuple):
     """One token and the part of the text that it covers."""
 
     text: str  # as in the input, with visible spaces; the name of a special token
-    token: str  # as it is stored in the vocabulary
+    token: str  # as stored in the vocabulary
     id: int
     start: int  # characters start..stop of the input
     stop: int

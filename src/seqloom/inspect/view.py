@@ -186,8 +186,8 @@ class View(Shown, ABC):
         """The figures as one SVG element; the first sentence and the notes are below the first figure."""
         first, *others = self.figures()
         sentences = filter(None, (first.caption, *self._sentences()[:1], *self.notes))
-        said = " ".join(one if one[-1] in ".?!" else f"{one}." for one in sentences)
-        return stacked((replace(first, caption=said), *others))
+        text = " ".join(one if one[-1] in ".?!" else f"{one}." for one in sentences)
+        return stacked((replace(first, caption=text), *others))
 
     def save(self, path: str | Path, *, full: bool = False) -> Path:
         """Write the view to a file and return its path; the suffix decides the format.

@@ -172,7 +172,7 @@ def read_again(subject: Subject, reading: Reading, given: Any) -> Reading:
 class Answers(NamedTuple):
     """The answers of a model to one input."""
 
-    values: np.ndarray  # [R,K] probabilities where exactly one answer of a row is right, else the scores
+    values: np.ndarray  # [R,K] probabilities if exactly one label per row is correct, else scores
     predictions: tuple[str, ...]  # [R]
     exclusive: bool
 
@@ -200,7 +200,7 @@ def _view(
 ) -> ChangeView:
     places = [[pair[when] for pair in rows.pairs] for when in (0, 1)]
     before, after = (taken(one.values, [where]) for one, where in zip(both, places, strict=True))
-    said = [
+    pairs = [
         ["∅" if at is None else one.predictions[at] for at in where] for one, where in zip(both, places, strict=True)
     ]
     moved = np.abs(after - before)
@@ -211,7 +211,7 @@ def _view(
         title=what,
         description=what,
         rows=rows.names,
-        predictions=tuple(zip(*said, strict=True)),
+        predictions=tuple(zip(*pairs, strict=True)),
         distance=distance,
         row=row,
         answers=tuple((subject.name(int(k)), float(before[row, k]), float(after[row, k])) for k in most[:SHOWN]),
@@ -269,12 +269,12 @@ def _attributing(subject: Subject, reading: Reading) -> ViewFunction:
     """A view of the attributions of the answers of this reading, also where another reading has other answers."""
     goal = chosen_goal(subject, reading)
 
-    def view(asked: Subject, other: Reading) -> View:
+    def view(viewed: Subject, other: Reading) -> View:
         # The same answers, at their rows in the other reading; answers without such a row are left out
         rows = dict(paired(reading.rows, other.rows).pairs)
         places = [(answer, rows.get(answer.row)) for answer in goal.answers]
         moved = goal._replace(answers=tuple(answer._replace(row=row) for answer, row in places if row is not None))
-        found = view_of(ground_of(asked, other), moved, METHOD, MethodOptions())
+        found = view_of(ground_of(viewed, other), moved, METHOD, MethodOptions())
         tokens = tuple(text for part in found.parts for text in part.texts)
         return AttributionValuesView(
             title=found.title, tokens=tokens, values=np.concatenate([part.values for part in found.parts])
@@ -335,8 +335,8 @@ def ablate(
     """How the answers change when the output of an attention head is set to zero.
 
     Args:
-        layer: Number or path of the layer; the last one with attention if none is given.
-        head: Number of the head; all heads of the layer if none is given.
+        layer: Number or path of the layer (default: the last one with attention).
+        head: Number of the head (default: all heads of the layer).
         views: Names of views to compare before and after: attention, attribution, gates, states.
     """
     who = "all heads" if head is None else f"head {head}"
@@ -359,8 +359,8 @@ def clamp(
     Args:
         unit: Number of the unit.
         value: The value that it has at every token.
-        gate: Name of a gate, such as forget or update; the hidden state of the unit if none is given.
-        layer: Number or path of the recurrent layer; the last one if none is given.
+        gate: Name of a gate, such as forget or update (default: the hidden state of the unit).
+        layer: Number or path of the recurrent layer (default: the last).
         views: Names of views to compare before and after: attention, attribution, gates, states.
     """
     what = f"{'unit' if gate is None else f'the {gate} gate of unit'} {unit} fixed at {value:g}"
@@ -382,7 +382,7 @@ def patch(
     Args:
         other: The other input; for a translation another source, read with the same target.
         at: The token, by its number or its text.
-        layer: Number or path of the layer whose output is patched; the last one if none is given.
+        layer: Number or path of the layer whose output is patched (default: the last).
         side: The sequence: source or target, first or second.
         views: Names of views to compare before and after: attention, attribution, gates, states.
     """
@@ -399,7 +399,6 @@ def _tried(subject: Subject, reading: Reading, edit: Any, what: str, views: Sequ
 
 
 def _view_functions(subject: Subject, reading: Reading, views: Sequence[str]) -> list[ViewFunction]:
-    """The views of these names."""
     for name in views:
         if name not in COMPARABLE:
             raise ConfigError(

@@ -56,7 +56,6 @@ class Label(msgspec.Struct, frozen=True, tag_field="kind", tag="label", omit_def
     of: int = 1  # lines of the action
 
     def decided(self) -> RowLabel:
-        """Return the current decision about the row."""
         return RowLabel(self.label, self.by)
 
 
@@ -71,7 +70,6 @@ class Skip(msgspec.Struct, frozen=True, tag_field="kind", tag="skip", omit_defau
     of: int = 1
 
     def decided(self) -> RowLabel:
-        """Return the current decision about the row."""
         return RowLabel(None, PERSON)
 
 
@@ -97,7 +95,6 @@ class Decision(NamedTuple):
     confidence: float | None = None
 
     def line(self, action: int, of: int) -> Label | Skip:
-        """Return the line for the log."""
         text, sure = text_sum(self.text), None if self.confidence is None else round(self.confidence, 6)
         if self.label is None:
             return Skip(action, self.row, text, self.suggested, sure, of)

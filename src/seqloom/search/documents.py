@@ -99,7 +99,6 @@ class TextFile(NamedTuple):
         return self.reading.format or format_of(self.path, Ledger())
 
     def table(self) -> Table:
-        """Return the table in the file."""
         return read_table((self.path,), self.reading, Ledger())
 
     def _names(self, ids: list[Any]) -> list[str]:
@@ -174,7 +173,7 @@ class Collection(NamedTuple):
     bad_rows: BadRows = BadRows()
 
     def checked(self) -> CheckedDocuments:
-        """Check the whole file; RejectedError lists the bad rows if there are more than may be skipped."""
+        """Check the complete file; RejectedError lists the bad rows if there are more than may be skipped."""
         ledger = Ledger(self.bad_rows)
         count = sum(1 for _ in self.documents(ledger))
         ledger.close()
@@ -192,7 +191,7 @@ class Collection(NamedTuple):
         table = read_table((self.path,), self.reading, problems)
         columns = text_columns(table, InputColumns(self.text, self.default_columns), self.path, problems)
         identity, seen = id_column(table, self.id, self.path), dict[str, int]()
-        # every column is kept, except a text column that is the whole text
+        # every column is kept, except a text column that is the complete text
         others = [(name, number) for number, name in enumerate(table.columns) if (number,) != columns]
         for record in table.records:
             try:

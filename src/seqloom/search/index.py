@@ -239,7 +239,6 @@ class Index:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that conditions can use."""
         return self.state.columns
 
     @cached_property
@@ -295,13 +294,11 @@ class Index:
         return list(map(ScoredDocument, map(self.state.ids.__getitem__, numbers), scores))
 
     def documents(self, ids: Sequence[str]) -> list[StoredDocument]:
-        """Return the documents with these ids, in order."""
         places = [self.state.place(self.state.rows[name]) for name in ids]
         return [self.state.segments[segment].found(row) for segment, row in places]
 
 
 def segment_path(path: Path, number: int) -> Path:
-    """Return the folder of a segment."""
     return path / f"{SEGMENT}{number:06d}"
 
 
@@ -341,12 +338,10 @@ class WritableIndex(Index):
 
     @property
     def name(self) -> str:
-        """Return the name of the index for messages."""
         return str(self.path)
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """Return the ids that the newest segment deletes."""
         return () if (newest := self._newest) is None else newest.removed
 
     def add(self, segment: Segment) -> None:

@@ -59,7 +59,6 @@ class UniformSuggester(NamedTuple):
     labels: int
 
     def probabilities(self, vectors: np.ndarray) -> np.ndarray:
-        """[N,K] the uniform distribution."""
         return np.full((len(vectors), self.labels), 1 / max(1, self.labels), np.float32)
 
 

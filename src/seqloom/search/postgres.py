@@ -128,7 +128,6 @@ class Postgres:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that conditions can use."""
         return tuple(sorted(msgspec.json.decode(name) for (name,) in self._all("select name from seqloom.columns")))
 
     def __len__(self) -> int:
@@ -170,7 +169,6 @@ class Postgres:
         return [ScoredDocument(name, score) for name, score in found.items()]
 
     def documents(self, ids: Sequence[str]) -> list[StoredDocument]:
-        """Return the documents with these ids, in order."""
         rows = self._all(
             "select d.id, d.body, d.columns, p.start, p.stop, p.vector::text from seqloom.documents d "
             "join seqloom.passages p on p.document = d.number where d.id = any(%s) order by d.number, p.start",
@@ -194,7 +192,6 @@ class WritablePostgres(Postgres):
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """Return the ids that the newest segment deletes."""
         rows = self._all("select removed from seqloom.lots order by number desc limit 1")
         return tuple(rows[0][0]) if rows else ()
 

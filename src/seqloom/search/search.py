@@ -61,7 +61,7 @@ def best_ranking(orders: Sequence[Sequence[str]]) -> dict[str, int]:
     return found
 
 
-DEPTH = 100  # documents of each ranking that are merged, if fewer are asked for
+DEPTH = 100  # documents of each ranking that are merged, if fewer are requested
 
 
 class SearchQuery(NamedTuple):
@@ -90,7 +90,6 @@ class ByWords:
     """By the words that document and query share: BM25."""
 
     def ranked(self, store: IndexStore, query: SearchQuery, where: Conditions, count: int) -> list[ScoredDocument]:
-        """Return the best documents, best first."""
         return store.by_words(query.text, where, count)
 
     def fits(self, query: SearchQuery, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
@@ -109,7 +108,6 @@ class ByVectors:
         return store.by_vector(query.vector, where, count) if query.is_known else []
 
     def fits(self, query: SearchQuery, texts: Sequence[str], cosines: np.ndarray) -> np.ndarray:
-        """[N] the cosines."""
         return cosines
 
 
@@ -180,7 +178,7 @@ class Searcher:
         """Return a sentence if no document or the model has no word of the query; otherwise an empty string."""
         by_words = any(isinstance(one, ByWords) for one in self.rankings)
         if self.model is None:
-            return ""  # ranked by words alone: there are no results to explain
+            return ""  # ranked by words only: there are no results to explain
         is_known = self.model.knows(query) and self._asked(query).is_known
         if by_words and not self.store.by_words(query, (), 1):
             if is_known:

@@ -59,7 +59,7 @@ class SegmentHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredSegment(NamedTuple):
-    """A segment as it was read."""
+    """A segment that was read from its files."""
 
     header: SegmentHeader
     texts: bytes  # UTF-8
@@ -69,7 +69,6 @@ class StoredSegment(NamedTuple):
     postings: Postings
 
     def document(self, row: int) -> TextDocument:
-        """Return the document of a row."""
         start = int(self.ends[row - 1]) if row else 0
         columns = {name: values[row] for name, values in self.header.columns.items()}
         return TextDocument(self.header.ids[row], self.texts[start : int(self.ends[row])].decode(), columns)

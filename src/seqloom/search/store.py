@@ -13,7 +13,7 @@ Conditions on the columns of documents: `year>=2000`, `lang=en`, `title~cancer`.
     <  <=  >  >= numbers by value, other text alphabetically, so dates such as 2024-01-31 work
     ~            the text contains this, ignoring case
 
-A document without a value in the column matches only `!=`; `lang=` with nothing behind it finds such documents.
+A document without a value in the column matches only `!=`; `lang=` without a value finds these documents.
 """
 
 import re

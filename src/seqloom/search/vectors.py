@@ -2,7 +2,7 @@
 
 `ExactSearch` compares the query with every vector: 100,000 passages take some hundredths of a second, and nothing is
 missed. `GraphSearch` uses a graph of neighbors (HNSW: Malkov and Yashunin 2016; the library usearch). It visits a few
-thousand passages however many there are, and may miss one. Both return exact similarities, and both only return
+thousand passages, independent of their number, and may miss one. Both return exact similarities, and both only return
 passages that are allowed: those of documents that are not deleted and match the conditions.
 
 The graph is searched in half precision, and the candidates are compared again in full precision. Passages that were
@@ -104,11 +104,9 @@ class ModelEmbedder:
         return min(self.loaded.encoding.max_length, self.loaded.encoding.max_length if positions is None else positions)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[N,W] the vectors of the texts, in order."""
         return self.loaded.embed(texts, batch_tokens=self.batch_tokens)
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
-        """[N] the number of tokens of each text."""
         return self.tokenizer.encode(texts).lengths
 
     def knows(self, text: str) -> bool:
@@ -117,7 +115,7 @@ class ModelEmbedder:
 
 
 def settings_for(model: IndexEmbedder, passage: int | None = None) -> Settings:
-    """Return the settings of a new index: passages of this many tokens, or of 256, limited by what the model reads."""
+    """Return the settings of a new index: passages of this many tokens, or of 256, up to the model's limit."""
     if passage is not None and not 8 <= passage <= model.max_length:
         raise ConfigError(
             f"the model cannot use passages of {passage:,} tokens", fix=f"choose from 8 to {model.max_length:,}"

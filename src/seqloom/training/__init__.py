@@ -1,1 +1,1 @@
-"""Training: one loop for every family and task, a generator of reports that whoever wants to may look at."""
+"""Training: one loop for every model family and task, which yields events that any consumer can read."""

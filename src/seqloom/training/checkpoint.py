@@ -14,7 +14,7 @@ they write their files into one hidden folder, process 0 renames it, and an erro
 
 The newest checkpoint is the one with the largest number in its name; file times are not used.
 
-The first half of this module is about the tensors of a run by name: whole, averaged, or the shards of one process.
+The first half of this module is about the tensors of a run by name: complete, averaged, or the shards of one process.
 """
 
 import json
@@ -74,7 +74,7 @@ def leaves_of(state: Any) -> list[Tensor]:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The whole tensor: one that is sharded over ranks is gathered."""
+    """Return the complete tensor: a tensor that is sharded over ranks is gathered."""
     whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole
 
@@ -127,7 +127,7 @@ def _mean(tensors: list[Tensor]) -> Tensor:
     return (total / len(tensors)).to(tensors[0].dtype)
 
 
-# Sharded weights: the part that one of several processes holds, and the whole tensor from the parts of all.
+# Sharded weights: the part that one of several processes holds, and the complete tensor from the parts of all.
 #
 # `fully_shard` splits each tensor along its first axis, one part for each process. Tensors that are not split, such as
 # counters, are the same in all processes. Each part knows its place, so a checkpoint of two processes can be resumed by
@@ -139,7 +139,7 @@ def _mean(tensors: list[Tensor]) -> Tensor:
 
 
 class ShardPlace(NamedTuple):
-    """The place of a part in the whole tensor: its first row, and the shape of the whole."""
+    """The place of a part in the complete tensor: its first row, and the complete shape."""
 
     first: int
     shape: tuple[int, ...]
@@ -155,8 +155,8 @@ class ShardPart(NamedTuple):
 def part_of(tensors: Mapping[str, Tensor]) -> ShardPart:
     """The part of each tensor that this process holds, and its place."""
     places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
-    held = {name: tensor.detach() for name, tensor in tensors.items()}
-    own = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in held.items()}
+    detached = {name: tensor.detach() for name, tensor in tensors.items()}
+    own = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in detached.items()}
     return ShardPart(own, places)
 
 
@@ -168,7 +168,7 @@ def _place(tensor: DTensor) -> ShardPlace:
 
 
 def whole_of(parts: Sequence[ShardPart]) -> dict[str, Tensor]:
-    """The whole tensors, joined from the parts of all processes; DamagedError if rows are missing or repeated."""
+    """Join the parts of all processes to complete tensors; DamagedError if rows are missing or repeated."""
     first, whole = parts[0], {}
     for name, tensor in first.tensors.items():
         if name in first.places:
@@ -196,7 +196,7 @@ def _joined(name: str, shape: tuple[int, ...], pieces: Sequence[tuple[int, Tenso
 
 
 def put_whole(target: Tensor, whole: Tensor) -> None:
-    """Copy a whole tensor into a weight, or into this process's part of it."""
+    """Copy a complete tensor into a weight, or into this process's part of it."""
     with torch.no_grad():
         if isinstance(target, DTensor) and not isinstance(whole, DTensor):
             own, first = target.to_local(), _place(target).first
@@ -321,7 +321,7 @@ def _together(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
 
 
 def estimated_bytes(tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
-    """About how many bytes a checkpoint of these tensors takes; sharded tensors count as a whole."""
+    """Estimate the bytes of a checkpoint of these tensors; sharded tensors count completely."""
     files = [[(name, tensor.nbytes) for name, tensor in group.items()] for group in tensors.values()]
     return 16_384 + sum(4_096 + sum(size + 128 + len(name) for name, size in file) for file in files)
 
@@ -353,7 +353,7 @@ def newest(folder: Path, ranks: Ranks) -> tuple[Checkpoint | None, tuple[str, ..
 
 
 def _newest(folder: Path, ranks: Ranks) -> tuple[Checkpoint | None, list[Any]]:
-    """The checkpoint; its name, empty if there is none, None if all are damaged; and what was skipped."""
+    """Return the checkpoint; its name ("" if there is none, None if all are damaged); and the skipped ones."""
     listed, passed = durable.numbered(folder)
     skipped = [f"{one.path.name} was skipped: {one.reason}" for one in passed]
     for _, path in listed:
@@ -365,7 +365,7 @@ def _newest(folder: Path, ranks: Ranks) -> tuple[Checkpoint | None, list[Any]]:
 
 
 def read(path: Path, ranks: Ranks) -> Checkpoint:
-    """Read and verify a checkpoint; its tensors are whole and on the CPU. DamagedError if a byte differs.
+    """Read and verify a checkpoint; its tensors are complete and on the CPU. DamagedError if a byte differs.
 
     Shards of any number of processes are joined. ConfigError for a checkpoint of another version of Seqloom.
     """
@@ -375,7 +375,7 @@ def read(path: Path, ranks: Ranks) -> Checkpoint:
         match = _FILE.fullmatch(name)
         if match is None:
             texts[name] = data
-        # A process reads only its own carried state; if the number of processes has changed, nobody reads it.
+        # A process reads only its own carried state; if the number of processes has changed, it is not read.
         elif match["group"] != OWN or (int(match["rank"] or 1), int(match["count"] or 1)) == (rank, ranks.count):
             parts.setdefault(match["group"], {})[int(match["rank"] or 1)] = _unpacked(data, f"{path}/{name}")
     run_state = _decoded(path / CheckpointFile.STATE, texts.get(CheckpointFile.STATE), TrainingState)

@@ -114,7 +114,7 @@ class Alone:
         return [data]
 
     def wait(self, what: str) -> None:
-        """Return at once."""
+        """Return immediately."""
 
     def wrap(self, module: nn.Module) -> nn.Module:
         return module
@@ -231,17 +231,17 @@ def _no_cuda() -> str:
     return "torch finds no CUDA device: no GPU, no driver, or CUDA_VISIBLE_DEVICES hides it"
 
 
-def _precision(asked: AnyPrecision, device: torch.device) -> tuple[Precision, str]:
-    if asked == "auto":
+def _precision(wanted: AnyPrecision, device: torch.device) -> tuple[Precision, str]:
+    if wanted == "auto":
         if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8:
             return "bf16", "supported by this GPU"
         return "float32", "the fastest precision here"
-    if asked != "float32" and device.type == "cpu":
+    if wanted != "float32" and device.type == "cpu":
         own = torch.ops.mkldnn  # whether the CPU has instructions for this precision
-        native = own._is_mkldnn_bf16_supported if asked == "bf16" else own._is_mkldnn_fp16_supported
+        native = own._is_mkldnn_bf16_supported if wanted == "bf16" else own._is_mkldnn_fp16_supported
         if not native():
-            return asked, "slower than float32: this CPU has no instructions for it"
-    return asked, ""
+            return wanted, "slower than float32: this CPU has no instructions for it"
+    return wanted, ""
 
 
 # What happens when memory runs out:
@@ -269,7 +269,7 @@ class HalvedError(RepeatError):
 
 
 class MemoryFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many micro-batches a step needs to fit into memory; what RUN/memory.json says."""
+    """How many micro-batches a step needs to fit into memory; the content of RUN/memory.json."""
 
     micro_batches: Annotated[int, msgspec.Meta(ge=1)] = 1
 
@@ -284,7 +284,7 @@ class MemoryFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def fitting(folder: Path) -> MemoryFit:
-    """What a run remembers; one micro-batch if memory never ran out."""
+    """Return the saved number of micro-batches; one if memory never ran out."""
     path = folder / RunFile.MEMORY
     try:
         return msgspec.json.decode(path.read_bytes(), type=MemoryFit)

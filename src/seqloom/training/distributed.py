@@ -92,8 +92,8 @@ def cut_over(module: nn.Module, count: int) -> nn.Module:
 def held_back(wrapped: nn.Module) -> AbstractContextManager[None]:
     """A context without gradient synchronization."""
     if isinstance(wrapped, DistributedDataParallel):
-        held: AbstractContextManager[None] = wrapped.no_sync()
-        return held
+        unsynced: AbstractContextManager[None] = wrapped.no_sync()
+        return unsynced
     assert isinstance(wrapped, FSDPModule), "a module that was wrapped here"
     return _kept_whole(wrapped)
 
@@ -111,12 +111,12 @@ def _kept_whole(wrapped: FSDPModule) -> Iterator[None]:
 
 @contextmanager
 def unsharded(wrapped: nn.Module) -> Iterator[None]:
-    """A context in which the module has its whole weights, for any method and for its `state_dict`."""
+    """A context in which the module has its complete weights, for any method and for its `state_dict`."""
     if not isinstance(wrapped, FSDPModule):
         yield
         return
     wrapped.reshard()
-    held = [
+    sharded = [
         (owner, name, weight)
         for owner in wrapped.modules()
         for name, weight in owner._parameters.items()
@@ -129,11 +129,11 @@ def unsharded(wrapped: nn.Module) -> Iterator[None]:
         }
     whole = {weight: nn.Parameter(tensor, weight.requires_grad) for weight, tensor in full.items()}
     try:
-        for owner, name, weight in held:
+        for owner, name, weight in sharded:
             owner._parameters[name] = whole[weight]  # a shared weight stays shared
         yield
     finally:
-        for owner, name, weight in held:
+        for owner, name, weight in sharded:
             owner._parameters[name] = weight
 
 
@@ -163,7 +163,6 @@ class Peer(NamedTuple):
 
     @classmethod
     def own(cls, rank: int) -> "Peer":
-        """This process."""
         return cls(rank, socket.gethostname(), os.getpid())
 
     @property

@@ -40,7 +40,7 @@ class Started(NamedTuple):
     steps: int | None  # expected in all; None where a clock decides
     checkpoint_bytes: int
     environment: Environment
-    messages: tuple[str, ...]  # what was chosen and why: device, precision, kernels; which checkpoints were skipped
+    messages: tuple[str, ...]  # chosen settings with reasons: device, precision, kernels; skipped checkpoints
 
 
 class Speed(NamedTuple):

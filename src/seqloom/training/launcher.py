@@ -92,8 +92,8 @@ def first_to_say(text: str) -> bool:
         return True
     from torch._C._distributed_c10d import FileStore  # loaded already in distributed runs
 
-    said = FileStore(str(Path(folder, "said")), MOST)
-    return said.add(hashlib.sha256(text.encode()).hexdigest(), 1) == 1
+    messages = FileStore(str(Path(folder, "said")), MOST)
+    return messages.add(hashlib.sha256(text.encode()).hexdigest(), 1) == 1
 
 
 @contextmanager

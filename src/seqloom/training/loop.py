@@ -1,8 +1,8 @@
 """The training loop: one generator of events for every family and task.
 
     ┌─▶ step ─▶ count ─┬─▶ log?       every `log_every` steps
-    │                  ├─▶ validate?  at the end of an epoch, or every so many steps; chosen weights go to RUN/model
-    │                  ├─▶ save?      after each validation, or every so many steps
+    │                  ├─▶ validate?  at the end of an epoch, or every `validate_every` steps; writes RUN/model
+    │                  ├─▶ save?      after each validation, or every `save_every` steps
     └──────────────────┴─▶ end?       duration reached, no improvement, a signal, or NaN
 
 The training state changes in one place, `_take`, together with the weights. Everything else is a function of it, so a
@@ -108,7 +108,7 @@ class _Loop:
         self.clock = Clock(resumed.machine.seconds if resumed else 0.0, session.device.torch)
         self.log = RunLog(session.folder.path, self.run_state.metrics_lines) if session.ranks.rank == 0 else NoLog()
         self.choice = CheckpointChoice(session, resumed)
-        self.shipped: ValidationResult | None = None  # the look whose weights are in RUN/model, if it was in this start
+        self.shipped: ValidationResult | None = None  # the validation of the weights in RUN/model, if in this session
         self.failed = 0  # checkpoints in a row that could not be saved
         self.read_every = 1 if session.device.torch.type == "cpu" else self.config.log_every
         self.recent: deque[tuple[int, tuple[str, ...]]] = deque(maxlen=MOST_NOT_FINITE + self.read_every)
@@ -178,8 +178,8 @@ class _Loop:
 
     def _divided(self) -> tuple[str, ...]:
         """A message about how a step is split to save memory."""
-        said = self.session.task.divided(self.session.model, self.run_state.micro_batches).message
-        return (said,) if said else ()
+        message = self.session.task.divided(self.session.model, self.run_state.micro_batches).message
+        return (message,) if message else ()
 
     def _take(self, step: Step[Any]) -> None:
         """One step: weights and training state change together."""
@@ -214,7 +214,7 @@ class _Loop:
         return over or self.update.is_done(self.run_state)
 
     def _after(self) -> Iterator[Report]:
-        """What follows a step: log, validate, save, stop."""
+        """Log, validate, save and stop after a step, as far as each is due."""
         run_state, config = self.run_state, self.config
         validates, saves = validation_is_due(config, run_state), save_is_due(config, run_state)
         if self.halved:
@@ -269,7 +269,7 @@ class _Loop:
     def _meets(self) -> bool:
         """Whether the host synchronizes with the device and the other ranks here: every few steps, and at the end.
 
-        A single process knows its clock and its signals at once; several must agree.
+        A single process knows its clock and its signals directly; several must agree.
         """
         if self.alone:
             self.clock.agree(self.ranks)

@@ -1,11 +1,11 @@
-"""A linear model as the convex problem it is, and the Newton steps that solve it.
+"""Solve a linear model, a convex problem, with Newton steps.
 
     min over W, b of   sum of losses(X W + b) + strength / 2 |W|^2          X: the TF-IDF of all training texts
 
-Conjugate gradients find where the quadratic model of the objective is lowest (Lin, Weng and Keerthi 2008), and the step
-there is halved until the objective falls. The loss is that of the task and its head, with class weights and smoothing;
-its slope by the scores comes from autograd, in float64, and its curvature from the head. Products with X are sums of
-bags of rows, in float32.
+Conjugate gradients minimize the quadratic model of the objective (truncated Newton: Lin, Weng and Keerthi 2008), and
+the step is halved until the objective falls. The loss is that of the task and its head, with class weights and label
+smoothing; its gradient by the scores comes from autograd, in float64, and its curvature from the head. Products with X
+are `embedding_bag` sums, in float32.
 """
 
 import copy
@@ -35,44 +35,44 @@ from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
 from seqloom.training.step import AnyBatch, LossOf, Tally, WeightUpdate, elements_of, moved
 
-MOST_PRODUCTS = 50  # of one step
-INEXACT = 0.1  # of the gradient may be left by a step; less as the gradient falls, so that the last steps are few
+MOST_PRODUCTS = 50  # products with the Hessian in one step
+INEXACT = 0.1  # residual / gradient at which conjugate gradients stop; lower for a small gradient, to save final steps
 HALVINGS = 20
-FALLS = 1e-4  # of the descent that the gradient promises must come true (Armijo 1966)
-ROUNDED = 1e-7  # of the objective: in float32 less may be no change at all
+FALLS = 1e-4  # fraction of the predicted decrease that a step must reach (Armijo 1966)
+ROUNDED = 1e-7  # relative change of the objective that float32 may not resolve
 
 
 class Entries(NamedTuple):
-    """A sparse matrix [N,M]: what stands in each row, one row after another."""
+    """A sparse matrix [N,M] in compressed rows."""
 
     columns: Tensor
     values: Tensor
-    starts: Tensor  # [N] where each row begins
+    starts: Tensor  # [N] index of the first entry of each row
 
     @classmethod
     def of(cls, rows: Tensor, columns: Tensor, values: Tensor, count: int) -> "Entries":
-        """The matrix of so many rows with these entries, given in the order of rows."""
+        """Build the matrix with `count` rows from its entries, sorted by row."""
         lengths = torch.bincount(rows, minlength=count)
         return cls(columns.int(), values.float(), (lengths.cumsum(0) - lengths).int())
 
     def times(self, dense: Tensor) -> Tensor:
-        """[N,K] the product with a matrix [M,K]."""
+        """Return the product [N,K] with a dense matrix [M,K]."""
         return F.embedding_bag(self.columns, dense, self.starts, mode="sum", per_sample_weights=self.values)
 
 
 class Texts(NamedTuple):
-    """The TF-IDF of all texts, and their targets."""
+    """The TF-IDF matrix of all texts, and their targets."""
 
-    by_text: Entries  # [N,M], M the n-grams that stand in some text
+    by_text: Entries  # [N,M], M n-grams that occur in some text
     by_ngram: Entries  # [M,N]
-    rows: Tensor  # [M] where each n-gram stands in the table of weights
+    rows: Tensor  # [M] row of each n-gram in the weight table
     targets: Tensor
     ids: tuple[str, ...]
     tokens: int
 
     @classmethod
     def of(cls, source: Tfidf, batches: Iterable[Batch[Any, Any]]) -> "Texts":
-        """The texts of some batches, on the processor."""
+        """Build the matrix from batches, on the CPU."""
         found, targets, ids, tokens = [], [], list[str](), 0
         for batch in batches:
             bags = source.bags(moved(batch, source.idf.device).inputs)
@@ -89,44 +89,41 @@ class Texts(NamedTuple):
 
 
 class ScoredTexts(nn.Module):
-    """What is left of a linear model behind X W + b: its inputs are the scores, its head gives their loss."""
+    """The head of a linear model: its inputs are the scores X W + b."""
 
     def __init__(self, head: Head) -> None:
         super().__init__()
         self.head = head
 
     def loss(self, batch: Batch[Tensor, Tensor]) -> Loss:
-        """The loss summed over the texts."""
+        """Return the loss summed over the texts."""
         return self.head.loss(Padded.of(batch.inputs[:, None]), batch.targets[:, None])
 
     def curvature(self, batch: Batch[Tensor, Tensor]) -> Curvature:
-        """The second derivative of that loss by the scores, which are its inputs [N,K]."""
+        """Return the second derivative of the loss by the scores [N,K]."""
         bent = self.head.curvature(Padded.of(batch.inputs[:, None]), batch.targets[:, None])
         return lambda along: bent(along[:, None])[:, 0]
 
 
 class NewtonPoint(NamedTuple):
-    """Weights [M,K] and bias [K], or a direction from some to others."""
+    """Weights [M,K] and bias [K], or a direction."""
 
     weights: Tensor
     bias: Tensor
 
     def plus(self, length: float, along: "NewtonPoint") -> "NewtonPoint":
-        """self + length along."""
         return NewtonPoint(self.weights.add(along.weights, alpha=length), self.bias.add(along.bias, alpha=length))
 
     def dot(self, other: "NewtonPoint") -> float:
-        """The inner product."""
         weights = torch.dot(self.weights.flatten(), other.weights.flatten())
         return float(weights) + float(torch.dot(self.bias, other.bias))
 
     def largest(self) -> float:
-        """The largest size of a number."""
         return max(float(part.abs().max()) if part.numel() else 0.0 for part in self)
 
 
 class NewtonPlace(NamedTuple):
-    """What is known of the objective at a point, per unit of weight."""
+    """The objective, its gradient and the scores at a point, divided by the weight of the examples."""
 
     point: NewtonPoint
     value: float
@@ -137,15 +134,15 @@ class NewtonPlace(NamedTuple):
 
 
 class NewtonProblem(NamedTuple):
-    """The objective of one strength."""
+    """The objective for one L2 strength."""
 
     task: Batcher
-    scored: ScoredTexts  # of float64, its own bias zero: that of the problem is in the scores
+    scored: ScoredTexts  # in float64, with bias 0: the scores include the bias of the problem
     texts: Texts
     strength: float
 
     def at(self, point: NewtonPoint) -> NewtonPlace:
-        """The objective and its gradient at a point."""
+        """Return the objective and its gradient at a point."""
         scores = (self.texts.by_text.times(point.weights) + point.bias).double().requires_grad_()
         with torch.enable_grad():
             loss, _ = self.task.loss(self.scored, Batch(scores, self.texts.targets, self.texts.ids), None)
@@ -156,7 +153,7 @@ class NewtonProblem(NamedTuple):
         return NewtonPlace(point, (total + penalty) / weight, total / weight, weight, gradient, scores.detach())
 
     def curvature(self, place: NewtonPlace) -> Callable[[NewtonPoint], NewtonPoint]:
-        """The second derivative of the objective at a place: times a direction."""
+        """Return a function that multiplies a direction by the Hessian at a place."""
         bent = self.scored.curvature(Batch(place.scores, self.texts.targets, self.texts.ids))
 
         def times(along: NewtonPoint) -> NewtonPoint:
@@ -166,13 +163,13 @@ class NewtonProblem(NamedTuple):
         return times
 
     def _by_weights(self, by_scores: Tensor, weights: Tensor, divisor: float) -> NewtonPoint:
-        """What a derivative by the scores is by weights and bias, with that of the penalty, over a divisor."""
+        """Convert a derivative by the scores to one by weights and bias, add the penalty, and divide."""
         by_weights = self.texts.by_ngram.times(by_scores.float()).add_(weights, alpha=self.strength)
         return NewtonPoint(by_weights.div_(divisor), by_scores.sum(dim=0).float().div_(divisor))
 
 
 def newton_step(problem: NewtonProblem, place: NewtonPlace) -> NewtonPlace:
-    """The place after one step; the same one where nothing lower was found."""
+    """Return the place after one Newton step; the same place if the line search finds no lower value."""
     along, length = _direction(problem, place), 1.0
     descent, allowed = place.gradient.dot(along), ROUNDED * abs(place.value)
     for _ in range(HALVINGS):
@@ -184,7 +181,7 @@ def newton_step(problem: NewtonProblem, place: NewtonPlace) -> NewtonPlace:
 
 
 def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
-    """Where the quadratic model of the objective is low: conjugate gradients (Hestenes and Stiefel 1952)."""
+    """Return the Newton direction, by conjugate gradients (Hestenes and Stiefel 1952)."""
     ahead = NewtonPoint(*map(torch.zeros_like, place.point))
     along = rest = ahead.plus(-1.0, place.gradient)
     squares = rest.dot(rest)
@@ -192,7 +189,7 @@ def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
     for _ in range(MOST_PRODUCTS):
         bent = curved(along)
         curvature = along.dot(bent)
-        if curvature <= 0:  # flat as far as float32 tells
+        if curvature <= 0:  # zero within float32 precision
             break
         length = squares / curvature
         ahead, rest = ahead.plus(length, along), rest.plus(-length, bent)
@@ -203,19 +200,19 @@ def _direction(problem: NewtonProblem, place: NewtonPlace) -> NewtonPoint:
     return ahead
 
 
-# A run of a linear model that is solved: Newton steps along a path of strengths of L2, from strong to weak.
+# A run with newton: Newton steps for a list of L2 strengths, from strong to weak.
 #
-# A step is one Newton step, an epoch one strength, which ends when the gradient is flat. Each strength starts from the
-# solution of the one before it, and behind each the dev set is looked at, as behind the epochs of any run.
+# A step is one Newton step, and an epoch is one strength, which ends when the gradient is nearly zero. Each strength
+# starts from the solution of the one before. After each there is a validation, as after any epoch.
 #
-# What a step does depends on the weights and on the number of the strength alone. So a checkpoint keeps nothing else,
-# and a run that goes on repeats its steps bit for bit.
+# A step depends only on the weights and the index of the strength. So a checkpoint keeps nothing else, and a resumed
+# run repeats its steps bit for bit.
 
-USUAL, MOST = 4, 100  # steps of a strength: what is guessed, and where it ends although the gradient is not flat
+USUAL, MOST = 4, 100  # steps per strength: the estimate, and the limit if the gradient does not converge
 
 
 def require_solvable(model: AnyModel) -> None:
-    """Raise ConfigError for a model that Newton steps cannot solve: only linear ones of TF-IDF are convex."""
+    """Raise ConfigError unless the model is linear on TF-IDF, which makes it convex."""
     linear = (
         isinstance(model, SequenceModelConfig)
         and isinstance(model.encoder.input, TfidfConfig)
@@ -230,30 +227,30 @@ def require_solvable(model: AnyModel) -> None:
 
 
 class SolutionPath:
-    """The steps along the strengths: a plan whose epochs end when they are solved, and what loads their steps."""
+    """Batch plan and loader of a run with newton: one epoch per strength, which ends when it is solved."""
 
     def __init__(self, loader: Loader[Any, Any], solver: "Solver") -> None:
         self.solver, self.read = solver, loader.plan
         self.plan: BatchPlan[Any] = self
 
     def count(self, epoch: int) -> int:
-        """How many steps the strength takes; until it is solved, one more than were taken at least."""
+        """Return the number of steps of a strength; until it is solved, at least one more than were taken."""
         taken = self.solver.taken if self.solver.taken.epoch == epoch else Taken(epoch)
         return taken.steps if taken.solved else max(USUAL, taken.steps + 1)
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> None:
-        """None: no step reads a batch of its own."""
+        """Return None: steps do not read batches."""
 
     def carried(self, index: int) -> bool:
-        """No."""
+        """Return False: there is no recurrent state."""
         return False
 
     def fingerprint(self) -> str:
-        """That of the batches of the training set."""
+        """Return the fingerprint of the batches of the training set."""
         return self.read.fingerprint()
 
     def steps(self, start: Position) -> Iterator[Step[Any]]:
-        """The steps from `start` on; at the first one of a strength all texts count as read."""
+        """Yield the steps from `start` on; the first step of a strength counts all texts as read."""
         epoch, index = start.epoch, start.index
         while True:
             yield Step(epoch, index, self.solver.whole() if index == 0 else None)
@@ -261,7 +258,7 @@ class SolutionPath:
 
 
 class Taken(NamedTuple):
-    """How far a strength is."""
+    """The steps taken for a strength."""
 
     epoch: int
     steps: int = 0
@@ -269,7 +266,7 @@ class Taken(NamedTuple):
 
 
 class Solver(WeightUpdate):
-    """Steps towards the solution of one strength after another."""
+    """Solves one strength after another."""
 
     def __init__(self, session: Session) -> None:
         config = session.config.training
@@ -290,17 +287,17 @@ class Solver(WeightUpdate):
         self._problem: NewtonProblem | None = None
         self._place: NewtonPlace | None = None
         self.taken = Taken(-1)
-        self._told: list[Tally] = []
+        self._tallies: list[Tally] = []
 
     def whole(self) -> AnyBatch:
-        """All texts as one batch, of which only the ids, the targets and the number of tokens are there."""
+        """Return all texts as one batch that has only ids, targets and the number of tokens."""
         texts = self._read()
         return Batch(torch.empty(texts.tokens, device="meta"), texts.targets, texts.ids)
 
     def step(
         self, batch: AnyBatch | None, *, carried: bool, run_state: TrainingState, lr: float, stop: bool = False
     ) -> None:
-        """Take one Newton step, or none where the gradient is flat already."""
+        """Take one Newton step, or none if the gradient is already below the tolerance."""
         place = self._at(self._newton.strengths[run_state.epoch])
         assert self._problem is not None
         flat = place.gradient.largest() <= self._newton.tolerance
@@ -310,20 +307,20 @@ class Solver(WeightUpdate):
         self.taken, self._place = Taken(run_state.epoch, steps, solved), after
         self._put(after.point)
         tokens = self._read().tokens if run_state.index == 0 else 0
-        self._told.append(_tally(place, tokens, stop))
+        self._tallies.append(_tally(place, tokens, stop))
 
     def is_done(self, run_state: TrainingState) -> bool:
         """Whether all strengths are solved."""
         return run_state.epoch >= len(self._newton.strengths)
 
     def read(self) -> Tally:
-        tallies, self._told = self._told, []
+        tallies, self._tallies = self._tallies, []
         summed = {name: sum(getattr(one, name) for one in tallies) for name in Tally._fields}
         last = {"largest": max((one.largest for one in tallies), default=0.0), "scale": 0.0}
         return Tally(**{**summed, **last, "stop": any(one.stop for one in tallies)})
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """The weights: nothing else decides how the run goes on."""
+        """Return the weights, the only state of the solver."""
         return {"model": weights_of(self._model), "optimizer": {}}
 
     @torch.no_grad()
@@ -331,7 +328,7 @@ class Solver(WeightUpdate):
         copy_all("model", self.tensors()["model"], tensors.get("model", {}))
 
     def _read(self) -> Texts:
-        """The training set; not read before the first step, when a run that goes on has its own idf."""
+        """Return the training set, read at the first step, when a resumed run has loaded its idf."""
         if self._texts is None:
             session = self._session
             batches = training_texts(session.task, session.prepared, session.config.training.batching)
@@ -339,7 +336,7 @@ class Solver(WeightUpdate):
         return self._texts
 
     def _at(self, strength: float) -> NewtonPlace:
-        """What is known of a strength at the present weights."""
+        """Return objective and gradient for a strength at the current weights."""
         if self._place is None or self._problem is None or self._problem.strength != strength:
             texts = self._read()
             self._problem = NewtonProblem(self._session.task, self._scored, texts, strength)
@@ -355,7 +352,7 @@ class Solver(WeightUpdate):
 
 
 def _tally(place: NewtonPlace, tokens: int, stop: bool) -> Tally:
-    """What a step from a place tells, rounded to 24 bits: sums of such do not depend on when they are read."""
+    """Return the statistics of a step, rounded to 24 bits so that sums do not depend on when they are read."""
     norm = float(np.float32(place.gradient.dot(place.gradient) ** 0.5))
     return Tally(
         steps=1,
@@ -373,7 +370,7 @@ def _tally(place: NewtonPlace, tokens: int, stop: bool) -> Tally:
 
 
 def training_texts(task: Batcher, prepared: Prepared, feed: AnyBatching) -> Iterator[AnyBatch]:
-    """The batches of the training set once, in an order that no seed changes."""
+    """Yield the batches of the training set once, in an order independent of the seed."""
     loader = task.loader(prepared, "train", feed, seed=0, workers=0)
     batches = (step.batch for step in loader.steps(until=1) if step.batch is not None)
     return (batch._replace(inputs=sequences(batch.inputs)) for batch in batches)

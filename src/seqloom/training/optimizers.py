@@ -43,11 +43,11 @@ def apply(optimizer: Optimizer, lr: float, divisor: Tensor, hold: Tensor) -> Non
     for group in optimizer.param_groups:
         group["lr"] = lr
     fused = optimizer.param_groups[0]["fused"]
-    held = hold if fused and hold.device.type in HOLDING else None
-    if held is None and bool(hold):
+    found_inf = hold if fused and hold.device.type in HOLDING else None
+    if found_inf is None and bool(hold):
         return
     if fused:
-        optimizer.grad_scale, optimizer.found_inf = divisor.float(), held  # type: ignore[attr-defined]  # as torch.amp
+        optimizer.grad_scale, optimizer.found_inf = divisor.float(), found_inf  # type: ignore[attr-defined]  # as torch.amp
     else:
         for gradient in gradients_of(optimizer):
             gradient.div_(divisor)

@@ -2,7 +2,7 @@
 
 `requested` sorts options, from the command line or from Python, by where they belong:
 
-    dev, task, input, format, ...             what the data is               DataConfig
+    dev, task, input, format, ...             the data                       DataConfig
     tokenizer, vocab_size, max_length, ...    how it is encoded              EncodingConfig
     lr, epochs, optimizer, patience, ...      how the model is trained       TrainingConfig
     model, size, dropout, char_encoder, ...   which model                    RunRequest
@@ -46,7 +46,6 @@ def _model(text: str) -> str | AnyModel:
 
 
 def _objective(name: str) -> str:
-    """The name of an objective."""
     if name not in OBJECTIVES:
         raise ConfigError(repr(name), fix=did_you_mean(name, OBJECTIVES))
     return name
@@ -66,7 +65,7 @@ def _class_weights(text: str) -> str | tuple[float, ...]:
 
 
 class RunRequest(NamedTuple):
-    """What the user asks for. Whatever is None is chosen and reported."""
+    """The request of the user. Settings that are None are chosen and reported."""
 
     model: Annotated[
         str | AnyModel | None,
@@ -164,14 +163,14 @@ class RunRequest(NamedTuple):
             return ()
         # The encoder of `init` is kept; how it is trained for embeddings may change.
         further = () if self.model is None else OF_VECTORS
-        return self._said("size", "dropout", "label_smoothing", "class_weights", "head", "char_encoder", *further)
+        return self._named("size", "dropout", "label_smoothing", "class_weights", "head", "char_encoder", *further)
 
     def of_vectors(self) -> tuple[str, ...]:
         """The named settings that only embedding models have."""
-        return self._said(*OF_VECTORS)
+        return self._named(*OF_VECTORS)
 
     def filled(self, before: RunConfig) -> "RunRequest":
-        """The same request for a run that is resumed: whatever it leaves open is taken from the run.
+        """Return the request for a resumed run: settings that it leaves open are taken from the run.
 
         If it names a model, a size or `init`, the model is built again and compared with that of the run.
         """
@@ -186,19 +185,19 @@ class RunRequest(NamedTuple):
         if type(schedule) is type(known) and schedule.warmup is None:
             training["schedule"] = msgspec.structs.replace(schedule, warmup=known.warmup)
         filled = self._replace(training=training, encoding=encoding, char_encoder=letters)
-        anew = self._said("model", "size", "class_weights", "head", "char_encoder", "word_vectors", *OF_VECTORS)
+        anew = self._named("model", "size", "class_weights", "head", "char_encoder", "word_vectors", *OF_VECTORS)
         if anew or self.training.get("init"):
             return filled
         model = before.model
-        if self._said("label_smoothing"):
+        if self._named("label_smoothing"):
             model = with_setting(model, "label_smoothing", self.label_smoothing)
         if self.dropout is not None:  # a model without dropout: any rate above 0 makes it another run
             there = any(dropouts(model))
             model = with_dropout(model, self.dropout) if there else with_setting(model, "dropout", self.dropout)
         return filled._replace(model=model)
 
-    def _said(self, *names: str) -> tuple[str, ...]:
-        """The names that are not left open."""
+    def _named(self, *names: str) -> tuple[str, ...]:
+        """Return the names that are not left open."""
         return tuple(name for name in names if getattr(self, name) != self._field_defaults[name])
 
 

@@ -196,7 +196,7 @@ class _Start(NamedTuple):
 def resolve(
     data: DataConfig, request: RunRequest, *, location: RunLocation | None = None, cache: Path | None = None
 ) -> Resolved:
-    """Read and encode the data, and choose all settings that are left open. Only the cache is written."""
+    """Read and encode the data, and choose all open settings. Only the cache is written."""
     return finished(resolving(data, request, location=location, cache=cache))
 
 
@@ -208,9 +208,9 @@ def resolving(
     cache: Path | None = None,
     dataset: Dataset | None = None,
 ) -> Work[Resolved]:
-    """The same with progress events, for data that may be open already.
+    """Do the same as `resolve` with progress events, optionally for data that is already open.
 
-    If a run is at the location, whatever the request leaves open is taken from it: settings, model and tokenizers.
+    If there is a run at the location, open settings, model and tokenizers are taken from it.
     """
     _require_changeable(request)
     if request.freeze_word_vectors:
@@ -218,7 +218,7 @@ def resolving(
         request = request._replace(training={**request.training, "freeze": tuple(dict.fromkeys(patterns))})
     folder = location.named if location is not None else None
     before, own = (location.existing_run() if location is not None else None) or (None, None)
-    asked, request = request, request if own is None else request.filled(own)
+    original, request = request, request if own is None else request.filled(own)
     written = request.encoding is not None and request.encoding.word_vectors is not None
     if request.training.get("init") and (written or request.word_vectors is not None):
         raise ConfigError("--word-vectors and --init both initialize the word vectors", fix="leave one of them out")
@@ -245,8 +245,8 @@ def resolving(
         None if location is None else location.folder(dataset.config.train[0], task.name, _name(task, request, start))
     )
     if before is None and RunLocation(folder).existing_run() is not None:  # the default folder, and a run is there
-        return (yield from resolving(data, asked, location=RunLocation(folder), cache=cache, dataset=dataset))
-    model, recipe, said = _model(task, request, prepared, start, before, width)
+        return (yield from resolving(data, original, location=RunLocation(folder), cache=cache, dataset=dataset))
+    model, recipe, messages = _model(task, request, prepared, start, before, width)
     learned_at = inf if start is None else start.learned_at
     settings = default_training(prepared, recipe, request.size or "small", request.training, learned_at)
     training = with_default_warmup(TrainingConfig(**settings | request.training), prepared)
@@ -258,17 +258,17 @@ def resolving(
         if start is not None
         else tuple(word_messages(request, plain, encoding, prepared))
     )
-    said = (
+    messages = (
         *dataset.messages,
         *prepared.messages,
         *_label_messages(prepared.schema),
-        *said,
+        *messages,
         *unknown,
         training_line(config.training),
     )
     facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None
     file = None if encoding.word_vectors is None else encoding.word_vectors.path
-    return Resolved(config, prepared, task, facts, said, bundle, folder, before, file)
+    return Resolved(config, prepared, task, facts, messages, bundle, folder, before, file)
 
 
 def _name(task: Task, request: RunRequest, start: _Start | None) -> str:
@@ -355,7 +355,7 @@ def _model(
     before: RunConfig | None,
     width: int | None,
 ) -> tuple[AnyModel, str, tuple[str, ...]]:
-    """The model configuration, the name of its recipe, and messages about what was chosen."""
+    """Return the model configuration, the name of its recipe, and messages about chosen settings."""
     if before is not None and request.model is before.model:  # if the data has changed, the run folder refuses it
         return before.model, "", (f"model: from the run, {before.model.parameters():,} parameters",)
     if request.model is not None and not isinstance(request.model, str):
@@ -378,12 +378,12 @@ def _model(
     if request.dropout is not None:
         model = with_dropout(model, request.dropout)
     model = with_word_inputs(model, request, prepared, width)
-    said = (
+    notes = (
         () if request.model and request.size else (f"model: {recipe}, size {size}, {model.parameters():,} parameters",)
     )
     if request.dropout and not any(dropouts(model)):
-        said = (*said, f"dropout: {recipe} has no dropout layers, so --dropout {request.dropout:g} has no effect")
-    return model, recipe, said
+        notes = (*notes, f"dropout: {recipe} has no dropout layers, so --dropout {request.dropout:g} has no effect")
+    return model, recipe, notes
 
 
 def _adapted(task: Task, model: AnyModel, request: RunRequest) -> AnyModel:
@@ -401,22 +401,22 @@ def _adapted(task: Task, model: AnyModel, request: RunRequest) -> AnyModel:
     return adapted
 
 
-def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
+def class_weights(given: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
     """The weight of each class: as given, or such that all classes have the same total weight."""
-    if not isinstance(asked, str):
-        return asked
-    _require_balanceable(asked, prepared.schema)
+    if not isinstance(given, str):
+        return given
+    _require_balanceable(given, prepared.schema)
     labels = prepared.columns["target"].select(prepared.splits["train"]).values
     counts = np.bincount(labels[labels >= 0], minlength=len(prepared.schema.labels))
     return tuple((counts.sum() / np.maximum(1, counts) / len(counts)).tolist())
 
 
-def _require_balanceable(asked: str | tuple[float, ...], schema: Schema) -> None:
+def _require_balanceable(given: str | tuple[float, ...], schema: Schema) -> None:
     """Refuse `balanced` for targets without a single label, and any other name."""
-    if not isinstance(asked, str):
+    if not isinstance(given, str):
         return
-    if asked != "balanced":
-        raise ConfigError(f"class weights {asked!r}", fix="give 'balanced', or a number for each class")
+    if given != "balanced":
+        raise ConfigError(f"class weights {given!r}", fix="give 'balanced', or a number for each class")
     if not schema.target.one_label:
         raise ConfigError(
             f"balanced class weights need one label per example, but the target is {schema.target}",
@@ -451,7 +451,7 @@ def _data_files(names: RunConfig, places: RunConfig) -> dict[str, str]:
 
 
 def _starts(names: RunConfig, places: RunConfig) -> dict[str, str]:
-    """The paths of what a run starts from: another model, a word vector file."""
+    """Return the paths of the model or word vector file that a run starts from."""
     found = {names.training.init: places.training.init} if names.training.init and places.training.init else {}
     if names.encoding.word_vectors is not None and places.encoding.word_vectors is not None:
         found[names.encoding.word_vectors.path] = places.encoding.word_vectors.path

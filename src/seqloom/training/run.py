@@ -63,7 +63,7 @@ def train_run(
     device: Device | None = None,
     workers: int = 2,
 ) -> Iterator[Report]:
-    """The events of a run in a folder: a new one, or the one that is there, which is resumed."""
+    """Yield the events of a new run in a folder, or of the existing run, which is resumed."""
     place = device or choose_device("auto", resolved.config.training.precision)
     folder, main = RunFolder(out), ranks.rank == 0
     resolved, drawn = with_known_names(folder, resolved), _drawn(resolved)
@@ -77,11 +77,11 @@ def train_run(
             resolved = resolved._replace(init=None, vectors=None)
         elif not init or resolved.init is None:
             resolved = resolved._replace(init=init_bundle(resolved.files.get(init, init)) if init else None)
-        model, said = _prepared(drawn, resolved, place)
+        model, about_weights = _prepared(drawn, resolved, place)
         session = Session(
             folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
         )
-        session = session._replace(messages=(*resolved.messages, *place.messages, *said, *warned, *skipped))
+        session = session._replace(messages=(*resolved.messages, *place.messages, *about_weights, *warned, *skipped))
         for report in training(session, checkpoint):
             if isinstance(report, Ended) and main:
                 with suppress(DurableError) if report.reason == "disk" else nullcontext():  # it was reported before
@@ -127,12 +127,12 @@ def _prepared(model: nn.Module, resolved: Resolved, device: Device) -> tuple[nn.
         if isinstance(module, Tfidf):  # it weights n-grams by their document frequency in the training set
             texts = training_texts(resolved.task, resolved.prepared, resolved.config.training.batching)
             module.fit(batch.inputs for batch in texts)
-    said = start_from(model, resolved.init) if resolved.init is not None else ()
+    messages = start_from(model, resolved.init) if resolved.init is not None else ()
     if resolved.vectors is not None:
         file = resolved.files.get(resolved.vectors, resolved.vectors)
-        said = (*said, start_from_vectors(model, file, resolved.prepared, resolved.config.training.seed))
-    said = (*said, *freeze(model, resolved.config.training.freeze))
-    return model.to(device.torch), said
+        messages = (*messages, start_from_vectors(model, file, resolved.prepared, resolved.config.training.seed))
+    messages = (*messages, *freeze(model, resolved.config.training.freeze))
+    return model.to(device.torch), messages
 
 
 # Initial weights that are not random, and frozen weights.
@@ -157,7 +157,7 @@ def start_from(model: nn.Module, bundle: Bundle) -> tuple[str, ...]:
             fix="start from a model with the same recipe and size, or leave --init out",
         )
     put(fitting, given)
-    # In parameters too: one name may stand for three of them, or for three million.
+    # In parameters too, because tensors differ much in size.
     taken, of = (sum(weight.numel() for weight in weights.values()) for weights in (fitting, mine))
     text = (
         f"initialized {len(fitting)} of {len(mine)} tensors ({taken:,} of {of:,} parameters) from the model of --init"
@@ -192,21 +192,21 @@ def start_from_vectors(model: nn.Module, path: str, prepared: Prepared, seed: in
 def freeze(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
     """Freeze weights; returns a message. ConfigError if a pattern matches nothing, or if nothing is left to train."""
     weights = dict(model.named_parameters())
-    held: set[str] = set()
+    frozen: set[str] = set()
     for pattern in patterns:
         fitting = {name for name in weights if fnmatchcase(name, pattern)}
         if not fitting:
             near = _some(difflib.get_close_matches(pattern, weights, n=SHOWN, cutoff=0.3) or list(weights))
             fix = f"give a name or a pattern such as 'encoder.*'; some names are {near}"
             raise ConfigError(f"--freeze '{pattern}' matches no weight", fix=fix)
-        held |= fitting
-    if len(held) == len(weights):
+        frozen |= fitting
+    if len(frozen) == len(weights):
         raise ConfigError(
             f"--freeze {', '.join(patterns)} freezes all {len(weights)} weights", fix="leave some to train"
         )
-    for name in held:
+    for name in frozen:
         weights[name].requires_grad_(False)
-    return (f"frozen: {len(held)} of {len(weights)} tensors ({_some(sorted(held))})",) if held else ()
+    return (f"frozen: {len(frozen)} of {len(weights)} tensors ({_some(sorted(frozen))})",) if frozen else ()
 
 
 def _some(names: Sequence[str]) -> str:
@@ -373,7 +373,7 @@ MOST_WEIGHTS = 50_000_000  # larger models are not allocated twice for an estima
 
 
 def expected_seconds(resolved: Resolved, device: Device) -> float | None:
-    """About how many seconds the steps of the whole run take; None if a trial would be expensive."""
+    """Estimate the seconds of all steps of the run; None if a trial would be expensive."""
     config, prepared = resolved.config.training, resolved.prepared
     if isinstance(config.duration, SecondsConfig):
         return config.duration.seconds

@@ -1,4 +1,4 @@
-"""The run folder: what it contains, how a run starts in it, and whether the run in it can be resumed.
+"""The run folder: its files, how a run starts in it, and whether the run in it can be resumed.
 
     RUN/config.toml    the complete configuration; written last, so a folder without it contains no run
     RUN/data.json      which data it was: hashes of the files, the split, the findings
@@ -67,7 +67,6 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def vocabulary_of(spec: ModelSpec) -> dict[str, bytes]:
-    """The files of a vocabulary."""
     schema = spec.schema
     outline = _Outline(schema.input.name, schema.target.name, tuple(spec.sizes), spec.numbers, spec.units)
     labels = json.dumps(schema.labels, ensure_ascii=False).encode()
@@ -122,7 +121,6 @@ class RunFolder:
         self.checkpoints, self.model = self.path / RunFile.CHECKPOINTS, self.path / RunFile.MODEL
 
     def config(self) -> RunConfig:
-        """The configuration of the run."""
         config: RunConfig = read(self.path / RunFile.CONFIG, RunConfig)
         return config
 
@@ -173,7 +171,7 @@ class RunFolder:
         for path in reversed(checkpoint.steps(self.checkpoints)):
             try:
                 return read(path)
-            except DurableError:  # reported when the whole checkpoint is read
+            except DurableError:  # reported when the complete checkpoint is read
                 continue
         return None
 

@@ -1,6 +1,6 @@
-"""Where a run is written, and whether the run that is there may be resumed. It is checked before any work.
+"""Where a run is written, and whether an existing run may be resumed. It is checked before any work.
 
-What a resumed run accepts:
+Changes that a resumed run accepts:
 
 other settings, data or vocabulary             refused: the weights would belong to neither configuration
 a longer duration in the same unit             accepted, also after the run has ended
@@ -30,7 +30,7 @@ from seqloom.files.layouts import OLD_STATE, RunFile
 from seqloom.files.lock import LOCK, hold
 from seqloom.training.state import Environment, TrainingState
 
-BEFORE_CONFIG = (RunFile.DATA, RunFile.VOCABULARY)  # what an interrupted start may leave
+BEFORE_CONFIG = (RunFile.DATA, RunFile.VOCABULARY)  # files that an interrupted start may leave
 RUNS = Path("runs")
 
 

@@ -51,7 +51,7 @@ CROSS_FITTED = (
     "half of the dev set was scored with the calibration of the other half."
 )
 PYTHON = 'import seqloom\n\nmodel = seqloom.load("FOLDER")\nmodel.predict([...])'
-ENDINGS: dict[str, tuple[Kind, str]] = {  # the scores below say how good the model is
+ENDINGS: dict[str, tuple[Kind, str]] = {  # the scores show how good the model is
     "done": ("plain", "Finished"),
     "patience": (
         "plain",
@@ -117,7 +117,7 @@ def _drawable(norm: float | None) -> float | None:
 
 
 def gradient_text(steps: Sequence["StepLine"]) -> str:
-    """How many steps were clipped and skipped; a log line stands for the steps since the line before it."""
+    """How many steps were clipped and skipped; a log line covers the steps since the line before it."""
     before = [0, *(one.step for one in steps[:-1])]
     counts = [max(0, one.step - start) for one, start in zip(steps, before, strict=True)]
     clipped = sum(one.clipped * count for one, count in zip(steps, counts, strict=True))
@@ -270,7 +270,7 @@ def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
     shown = [name or "(empty)" for name in names]
     matrix = Matrix(
         title="",
-        values=[[float(counts.get((true, said), 0)) for said in names] for true in names],
+        values=[[float(counts.get((true, predicted), 0)) for predicted in names] for true in names],
         rows=shown,
         columns=shown,
         y_label="expected",

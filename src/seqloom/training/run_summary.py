@@ -138,7 +138,6 @@ def of_kind(records: Iterable[dict[str, Any]], kind: str, line: type[Kind], path
 
 
 def typed(record: dict[str, Any], line: type[Kind], path: Path) -> Kind:
-    """A record as a typed value."""
     try:
         return msgspec.convert(record, line)
     except msgspec.ValidationError as error:
@@ -228,7 +227,7 @@ def _finite(value: Any) -> Any:
 # config.toml has the layers that a recipe made, not its name. Users know the name ("bilstm, tiny"), so it is found
 # again: the recipe that makes the same layers for the same task.
 
-SET_BESIDE = ("dropout", "head")  # set by other flags, whatever the recipe
+SET_BESIDE = ("dropout", "head")  # set by other flags, independent of the recipe
 
 
 @lru_cache(maxsize=1)  # it is called for each model that a run saves
@@ -445,7 +444,7 @@ def _file_size(path: Path) -> int:
 
 
 def data_summary(run: Path) -> DataSummary:
-    """The data of a run; empty if the folder does not say."""
+    """The data of a run; empty if the folder has no record of it."""
     facts = _json(run / RunFile.DATA) or {}
     labels = _json(run / RunFile.VOCABULARY / VocabularyFile.LABELS) or []
     try:

@@ -22,7 +22,7 @@ from seqloom.training.devices import Device, Ranks
 from seqloom.training.events import Speed
 from seqloom.training.run_folder import RunFolder
 
-# Signals that stop a run: after the first one, the loop saves and ends; the second one ends the process at once.
+# Signals that stop a run: after the first one, the loop saves and ends; the second one ends the process immediately.
 #
 #     SIGINT   Ctrl-C                 exit 130
 #     SIGTERM  kill, a job scheduler  exit 143

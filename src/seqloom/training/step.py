@@ -6,9 +6,9 @@
                                                 │
                                                 └─ not finite: weights, moments, ema and carried state do not change
 
-The loss is divided once, by the weight (real tokens, rows) of the whole step: however a batch is split, the gradient is
-that of the whole batch. The host does not wait for the device until `read`; whether a step counts is decided on the
-device, by a tensor that is 0 or 1.
+The loss is divided once, by the weight (real tokens, rows) of the complete step, so the gradient does not depend on how
+a batch is split. The host does not wait for the device until `read`; whether a step counts is decided on the device, by
+a tensor that is 0 or 1.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ from seqloom.training.state import TrainingState
 #
 #     1 x 64 rows  =  4 x 16 rows  =  16 x 4 rows        the same sum of losses, so the same gradient
 #
-# Whatever a batch is made of - padded tokens, pairs, pictures - every tensor in it has the rows on axis 0. The same is
-# true of a state that is carried from step to step, so both are split and joined by the same few lines.
+# Every tensor of a batch (padded tokens, pairs, pictures) has the rows on axis 0. The same is true of a state that is
+# carried from step to step, so both are split and joined by the same code.
 
 AnyBatch = Batch[Any, Any]
 Nest = TypeVar("Nest")
@@ -397,7 +397,7 @@ class WeightUpdate(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensors]:
-        """All tensors of the run, not copied: what a checkpoint keeps besides the state."""
+        """All tensors of the run, not copied: the content of a checkpoint besides the state."""
 
     @abstractmethod
     def load(self, tensors: Mapping[str, Mapping[str, Tensor]], run_state: TrainingState) -> None:

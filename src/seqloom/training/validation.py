@@ -74,12 +74,12 @@ class ValidationResult(NamedTuple):
         table = np.frombuffer(b"".join(rows)).reshape(-1, session.task.statistics)
         table, metrics = session.task.agreed(table, table), self.metrics | session.task.measure_rows(table)
         counted = Counter[tuple[str, str]]()
-        for true, said, count in chain.from_iterable(json.loads(data) for data in confused):
-            counted[true, said] += count
+        for true, predicted, count in chain.from_iterable(json.loads(data) for data in confused):
+            counted[true, predicted] += count
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         confusion = tuple(ConfusionCount(*pair, count) for pair, count in ordered)
-        judged = () if mine is None else mine.examples
-        return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, judged, confusion))
+        examples = () if mine is None else mine.examples
+        return self._replace(evaluation=Evaluation(session.task.name, metrics, len(table), table, examples, confusion))
 
 
 def validate(session: Session) -> ValidationResult:
@@ -87,14 +87,14 @@ def validate(session: Session) -> ValidationResult:
     if not len(session.prepared.splits["dev"]):
         return ValidationResult({}, (), None)
     task, ranks, rows = session.task, session.ranks, np.empty((0, session.task.statistics))
-    # With sharded weights all ranks compute together, each on the whole dev set; else each has its share.
+    # With sharded weights all ranks compute together, each on the complete dev set; else each has its share.
     batches = batches_of(session, "dev") if ranks.sharded else batches_of(session, "dev", ranks.rank, ranks.count)
     first = next(batches, None)  # a rank may have no rows of a small set
     evaluation: Evaluation | None = None
     samples: tuple[Sample, ...] = ()
     if first is not None:
         looking: Evaluator = task
-        if isinstance(task, Calibrator):  # calibrated on the whole dev set, on every rank
+        if isinstance(task, Calibrator):  # calibrated on the complete dev set, on every rank
             with answering(session.model):
                 looking = task.for_validation(session.model, batches_of(session, "dev"))
         evaluation = evaluate(looking, session.model, chain([first], batches))
@@ -115,11 +115,11 @@ def batches_of(session: Session, part: SplitName, rank: int = 0, count: int = 1)
             yield moved(step.batch, session.device.torch)
 
 
-def _sample(session: Session, judged: EvaluatedExample) -> Sample:
-    """An example as it is shown: its input as it was written; also the expected text if it is the input itself."""
-    read = session.prepared.shown(int(judged.id))
-    text = cut_short(session.prepared.dev_texts.get(int(judged.id), "")) or read
-    return Sample(text, judged.predicted, text if judged.expected == read else judged.expected, judged.correct)
+def _sample(session: Session, example: EvaluatedExample) -> Sample:
+    """Return an example for display: its input as written; also the expected text if that is the input itself."""
+    read = session.prepared.shown(int(example.id))
+    text = cut_short(session.prepared.dev_texts.get(int(example.id), "")) or read
+    return Sample(text, example.predicted, text if example.expected == read else example.expected, example.correct)
 
 
 # Which weights are chosen: the latest that are not worse than the best by more than the noise of the dev set.
@@ -270,12 +270,12 @@ def settle(session: Session, update: WeightUpdate, known: ValidationResult | Non
 
 def _is_open(session: Session) -> bool:
     """Whether RUN/model is intact and not yet calibrated, as process 0 finds it."""
-    told = b""
+    state = b""
     if session.ranks.rank == 0:
         with suppress(DurableError):
             scores = read_scores(session.folder.model)
-            told = b"open" if scores is not None and not scores.settled else b""
-    return session.ranks.share(told) == b"open"
+            state = b"open" if scores is not None and not scores.settled else b""
+    return session.ranks.share(state) == b"open"
 
 
 def _settle(session: Session, notes: Mapping[str, Any], found: ValidationResult, over: bool) -> None:
@@ -283,9 +283,9 @@ def _settle(session: Session, notes: Mapping[str, Any], found: ValidationResult,
         return
     task, evaluation = session.task, found.evaluation
     if evaluation is not None and isinstance(task, Calibrator):
-        # The shipped model reads its scores as the dev set asks for. How good that is: each half of dev is read as the
-        # other half asks for, so that no row is judged by what it found itself.
-        with answering(session.model):  # where weights are sharded, all processes compute together
+        # The saved model is calibrated on the dev set. To evaluate this, each half of the dev set is calibrated on the
+        # other half, so that no row is evaluated with a calibration that it was used for.
+        with answering(session.model):  # with sharded weights all processes compute together
             fitted = task.fitted(session.model, batches_of(session, "dev"))
         task = task.calibrated(fitted.shipped, fitted.rows)
         evaluation = evaluate(task, session.model, batches_of(session, "dev"))
@@ -298,17 +298,17 @@ def _settle(session: Session, notes: Mapping[str, Any], found: ValidationResult,
 def _replace_model(
     session: Session,
     task: Task,
-    stood: Mapping[str, Any],
+    state: Mapping[str, Any],
     found: ValidationResult,
     *,
     intervals: Mapping[str, Interval],
     settled: bool,
 ) -> None:
-    """Write the current weights to RUN/model with their metrics; `stood` has the step, epoch and examples."""
+    """Write the current weights to RUN/model with their metrics; `state` has the step, epoch and examples."""
     config, evaluation = session.config, found.evaluation
     weights = {name: tensor.detach().cpu() for name, tensor in session.model.state_dict().items()}
     notes = {
-        **{name: stood[name] for name in ("step", "epoch", "examples")},
+        **{name: state[name] for name in ("step", "epoch", "examples")},
         "dev": found.metrics | (evaluation.metrics if evaluation is not None else {}),
         "dev_rows": len(session.prepared.splits["dev"]),
         "metric": session.task.metric.name,
@@ -329,14 +329,14 @@ def _replace_model(
 
 def saved_model_step(session: Session) -> int | None:
     """The step of the weights in RUN/model, as process 0 finds it; None if there is no intact model."""
-    told = b""
+    step = b""
     if session.ranks.rank == 0:
         with suppress(DurableError):
             verify_folder(session.folder.model)
             scores = read_scores(session.folder.model)
-            told = b"" if scores is None else str(scores.step).encode()
-    told = session.ranks.share(told)
-    return int(told) if told else None
+            step = b"" if scores is None else str(scores.step).encode()
+    step = session.ranks.share(step)
+    return int(step) if step else None
 
 
 def last_weights(
@@ -387,11 +387,11 @@ def repaired_model(
     if run_state.chosen is None or there == run_state.chosen.step:
         return None
     result, best = RepairedModel(there), None
-    for stood, weights in _candidates(session, run_state, update.tensors(), there):
+    for state, weights in _candidates(session, run_state, update.tensors(), there):
         with update.replaced(weights):
             found = validate(session)
             if best is None or metric.better(found.value(session), best):
-                result, best = RepairedModel(stood.step, save(stood, found)), found.value(session)
+                result, best = RepairedModel(state.step, save(state, found)), found.value(session)
     return result
 
 

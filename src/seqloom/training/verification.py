@@ -66,7 +66,6 @@ class ComparedRuns(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Whether the bytes are the same."""
         return self.whole == self.resumed
 
 
@@ -88,7 +87,6 @@ class ResumeProof(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
         if self.equal:
             return "equal: killed in the middle of a step and resumed, this run ends with the same bytes"
         if not self.repeats:
@@ -96,7 +94,6 @@ class ResumeProof(NamedTuple):
         return f"different: {', '.join(part.part for part in self.parts if not part.equal)}; please report it"
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain data."""
         parts = [part._asdict() | {"equal": part.equal} for part in self.parts]
         plain = self._asdict() | {"run": str(self.run), "parts": parts}
         return plain | {"equal": self.equal, "verdict": self.verdict}
@@ -206,11 +203,11 @@ def _sum(data: bytes) -> str:
 
 def short_run(config: Path, out: Path, device: DeviceName, workers: int) -> int:
     """Train with this configuration, or resume; returns the exit code."""
-    asked = RunFolder(config.parent).config()
-    request = RunRequest(model=asked.model, training=msgspec.structs.asdict(asked.training), encoding=asked.encoding)
-    lenient = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # the run itself has decided about them
-    resolved = resolve(msgspec.structs.replace(asked.data, bad_rows=lenient), request)
-    place = choose_device(device, asked.training.precision, asked.training.deterministic)
+    saved = RunFolder(config.parent).config()
+    request = RunRequest(model=saved.model, training=msgspec.structs.asdict(saved.training), encoding=saved.encoding)
+    lenient = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # the run itself has decided about bad rows
+    resolved = resolve(msgspec.structs.replace(saved.data, bad_rows=lenient), request)
+    place = choose_device(device, saved.training.precision, saved.training.deterministic)
     *_, last = train_run(out, resolved, device=place, workers=workers)
     assert isinstance(last, Ended), "the last report"
     return last.exit_code

@@ -1,4 +1,4 @@
-"""Comparing models with the same budget, with tests that say which differences are more than chance.
+"""Comparing models with the same budget, with tests of which differences are significant.
 
     compare ──▶ DIR/runs/MODEL-SEED, ordinary runs with equal budgets ──▶ DIR/evaluations: every example of every run
                                                                               │
@@ -8,13 +8,13 @@
                  ▼
                 Comparison: a sentence, a table, report.html, results.jsonl
 
-Runs are evaluated on the dev set, and on the test set only on request: each such evaluation is recorded. Whatever stops
-a comparison, the same command resumes it: finished runs stay finished, unfinished ones are run folders that resume.
+Runs are evaluated on the dev set, and on the test set only on request: each such evaluation is recorded. After an
+interruption the same command resumes: finished runs stay finished, unfinished ones are run folders that resume.
 
-    plan         what is compared, and its events            statistics   bootstrap, randomization, McNemar, Holm
-    runs         one run, and several at once                verdicts     from evaluated runs to results; leaks
-    costs        time, memory and space of a model           results      what came out, and how it is shown
-    distances    the same at several dependency distances    comparison   the whole in one call
+    plan         models, data, budget; events               statistics   bootstrap, randomization, McNemar, Holm
+    runs         one run, and several in parallel            verdicts     from evaluated runs to results; leaks
+    costs        time, memory and space of a model           results      the results, and how they are shown
+    distances    the same at several dependency distances    comparison   all of it in one call
 """
 
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqloom.experiments.compare.plan import Budget, ComparisonPlan
     from seqloom.experiments.compare.results import Comparison
 
-HOMES = {  # each public name is loaded from here when it is first asked for
+HOMES = {  # each public name is loaded from here at its first use
     "comparison": ("compare", "run_comparison"),
     "distances": ("Distances", "run_distances"),
     "plan": ("Budget", "ComparisonPlan"),

@@ -77,14 +77,14 @@ class OpenedComparison:
         budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
         self.plan = msgspec.structs.replace(plan, models=models, budget=budget)
         self.notes = (why,) if why else ()
-        self.said = (*first.messages[:-1], *self.notes)
+        self.messages = (*first.messages[:-1], *self.notes)
         self._require_same(first)
 
     def _require_same(self, first: Resolved) -> None:
         """Record the settings, or refuse to mix different ones in one folder; models and seeds may be added."""
         plan, path = self.plan, self.plan.folder / ASKED
-        asked = plan.asked(first) | {"budget": plan.budget, "size": plan.size, "model_settings": plan.model_settings}
-        plain = msgspec.json.decode(msgspec.json.encode(asked))
+        wanted = plan.asked(first) | {"budget": plan.budget, "size": plan.size, "model_settings": plan.model_settings}
+        plain = msgspec.json.decode(msgspec.json.encode(wanted))
         if not path.exists():
             write_file(path, msgspec.json.format(msgspec.json.encode(plain), indent=2))
             return
@@ -105,10 +105,10 @@ def changes(before: Any, now: Any, name: str = "") -> list[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         names = dict.fromkeys([*now, *before])
         return [one for key in names for one in changes(before.get(key), now.get(key), f"{name} {key}".strip())]
-    return [] if before == now else [f"{name} was {_said(before)} and is now {_said(now)}"]
+    return [] if before == now else [f"{name} was {_short(before)} and is now {_short(now)}"]
 
 
-def _said(value: Any) -> str:
+def _short(value: Any) -> str:
     """A value in few characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return "not given" if value is None else text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
@@ -145,7 +145,7 @@ def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonRe
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
-        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
+        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), opening.messages, abreast)
         _write_lines(plan)
         alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:
@@ -345,7 +345,7 @@ def compare(
     named |= {"deterministic": deterministic}
     amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
     config, request = requested(data, stated(named))
-    told = {name: getattr(request, name) for name in named if name in RunRequest._fields and named[name] is not None}
+    chosen = {name: getattr(request, name) for name in named if name in RunRequest._fields and named[name] is not None}
     plan = ComparisonPlan(
         data=config,
         out=str(out),
@@ -355,7 +355,7 @@ def compare(
         split=split,
         size=size,
         settings=msgspec.to_builtins(request.training),
-        model_settings=told,
+        model_settings=chosen,
         encoding=request.encoding,
         device=device,
     )

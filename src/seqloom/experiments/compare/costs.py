@@ -1,8 +1,8 @@
 """The costs of inference: latency, memory and disk space, measured side by side.
 
 Models predict in turn, several times, so that a machine that becomes warm or busy affects all of them. Texts are
-encoded before; measured is the model with its task, up to finished predictions. Memory is that of the weights and of
-all tensors that are alive at once, counted as they are created and freed: the same number on every machine.
+encoded before; the measurement covers the model with its task, up to finished predictions. Memory is the peak of the
+weights and all live tensors, counted as they are created and freed: the same number on every machine.
 """
 
 import time
@@ -92,8 +92,8 @@ def memory_of(model: LoadedModel, inputs: Any) -> int:
     with _Counting() as counting:
         _answer(model, inputs)
     storages = [one.untyped_storage() for one in model.model.state_dict().values()]
-    held = {one.data_ptr(): one.nbytes() for one in storages}  # shared weights count once
-    return int(counting.most) + int(sum(held.values()))
+    sizes = {one.data_ptr(): one.nbytes() for one in storages}  # shared weights count once
+    return int(counting.most) + int(sum(sizes.values()))
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here

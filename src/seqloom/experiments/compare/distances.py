@@ -3,9 +3,9 @@
     copy           which token was shown `distance` steps ago?
     copy_memory    ten tokens, to be repeated after `delay` steps
 
-Each distance is a comparison of its own, in DIR/distance-100: trained and evaluated on that distance. A recurrence must
-carry the answer through every step in between, one after the other; attention reaches it in one step, and reads all
-steps at once. So the time per token is shown as well.
+Each distance is a separate comparison in DIR/distance-100: trained and evaluated on that distance. A recurrent layer
+must carry the information through every step in between; attention reaches it in one step and reads all steps in
+parallel. So the time per token is shown as well.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,9 +2,9 @@
 
 A budget says what is equal for all models:
 
-    parameters   every recipe is scaled to about so many parameters; each trains for the same number of epochs
-    tokens       every model reads so many tokens of the training set
-    seconds      every model trains for so long on this machine
+    parameters   every recipe is scaled to about this many parameters; each trains for the same number of epochs
+    tokens       every model reads this many tokens of the training set
+    seconds      every model trains for this many seconds on this machine
 """
 
 from collections.abc import Mapping
@@ -108,11 +108,9 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
         return [PlannedModel(model, seed) for seed in range(self.seeds) for model in self.models]
 
     def run_folder(self, entry: PlannedModel) -> Path:
-        """The run folder of an entry."""
         return self.folder / "runs" / entry.name
 
     def evaluation_folder(self, entry: PlannedModel) -> Path:
-        """The folder with its evaluation."""
         return self.folder / "evaluations" / self.split / entry.name
 
 
@@ -152,16 +150,16 @@ def _made(model: AnyModel, width: int) -> AnyModel | None:
     return made
 
 
-def _widened(held: Any, factor: float, *, grows: bool = False) -> Any:
-    """The same with all widths multiplied by the factor; the size of an image stays."""
-    if isinstance(held, tuple):
-        return tuple(_widened(part, factor, grows=grows) for part in held)
-    if not isinstance(held, Config):
-        return max(1, round(held * factor)) if grows else held
-    wide = (*WIDE, "width") if isinstance(held, StackConfig) else WIDE
-    fields = held.__struct_fields__
-    changed = {name: _widened(getattr(held, name), factor, grows=name in wide) for name in fields}
-    return msgspec.structs.replace(held, **changed)
+def _widened(config: Any, factor: float, *, grows: bool = False) -> Any:
+    """Return the same configuration with all widths multiplied by the factor; the size of an image stays."""
+    if isinstance(config, tuple):
+        return tuple(_widened(part, factor, grows=grows) for part in config)
+    if not isinstance(config, Config):
+        return max(1, round(config * factor)) if grows else config
+    wide = (*WIDE, "width") if isinstance(config, StackConfig) else WIDE
+    fields = config.__struct_fields__
+    changed = {name: _widened(getattr(config, name), factor, grows=name in wide) for name in fields}
+    return msgspec.structs.replace(config, **changed)
 
 
 # The events of a comparison.

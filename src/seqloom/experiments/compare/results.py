@@ -57,7 +57,6 @@ class Binned(msgspec.Struct, frozen=True):
 
     @property
     def middle(self) -> float:
-        """The middle of the bin."""
         return (self.low + self.high) / 2
 
 
@@ -105,7 +104,6 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
 
     def row(self) -> list[TableCell]:
-        """A row of the table of models."""
         row: list[TableCell] = [self.name, self.score.value, interval(self.score.low, self.score.high)]
         row += [self.parameters, duration(self.seconds)]
         if self.cost is not None:
@@ -122,7 +120,7 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     other: str
     difference: Interval
     p: float | None = None  # over seeds and examples: the hierarchical bootstrap; None with one seed
-    p_examples: float  # over examples alone: approximate randomization
+    p_examples: float  # over examples only: approximate randomization
     p_adjusted: float | None = None  # the larger of the two, after Holm's correction over all pairs
     p_mcnemar: float | None  # of the first seeds only; None if predictions are not right or wrong
     verdict: Verdict = "no verdict"  # with one seed
@@ -130,7 +128,6 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     detectable: float | None = None  # if no difference is shown: the smallest one that would have been
 
     def row(self) -> list[TableCell]:
-        """A row of the table of pairs."""
         verdict: str = self.verdict
         if self.more_seeds is not None:
             verdict = f"undecided, needs {_seeds(self.more_seeds)}"
@@ -209,7 +206,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cheapest(self) -> ModelResult | None:
-        """Of the best and its rivals the fastest one, or the smallest if speed is unknown; None with one seed."""
+        """The fastest of the best model and its rivals, or the smallest if speed is unknown; None with one seed."""
         if self.seeds == 1:
             return None
         return min(self.rivals, key=lambda one: one.parameters if one.cost is None else one.cost.latency.median)
@@ -229,37 +226,37 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 f"{best.name} is the best model on the {self.split} set: {self._scored(best)}. It is better than the "
                 f"next, {second.name}, by {number(abs(gap.value))} (95%: {inside})."
             )
-        said = [
+        parts = [
             *self._undecided(),
             f"The best score on the {self.split} set is that of {best.name}: {self._scored(best)}.",
         ]
         if worse := [one.name for one in self.models if one not in self.rivals]:
-            said.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
+            parts.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
         cheapest = self.cheapest
         assert cheapest is not None, "there are several seeds"
         cost = f"{cheapest.parameters:,} parameters"
         if cheapest.cost is not None:
             cost = f"{duration(cheapest.cost.latency.median / 1000)} per prediction, {cost}"
-        return " ".join([*said, f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."])
+        return " ".join([*parts, f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."])
 
     def _scored(self, model: ModelResult) -> str:
         return f"{self.metric} {number(model.score.value)} (95%: {interval(model.score.low, model.score.high)})"
 
     def _undecided(self) -> list[str]:
-        """What is known about the best model and its rivals."""
+        """Sentences about the best model and its rivals."""
         best = self.models[0].name
         pairs = {one.name: self._pair(best, one.name) for one in self.rivals[1:]}
         equal = [name for name, pair in pairs.items() if pair.more_seeds is None]
         undecided = [name for name in pairs if name not in equal]
-        said = []
+        parts = []
         if equal:
             least = max(pair.detectable or 0.0 for pair in pairs.values())
             shown = f"; a difference of {number(least)} would have been detected" if least else ""
-            said.append(f"No significant difference between {_listed([best, *equal])}{shown}.")
+            parts.append(f"No significant difference between {_listed([best, *equal])}{shown}.")
         if undecided:
             more = _seeds(max(pair.more_seeds or 0 for pair in pairs.values()))
-            said.append(f"Undecided between {best} and {_listed(undecided)}: {more} would decide, {AS_FOUND}.")
-        return said
+            parts.append(f"Undecided between {best} and {_listed(undecided)}: {more} would decide, {AS_FOUND}.")
+        return parts
 
     def document(self) -> Document:
         """The result, the models, every pair, the figures and notes."""
@@ -308,7 +305,6 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return TableBlock([*heads, "p (McNemar, first seeds)"], rows, MOST_PAIRS)
 
     def _notes(self) -> list[str]:
-        """Notes about the numbers."""
         notes = [*self.messages]
         if self.seeds == 2:
             notes.append(

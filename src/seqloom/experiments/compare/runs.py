@@ -1,6 +1,6 @@
 """One run of a comparison: an ordinary run folder, trained with its budget, then evaluated example by example.
 
-    DIR/runs/cnn-0            the run: it resumes as any run does
+    DIR/runs/cnn-0            the run, which resumes like any run
     DIR/evaluations/dev/cnn-0 facts.json and the statistics of every example; if it exists, the run is finished
 
 The evaluation comes last and is written atomically, so a finished run is never trained or evaluated again.
@@ -78,14 +78,14 @@ def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, s
     resolved = resolve(plan.data, request, cache=plan.cache)
     training = resolved.config.training
     if plan.budget.kind == "tokens" and training.strengths:
-        # newton stops when it has converged, whatever the budget
+        # newton stops when it has converged, independent of the budget
         solved = msgspec.structs.replace(training, duration=EpochsConfig(epochs=len(training.strengths)))
         return resolved._replace(config=msgspec.structs.replace(resolved.config, training=solved)), ""
     if plan.budget.kind != "parameters" or plan.budget.amount is None:
         return resolved, ""
-    model, said = scaled(resolved.config.model, round(plan.budget.amount))
+    model, message = scaled(resolved.config.model, round(plan.budget.amount))
     config = msgspec.structs.replace(resolved.config, model=model)
-    return resolved._replace(config=config), f"{entry.model} {said}" if said else ""
+    return resolved._replace(config=config), f"{entry.model} {message}" if message else ""
 
 
 def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterator[RunStarted | RunEnded]:
@@ -94,15 +94,15 @@ def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterato
     `together` is the number of runs at the same time, which is recorded because it affects the training time.
     """
     try:
-        resolved, said = resolved_run(plan, entry)
-        yield RunStarted(entry, said or f"{resolved.config.model.parameters():,} parameters")
+        resolved, message = resolved_run(plan, entry)
+        yield RunStarted(entry, message or f"{resolved.config.model.parameters():,} parameters")
         for report in plan.trained(plan.run_folder(entry), resolved):
             if isinstance(report, Started):
                 make_folder(plan.evaluation_folder(entry).parent)
         assert isinstance(report, Ended), "the last report"
         facts = evaluate_run(plan, entry, report, resolved, together)
         yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds)
-    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the whole comparison
+    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the comparison
         yield RunEnded(entry, None, 0.0, str(error))
 
 

@@ -1,37 +1,38 @@
-"""Uncertainty of scores and of their differences: a hierarchical bootstrap over seeds and examples.
+"""Uncertainty of scores and their differences: a hierarchical bootstrap over seeds and examples.
 
-A model's score is the mean over its seeds. It would move with other examples, and with other seeds:
+A model's score is the mean over its seeds. It would change with other examples and with other seeds:
 
-    resample   the same examples for every model [N counts] ──▶ the score of each seed ──▶ [R,K] of each model
-    examples   how far the mean over seeds moves between resamples
-    seeds      how far the seeds lie apart: s^2 / K
-    both       how far the seeds move against each other between resamples; it is in each of the two above
+    resample   the same examples for every model [N counts] ──▶ the score of each seed ──▶ [R,K] for each model
+    examples   variance of the mean over seeds between resamples
+    seeds      variance between seeds: s^2 / K
+    both       variance of seeds relative to each other between resamples; it is part of both of the above
     variance   examples + seeds - both                     the two-way layout of Owen (2007), "pigeonhole bootstrap"
 
-To draw seeds with replacement as well would be simpler and wrong twice: what stands under `both` counts double, and K
-seeds drawn from K spread by (K - 1) / K too little, which is a third for the usual three. So the variance of the seeds
-is the unbiased one. Few seeds tell it badly, so it is pooled over all models: each has the pooled variance, or its own
-where that is larger. A model whose seeds lie much farther apart than those of the others would hide every difference
-between these: it adds nothing to the pooled variance. One whose seeds all give the same answers, as a convex problem
-does, has no spread and says nothing about the others. The interval is one of Student's t, whose degrees of freedom
-are those of all parts together (Satterthwaite 1946); there the variance of the seeds is never taken to be less than
-what the examples alone make of it, because seeds that lie close by chance would look certain. With one seed nothing is
-known about others: the interval then speaks of these weights alone.
-`tests/experiments/compare/test_calibration.py` simulates that the intervals cover as often as they say, and how often
-equal models are called different.
+Resampling the seeds with replacement as well would be simpler, but wrong in two ways: it would count `both` twice, and
+K seeds drawn from K have a variance that is too small by (K - 1) / K, a third for the usual three. So the variance
+between seeds is the unbiased one. It is imprecise for few seeds, so it is pooled over all models: each model has the
+pooled variance, or its own if that is larger. A model whose seeds differ much more than those of the others would hide
+every difference between these, so it is excluded from the pool. A model whose seeds all give the same predictions, for
+example a convex one, has no variance between seeds and is excluded too.
 
-Tests of one pair of models that go by examples alone, and the correction for several pairs:
+The interval is that of Student's t with the degrees of freedom of all parts together (Satterthwaite 1946). For these,
+the variance between seeds is never less than the part that the examples cause, because seeds that are close by chance
+would look certain. With one seed the interval covers only these weights.
+`tests/experiments/compare/test_calibration.py` simulates the coverage of the intervals, and how often equal models are
+called different.
 
-randomization   is this difference more than chance would give if each answer might as well be the other model's?
-                Right for BLEU and F1, which are no means over examples (Riezler and Maxwell 2005). Seeds stand
-                side by side, the first with the first: it speaks of these trained weights.
-McNemar         one seed of each, and right or wrong answers: do the disagreements go one way? (McNemar 1947, exact)
-Holm            the more pairs are looked at, the smaller each p must be (Holm 1979)
-more seeds      how many would be enough for a pair, if its difference and the spread of the seeds stayed as they are
+Tests of one pair of models over examples, and the correction for several pairs:
 
-Every resampling works with the judged examples as numbers that add up. A metric is a function of sums over examples.
-Where it is the mean of what each example alone scores, as accuracy is, two numbers of each are enough, however many
-labels a task counts: the score and a one to divide by.
+randomization   how often is the difference as large if predictions are swapped between the models at random? Valid for
+                BLEU and F1, which are not means over examples (Riezler and Maxwell 2005). Seeds are paired, the first
+                with the first: the result is about these trained weights.
+McNemar         one seed of each, and right or wrong predictions: are the disagreements one-sided? (McNemar 1947, exact)
+Holm            with more pairs, each p must be smaller (Holm 1979)
+more seeds      how many would be enough for a pair, if its difference and the variance between seeds did not change
+
+Every resampling uses the evaluated examples as statistics that can be summed: a metric is a function of sums over
+examples. If it is the mean of a score per example, like accuracy, two numbers per example are enough, independent of
+the number of labels: the score, and 1 for the count.
 """
 
 import math
@@ -49,37 +50,37 @@ if TYPE_CHECKING:
 Measure = Callable[[np.ndarray], np.ndarray]  # a metric of summed statistics: [...,S] to [...]
 LEVEL = 0.95  # of intervals
 RESAMPLES = 1000
-CELLS = 2**22  # counts that are held at once
-MOST_FREEDOM = 10_000.0  # there Student's t is the normal distribution
+CELLS = 2**22  # counts in memory at a time
+MOST_FREEDOM = 10_000.0  # where Student's t equals the normal distribution
 OUTLIER = 20.0  # times the variance of the other models with two seeds, 10 with three, ...: chosen by simulation
 
 
 @dataclass(frozen=True, eq=False)
 class ModelScores:
-    """The score of each seed of a model, as found and in each resample of the examples."""
+    """The score of each seed of a model, on the data and in each resample of the examples."""
 
     found: np.ndarray  # [K]
     drawn: np.ndarray  # [R,K]
 
     @property
     def mean(self) -> float:
-        """The score of the model."""
+        """The score of the model: the mean over seeds."""
         return float(self.found.mean())
 
     @cached_property
     def vary(self) -> bool:
-        """Whether the seeds give different answers at all; sums of equal ones may differ by rounding."""
+        """Whether the seeds give different predictions; equal ones may differ by rounding."""
         apart = max(float(np.ptp(self.found)), float(np.ptp(self.drawn, axis=1).max()))
         return apart > 1e-9 * float(np.abs(self.found).max())
 
     @cached_property
     def of_seeds(self) -> float:
-        """The variance between seeds, with what they share with the examples; of one seed 0."""
+        """The variance between seeds, including the part caused by the examples; 0 for one seed."""
         return float(self.found.var(ddof=1)) if self.vary else 0.0
 
     @cached_property
     def of_both(self) -> float:
-        """The share of that which other examples alone would change."""
+        """The part of that variance that is caused by the examples."""
         if not self.vary:
             return 0.0
         apart, apart_drawn = (values - values.mean(-1, keepdims=True) for values in (self.found, self.drawn))
@@ -87,14 +88,14 @@ class ModelScores:
 
 
 class SeedSpread(NamedTuple):
-    """The variance between seeds that is pooled over models, and the degrees of freedom of all of them."""
+    """The variance between seeds, pooled over models, and its degrees of freedom."""
 
     variance: float
     freedom: int
 
     @classmethod
     def pooled(cls, models: Sequence[ModelScores]) -> "SeedSpread":
-        """The mean over all models whose seeds differ, without those that lie much farther apart than the others."""
+        """Pool all models whose seeds differ, without those whose variance is much larger than that of the others."""
         ordered = sorted((one for one in models if one.vary), key=lambda one: one.of_seeds)
         inside = ordered
         while len(inside) > 1:
@@ -108,34 +109,34 @@ class SeedSpread(NamedTuple):
 
 
 class Uncertainty(NamedTuple):
-    """What the variance of a score, or of a difference of two scores, is made of."""
+    """The parts of the variance of a score, or of a difference of two scores."""
 
     examples: float  # of the mean over seeds
-    both: float = 0.0  # of one seed, as `seeds`
+    both: float = 0.0  # for one seed, like `seeds`
     seeds: float = 0.0
-    shaky: float = 0.0  # the square of what is known badly, over its degrees of freedom
-    num_seeds: int = 1  # of each model
+    shaky: float = 0.0  # sum of squared imprecise parts, each divided by its degrees of freedom
+    num_seeds: int = 1  # per model
 
     @classmethod
     def of(cls, models: Sequence[ModelScores], examples: np.ndarray, pool: SeedSpread) -> "Uncertainty":
-        """That of models whose score, or difference, was `examples` [R] in the resamples."""
+        """Return the parts for models whose score, or difference, was `examples` [R] in the resamples."""
         both = [one.of_both for one in models]
         seeds = [max(one.of_seeds, pool.variance) if one.vary else 0.0 for one in models]
         shaky = sum(map(max, seeds, both)) ** 2 / max(1, pool.freedom)
         return cls(float(examples.var()), sum(both), sum(seeds), shaky, len(models[0].found))
 
     def of_examples(self, more: int = 0) -> float:
-        """The variance that other examples alone would make, with so many more seeds."""
+        """Return the variance from examples with `more` additional seeds."""
         seeds = self.num_seeds + more
         fewer = self.examples - self.both * (1 / self.num_seeds - 1 / seeds)
         return max(fewer, self.examples * self.num_seeds / seeds)
 
     def variance(self, more: int = 0) -> float:
-        """The whole variance with so many more seeds, if they lie apart as those that are there."""
+        """Return the total variance with `more` additional seeds that vary like the existing ones."""
         return self.of_examples(more) + max(0.0, self.seeds - self.both) / (self.num_seeds + more)
 
     def freedom(self, more: int = 0) -> float:
-        """The degrees of freedom: few where seeds are few and lie apart."""
+        """Return the degrees of freedom: low for few seeds that vary."""
         if not self.shaky:
             return MOST_FREEDOM
         seeds = self.num_seeds + more
@@ -143,28 +144,28 @@ class Uncertainty(NamedTuple):
         return min(MOST_FREEDOM, max(1.0, self.variance(more) ** 2 / shaky))
 
     def reach(self, level: float) -> float:
-        """How far a number lies from the truth at most, in `level` of all cases."""
+        """Return the half width of the confidence interval."""
         return student_quantile(level, self.freedom()) * math.sqrt(self.variance()) if self.variance() else 0.0
 
 
 class Estimate(NamedTuple):
-    """A number and how sure it is."""
+    """A number and its uncertainty."""
 
     value: float
     uncertainty: Uncertainty
 
     @property
     def low(self) -> float:
-        """Where its interval begins."""
+        """The lower end of its interval."""
         return self.value - self.uncertainty.reach(LEVEL)
 
     @property
     def high(self) -> float:
-        """Where its interval ends."""
+        """The upper end of its interval."""
         return self.value + self.uncertainty.reach(LEVEL)
 
     def p(self, more: int = 0) -> float:
-        """How surprising the number would be if the truth were zero; with `more` seeds, if it stayed as it is."""
+        """Return the p-value for a true value of zero; with `more` seeds, if the number does not change."""
         variance = self.uncertainty.variance(more)
         if variance == 0.0:
             return 1.0 if self.value == 0.0 else 0.0
@@ -172,9 +173,9 @@ class Estimate(NamedTuple):
 
 
 def resampled(tables: Sequence[np.ndarray], measure: Measure, *, resamples: int = RESAMPLES) -> list[ModelScores]:
-    """The scores of each model of its statistics [K,N,S]; a resample draws the same examples for all of them."""
+    """Compute the scores of models with statistics [K,N,S]; a resample draws the same examples for all of them."""
     rows, draws = tables[0].shape[1], np.random.Generator(np.random.PCG64(0))
-    sums: list[list[np.ndarray]] = [[] for _ in tables]  # of each model, blocks of [r,K,S]
+    sums: list[list[np.ndarray]] = [[] for _ in tables]  # for each model, blocks of [r,K,S]
     for start in range(0, resamples, block := max(1, CELLS // max(1, rows))):
         # [R,N] how often each of N rows was drawn when N are drawn with replacement
         drawn = (
@@ -190,18 +191,18 @@ def resampled(tables: Sequence[np.ndarray], measure: Measure, *, resamples: int 
 
 
 def estimate(scores: ModelScores, pool: SeedSpread) -> Estimate:
-    """The score of a model, and how far it would move with other seeds and other examples."""
+    """Return the score of a model with its uncertainty over seeds and examples."""
     return Estimate(scores.mean, Uncertainty.of([scores], scores.drawn.mean(axis=1), pool))
 
 
 def difference(one: ModelScores, other: ModelScores, pool: SeedSpread) -> Estimate:
-    """By how much the first model's score is above the second's; both were resampled together."""
+    """Return the first score minus the second; both must have been resampled together."""
     examples = one.drawn.mean(axis=1) - other.drawn.mean(axis=1)
     return Estimate(one.mean - other.mean, Uncertainty.of([one, other], examples, pool))
 
 
 def student(reach: float, freedom: float) -> float:
-    """The share of Student's t between -reach and reach.
+    """Return the probability of Student's t between -reach and reach.
 
     With t = sqrt(f) tan(a), the density of the angle is cos(a)^(f-1), and integrates without special functions.
 
@@ -215,7 +216,7 @@ def student(reach: float, freedom: float) -> float:
 
 
 def _integral(start: float, end: float, freedom: float) -> float:
-    """Of cos(a)^(f-1), by Simpson's rule; beyond 12 deviations there is nothing."""
+    """Return the integral of cos(a)^(f-1) by Simpson's rule; it is negligible beyond 12 standard deviations."""
     end = min(end, max(start, 12 / math.sqrt(freedom)) + (math.pi if freedom < 100 else 0.0))
     angles = np.linspace(start, end, 801)
     heights = np.cos(angles).clip(0.0) ** (freedom - 1)
@@ -225,7 +226,7 @@ def _integral(start: float, end: float, freedom: float) -> float:
 
 
 def student_quantile(level: float, freedom: float) -> float:
-    """How far from zero Student's t goes in `level` of all cases.
+    """Return the x for which Student's t is between -x and x with probability `level`.
 
     >>> round(student_quantile(0.95, 2), 3), round(student_quantile(0.95, 4), 3)
     (4.303, 2.776)
@@ -240,13 +241,13 @@ def student_quantile(level: float, freedom: float) -> float:
 
 
 SHUFFLES = 2000
-MOST_MORE = 10  # seeds that a projection goes on to
+MOST_MORE = 10  # additional seeds that a projection tries
 
 
 def randomization(
     one: np.ndarray, other: np.ndarray, measure: Measure, *, shuffles: int = SHUFFLES, seed: int = 0
 ) -> float:
-    """How often the difference is as large when each example's answers change sides by a coin; [K,N,S] of each.
+    """Return the p-value of approximate randomization: each example's predictions [K,N,S] are swapped by a coin flip.
 
     >>> same = np.ones((1, 9, 1))
     >>> randomization(same, same, lambda sums: sums[..., 0])
@@ -266,12 +267,12 @@ def randomization(
 
 
 def _mean_difference(one: np.ndarray, other: np.ndarray, measure: Measure) -> np.ndarray:
-    """[...] of summed statistics [...,K,S]: the difference of the scores, a mean over pairs of seeds."""
+    """Return the difference of the scores from summed statistics [...,K,S], the mean over pairs of seeds."""
     return np.asarray((measure(one) - measure(other)).mean(axis=-1))
 
 
 def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
-    """The exact p of two models' right (1) and wrong (0) answers [N] to the same examples, one seed of each.
+    """Return McNemar's exact p-value of right (1) and wrong (0) predictions [N] on the same examples, one seed each.
 
     >>> mcnemar(np.array([1.0] * 6), np.array([0.0] * 6))
     0.03125
@@ -282,7 +283,7 @@ def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Each p as if it were the only one: the smallest times their number, the next times one less, never falling.
+    """Return adjusted p-values: the smallest times their number, the next times one less, and so on, never decreasing.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
@@ -295,10 +296,10 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def more_seeds(found: Sequence[Estimate], shuffled: Sequence[float], alpha: float) -> list[int | None]:
-    """For each pair how many more seeds would show its difference; None where MOST_MORE would not.
+    """Return for each pair how many more seeds would make its difference significant; None if MOST_MORE would not.
 
-    A projection: differences and spreads as found, all pairs with as many seeds, and Holm's correction over them.
-    `shuffled` are the pairs' p of `randomization`.
+    This projection assumes that differences and variances do not change, that all pairs have as many seeds, and Holm's
+    correction over them. `shuffled` are the p-values of `randomization`.
     """
     enough: list[int | None] = [None] * len(found)
     for more in range(1, MOST_MORE + 1):
@@ -309,7 +310,7 @@ def more_seeds(found: Sequence[Estimate], shuffled: Sequence[float], alpha: floa
 
 
 def _shuffled_with(found: Estimate, p: float, more: int) -> float:
-    """The p of randomization with more seeds, whose mean moves less between examples."""
+    """Return the p-value of randomization with more seeds, whose mean varies less between examples."""
     before, after = (found.uncertainty.of_examples(seeds) for seeds in (0, more))
     if p >= 1.0 or after == 0.0:
         return p
@@ -317,23 +318,23 @@ def _shuffled_with(found: Estimate, p: float, more: int) -> float:
     return 2 * normal.cdf(normal.inv_cdf(p / 2) * math.sqrt(before / after))
 
 
-TOGETHER = 64  # examples of a block: each is asked for with zeros for all others
+TOGETHER = 64  # examples per block: each is scored with zeros for all others
 
 
 class Tables(NamedTuple):
-    """[K,N,W] of each model: seeds, examples, and numbers that are added up for `measure`."""
+    """Tables [K,N,W] of each model: seeds, examples, and the numbers that are summed for `measure`."""
 
     of: dict[str, np.ndarray]
     measure: Measure
 
     @property
     def is_mean(self) -> bool:
-        """Whether the metric is the mean of what each example alone scores."""
+        """Whether the metric is the mean of a score per example."""
         return self.measure is _mean
 
     @classmethod
-    def made(cls, task: "Task", judged: Mapping[str, list[np.ndarray]]) -> "Tables":
-        """The tables of the statistics [N,S] of each run."""
+    def made(cls, task: "Task", evaluated: Mapping[str, list[np.ndarray]]) -> "Tables":
+        """Build the tables from the statistics [N,S] of each run."""
         name = task.metric.name
 
         def measure(sums: np.ndarray) -> np.ndarray:
@@ -341,22 +342,23 @@ class Tables(NamedTuple):
 
         means = {
             model: np.stack([np.concatenate([measure(block) for block in added(task, rows)]) for rows in runs])
-            for model, runs in judged.items()
-        }  # [K,N] each example alone
-        sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in judged.items()}
+            for model, runs in evaluated.items()
+        }  # [K,N] the score of each example
+        sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in evaluated.items()}
         if all(
             np.isfinite(each).all() and np.allclose(each.mean(axis=1), measure(sums[model]), rtol=1e-9, atol=1e-12)
             for model, each in means.items()
         ):
             return cls({model: np.stack([each, np.ones_like(each)], axis=-1) for model, each in means.items()}, _mean)
         whole = {
-            model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs]) for model, runs in judged.items()
+            model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs])
+            for model, runs in evaluated.items()
         }
         return cls(whole, measure)
 
 
 def added(task: "Task", rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Blocks of [n,W]: what each example [N,S] adds to the sums, which has room for every label of a task."""
+    """Yield blocks [n,W] of what each example [N,S] adds to the sums, with a place for every label of the task."""
     for start in range(0, len(rows), TOGETHER):
         block = rows[start : start + TOGETHER]
         yield task.summed(block, np.eye(len(block)))

@@ -1,6 +1,6 @@
 """Problems of a run and what to change: `diagnose` for a run folder, `range_test` for a learning rate.
 
-    findings     what a diagnosis is, and how it is shown
+    findings     the diagnosis, and how it is shown
     curves       rules about losses, learning rates and gradient norms, from the logs: pure functions, no model needed
     data         rules about labels, lengths and time
     inside       rules about a model: `seqloom.inspect.flow` and `seqloom.inspect.health`

@@ -56,7 +56,6 @@ class Story(NamedTuple):
 
     @property
     def first(self) -> float:
-        """The initial loss."""
         return self.blocks[0].loss
 
     @property
@@ -241,7 +240,7 @@ def rounded(lr: float) -> str:
 def jagged(story: Story, config: TrainingConfig) -> Finding | None:
     """The loss jumps up and down, or rises again: the learning rate is too high."""
     losses = [block.loss for block in story.blocks]
-    scale = max(median(losses), story.first / 4)  # the initial loss of a run that explodes at once is no scale
+    scale = max(median(losses), story.first / 4)  # a run that explodes immediately has no meaningful initial loss
     rough, lowest = roughness(losses[1:]) / scale, min(losses)  # the dev loss cannot be compared: it has no dropout
     won, lost = story.first - lowest, story.last - lowest
     has_climbed = lost >= CLIMBED * scale or (won >= WON * story.first and lost >= LOST * won)
@@ -412,7 +411,7 @@ def exploding(story: Story, config: TrainingConfig) -> Finding | None:
         story.end_reason == "not-finite" or story.skipped >= few or dev >= DEV_EXPLODED * story.began or math.isnan(dev)
     )
     jumps = middle >= EXPLODED * config.clip_norm if config.clip_norm else largest >= SPIKE * middle
-    if not blown and not (story.is_long_enough and (jumps or not norms)):  # a few steps are not enough to tell
+    if not blown and not (story.is_long_enough and (jumps or not norms)):  # a few steps are not enough
         return None
     evidence = {
         "median norm": middle,

@@ -35,10 +35,10 @@ def label_findings(
 
 def dominating(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | None:
     """The model predicts the same label for nearly every example."""
-    true, said, total = _counted(confusion)
+    true, predicted, total = _counted(confusion)
     if total < ENOUGH:
         return None
-    label, count = said.most_common(1)[0]
+    label, count = predicted.most_common(1)[0]
     if count < DOMINATES * total or true[label] > AT_MOST * total:
         return None
     uneven = max(true.values()) >= UNEVEN * min(true.values())
@@ -48,15 +48,15 @@ def dominating(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | 
         f"Nearly every prediction on the dev set is '{label}'. The model has learned which label is frequent, and "
         "nothing about the examples.",
         {"label": label, "share of predictions": count / total, "share of true labels": true[label] / total},
-        _drawn(true, said, total),
+        _drawn(true, predicted, total),
         (*(weighing if uneven else ()), FIND_RATE),
     )
 
 
 def never_predicted(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | None:
     """Labels of the dev set that are never predicted."""
-    true, said, total = _counted(confusion)
-    missing = [label for label, count in true.items() if count >= max(NEVER, RARE * total) and not said[label]]
+    true, predicted, total = _counted(confusion)
+    missing = [label for label, count in true.items() if count >= max(NEVER, RARE * total) and not predicted[label]]
     if total < ENOUGH or not missing:
         return None
     most = true.most_common(1)[0][1] / min(true[label] for label in missing)
@@ -68,7 +68,7 @@ def never_predicted(confusion: Confusion, weighing: tuple[Advice, ...]) -> Findi
         f"{len(missing)} of {len(true)} labels of the dev set are never predicted: {', '.join(missing[:5])}. "
         f"{MORE_WEIGHT if weighing else MORE_EXAMPLES}.",
         {"labels never predicted": float(len(missing)), "times rarer than the most frequent label": most},
-        _drawn(true, said, total),
+        _drawn(true, predicted, total),
         weighing,
     )
 
@@ -90,17 +90,17 @@ def doubtful(data_findings: Iterable[DataFinding]) -> Finding | None:
 
 
 def _counted(confusion: Confusion) -> tuple[Counter[str], Counter[str], int]:
-    true, said = Counter[str](), Counter[str]()
+    true, predicted = Counter[str](), Counter[str]()
     for truth, answer, count in confusion:
         true[truth] += count
-        said[answer] += count
-    return true, said, sum(true.values())
+        predicted[answer] += count
+    return true, predicted, sum(true.values())
 
 
-def _drawn(true: Counter[str], said: Counter[str], total: int) -> Bars:
-    shown = [label for label, _ in (true + said).most_common(SHOWN)]
+def _drawn(true: Counter[str], predicted: Counter[str], total: int) -> Bars:
+    shown = [label for label, _ in (true + predicted).most_common(SHOWN)]
     labels = [text for label in shown for text in (f"{label}, true", f"{label}, predicted")]
-    values = [count[label] / total for label in shown for count in (true, said)]
+    values = [count[label] / total for label in shown for count in (true, predicted)]
     return Bars(title="True and predicted labels", labels=labels, values=values)
 
 

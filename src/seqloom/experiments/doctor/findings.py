@@ -36,7 +36,7 @@ class Advice(NamedTuple):
     """An option of `seqloom train` to change."""
 
     flag: str  # "--lr"
-    value: str  # "0.0003"; empty for a flag that takes none
+    value: str  # "0.0003"; empty for a flag without a value
     why: str = ""
 
     @property
@@ -60,7 +60,6 @@ class Finding(NamedTuple):
     advice: tuple[Advice, ...] = ()
 
     def blocks(self) -> list[DocumentBlock]:
-        """The finding in a document."""
         return [
             Heading(Spans(Mark("warn"), self.title)),
             Aside(Code(self.code)),

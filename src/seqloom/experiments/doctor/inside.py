@@ -18,7 +18,7 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.tasks.task import Task
 
-LEARNED = 0.25  # of the initial loss: a run that has learned so much has no such problem
+LEARNED = 0.25  # of the initial loss: a run that has learned this much is not checked
 VANISHED, FADES = 1e-2, 0.8  # share of the norm at distance 1 that is left, and the factor per element
 EXPLODED, GROWS = 1e3, 1.05  # times the norm at distance 1, and steadily
 DEEP = 1e-3  # of the gradient at the last layer reaches the first
@@ -55,7 +55,6 @@ def inside_findings(inside: ModelInside, story: Story) -> tuple[Finding, ...]:
 
 
 def inside_figures(inside: ModelInside) -> tuple[Figure, ...]:
-    """Figures of the measurements."""
     return (flow_drawn(inside.flows),) if any(len(flow.norms) > 2 for flow in inside.flows) else ()
 
 

@@ -32,7 +32,7 @@ from seqloom.training.step import Update
 LOWEST, HIGHEST, STEPS = 1e-6, 10.0, 120
 SMOOTHED = 0.9  # of the running mean: about ten steps
 EXPLODED = 2.0  # times the lowest mean: the test is over
-BELOW = 10.0  # a learning rate for a whole run is at least this many times below the explosion
+BELOW = 10.0  # the suggested learning rate is at least this many times below the explosion
 SHOWN = 1.5  # multiples of the initial loss that the figure shows
 NOT_FINITE = 3  # steps in a row, after which nothing changes
 FEWEST = 10  # steps with a finite loss
@@ -64,7 +64,6 @@ class RangeTest(NamedTuple):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The test as plain data."""
         return self._asdict()
 
 

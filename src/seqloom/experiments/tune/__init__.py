@@ -8,11 +8,11 @@
               ▼
              Results: the best trial, which parameters mattered;  best.toml, model/, report.html
 
-The test set is never read. Whatever stops a search, the same command resumes it: finished trials are in the storage,
+The test set is never read. After an interruption the same command resumes: finished trials are in the storage,
 unfinished ones are run folders that resume.
 
-    plan      what is searched, on what data; events     study    the storage, and which trial is next
-    trials    one trial, and what is kept of it          results  the results, and how they are shown
+    plan      search space, data; events                 study    the storage, and the next trial
+    trials    one trial, and the files that are kept     results  the results, and how they are shown
     tuning    workers, and the search in one call
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seqloom.experiments.tune.results import Results
     from seqloom.experiments.tune.tuning import search, tune
 
-HOMES = {  # each public name is loaded from here when it is first asked for
+HOMES = {  # each public name is loaded from here at its first use
     "plan": ("TuningPlan",),
     "results": ("Results",),
     "tuning": ("search", "tune"),

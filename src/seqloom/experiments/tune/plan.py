@@ -67,7 +67,6 @@ class TuningPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True
         fill(self, "settings", {"keep_checkpoints": 1} | self.settings)
 
     def trial_folder(self, number: int) -> Path:
-        """The run folder of a trial."""
         return self.folder / "trials" / f"{number:03d}"
 
 
@@ -219,10 +218,10 @@ def near(config: RunConfig, request: RunRequest, plan: TuningPlan, ground: DataG
 
 
 def _is_searched(name: str, space: SpaceConfig) -> bool:
-    held = getattr(space, {"model": "models", "size": "sizes", "schedule": "schedules"}.get(name, name))
-    if isinstance(held, RangeConfig):
-        return held.low < held.high
-    return len(held) > 1 or (name == "batch_tokens" and not held)  # empty: several around the default
+    values = getattr(space, {"model": "models", "size": "sizes", "schedule": "schedules"}.get(name, name))
+    if isinstance(values, RangeConfig):
+        return values.low < values.high
+    return len(values) > 1 or (name == "batch_tokens" and not values)  # empty: several around the default
 
 
 def _taken(plan: TuningPlan) -> set[str]:

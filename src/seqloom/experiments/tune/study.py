@@ -1,4 +1,4 @@
-"""The study of a search as one worker sees it: its storage, the next trial, and what is reported to it.
+"""The study of a search, as one worker sees it: its storage, the next trial, and reported results.
 
     RUNNING, not claimed on this machine     a worker of this machine died: its run folder is resumed
     RUNNING, no heartbeat for ten minutes    a worker of another machine died: its parameters are tried again
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 HEARTBEAT, SILENCE = 30, 600  # seconds between heartbeats; without one for so long, another worker takes the trial
 WAIT = 60.0  # seconds for a lock of SQLite
 FIXED = (3, 51, 3)  # the version of SQLite that fixed a rare corruption with several writers
-ATTEMPTS = 5  # to open: two processes that create the tables at once disturb each other
+ATTEMPTS = 5  # to open: two processes that create the tables at the same time disturb each other
 NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
 NETWORK |= {"fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse"}
 
@@ -77,9 +77,9 @@ def open_storage(url: str) -> OpenedStudy:
         path = Path(address.database)
         make_folder(path.parent)
         require_local(path.parent)
-        said, local = version_warning(sqlite3.sqlite_version_info), f"sqlite:///{path}"
+        warning, local = version_warning(sqlite3.sqlite_version_info), f"sqlite:///{path}"
         return OpenedStudy(
-            _connected(local, local, {"connect_args": {"timeout": WAIT}}), local, (said,) if said else ()
+            _connected(local, local, {"connect_args": {"timeout": WAIT}}), local, (warning,) if warning else ()
         )
     if address.drivername not in ("postgresql", "postgresql+psycopg"):
         problem = f"--storage {address.drivername}: only SQLite and PostgreSQL are supported"
@@ -135,7 +135,7 @@ def _connected(url: str, shown: str, engine: dict[str, object]) -> "RDBStorage":
     from optuna.storages import RDBStorage
     from sqlalchemy.exc import SQLAlchemyError
 
-    def ask_again(study: "OptunaStudy", trial: "FrozenTrial") -> None:  # whose worker fell silent
+    def ask_again(study: "OptunaStudy", trial: "FrozenTrial") -> None:  # after its last heartbeat
         study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
 
     for attempt in range(ATTEMPTS):
@@ -220,9 +220,9 @@ class Study:
                 load_if_exists=True,
             )
 
-    def require_same(self, asked: dict[str, Any]) -> None:
+    def require_same(self, wanted: dict[str, Any]) -> None:
         """Record the settings of the study, or refuse to mix it with a different search."""
-        plain = msgspec.json.decode(msgspec.json.encode(asked))
+        plain = msgspec.json.decode(msgspec.json.encode(wanted))
         before = self.study.user_attrs.get(ASKED)
         if before is None:
             self.study.set_user_attr(ASKED, plain)
@@ -251,11 +251,11 @@ class Study:
         """A context with the next trial, or None if there is none."""
         from optuna.storages import fail_stale_trials
 
-        with ExitStack() as held:
+        with ExitStack() as claims:
             while True:
                 with quiet():
                     fail_stale_trials(self.study)
-                claimed = self._left(held) or self._asked(held)
+                claimed = self._left(claims) or self._new(claims)
                 if claimed is not None or not self._healed():
                     break
                 time.sleep(POLL)  # a trial without an owner may become ours
@@ -280,25 +280,25 @@ class Study:
                         self.study.enqueue_trial(fixed, user_attrs=one.user_attrs)
         return bool(found)
 
-    def _left(self, held: ExitStack) -> Claimed | None:
+    def _left(self, claim: ExitStack) -> Claimed | None:
         """A trial whose worker on this machine died."""
         import optuna
 
         for found in self.study.get_trials(deepcopy=False):
             folder = self._claim_folder(found.number)
-            if _state(found) == "running" and folder.is_dir() and _is_held(folder, held):
+            if _state(found) == "running" and folder.is_dir() and _is_held(folder, claim):
                 if _state(self.study.get_trials(deepcopy=False)[found.number]) == "running":
                     self._seed(found.number)
                     trial = optuna.trial.Trial(self.study, found._trial_id)
                     self._sign(trial)
                     return Claimed(trial)
-                held.close()  # it ended in the meantime
+                claim.close()  # it ended in the meantime
         return None
 
     def _claim_folder(self, number: int) -> Path:
         return self.plan.folder / "claims" / f"{number:03d}"
 
-    def _asked(self, held: ExitStack) -> Claimed | None:
+    def _new(self, claim: ExitStack) -> Claimed | None:
         """A new trial; None if enough are finished or running."""
         from optuna.exceptions import UpdateFinishedTrialError
 
@@ -307,21 +307,20 @@ class Study:
         with quiet():
             trial = self.study.ask()
         make_folder(self._claim_folder(trial.number))
-        if not _is_held(self._claim_folder(trial.number), held):  # another worker took it for an abandoned one
-            return self._asked(held)
+        if not _is_held(self._claim_folder(trial.number), claim):  # another worker took it for an abandoned one
+            return self._new(claim)
         self._seed(trial.number)
         try:
             self._sign(trial)
         except UpdateFinishedTrialError:  # we were so slow that others took it for abandoned
-            return self._asked(held)
+            return self._new(claim)
         if self._count(trial.number) >= self.plan.trials:  # two workers asked for the last one
             trial.set_user_attr(SURPLUS, True)
-            self._tell(trial, None, "FAIL")
+            self._finish(trial, None, "FAIL")
             return None
         return Claimed(trial)
 
     def _sign(self, trial: "Trial") -> None:
-        """Sign a trial as ours."""
         self.alive(trial)
         trial.set_user_attr(HOST, socket.gethostname())
 
@@ -348,18 +347,17 @@ class Study:
 
     def done(self, trial: "Trial", value: float) -> None:
         """Report the best score of a trial that was trained to the end."""
-        self._tell(trial, value, "COMPLETE")
+        self._finish(trial, value, "COMPLETE")
 
     def pruned(self, trial: "Trial") -> None:
-        """Report that a trial was pruned."""
-        self._tell(trial, None, "PRUNED")
+        self._finish(trial, None, "PRUNED")
 
     def failed(self, trial: "Trial", problem: str) -> None:
         """Report that a trial failed, and why; it does not count."""
         trial.set_user_attr(PROBLEM, problem)
-        self._tell(trial, None, "FAIL")
+        self._finish(trial, None, "FAIL")
 
-    def _tell(self, trial: "Trial", value: float | None, state: str) -> None:
+    def _finish(self, trial: "Trial", value: float | None, state: str) -> None:
         from optuna.trial import TrialState as OptunaState
 
         with quiet():
@@ -412,10 +410,10 @@ class Study:
         return dict(sorted(shares.items(), key=lambda entry: -entry[1]))
 
 
-def _is_held(folder: Path, held: ExitStack) -> bool:
+def _is_held(folder: Path, claim: ExitStack) -> bool:
     """Whether we hold the claim now; the stack releases it."""
     try:
-        held.enter_context(hold(folder))
+        claim.enter_context(hold(folder))
     except HeldError:
         return False
     return True

@@ -1,7 +1,7 @@
-"""One trial: an ordinary run whose validations are reported to the study, which may prune it; and what is kept of it.
+"""One trial: an ordinary run whose validations are reported to the study, which may prune it; and the files kept.
 
-    of every trial       config.toml, logs, report and card: enough to look at it, or to train it again
-    of the best one      also its model and its checkpoints
+    every trial          config.toml, logs, report and card: enough to inspect it, or to train it again
+    the best trial       also its model and its checkpoints
 
 Weights are large, so those of a trial are removed when another one is better. Only the trials in this folder are
 compared: other machines keep their own best.
@@ -56,7 +56,7 @@ def run_trial(
             claimed.trial.set_user_attr(name, value)
         yield TrialStarted(claimed.number, folder, params, claimed.is_default)
         yield from _trained(claimed, study, plan, resolved, deadline)
-    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the whole search
+    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the search
         study.failed(claimed.trial, error.in_brief)
         yield TrialEnded(claimed.number, "failed", None, False, error.in_brief)
 

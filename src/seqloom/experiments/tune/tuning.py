@@ -84,7 +84,6 @@ class OpenTuning:
         return TuningStarted(plan.folder, plan.study, study.opened.shown, plan.trials, study.finished(), self.messages)
 
     def close(self) -> None:
-        """Close the storage."""
         self.study.opened.close()
 
     @property
@@ -143,7 +142,7 @@ def watched(opening: OpenTuning, jobs: int) -> Iterator[TuningReport]:
 
 
 def _trials(_: Callable[[], bytes], plan: str, remaining: float) -> Iterator[bytes]:
-    """What a worker says: nothing while all goes well, for its trials are in the storage; why it cannot go on."""
+    """Run trials in a worker. It sends only why it cannot continue, because its trials are in the storage."""
     whole = msgspec.json.decode(plan, type=TuningPlan)
     if whole.seconds:
         whole = msgspec.structs.replace(whole, seconds=max(0.001, remaining))

@@ -1,22 +1,22 @@
-"""One answer and what moved it: each token of the input with its part.
+"""The attribution of one prediction: a value for each token of the input.
 
-up to 64 tokens     every token on its color, with its number
-up to 512           the strip of tokens, the strongest of them, and totals of sentences
-beyond              totals of sentences first, a map of the whole, the strongest tokens; a page opens each sentence
+up to 64 tokens     every token on its color, with its value
+up to 512           the strip of tokens, the strongest tokens, and totals of sentences
+beyond              totals of sentences first, a map of the text, the strongest tokens; a page expands each sentence
 
-Of many inputs the attributions are JSON lines, one for each, in their order. Inputs are read one after another, however
-many there are; the file is there when all of them are done, and as long as they are not, what was there before is.
+`attribute_file` writes the attributions of many inputs as JSON lines, in input order. It reads one input at a time. The
+file appears when all inputs are done; until then a previous file stays.
 
     {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
      "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
      "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
 
-A linear model of n-grams is known exactly: its score is the sum of the weights of the n-grams that stand in the text.
+The attributions of a linear model of n-grams are exact: its score is the sum of the weights of the text's n-grams.
 
-    s = b + sum over n-grams g of the text of phi_g w_g       nothing is approximated, and nothing is left over
+    s = b + sum over n-grams g of the text of phi_g w_g
 
-with phi_g = 1 where n-grams are counted, and their share in TF-IDF where that weighs them. Longer n-grams share rows
-through a hash, so one that was never trained on may have a weight: that of another.
+with phi_g = 1 if n-grams are counted, or their TF-IDF share if TF-IDF weights them. Longer n-grams share rows through a
+hash, so an n-gram that never occurred in training may have the weight of another one.
 """
 
 import json
@@ -48,12 +48,12 @@ from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number, share, signed
 
 ENDS = frozenset(".!?…。！？؟۔।")
-LONGEST = 64  # tokens: what has no end by then is cut
-SHOWN = 48  # letters of its beginning
+LONGEST = 64  # tokens: a longer segment is cut
+SHOWN = 48  # characters of the beginning of a segment
 
 
 def segments(tokens: Sequence[Token], text: str | None) -> tuple[tuple[int, int], ...]:
-    """Where each segment starts and stops: at the ends of sentences and lines, or after 64 tokens.
+    """Return the start and stop of each segment: segments end at sentence and line ends, or after 64 tokens.
 
     >>> tokens = [Token(word) for word in "It rains . We stay .".split()]
     >>> segments(tokens, None)
@@ -75,7 +75,7 @@ def _ends(before: Token, token: Token, text: str | None) -> bool:
 
 
 def beginning(tokens: Sequence[Token], text: str | None) -> str:
-    """The first letters of a segment, as they were written."""
+    """Return the beginning of a segment, as written in the text."""
     real = [token for token in tokens if not token.is_special] or list(tokens)
     whole = text[real[0].start : real[-1].stop] if text is not None else " ".join(token.text for token in real)
     whole = " ".join(whole.split())
@@ -83,7 +83,7 @@ def beginning(tokens: Sequence[Token], text: str | None) -> str:
 
 
 def merged(tokens: Sequence[Token], *, words: bool = True) -> tuple[tuple[Token, ...], tuple[int, ...]]:
-    """Words as tokens, and the number of the first piece of each; a token without a word stays alone."""
+    """Merge word pieces: return words as tokens, and the index of each word's first piece; other tokens stay."""
     found = units(tokens, words=words)
     made = tuple(
         tokens[a]._replace(text=name, stop=tokens[b - 1].stop, id=tokens[a].id if b == a + 1 else None)
@@ -93,13 +93,13 @@ def merged(tokens: Sequence[Token], *, words: bool = True) -> tuple[tuple[Token,
 
 
 def summed(values: np.ndarray, starts: Sequence[int]) -> np.ndarray:
-    """Rows of the pieces of a word added up; NaN where all of them are."""
+    """Sum the values of each word's pieces; NaN if all pieces are NaN."""
     missing = np.logical_and.reduceat(np.isnan(values), starts)
     return np.where(missing, np.nan, np.add.reduceat(np.nan_to_num(values), starts))
 
 
 class SentenceTotal(NamedTuple):
-    """A sentence and what its tokens come to."""
+    """A sentence and the sum of its tokens' values."""
 
     start: int
     stop: int
@@ -108,27 +108,26 @@ class SentenceTotal(NamedTuple):
 
 
 class AttributionPart(NamedTuple):
-    """The elements of one side, with what each was given."""
+    """The elements of one side and their values."""
 
     name: str
     tokens: tuple[Token, ...]
-    values: np.ndarray  # [E], NaN where nothing was measured
+    values: np.ndarray  # [E], NaN where not measured
     segments: tuple[SentenceTotal, ...]
-    shape: tuple[int, int] | None = None  # of a picture, whose pixels the elements are
+    shape: tuple[int, int] | None = None  # of a picture, whose pixels are the elements
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The tokens as they are shown."""
         return tuple(token.text for token in self.tokens)
 
     def strongest(self, count: int) -> list[int]:
-        """The numbers of the elements with the largest values of either sign, the largest first."""
+        """Return the indices of the elements with the largest absolute values, largest first."""
         sizes = np.abs(np.nan_to_num(self.values))
         return [int(at) for at in np.argsort(-sizes, kind="stable")[:count] if sizes[at] > 0]
 
 
 def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> AttributionPart:
-    """The elements of a place, or the words that they are pieces of: what pieces were given is added up."""
+    """Return the values of a place by element, or by word: the values of a word's pieces are summed."""
     tokens: Sequence[Token] = place.tokens
     if words and place.shape is None:
         tokens, starts = merged(place.tokens)
@@ -141,22 +140,22 @@ def part_of(place: GroundPlace, values: np.ndarray, *, words: bool) -> Attributi
 
 
 def largest_cells(values: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """The rows and columns of the cells with the largest values of either sign, the largest first."""
+    """Return the row and column of the cells with the largest absolute values, largest first."""
     order = np.argsort(-np.abs(np.nan_to_num(values)).ravel(), kind="stable")[:count]
     return [divmod(int(at), values.shape[1]) for at in order]
 
 
 def span_of(parts: Sequence[np.ndarray]) -> tuple[float, float] | None:
-    """The scale that all parts share."""
+    """Return the color scale that all parts share."""
     known = np.concatenate([values[~np.isnan(values)] for values in parts])
     return (float(min(known.min(), 0)), float(max(known.max(), 0))) if known.size and known.any() else None
 
 
 @dataclass(frozen=True)
 class OpeningSentences(Interactive):
-    """A long text on a page: every sentence with its total, which opens to its tokens on their colors.
+    """A long text on a page: every sentence with its total; a click shows its tokens with their colors.
 
-    It needs no script, for a browser opens and closes `details` by itself.
+    It uses `details` elements and needs no script.
     """
 
     rules: ClassVar[str] = (
@@ -187,40 +186,39 @@ class OpeningSentences(Interactive):
 
 
 STRONGEST = 20
-TOLERATED = 0.01  # of completeness, in integrated gradients
+TOLERATED = 0.01  # allowed completeness error of integrated gradients
 MOST_STRETCHES = 40
 MAP_CELLS = 240
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributionView(View):
-    """What each element of an input has to do with one answer, by one method."""
+    """How much each element of an input contributes to one prediction, by one method."""
 
     kind: ClassVar[str] = "attribution"
     method: str
-    answer: str  # the number that is explained, in words
-    label: str | None = None  # the answer by itself, as programs compare it; None for several answers, or a cosine
+    answer: str  # the explained score, in words
+    label: str | None = None  # the predicted label, for programs; None for several predictions, or a cosine
     baseline: str
     score: float
-    baseline_scores: tuple[float, ...]  # of the input at its baseline; of two texts, with the first there, the second
-    error: float | None  # of completeness, as a part of `rise`; None for what adds up to nothing
-    steps: int  # how often the model was asked
-    grouped: int  # so many elements were taken away at once, at most
+    baseline_scores: tuple[float, ...]  # at the baseline; for two texts, with the first, then the second at it
+    error: float | None  # of completeness, relative to `rise`; None if the values of the method have no sum
+    steps: int  # number of evaluations of the model
+    grouped: int  # largest number of elements that were removed together
     parts: tuple[AttributionPart, ...]
 
     @property
     def total(self) -> float:
-        """What all elements come to."""
+        """The sum of all values."""
         return float(sum(np.nansum(part.values) for part in self.parts))
 
     @property
     def rise(self) -> float:
-        """What all elements should come to: the score less that of the baseline."""
+        """The expected sum of all values: the score minus the baseline score."""
         return sum(self.score - before for before in self.baseline_scores)
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """The scale that all parts share."""
         return span_of([part.values for part in self.parts])
 
     def figures(self) -> tuple[Figure, ...]:
@@ -239,24 +237,24 @@ class AttributionView(View):
     def _sentences(self) -> tuple[str, ...]:
         before = " and ".join(f"{number(score)}" for score in self.baseline_scores)
         apart = ", one text at a time" if len(self.baseline_scores) > 1 else ""
-        said = [
+        lines = [
             f"{METHODS[self.method].title.capitalize()} for {self.answer}: score {number(self.score)}, "
             f"{before} with the baseline ({self.baseline}{apart})."
         ]
         if self.error is None:
-            said.append("The values of this method do not sum to the score: compare them only with each other.")
+            lines.append("The values of this method do not sum to the score: compare them only with each other.")
         else:
-            said.append(
+            lines.append(
                 f"The values sum to {number(self.total)}, the score difference is {number(self.rise)}: "
                 f"completeness error {share(self.error)}."
             )
         if self.method == "integrated" and (self.error or 0.0) > TOLERATED:
-            said.append(f"That is more than {share(TOLERATED)}: use more steps= or another baseline=.")
+            lines.append(f"That is more than {share(TOLERATED)}: use more steps= or another baseline=.")
         if self.grouped > 1:
-            said.append(f"Up to {self.grouped} tokens were removed at a time; each gets an equal share of the change.")
-        return (*said, *(self._said(part) for part in self.parts if part.shape is None and part.strongest(1)))
+            lines.append(f"Up to {self.grouped} tokens were removed at a time; each gets an equal share of the change.")
+        return (*lines, *(self._top(part) for part in self.parts if part.shape is None and part.strongest(1)))
 
-    def _said(self, part: AttributionPart) -> str:
+    def _top(self, part: AttributionPart) -> str:
         named = ", ".join(f"“{part.tokens[at].text}” ({at}) {signed(part.values[at])}" for at in part.strongest(3))
         side = f" of the {part.name}" if len(self.parts) > 1 else ""
         return f"Strongest tokens{side}: {named}."
@@ -302,7 +300,7 @@ class AttributionView(View):
         )
 
     def _map(self, part: AttributionPart) -> Figure:
-        """The whole text as two rows of cells: a sum hides a sharp token, and a maximum a crowd of weak ones."""
+        """The text as two rows of cells: a sum hides one strong token, and a maximum hides many weak ones."""
         across = -(-len(part.tokens) // MAP_CELLS)
         starts = np.arange(0, len(part.tokens), across)
         return HeatMap(
@@ -344,10 +342,10 @@ def attribution(
     steps: int | None = None,
     words: bool = False,
 ) -> AttributionView:
-    """What each token of an input has to do with one answer: the predicted one, or `answer`, less `against` if given.
+    """How much each token contributes to a prediction: the model's own or `answer`, minus `against` if given.
 
-    `at` is the row of a tag, of a token of a translation or of a running text. With `words`, pieces of words are put
-    together. `steps` are those of integrated gradients, as many as it takes if they are not given.
+    `at` selects the row of a tag, of a token of a translation or of a running text. `words` merges the pieces of words.
+    `steps` is the number of steps of integrated gradients; by default, as many as needed.
     """
     method_of(method)
     ground = ground_of(subject, reading, baseline)
@@ -355,9 +353,9 @@ def attribution(
     return view_of(ground, goal, method, MethodOptions(steps, words))
 
 
-def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOptions) -> AttributionView:
-    """What one method finds for one goal."""
-    found = outcome(ground, [goal], method, wishes)
+def view_of(ground: AttributionGround, goal: Goal, method: str, options: MethodOptions) -> AttributionView:
+    """Return the view of one method for one goal."""
+    found = outcome(ground, [goal], method, options)
     parts = zip(ground.places, found.values, strict=True)
     return AttributionView(
         title=f"Attribution of {goal.name}: {METHODS[method].title}",
@@ -370,7 +368,7 @@ def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOp
         error=None if found.error is None else float(found.error[0]),
         steps=found.steps,
         grouped=found.grouped,
-        parts=tuple(part_of(place, values[0], words=wishes.words) for place, values in parts),
+        parts=tuple(part_of(place, values[0], words=options.words) for place, values in parts),
     )
 
 
@@ -387,7 +385,7 @@ def attribute_file(
     total: int = 0,
     show: Show | None = None,
 ) -> int:
-    """How many inputs were written to `out`; an input that cannot be read ends it, and the error says which it was."""
+    """Write the attributions of all inputs to `out` and return their number; an error names the unreadable input."""
     method_of(method)
     written = 0
 
@@ -416,7 +414,7 @@ def attribute_file(
 
 
 def line_of(row: int, view: AttributionView) -> dict[str, Any]:
-    """One input as its line has it."""
+    """Return the JSON line of one input as a dictionary."""
     sides = [
         {
             "side": part.name,
@@ -430,11 +428,11 @@ def line_of(row: int, view: AttributionView) -> dict[str, Any]:
     return {"row": row, **{name: plain(getattr(view, name)) for name in names}, "sides": sides}
 
 
-MOST_NGRAMS = 30  # that are drawn
+MOST_NGRAMS = 30  # in the figure
 
 
 class WeightedNgram(NamedTuple):
-    """Tokens start..stop and what they give to the score together, beyond what shorter ones give."""
+    """The contribution of tokens start..stop as one n-gram, not including shorter n-grams."""
 
     text: str
     start: int
@@ -444,13 +442,13 @@ class WeightedNgram(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramsView(View):
-    """What each n-gram of a text gives to one answer of a linear model."""
+    """How much each n-gram of a text contributes to one prediction of a linear model."""
 
     kind: ClassVar[str] = "ngrams"
     answer: str
     score: float
-    bias: float  # the score of a text without n-grams: the bias
-    ngrams: tuple[WeightedNgram, ...]  # the strongest first
+    bias: float  # the score of a text without n-grams
+    ngrams: tuple[WeightedNgram, ...]  # strongest first
 
     def figures(self) -> tuple[Figure, ...]:
         shown = self.ngrams[:MOST_NGRAMS]
@@ -474,13 +472,13 @@ class NgramsView(View):
 def ngram_contributions(
     subject: Subject, reading: Reading, *, answer: str | int | None = None, against: str | int | None = None
 ) -> NgramsView:
-    """What each n-gram gives to an answer of a linear model; ConfigError for a model of another kind."""
+    """How much each n-gram contributes to a prediction of a linear model; raises ConfigError for other models."""
     source = getattr(getattr(subject.model, "encoder", None), "input", None)
     if not isinstance(source, Ngrams | Tfidf):
         raise ConfigError("only a linear model has n-gram weights", fix="choose attribution, which every model has")
     ground = ground_of(subject, reading, "zero")
     goal = chosen_goal(subject, reading, answer=answer, against=against)
-    slope = slopes(ground, [goal], torch.ones(1))[0][0, 0]  # [T,D], the same everywhere: the model is linear
+    slope = slopes(ground, [goal], torch.ones(1))[0][0, 0]  # [T,D], constant because the model is linear
     score, rest = ends(ground, [goal])
     texts = ground.places[0].side.texts
     with torch.no_grad():

@@ -1,21 +1,21 @@
-"""Which number of the answer is explained, and where attributions are taken: the goal and the ground.
+"""The goal, the number that is explained, and the ground, the values that attributions are computed on.
 
-The number is that of a class, a tag at a place, a next token, a similarity, or of all of them together. One answer may
-be explained against another ("why *cat* and not *dog*"): then the number is the difference of their scores, and what
-speaks for both of them falls out (contrastive explanations, Yin and Neubig 2022).
+The goal is the score of a class, of a tag at a position, of a next token, a similarity, or a sum of scores. A
+prediction can be explained against another ("why *cat* and not *dog*"): then the goal is the difference of the two
+scores, and evidence for both cancels (contrastive explanations, Yin and Neubig 2022).
 
-The ground is the vectors of tokens, or the numbers that a model reads as they are.
+The ground is the vectors of tokens, or the numbers that a model reads directly.
 
-    tokens     [T,D] the vector of each token, behind the input of the stack: a path between two texts goes through
-                vectors that belong to no token, and never through tokens whose numbers lie in between
+    tokens      [T,D] the vector of each token, after the input layer of the stack: a path between two texts passes
+                through vectors that belong to no token, never through token ids
     vectors     [T,D] the steps themselves
     pictures    [Y*X,C] the pixels themselves
 
-Source and target move together, so that what they are given adds up to the whole change of the score. Two texts that
-are compared move one at a time, the other being what it is: with both at the same baseline they would be the same
-text, and as alike as can be. Special tokens stay as they are: they stand in every input.
+Source and target move together, so their values sum to the change of the score. Two compared texts move one at a time
+while the other stays: with both at the same baseline they would be the same text, with the highest similarity. Special
+tokens never move, because every input has them.
 
-    baseline     zero     vectors of zeros                          unknown, mask, pad    the token, in every place
+    baseline     zero     vectors of zeros                          unknown, mask, pad    this token in every position
                  mean     the mean over the vocabulary, or over the steps or pixels of this input
 """
 
@@ -39,19 +39,18 @@ from seqloom.text.special_tokens import MASK, PAD, UNKNOWN
 
 
 class Goal(NamedTuple):
-    """A number that is explained: that of one answer, or of several added up."""
+    """The number to explain: the score of one answer, or the sum of several."""
 
     answers: tuple[ModelAnswer, ...]
     name: str  # in words
 
     def of(self, found: Tensor) -> Tensor:
-        """[N] the number, of scores [N,R,K]."""
+        """Return the goal [N] from scores [N,R,K]."""
         first, *others = (answer.of(found) for answer in self.answers)
         return torch.stack([first, *others]).sum(dim=0) if others else first
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The rows of its answers."""
         return tuple(answer.row for answer in self.answers)
 
 
@@ -63,9 +62,9 @@ def chosen_goal(
     against: str | int | None = None,
     at: int | str | None = None,
 ) -> Goal:
-    """The goal that is meant; without `answer` what the model says, without `at` the last row of a running text.
+    """Return the goal. The default of `answer` is the prediction; the default of `at` is a running text's last row.
 
-    Of tags and translations without `at` all answers are explained together: the sum of their scores.
+    For tags and translations without `at`, the goal is the sum of the scores of all answers.
     """
     found = _scores(subject, reading)
     rows: Sequence[int] = range(len(reading.rows))
@@ -73,12 +72,12 @@ def chosen_goal(
         rows = (chosen_token([Token(row) for row in reading.rows], at),)
     elif reading.targets is not None and len(reading.sides) == 1:
         rows = rows[-1:]
-    said = _said(subject, reading, found) if answer is None else (subject.column(answer),) * len(reading.rows)
+    columns = _predicted(subject, reading, found) if answer is None else (subject.column(answer),) * len(reading.rows)
     other = None if against is None else subject.column(against)
-    answers = tuple(_answer(subject, found, ModelAnswer(row, said[row], other)) for row in rows)
+    answers = tuple(_answer(subject, found, ModelAnswer(row, columns[row], other)) for row in rows)
     if len(answers) == 1:
         return Goal(answers, named(subject, reading, answers[0]))
-    # What the model says in each row, or everywhere the one that was asked for
+    # The prediction of each row, or the requested answer in every row
     count = "both" if len(answers) == 2 else f"all {len(answers):,}"
     less = "" if other is None else f" against {_quoted(subject, other)}"
     if answer is None:
@@ -87,35 +86,35 @@ def chosen_goal(
 
 
 def every_goal(subject: Subject, reading: Reading, rows: Sequence[int]) -> tuple[Goal, ...]:
-    """A goal for each of some rows: what the model says there, or was made to say."""
+    """Return one goal per row: the model's prediction, or the given target, in that row."""
     found = _scores(subject, reading)
-    said = _said(subject, reading, found)
-    answers = [_answer(subject, found, ModelAnswer(row, said[row])) for row in rows]
+    columns = _predicted(subject, reading, found)
+    answers = [_answer(subject, found, ModelAnswer(row, columns[row])) for row in rows]
     return tuple(Goal((answer,), named(subject, reading, answer)) for answer in answers)
 
 
 def named(subject: Subject, reading: Reading, answer: ModelAnswer) -> str:
-    """An answer in words."""
+    """Describe an answer in words."""
     if len(reading.sides) > 1 and reading.targets is None:
         return "the similarity"
-    said = _quoted(subject, answer.column)
+    text = _quoted(subject, answer.column)
     less = "" if answer.against is None else f" against {_quoted(subject, answer.against)}"
     if len(reading.rows) == 1:
-        return said + less
+        return text + less
     if reading.targets is None:
-        return f"{said}{less} at “{reading.rows[answer.row]}” ({answer.row})"
+        return f"{text}{less} at “{reading.rows[answer.row]}” ({answer.row})"
     running = f"after “{reading.rows[answer.row]}” ({answer.row})"
-    return f"{said}{less} {running if len(reading.sides) == 1 else f'as token {answer.row}'}"
+    return f"{text}{less} {running if len(reading.sides) == 1 else f'as token {answer.row}'}"
 
 
 def label_of(subject: Subject, reading: Reading, goal: Goal) -> str | None:
-    """The one answer of a goal as programs compare it; None where it is a sum of several, or a similarity."""
+    """Return the label of the only answer of a goal; None for a sum of answers, or a similarity."""
     is_similarity = len(reading.sides) > 1 and reading.targets is None
     return None if is_similarity or len(goal.answers) > 1 else subject.name(goal.answers[0].column)
 
 
 def _quoted(subject: Subject, column: int) -> str:
-    """The name of an answer; one that is a number and no label has none."""
+    """Return the quoted label of a column, or its dimension if the model has no labels."""
     name = subject.name(column)
     unnamed = name == str(column) and not subject.task.spec.schema.labels
     return f"dimension {name}" if unnamed else f"“{name}”"
@@ -127,18 +126,18 @@ def _scores(subject: Subject, reading: Reading) -> Tensor:
         return scores(subject, reading.inputs)[0]
 
 
-def _answer(subject: Subject, found: Tensor, meant: ModelAnswer) -> ModelAnswer:
-    """The answer that is meant; DataError for one that the scores [R,K] have not, or against itself."""
-    for each in (meant.column, meant.against):
+def _answer(subject: Subject, found: Tensor, given: ModelAnswer) -> ModelAnswer:
+    """Return the answer; raise DataError if the scores [R,K] do not have it, or if it is compared with itself."""
+    for each in (given.column, given.against):
         if each is not None and not 0 <= each < found.shape[1]:
             raise DataError(f"there is no answer {each}", fix=f"choose 0 to {found.shape[1] - 1}")
-    if meant.column == meant.against:
-        raise DataError(f"answer and against are both “{subject.name(meant.column)}”", fix="name two different answers")
-    return meant
+    if given.column == given.against:
+        raise DataError(f"answer and against are both “{subject.name(given.column)}”", fix="name two different answers")
+    return given
 
 
-def _said(subject: Subject, reading: Reading, found: Tensor) -> tuple[int, ...]:
-    """What was said in each row; behind the end of a running text nothing was yet, and the likeliest is meant."""
+def _predicted(subject: Subject, reading: Reading, found: Tensor) -> tuple[int, ...]:
+    """Return the predicted column of each row; for the last row of a running text, the most probable next token."""
     if reading.rows == ("vector",):
         raise DataError(
             f"this model predicts a vector of {found.shape[1]} numbers, not one answer",
@@ -151,44 +150,44 @@ def _said(subject: Subject, reading: Reading, found: Tensor) -> tuple[int, ...]:
     return (*reading.targets[:-1], *decided(subject, found[-1:]))
 
 
-MOST_ELEMENTS = 4096  # of a pass: so many tokens at once, in as many rows as they are
+MOST_ELEMENTS = 4096  # tokens of all variants in one forward pass
 TOKENS_AT_ONCE = 65_536
 
 
 class GroundPlace(NamedTuple):
-    """A sequence whose elements attributions are given to."""
+    """A sequence of the input whose elements get attributions."""
 
     side: Side
     tokens: tuple[Token, ...]  # as its stack reads them
-    field: str | None  # of the inputs; None where they are nothing else
-    raw: Any  # one row of what the stack reads
-    call: int  # how often the stack reads in the same pass before it comes to this
-    text: str | None = None  # that the tokens are parts of, where it is one
+    field: str | None  # of the inputs; None if the input is one sequence
+    raw: Any  # one row of the stack's input
+    call: int  # index of the stack's call in one forward pass
+    text: str | None = None  # the text of the tokens, if there is one
     shape: tuple[int, int] | None = None  # height and width of a picture
 
     @property
     def is_numbers(self) -> bool:
-        """Whether the model reads it as it is."""
+        """Whether the model reads numbers instead of tokens."""
         return self.shape is not None or (isinstance(self.raw, Padded) and self.raw.values.is_floating_point())
 
     @property
     def held(self) -> np.ndarray:
-        """[E] which elements stay as they are."""
+        """[E] True for special tokens, which keep their vectors."""
         return np.array([token.is_special for token in self.tokens], dtype=bool)
 
     def numbers(self) -> Tensor:
-        """[E,D] what the model reads as it is."""
+        """Return the numbers [E,D] that the model reads."""
         values: Tensor = self.raw if isinstance(self.raw, Tensor) else self.raw.values
         return values[0].reshape(len(self.tokens), -1)
 
     def filled(self, values: Tensor) -> Any:
-        """What the stack reads, of numbers [N,E,D]."""
+        """Return the input of the stack for numbers [N,E,D]."""
         if self.shape is not None:
             return values.reshape(len(values), *self.raw.shape[1:])
         return Padded.of(values, self.raw.lengths.expand(len(values)))
 
     def replaced(self, token: int) -> Any:
-        """What the stack reads, with this token in place of all that are not special."""
+        """Return the input of the stack with this token in place of all tokens that are not special."""
         tokens = self.raw.words if isinstance(self.raw, Spelled) else _pieces(self.raw)
         stays = torch.from_numpy(self.held).to(tokens.values.device)
         other = tokens.with_values(torch.where(stays, tokens.values, token))
@@ -196,39 +195,39 @@ class GroundPlace(NamedTuple):
 
 
 class AttributionGround(NamedTuple):
-    """An input between its baseline and itself."""
+    """An input and its baseline."""
 
     subject: Subject
     reading: Reading
     places: tuple[GroundPlace, ...]
     here: tuple[Tensor, ...]  # [E,D] of each place
-    base: tuple[Tensor, ...]  # the same of the baseline; where a place does not move, `here`
+    base: tuple[Tensor, ...]  # of the baseline; `here` for a place that does not move
     baseline: str
-    moving: tuple[int, ...]  # the numbers of the places that move
+    moving: tuple[int, ...]  # indices of the places that move
 
     @property
     def rows_at_once(self) -> int:
-        """How many variants of the input one pass reads."""
+        """How many variants of the input fit into one forward pass."""
         return max(1, MOST_ELEMENTS // sum(len(values) for values in self.here))
 
     def moves(self) -> "list[AttributionGround]":
-        """The same with the places that move together, one group after another."""
+        """Split into groups of places that move together, one ground each."""
         if not isinstance(self.reading.inputs, Both) or len(self.moving) < 2:
             return [self]
         bases = [(*self.here[:at], self.base[at], *self.here[at + 1 :]) for at in self.moving]
         return [self._replace(base=base, moving=(at,)) for at, base in zip(self.moving, bases, strict=True)]
 
     def free(self, number: int) -> np.ndarray:
-        """[E] which elements of a place move."""
+        """Return [E], True for the elements of a place that move."""
         return ~self.places[number].held & (number in self.moving)
 
     def along(self, shares: Tensor) -> list[Tensor]:
-        """[N,E,D] of each place: these shares [N] of the way from the baseline to the input."""
+        """Return [N,E,D] for each place: the points at fractions [N] of the path from the baseline to the input."""
         steps = shares.to(self.here[0])[:, None, None]
         return [base + steps * (here - base) for here, base in zip(self.here, self.base, strict=True)]
 
     def scores(self, values: Sequence[Tensor]) -> Tensor:
-        """[N,R,K] the scores, with [N,E,D] in each place."""
+        """Return the scores [N,R,K] for vectors [N,E,D] in each place."""
         inputs = repeated(self.reading.inputs, len(values[0]))
         changes: dict[str, dict[int, Tensor]] = {}
         for place, given in zip(self.places, values, strict=True):
@@ -248,9 +247,9 @@ def _changed(by_call: Mapping[int, Tensor], call: int, vectors: Padded) -> Padde
 
 
 def ground_of(subject: Subject, reading: Reading, baseline: str | None = None) -> AttributionGround:
-    """The ground of one input; ConfigError for a baseline that its kind of input has not.
+    """Return the ground of an input; raise ConfigError if its kind of input does not have this baseline.
 
-    Without a name it is that of zeros, but the mean where texts are compared: a cosine has no value at zero.
+    The default is "zero", or "mean" for a pair of texts, because a cosine is undefined at zero.
     """
     baseline = baseline or ("mean" if isinstance(reading.inputs, Both) else "zero")
     if baseline not in BASELINES:
@@ -269,7 +268,7 @@ def ground_of(subject: Subject, reading: Reading, baseline: str | None = None) -
 
 
 def places_of(reading: Reading) -> tuple[GroundPlace, ...]:
-    """Every sequence of an input, in the order of its sides."""
+    """Return all sequences of an input, in the order of its sides."""
     inputs = reading.inputs
     fields: tuple[str | None, ...] = inputs._fields if isinstance(inputs, Pair | Both) else (None,)
     found = []
@@ -288,7 +287,7 @@ def _pieces(raw: Any) -> Any:
 
 
 def _through(subject: Subject, place: GroundPlace, raw: Any) -> Tensor:
-    """[N,E,D] what the input of the stack makes of what it reads."""
+    """Return the vectors [N,E,D] that the input layer of the stack computes."""
     found: Padded = input_of(subject.model, place.side.stack)(raw)
     return found.values
 
@@ -307,7 +306,7 @@ def _mean(subject: Subject, place: GroundPlace, here: Tensor) -> Tensor:
 
 
 def _spelled(words: Padded) -> Spelled:
-    """Words without letters."""
+    """Return words without characters."""
     return Spelled(words, torch.zeros(*words.values.shape, 1, dtype=torch.uint8, device=words.values.device))
 
 
@@ -333,9 +332,9 @@ BASELINES: Mapping[str, Callable[[Subject, GroundPlace, Tensor], Tensor]] = {
 
 @contextmanager
 def at_work(ground: AttributionGround) -> Iterator[None]:
-    """Inside the `with`, the model is asked for gradients without dropout.
+    """Enable gradients without dropout inside the `with`.
 
-    The fused recurrent kernels of cuDNN refuse to go backwards outside training; the plain ones do not.
+    The fused recurrent kernels of cuDNN have no backward pass outside training, so they are disabled.
     """
     with torch.enable_grad(), still(ground.subject.model), torch.backends.cudnn.flags(enabled=False):
         yield

@@ -1,17 +1,17 @@
-"""The methods with gradients: the slope of a score at the input, or on the way to it from a baseline.
+"""The methods that use gradients: at the input, or along the path from a baseline to it.
 
     gradient           a_t = |ds/dx_t|                                (Simonyan et al. 2014)
-    gradient_x_input   a_t = ds/dx_t . (x_t - b_t)                    exact for a model that is linear in x
+    gradient_x_input   a_t = ds/dx_t . (x_t - b_t)                    exact if the model is linear in x
     integrated         a_t = (x_t - b_t) . int_0^1 ds/dx_t(b + u(x - b)) du      (Sundararajan et al. 2017)
 
-Integrated gradients add up to s(x) - s(b): steps are taken until less than one in a hundred is missing, for
+Integrated gradients sum to s(x) - s(b). Steps are added until less than 1% is missing. The test uses that
 
-    sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the way
+    sum over elements of int_a^b slope du = value(b) - value(a)        on every part a..b of the path
 
-So each part of the way says itself how far its sum is off. Parts that are off are cut in two, which puts the steps
-where the way bends: at the kinks of ReLUs and maxima, and near a baseline that a normalization blows up. There the
-whole rise may lie in a thousandth of the way, so the numbers themselves, which cost a pass forward and none back, are
-asked first at ever smaller shares, and a segment that is nearly straight between its ends is one part from the start.
+so the error of each part is known. Parts with a large error are cut in two, which puts the steps where the path bends:
+at the kinks of ReLUs and maxima, and near a baseline where a normalization amplifies small vectors. There the score may
+change within a thousandth of the path. So the scores, which need only a forward pass, are first computed at fractions
+that shrink toward the baseline, and a nearly straight segment starts as a single part.
 """
 
 import math
@@ -27,18 +27,18 @@ from seqloom.errors import ConfigError
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, at_work
 from seqloom.inspect.subject import Moved
 
-NODES = 4  # of Gauss and Legendre on each part of the way
-SHARES = (0.0, *(4.0**-power for power in range(7, 0, -1)), 0.5, 1.0)  # where the numbers are asked first
-STRAIGHT = 0.1  # of the largest rise: what the numbers may be off a straight line inside one part
-FAR = 4.0  # times as far from the baseline: a part that ends there is cut at the mean of the powers
+NODES = 4  # Gauss-Legendre nodes on each part of the path
+SHARES = (0.0, *(4.0**-power for power in range(7, 0, -1)), 0.5, 1.0)  # where the scores are computed first
+STRAIGHT = 0.1  # largest deviation of the scores from a straight line inside one part, relative to the largest change
+FAR = 4.0  # a part whose stop is more than this times its start is cut at the geometric mean
 
-Slope = Callable[[np.ndarray], np.ndarray]  # shares [N] of the way -> [N,E,G] the slope of G numbers by each element
-Value = Callable[[Sequence[float]], np.ndarray]  # shares of the way -> [N,G] the numbers themselves
-Badness = Callable[[np.ndarray], np.ndarray]  # what is missing [P,G] of P parts -> [P]; all is well up to a sum of 1
+Slope = Callable[[np.ndarray], np.ndarray]  # fractions [N] of the path -> [N,E,G] the gradient of G scores by element
+Value = Callable[[Sequence[float]], np.ndarray]  # fractions of the path -> [N,G] the scores
+Badness = Callable[[np.ndarray], np.ndarray]  # error [P,G] of P parts -> [P]; acceptable up to a sum of 1
 
 
 class _PathPart(NamedTuple):
-    """A part of the way: what its elements get, and how far that is from the rise of the numbers."""
+    """A part of the path: the values of its elements, and the error of their sum."""
 
     start: float
     stop: float
@@ -47,7 +47,7 @@ class _PathPart(NamedTuple):
 
 
 class AttributionPath(NamedTuple):
-    """What is asked along the way."""
+    """The functions that are evaluated along the path."""
 
     slope: Slope
     value: Value
@@ -55,13 +55,13 @@ class AttributionPath(NamedTuple):
 
 
 def completed(way: AttributionPath, most: int) -> tuple[np.ndarray, int]:
-    """[E,G] the sums along the way, complete unless that takes more than `most` steps; and how many it took."""
+    """Return the integral [E,G] and its number of steps; it is complete unless it needs more than `most` steps."""
     known = dict(zip(SHARES, way.value(SHARES), strict=True))
     parts = _parts(way, list(pairwise(edges(known, max(1, most // NODES)))), known)
     steps = NODES * len(parts)
     while True:
         badness = way.badness(np.stack([part.missing for part in parts]))
-        bad = [at for at, own in enumerate(badness) if own > 0.5 / len(parts)]  # more than their share
+        bad = [at for at, own in enumerate(badness) if own > 0.5 / len(parts)]  # more than their share of the error
         if badness.sum() <= 1 or not bad or steps + 2 * NODES * len(bad) > most:
             return np.sum([part.values for part in parts], axis=0), steps
         middles = {at: _middle(parts[at]) for at in bad}
@@ -72,7 +72,7 @@ def completed(way: AttributionPath, most: int) -> tuple[np.ndarray, int]:
 
 
 def edges(known: Mapping[float, np.ndarray], most: int) -> list[float]:
-    """The ends of at most `most` parts: of the shares whose numbers [G] are known, those where the way bends."""
+    """Return the ends of at most `most` parts: those of the known fractions where the scores [G] bend."""
     kept, whole = sorted(known), np.max([np.abs(each - known[0.0]) for each in known.values()], axis=0).clip(min=1e-30)
     while len(kept) > 2:
         bends = [_bend(known, start, stop, whole) for start, stop in zip(kept, kept[2:], strict=False)]
@@ -84,14 +84,14 @@ def edges(known: Mapping[float, np.ndarray], most: int) -> list[float]:
 
 
 def _bend(known: Mapping[float, np.ndarray], start: float, stop: float, whole: np.ndarray) -> float:
-    """How far the numbers between two shares are off the line between their ends, at most, as a part of `whole` [G]."""
+    """Return the largest deviation of the scores between two points from a straight line, relative to `whole` [G]."""
     rise = (known[stop] - known[start]) / (stop - start)
     inner = [share for share in known if start < share < stop]
     return max(float((np.abs(known[at] - known[start] - rise * (at - start)) / whole).max()) for at in inner)
 
 
 def _middle(part: _PathPart) -> float:
-    """Where a part is cut: nearer to the baseline where it reaches far from it, for the way bends there."""
+    """Return where to cut a part: closer to the baseline if the part is long relative to its start."""
     if part.start == 0:
         return part.stop / FAR
     if part.stop > FAR * part.start:
@@ -100,7 +100,7 @@ def _middle(part: _PathPart) -> float:
 
 
 def told(way: AttributionPath, steps: int) -> np.ndarray:
-    """[E,G] the sums along the whole way with so many steps."""
+    """Return the integral [E,G] along the path with a fixed number of steps."""
     nodes, weights = _nodes(0.0, 1.0, steps)
     found: np.ndarray = np.einsum("n,neg->eg", weights, way.slope(nodes))
     return found
@@ -125,41 +125,41 @@ def _nodes(start: float, stop: float, count: int) -> tuple[np.ndarray, np.ndarra
 
 
 MOST_STEPS = 1024
-MOST_ELEMENTS = 2**20  # that are read on the way of a long input, if no steps are asked for
-MOST_BACK = 2**20  # answers x elements x steps: each answer goes back through every element at each step
-FEWEST_STEPS = 16  # below which several answers are not worth their time: so 65,536 of answers x elements at most
-COMPLETE = 0.005  # of s(x) - s(b): half of what is promised
-ROUNDING = 1e-5  # of the scores themselves: a difference below it is none
+MOST_ELEMENTS = 2**20  # elements that are read along the path of a long input, if `steps` is not given
+MOST_BACK = 2**20  # answers x elements x steps: each answer needs a backward pass per step
+FEWEST_STEPS = 16  # the least for several answers, so answers x elements is at most 65,536
+COMPLETE = 0.005  # of s(x) - s(b): half of the error that is promised
+ROUNDING = 1e-5  # relative to the scores: a smaller difference counts as 0
 
 
 class Measured(NamedTuple):
-    """What a method found: an array [G,E] of each place, for G goals; NaN where nothing was measured."""
+    """The values of a method: an array [G,E] for each place and G goals; NaN where not measured."""
 
     values: tuple[np.ndarray, ...]
-    steps: int = 1  # how often the score was asked for
-    grouped: int = 1  # elements that were taken away at once, at most
+    steps: int = 1  # number of evaluations of the score
+    grouped: int = 1  # largest number of elements that were removed together
 
 
 def gradient(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
-    """The length of the slope at each element."""
-    found = _told(ground, goals, torch.ones(1), lambda _at, slope: slope.norm(dim=-1).double())
+    """Return the norm of the gradient at each element."""
+    found = _gradients(ground, goals, torch.ones(1), lambda _at, slope: slope.norm(dim=-1).double())
     return Measured(tuple(each[:, 0].cpu().numpy() for each in found))
 
 
 def gradient_x_input(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
-    """The slope at each element times its way from the baseline."""
+    """Return the gradient at each element times its difference from the baseline."""
     with ground.subject.work("steps", 1) as moved:
         rises = _rises(ground, goals, torch.ones(1), moved)
-    return _without_held(ground, Measured(tuple(each[:, 0] for each in rises)))
+    return _without_fixed(ground, Measured(tuple(each[:, 0] for each in rises)))
 
 
 def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | None = None) -> Measured:
-    """The mean slope on the way times the way; with as many `steps` as it takes, or as are asked for."""
+    """Return integrated gradients with `steps` steps, or by default with as many as completeness needs."""
     if steps is not None and not 1 <= steps <= MOST_STEPS:
         raise ConfigError(f"steps is {steps}", fix=f"give 1 to {MOST_STEPS}")
     sizes = [len(each) for each in ground.here]
     count, elements, fewest = len(goals), sum(sizes), steps or FEWEST_STEPS
-    if count > 1 and count * elements * fewest > MOST_BACK:  # one answer is always explained
+    if count > 1 and count * elements * fewest > MOST_BACK:  # one answer is always allowed
         raise ConfigError(
             f"integrated gradients of {count:,} answers x {elements:,} tokens x {fewest:,} steps are too many",
             fix=f"choose at most {max(1, MOST_BACK // (elements * fewest))} answers with rows=(start, stop), "
@@ -172,11 +172,11 @@ def integrated(ground: AttributionGround, goals: Sequence[Goal], steps: int | No
     else:
         with ground.subject.work("steps", steps) as moved:
             found = told(_way(ground, goals, moved), steps)
-    return _without_held(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), steps))
+    return _without_fixed(ground, Measured(tuple(np.split(found.T, np.cumsum(sizes)[:-1], axis=1)), steps))
 
 
 def ends(ground: AttributionGround, goals: Sequence[Goal]) -> tuple[np.ndarray, np.ndarray]:
-    """[G] the score of the input, and [G] that of its baseline."""
+    """Return the score [G] of the input and that of its baseline."""
     last, first = _at(ground, goals, [1.0, 0.0])
     return last, first
 
@@ -197,7 +197,7 @@ def _way(ground: AttributionGround, goals: Sequence[Goal], moved: Moved) -> Attr
 
 
 def _at(ground: AttributionGround, goals: Sequence[Goal], shares: Sequence[float]) -> np.ndarray:
-    """[N,G] the scores at these shares of the way."""
+    """Return the scores [N,G] at these fractions of the path."""
     found = []
     with at_work(ground), torch.no_grad():
         for some in torch.split(torch.tensor(shares, dtype=torch.float64), ground.rows_at_once):
@@ -207,36 +207,36 @@ def _at(ground: AttributionGround, goals: Sequence[Goal], shares: Sequence[float
 
 
 def _rises(ground: AttributionGround, goals: Sequence[Goal], shares: Tensor, moved: Moved) -> tuple[np.ndarray, ...]:
-    """[G,N,E] of each place: the slope times the whole way, at each share of it."""
+    """Return [G,N,E] for each place: the gradient times (input - baseline) at these fractions of the path."""
     found = []
     ways = [here - base for here, base in zip(ground.here, ground.base, strict=True)]
     for some in torch.split(shares, ground.rows_at_once):
-        rises = _told(ground, goals, some, lambda at, slope: (slope * ways[at]).double().sum(dim=-1))
+        rises = _gradients(ground, goals, some, lambda at, slope: (slope * ways[at]).double().sum(dim=-1))
         found.append([each.cpu().numpy() for each in rises])
         moved(len(some))
     return tuple(np.concatenate(each, axis=1) for each in zip(*found, strict=True))
 
 
 def slopes(ground: AttributionGround, goals: Sequence[Goal], shares: Tensor) -> list[Tensor]:
-    """[G,N,E,D] of each place: the derivative of each goal at each share of the way."""
-    return _told(ground, goals, shares, lambda _at, slope: slope)
+    """Return [G,N,E,D] for each place: the gradient of each goal at these fractions of the path."""
+    return _gradients(ground, goals, shares, lambda _at, slope: slope)
 
 
-def _told(
-    ground: AttributionGround, goals: Sequence[Goal], shares: Tensor, tell: Callable[[int, Tensor], Tensor]
+def _gradients(
+    ground: AttributionGround, goals: Sequence[Goal], shares: Tensor, reduce: Callable[[int, Tensor], Tensor]
 ) -> list[Tensor]:
-    """[G,...] of each place: what is told of the slope [N,E,D] of each goal there, one slope being held at a time."""
+    """Return [G,...] for each place: `reduce` of the gradient [N,E,D] of each goal; keeps one gradient at a time."""
     with at_work(ground):
         values = [each.detach().requires_grad_() for each in ground.along(shares)]
         scores = ground.scores(values)
         found = []
         for goal in goals:
             each = torch.autograd.grad(goal.of(scores).sum(), values, retain_graph=True, materialize_grads=True)
-            found.append([tell(at, slope) for at, slope in enumerate(each)])
-    return [torch.stack(told) for told in zip(*found, strict=True)]
+            found.append([reduce(at, slope) for at, slope in enumerate(each)])
+    return [torch.stack(each) for each in zip(*found, strict=True)]
 
 
-def _without_held(ground: AttributionGround, measured: Measured) -> Measured:
-    """NaN for what stays as it is on the way."""
+def _without_fixed(ground: AttributionGround, measured: Measured) -> Measured:
+    """Set the values of elements that do not move to NaN."""
     values = tuple(np.where(ground.free(at), each, np.nan) for at, each in enumerate(measured.values))
     return measured._replace(values=values)

@@ -1,21 +1,22 @@
-"""The methods without gradients, and all methods by name with what their numbers mean.
+"""The methods without gradients, and the table of all methods.
 
-Some take something away and look at what the score loses:
+Two methods remove something and measure the drop of the score:
 
-    occlusion        a_t = s(x) - s(x with the baseline at t)        everything keeps its place
-    leave_one_out    a_t = s(x) - s(x without t)                     tokens are removed, never cut anew from a text
+    occlusion        a_t = s(x) - s(x with the baseline at t)        all positions stay
+    leave_one_out    a_t = s(x) - s(x without t)                     tokens are removed; the text is not tokenized again
 
-Several elements may be taken away at once (the pieces of a word, a segment of a long text, a square of a picture):
-then each gets an equal share of what they lose together.
+Several elements may be removed together (the pieces of a word, a segment of a long text, a square of a picture): then
+each gets an equal share of the drop.
 
-Rollout asks how much of each token the attention of all layers lets through to the answer.
+Rollout measures how much of each token the attention of all layers lets through to the prediction.
 
     r <- 1/2 r + 1/2 r A_l      from the last layer to the first, A_l the mean of its heads   (Abnar and Zuidema 2020)
 
-The half that stays is the residual connection. r begins at the element that the answer is read from: one of them, or,
-where a text has one answer, the weights of attention pooling, the first, the last, or all alike. A decoder that looks
-at a source gives half of r to it. Rows of A are recomputed in blocks, so r of 4,000 tokens holds no 4,000 x 4,000.
-It says where attention could carry from, never whether it spoke for or against; layers that do not attend are passed.
+The half that stays is the residual connection. r starts at the element that the prediction is computed from, or, if a
+text has one prediction, at the weights of attention pooling, the first element, the last, or equally at all. A decoder
+with cross-attention passes half of r to the source. Rows of A are recomputed in blocks, so no T x T matrix is kept.
+Rollout shows where attention could carry information from, not whether it counts for or against the prediction; layers
+without attention are skipped.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,21 +37,21 @@ from seqloom.inspect.view import MEDIUM
 from seqloom.nn.heads import Pooler
 from seqloom.nn.types import Padded, Spelled, Subwords
 
-MOST_GROUPS = 100  # that a long input is taken away in: a hundredth of it at a time
-SQUARES = 14  # of a picture, along its shorter side
+MOST_GROUPS = 100  # that a long input is divided into
+SQUARES = 14  # along the shorter side of a picture
 
-Group = np.ndarray  # [M] the numbers of elements that are taken away together
+Group = np.ndarray  # [M] indices of elements that are removed together
 
 
 class Groups(NamedTuple):
-    """What is taken away together in each place, and how that is said."""
+    """The elements of each place that are removed together, and the size of the largest group."""
 
     of: tuple[list[Group], ...]
     largest: int
 
 
 def groups_of(ground: AttributionGround, *, words: bool) -> Groups:
-    """The elements one by one, by words, or, where they are many, in segments and squares."""
+    """Return groups of single elements or words, or, for long inputs, of segments or squares."""
     found = tuple(_groups(place, ground.free(at), words=words) for at, place in enumerate(ground.places))
     return Groups(found, max((len(group) for groups in found for group in groups), default=1))
 
@@ -74,9 +75,9 @@ def _groups(place: GroundPlace, moves: np.ndarray, *, words: bool) -> list[Group
 
 
 def occlusion(ground: AttributionGround, goals: Sequence[Goal], groups: Groups) -> Measured:
-    """What the score loses when the baseline stands in the place of a group."""
+    """Return the drop of the score when the baseline replaces a group."""
 
-    def asked(number: int, some: Sequence[Group]) -> Tensor:
+    def scored(number: int, some: Sequence[Group]) -> Tensor:
         values = [each.expand(max(1, len(some)), *each.shape) for each in ground.here]
         here, base = ground.here[number], ground.base[number]
         gone = torch.zeros(len(values[number]), len(here), dtype=torch.bool)
@@ -85,11 +86,11 @@ def occlusion(ground: AttributionGround, goals: Sequence[Goal], groups: Groups) 
         values[number] = torch.where(gone.to(here.device)[..., None], base, here)
         return ground.scores(values)
 
-    return _lost(ground, goals, groups, asked)
+    return _lost(ground, goals, groups, scored)
 
 
 def leave_one_out(ground: AttributionGround, goals: Sequence[Goal], groups: Groups) -> Measured:
-    """What the score loses when a group is not there; NaN for a place that answers stand at, one for each element."""
+    """Return the drop of the score without each group; NaN for a place whose elements each have a prediction."""
     pairs = list(zip(ground.places, groups.of, strict=True))
     reasons = [_reason_to_stay(ground, place, of_place) for place, of_place in pairs]
     if all(reason is not None for reason in reasons):
@@ -99,31 +100,31 @@ def leave_one_out(ground: AttributionGround, goals: Sequence[Goal], groups: Grou
         )
     leaving = tuple(of_place if reason is None else [] for of_place, reason in zip(groups.of, reasons, strict=True))
 
-    def asked(number: int, some: Sequence[Group]) -> Tensor:
+    def scored(number: int, some: Sequence[Group]) -> Tensor:
         shorter = _shorter(ground, ground.places[number], some) if some else ground.reading.inputs
         return scores(ground.subject, shorter)
 
-    return _lost(ground, goals, groups._replace(of=leaving), asked)
+    return _lost(ground, goals, groups._replace(of=leaving), scored)
 
 
 def _lost(
     ground: AttributionGround,
     goals: Sequence[Goal],
     groups: Groups,
-    asked: Callable[[int, Sequence[Group]], Tensor],
+    scored: Callable[[int, Sequence[Group]], Tensor],
 ) -> Measured:
-    """What the score loses without each group of each place; `asked` gives the scores without some of them, or none."""
+    """Return the drop of the score without each group; `scored` returns the scores without some groups."""
     with at_work(ground), torch.no_grad():
-        whole = _goals(goals, asked(0, []))
+        whole = _goals(goals, scored(0, []))
 
         def lost(number: int) -> np.ndarray:
-            """[G,E] an equal share for each element of a group, NaN for elements of none."""
+            """[G,E] an equal share of the drop for each element of a group, NaN outside of groups."""
             mine, at_once = groups.of[number], ground.rows_at_once
             parts = [mine[start : start + at_once] for start in range(0, len(mine), at_once)]
             losses = [whole[:, :0]]
             with ground.subject.work("occlusions", len(mine)) as moved:
                 for some in parts:
-                    losses.append(whole - _goals(goals, asked(number, some)))
+                    losses.append(whole - _goals(goals, scored(number, some)))
                     moved(at_once)
             found = np.full((len(goals), len(ground.places[number].tokens)), np.nan)
             for group, loss in zip(mine, np.concatenate(losses, axis=1).T, strict=True):
@@ -135,7 +136,7 @@ def _lost(
 
 
 def _reason_to_stay(ground: AttributionGround, place: GroundPlace, groups: Sequence[Group]) -> str | None:
-    """Why no element of a place can be left out; None where the answers are the same ones without it."""
+    """Return why the elements of a place cannot be removed; None if they can."""
     if place.shape is not None:
         return "an image is read as a whole"
     if isinstance(place.raw, Spelled):
@@ -147,12 +148,12 @@ def _reason_to_stay(ground: AttributionGround, place: GroundPlace, groups: Seque
     with at_work(ground), torch.no_grad():
         without_first = scores(ground.subject, _shorter(ground, place, [np.array([0])]))
     if without_first.shape[1] != len(ground.reading.rows):
-        return "each prediction belongs to a token"  # of a tagger, of a running text
+        return "each prediction belongs to a token"  # a tagger, or a running text
     return None
 
 
 def _shorter(ground: AttributionGround, place: GroundPlace, groups: Sequence[Group]) -> Any:
-    """The inputs once for each group, without it."""
+    """Return the inputs repeated for each group, without the group."""
     row = place.raw.values[0]
     rows = [row[torch.from_numpy(np.setdiff1d(np.arange(len(row)), group)).to(row.device)] for group in groups]
     inputs = repeated(ground.reading.inputs, len(groups))
@@ -161,7 +162,7 @@ def _shorter(ground: AttributionGround, place: GroundPlace, groups: Sequence[Gro
 
 
 def _goals(goals: Sequence[Goal], found: Tensor) -> np.ndarray:
-    """[G,N] of scores [N,R,K]."""
+    """Return the goals [G,N] from scores [N,R,K]."""
     return torch.stack([goal.of(found.double()) for goal in goals]).cpu().numpy()
 
 
@@ -170,16 +171,16 @@ ROWS_AT_ONCE = 256
 
 @torch.no_grad()
 def rollout(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
-    """How much of each token may reach the elements that each goal is read from; adds up to one over all places."""
+    """Return how much of each token may reach the elements that each goal is computed from; the sum is 1."""
     if any(place.shape is not None for place in ground.places):
         raise ConfigError(
             "attention rollout gives values for patches, and attributions of images are for pixels",
             fix="choose integrated or occlusion",
         )
     sides = ground.reading.sides
-    # Where two texts are read by the same layers, these count for both of them
-    asked = [side.name for side in sides] if len({side.stack for side in sides}) < len(sides) else [None]
-    layers = [layer for side in asked for layer in layers_of(ground.subject, ground.reading, side)]
+    # If the same layers read two texts, their attention counts for both
+    names = [side.name for side in sides] if len({side.stack for side in sides}) < len(sides) else [None]
+    layers = [layer for side in names for layer in layers_of(ground.subject, ground.reading, side)]
     found = heard(ground.subject, ground.reading, layers, lambda layer, rows: (layer, rows))
     rolled = []
     for goal in goals:
@@ -198,13 +199,13 @@ def rollout(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
 def _beginning(
     ground: AttributionGround, found: Sequence[tuple[AttentionLayer, AttentionRows]], goal: Goal
 ) -> dict[str, np.ndarray]:
-    """What the answer is read from, as shares of the last vectors of each side."""
+    """Return the shares of the last vectors of each side that the prediction is computed from."""
     places = {place.side.name: np.zeros(len(place.tokens)) for place in ground.places}
     pooler = next((each for each in ground.subject.model.modules() if isinstance(each, Pooler)), None)
     if pooler is None:
         answering = ground.places[-1]
         for row in goal.rows:
-            # a row of the answer is read from the first piece of a word, or from the element itself
+            # a row is computed from the first piece of its word, or from the element itself
             element = int(answering.raw.firsts.values[0, row]) if isinstance(answering.raw, Subwords) else row
             places[answering.side.name][element] += 1 / len(goal.rows)
         return places
@@ -219,31 +220,31 @@ def _beginning(
 
 
 def _read(rows: AttentionRows, shares: np.ndarray) -> np.ndarray:
-    """[S] the shares [T] of queries, handed on to what they read."""
+    """Propagate the shares [T] of queries to the keys [S] that they attend to."""
     total = np.zeros(rows.num_keys)
     for start in range(0, rows.num_queries, ROWS_AT_ONCE):
-        asked = slice(start, min(start + ROWS_AT_ONCE, rows.num_queries))
-        if shares[asked].any():
-            for head in range(rows.num_heads):  # NaN where the mask forbids, which is the same for all of them
-                weights = rows.weights(head, asked).nan_to_num().double().cpu().numpy()
-                total += shares[asked] @ weights / rows.num_heads
+        block = slice(start, min(start + ROWS_AT_ONCE, rows.num_queries))
+        if shares[block].any():
+            for head in range(rows.num_heads):  # NaN where masked, for all heads
+                weights = rows.weights(head, block).nan_to_num().double().cpu().numpy()
+                total += shares[block] @ weights / rows.num_heads
     return total
 
 
 class MethodOptions(NamedTuple):
-    """What a method may be told."""
+    """Options of a method."""
 
     steps: int | None = None  # of integrated gradients
-    words: bool = False  # the pieces of a word are taken away together
+    words: bool = False  # remove the pieces of a word together
 
 
 class Method(NamedTuple):
-    """A way to say what moved an answer."""
+    """An attribution method."""
 
     measure: Callable[[AttributionGround, Sequence[Goal], MethodOptions], Measured]
     title: str
-    unit: str  # what one number is
-    adds_up: bool  # to the score less that of the baseline: exactly, or as far as the model is linear
+    unit: str  # of its values
+    adds_up: bool  # to score - baseline score, exactly or as far as the model is linear
 
 
 METHODS: Mapping[str, Method] = {
@@ -278,30 +279,29 @@ METHODS: Mapping[str, Method] = {
 
 
 class Outcome(NamedTuple):
-    """What a method found for some goals, and whether it adds up."""
+    """The values of a method for some goals, and their completeness."""
 
     values: tuple[np.ndarray, ...]  # [G,E] of each place
     score: np.ndarray  # [G]
-    baseline_scores: np.ndarray  # [M,G] with all places at the baseline; of two texts, with the first, with the second
-    error: np.ndarray | None  # [G] of completeness; None for what adds up to nothing
+    baseline_scores: np.ndarray  # [M,G] all places at the baseline; for two texts, with the first, then the second
+    error: np.ndarray | None  # [G] of completeness; None if the values of the method have no sum
     steps: int
-    grouped: int  # elements that were taken away at once, at most
+    grouped: int  # largest number of elements that were removed together
 
 
 def method_of(name: str) -> Method:
-    """The method of this name."""
     if name not in METHODS:
         raise ConfigError(f"there is no attribution method '{name}'", fix=did_you_mean(name, METHODS))
     return METHODS[name]
 
 
-def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes: MethodOptions) -> Outcome:
-    """What the method of this name finds, with what moves together moved together."""
+def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, options: MethodOptions) -> Outcome:
+    """Run the method of this name on each group of places that move together."""
     method = method_of(name)
-    if wishes.steps is not None and name != "integrated":
+    if options.steps is not None and name != "integrated":
         raise ConfigError(f"steps is only for integrated gradients, and the method is {name}", fix="leave steps out")
     moves = ground.moves()
-    found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, wishes))
+    found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, options))
     by_move = list(zip(moves, found, strict=True))
     values = tuple(
         next(each.values[at] for move, each in by_move if at in move.moving) for at in range(len(ground.places))
@@ -314,7 +314,7 @@ def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes:
 
 
 def completeness_error(values: Sequence[np.ndarray], rise: np.ndarray) -> np.ndarray:
-    """[G] how far all values of a goal are from its rise, as a part of the rise; infinite where that is zero."""
+    """Return [G] |sum of the values - rise| relative to the rise; infinite if the rise is zero."""
     total = np.sum([np.nansum(each, axis=1) for each in values], axis=0)
     missing = np.abs(total - rise)
     found: np.ndarray = np.divide(missing, np.abs(rise), out=np.where(missing > 0, np.inf, 0.0), where=np.abs(rise) > 0)

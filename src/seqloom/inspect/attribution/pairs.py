@@ -1,15 +1,15 @@
-"""A similarity, pair of tokens by pair: which word of one text speaks to which word of the other?
+"""A similarity by pairs of tokens: how much each word of one text contributes together with each word of the other.
 
-The cosine of two texts is u . v, with u and v their vectors at length one. Along the way from a baseline to its text
-each vector is made token by token, and so is their product:
+The cosine of two texts is u . v, with u and v their vectors normalized to length 1. Along the path from a baseline to
+its text, each vector is a sum over tokens, so their product is a sum over pairs:
 
     u(a) - u(r) = sum_i U_i     U_i = int_0^1 (du/da_i)(a_i - r_i)      "integrated Jacobians", Moeller et al. 2023
     A_ij        = U_i . V_j     sum_ij A_ij = (u(a) - u(r)) . (v(b) - v(r))
 
-This is chosen because it adds up, and each cell is a part of the whole; `occlusion` instead measures what is lost when
-both tokens of a pair are gone and neither loss alone tells, (u(a) - u(a without i)) . (v(b) - v(b without j)), which
-costs one pass for each token and adds up to nothing. Derivatives are taken as differences on both sides of a point, in
-one direction for each token: forward passes alone, for any family, two for each token at each of 16 to 256 steps.
+This method is the default because its cells sum to the similarity. `occlusion` instead measures (u(a) - u(a without i))
+. (v(b) - v(b without j)): the loss without both tokens of a pair that neither loss alone explains. It needs one forward
+pass per token, and its cells have no meaningful sum. Derivatives are central differences, in one direction per token:
+they need forward passes only, two per token at each of 16 to 256 steps, so they work for every model family.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,18 +34,18 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.numbers import number, share
 
-STEP = 1 / 512  # of the way between a token and its baseline, to both sides
+STEP = 1 / 512  # of the distance between a token and its baseline, in both directions
 MOST_STEPS = 256
-MOST_ELEMENTS = 2**22  # tokens that are read on the way of one text: minutes for a small model
-LONGEST = {"integrated": 256, "occlusion": MEDIUM}  # tokens: each is moved alone, at every step or once
-COMPLETE = 0.003  # of the way of each of the two vectors
+MOST_ELEMENTS = 2**22  # tokens that are read along the path of one text: minutes for a small model
+LONGEST = {"integrated": 256, "occlusion": MEDIUM}  # tokens: each moves separately, at every step or once
+COMPLETE = 0.003  # relative to the change of each of the two vectors
 STRONGEST = 16
 PART = "contribution to the similarity"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarityPairsView(View):
-    """What each pair of tokens has to do with the similarity of two texts."""
+    """How much each pair of tokens contributes to the similarity of two texts."""
 
     kind: ClassVar[str] = "similarity_pairs"
     method: str
@@ -54,7 +54,7 @@ class SimilarityPairsView(View):
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: np.ndarray  # [T1,T2]
-    expected: float  # what all pairs should come to
+    expected: float  # sum of all pairs
     error: float | None  # of completeness; None for occlusion
 
     def figures(self) -> tuple[Figure, ...]:
@@ -81,11 +81,11 @@ class SimilarityPairsView(View):
         return matrix, strongest
 
     def _sentences(self) -> tuple[str, ...]:
-        said = f"Similarity {number(self.similarity)}; baseline: {self.baseline}"
+        start = f"Similarity {number(self.similarity)}; baseline: {self.baseline}"
         if self.error is None:
-            return (f"{said}. The values do not sum to the similarity: compare them only with each other.",)
+            return (f"{start}. The values do not sum to the similarity: compare them only with each other.",)
         return (
-            f"{said}. All pairs sum to {number(np.nansum(self.values))}. They explain the product of the texts, each "
+            f"{start}. All pairs sum to {number(np.nansum(self.values))}. They explain the product of the texts, each "
             f"minus its baseline, {number(self.expected)}, not the similarity itself: "
             f"completeness error {share(self.error)}.",
         )
@@ -99,7 +99,7 @@ def similarity_pairs(
     baseline: str | None = None,
     words: bool = False,
 ) -> SimilarityPairsView:
-    """What each pair of tokens of two texts has to do with their similarity; `method` is integrated or occlusion."""
+    """How much each pair of tokens contributes to the similarity of two texts; `method` is integrated or occlusion."""
     if method not in MEASURES:
         raise ConfigError(f"there is no method '{method}' for pairs", fix=did_you_mean(method, MEASURES))
     if not isinstance(reading.inputs, Both):
@@ -132,7 +132,7 @@ def similarity_pairs(
 
 
 def _units(ground: AttributionGround, place: int, values: Tensor) -> Tensor:
-    """[N,D] the vectors of a text at length one, of [N,E,D] in its place."""
+    """Return the normalized vectors [N,D] of a text from [N,E,D] in its place."""
     alone = ground.places[place]._replace(field=None, call=0)
     reads = ground._replace(reading=ground.reading._replace(inputs=alone.raw), places=(alone,))
     parts = torch.split(values, ground.rows_at_once)
@@ -140,7 +140,7 @@ def _units(ground: AttributionGround, place: int, values: Tensor) -> Tensor:
 
 
 def _integrated(ground: AttributionGround, place: int) -> Tensor:
-    """[E,D] the part of each token in the vector of its text."""
+    """Return the contribution [E,D] of each token to the vector of its text."""
     here, base = ground.here[place], ground.base[place]
 
     def value(shares: Sequence[float]) -> np.ndarray:
@@ -163,7 +163,7 @@ def _integrated(ground: AttributionGround, place: int) -> Tensor:
 
 
 def _jacobian(ground: AttributionGround, place: int, share: float) -> np.ndarray:
-    """[E,D] how the vector of a text changes as each token alone goes on its way."""
+    """Return the derivative [E,D] of a text's vector as each token moves separately along the path."""
     here, base = ground.here[place], ground.base[place]
     at = base + share * (here - base)
     found = []
@@ -175,12 +175,12 @@ def _jacobian(ground: AttributionGround, place: int, share: float) -> np.ndarray
 
 
 def _one_by_one(ground: AttributionGround, here: Tensor) -> tuple[Tensor, ...]:
-    """[N,E,1] bool: one token after another, as many rows as a pass reads; all of them at once would be [E,E,D]."""
+    """Split the identity into [N,E,1] bool blocks that fit one pass; all tokens at once would need [E,E,D]."""
     return torch.split(torch.eye(len(here), dtype=torch.bool, device=here.device)[..., None], ground.rows_at_once)
 
 
 def _occluded(ground: AttributionGround, place: int) -> Tensor:
-    """[E,D] what the vector of a text loses with each token at its baseline."""
+    """Return the loss [E,D] of a text's vector with each token at its baseline."""
     here, base = ground.here[place], ground.base[place]
     whole = _units(ground, place, here[None])
     found = [_units(ground, place, torch.where(gone, base, here)) for gone in _one_by_one(ground, here)]

@@ -1,14 +1,12 @@
-"""Attributions side by side: several methods on one answer, and every answer by every token.
+"""Attributions in tables: several methods for one prediction, and all predictions by all tokens.
 
-Methods that disagree are no fault of the picture: they answer different questions, and a reader should see that.
-Rankings are by the size of a value, whatever its sign, for two of the methods have none. Tau also ranks the many tokens
-that do not matter, and is low for two methods that agree on the few that do; so the overlap of the strongest stands
-beside it (Neely et al. 2022).
+Methods answer different questions, so they may disagree, and the table shows where. Ranks use absolute values, because
+two of the methods have no sign. Tau also ranks the many tokens that do not matter, so it is low for two methods that
+agree on the few that do; the overlap of the strongest tokens is therefore shown next to it (Neely et al. 2022).
 
-A table has a row for each tag, for each token of a translation, for each next token. For a translation this is the
-matrix of source and target that attention only suggests; what the decoder has written before stands in a matrix beside
-it. A row has its own score and its own completeness. What a row cannot have read, for it comes later, is no zero but no
-value.
+A table has one row per tag, per token of a translation, or per next token. For a translation it is the matrix of source
+and target that attention only suggests, and a second matrix has the target tokens decoded so far. Each row has its own
+score and completeness. Tokens that a row cannot have read, because they come later, have no value instead of 0.
 """
 
 import math
@@ -36,15 +34,15 @@ LARGEST_MAP = 240
 
 @dataclass(frozen=True, kw_only=True)
 class AttributionsView(View):
-    """Attributions of one answer by several methods, and their agreement."""
+    """Attributions of one prediction by several methods, and their agreement."""
 
     kind: ClassVar[str] = "attributions"
     answer: str
     views: tuple[AttributionView, ...]
-    tau: np.ndarray  # [M,M] Kendall's tau-b between sizes; NaN where it has no meaning
+    tau: np.ndarray  # [M,M] Kendall's tau-b of absolute values; NaN where undefined
     overlap: np.ndarray  # [M,M] of the `top` strongest tokens
     top_k: int
-    left_out: tuple[str, ...]  # methods that this model or input has not
+    left_out: tuple[str, ...]  # methods that do not apply to this model or input
 
     def figures(self) -> tuple[Figure, ...]:
         strongest = f"Overlap of the {self.top_k} strongest tokens"
@@ -54,15 +52,15 @@ class AttributionsView(View):
         errors = [
             f"{METHODS[view.method].title} {'none' if view.error is None else share(view.error)}" for view in self.views
         ]
-        said = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
+        lines = [f"Completeness errors: {', '.join(errors)}. Baseline: {self.views[0].baseline}."]
         if len(self.views) > 1 and np.isfinite(self.tau).all():
             titles = [METHODS[view.method].title for view in self.views]
             pairs = sorted(((a, b) for a in range(len(titles)) for b in range(a)), key=lambda pair: self.tau[pair])
             low, high = (f"{titles[b]} and {titles[a]} ({number(self.tau[a, b])})" for a, b in (pairs[0], pairs[-1]))
-            said.append(f"By Kendall's tau, {high} agree most and {low} least.")
+            lines.append(f"By Kendall's tau, {high} agree most and {low} least.")
         if self.left_out:
-            said.append(f"Left out, because this model or input does not support them: {', '.join(self.left_out)}.")
-        return tuple(said)
+            lines.append(f"Left out, because this model or input does not support them: {', '.join(self.left_out)}.")
+        return tuple(lines)
 
     def _rows(self) -> list[Figure]:
         if max(len(part.tokens) for part in self.views[0].parts) <= SMALL and self.views[0].parts[0].shape is None:
@@ -70,7 +68,7 @@ class AttributionsView(View):
         return [self._map(number) for number in range(len(self.views[0].parts))]
 
     def _map(self, number: int) -> Figure:
-        """One row for each method, each by its own largest value."""
+        """One row per method, each scaled by its own largest value."""
         values = [view.parts[number].values for view in self.views]
         across = -(-len(values[0]) // LARGEST_MAP)
         pooled = [strongest_in(each / (np.nanmax(np.abs(each), initial=0.0) or 1.0), across) for each in values]
@@ -105,9 +103,9 @@ def attributions_compared(
     words: bool = False,
     top_k: int | None = None,
 ) -> AttributionsView:
-    """Attributions by several methods (all that this model has, if none are named) and how far they agree.
+    """Attributions by several methods (by default all that apply to this model) and their agreement.
 
-    `top` is how many of the strongest tokens are compared: a tenth of them, and at least three, if it is not given.
+    `top` is how many of the strongest tokens are compared; by default a tenth, and at least three.
     """
     for name in methods or ():
         method_of(name)
@@ -123,7 +121,7 @@ def attributions_compared(
                     raise
                 left_out.append(METHODS[name].title)
             moved(1)
-    # [M,N] the size of each value, of the tokens that every method has measured
+    # [M,N] absolute values of the tokens that every method measured
     values = np.stack([np.concatenate([part.values for part in view.parts]) for view in views])
     sizes: np.ndarray = np.abs(values[:, ~np.isnan(values).any(axis=0)])
     count = min(sizes.shape[1], top_k or max(3, sizes.shape[1] // 10))
@@ -141,29 +139,29 @@ def attributions_compared(
 
 LARGEST_PICTURE = 256
 STRONGEST = 16
-USUAL_CELLS = 2**14  # answers x tokens of integrated gradients, if no rows are asked for
+USUAL_CELLS = 2**14  # answers x tokens of integrated gradients, if `rows` is not given
 
 
 class TablePart(NamedTuple):
-    """The tokens of one side as columns."""
+    """The tokens of one side, as columns."""
 
     name: str
     columns: tuple[str, ...]
-    values: np.ndarray  # [R,E], NaN where a row reads nothing or nothing was measured
+    values: np.ndarray  # [R,E], NaN for tokens that the row does not read, or that were not measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributionTableView(View):
-    """What each token has to do with each answer, by one method."""
+    """How much each token contributes to each prediction, by one method."""
 
     kind: ClassVar[str] = "attribution_table"
     method: str
     baseline: str
-    rows: tuple[str, ...]  # the answers in words
+    rows: tuple[str, ...]  # the predictions in words
     first_row: int
     score: tuple[float, ...]
-    error: tuple[float, ...] | None  # of completeness, of each row
-    num_answers: int  # of the input, of which the rows are some
+    error: tuple[float, ...] | None  # of completeness, per row
+    num_answers: int  # of the input; the rows may be a part of them
     parts: tuple[TablePart, ...]
 
     def figures(self) -> tuple[Figure, ...]:
@@ -173,24 +171,23 @@ class AttributionTableView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         count = counted(len(self.rows), "prediction")
-        said = [f"{METHODS[self.method].title.capitalize()} of {count}; baseline: {self.baseline}."]
+        lines = [f"{METHODS[self.method].title.capitalize()} of {count}; baseline: {self.baseline}."]
         if len(self.rows) < self.num_answers:
             last = self.first_row + len(self.rows)
-            said.append(
+            lines.append(
                 f"Predictions {self.first_row:,} to {last - 1:,} of {self.num_answers:,}; "
                 f"use rows=(start, stop) for others."
             )
         if self.error is None:
-            said.append("The values of this method do not sum to the score.")
+            lines.append("The values of this method do not sum to the score.")
         else:
-            said.append(
+            lines.append(
                 f"Completeness error of a row: median {share(np.median(self.error))}, maximum {share(max(self.error))}."
             )
-        return tuple(said)
+        return tuple(lines)
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """The scale that all parts share."""
         return span_of([part.values for part in self.parts])
 
     def _figures(self, part: TablePart) -> list[Figure]:
@@ -251,15 +248,15 @@ def attribution_table(
     steps: int | None = None,
     words: bool = False,
 ) -> AttributionTableView:
-    """What each token has to do with each answer; of many answers, those from `rows[0]` to before `rows[1]`.
+    """How much each token contributes to each prediction; `rows` selects those from `rows[0]` to before `rows[1]`.
 
-    Integrated gradients go back once for each answer at every step, so answers x tokens are 65,536 of them at most; if
-    no rows are asked for, the first ones, of 16,384 together.
+    Integrated gradients need a backward pass per prediction and step, so predictions x tokens is at most 65,536. By
+    default the table has the first rows, up to 16,384 of predictions x tokens.
     """
     method_of(method)
     fitting = max(1, USUAL_CELLS // sum(len(side.tokens) for side in reading.sides))
     if rows is None and method == "integrated" and fitting < len(reading.rows) <= MEDIUM:
-        rows = (0, fitting)  # all of them would take long
+        rows = (0, fitting)  # all rows would take long
     count = len(reading.rows)
     start, stop = rows or (0, count)
     if not 0 <= start < stop <= count:
@@ -279,7 +276,7 @@ def attribution_table(
     found = outcome(ground, goals, method, MethodOptions(steps, words))
     parts = list[TablePart]()
     for at, (place, values) in enumerate(zip(ground.places, found.values, strict=True)):
-        if reading.targets is not None and at == len(ground.places) - 1:  # it is read from left to right
+        if reading.targets is not None and at == len(ground.places) - 1:  # the target is read from left to right
             values = np.where(np.arange(values.shape[1]) > np.arange(start, stop)[:, None], np.nan, values)
         each = [part_of(place, row, words=words) for row in values]
         parts.append(TablePart(place.side.name, each[0].texts, np.stack([part.values for part in each])))

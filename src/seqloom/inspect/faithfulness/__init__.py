@@ -1,7 +1,8 @@
-"""Faithfulness: how far may a picture of attention, or an attribution, be believed on this model?
+"""Faithfulness: how far can an attention picture or an attribution of this model be trusted?
 
-bench.py          one layer and one input, on which other weights are tried
-alternatives.py   equal, far, shuffled and erased weights   explanations.py   tokens taken away; do explanations agree
-guide.py          weights that teach another model          measures.py       every test, and the sentence
-report.py         all of it as one view
+bench.py          one layer and one input, on which other attention weights are tried
+alternatives.py   uniform, adversarial, shuffled and erased weights
+explanations.py   tokens removed, and the agreement of explanations
+guide.py          weights that teach another model          measures.py   all tests, and the verdict
+report.py         the view
 """

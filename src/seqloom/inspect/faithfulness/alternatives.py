@@ -1,38 +1,38 @@
-"""Other weights in the place of the model's own: equal ones, far ones, shuffled ones, and some set to zero.
+"""Attention weights that replace the model's own: uniform, adversarial, shuffled, and some set to zero.
 
-Equal weights, and other models (Wiegreffe and Pinter 2019): does this task need attention, and is it the same twice?
+Uniform weights, and other models (Wiegreffe and Pinter 2019): does this task need attention, and is it reproducible?
 
-frozen       equal weights in the place of the model's own, nothing trained anew: does *this model* use its weights?
-retrained    a model of the same build that learned with equal weights (pooling "mean" in the place of "attention"):
-             does *the task* need them? If it scores as well, none of the other tests says anything about need.
-seeds        models of the same build from other seeds: JSD of their weights from these, the median over the models.
-             The furthest weights of an adversary mean something where they lie beyond this, so it is measured as theirs
-             is: row by row and head by head, all keys in, the mean over rows that have a choice. The heads of another
-             model stand in any order, so each is set beside one that is like it.
+frozen       uniform weights replace the model's own, without training: does *this model* use its weights?
+retrained    a model of the same architecture that was trained with uniform weights (pooling "mean" instead of
+             "attention"): does *the task* need them? If it scores as well, no other test shows that they are needed.
+seeds        models of the same architecture from other seeds: JSD of their weights from these, the median over the
+             models. Adversarial weights are meaningful only if they are farther than this, so it is measured in the
+             same way: by row and head, over all keys, the mean over rows that have a choice. The heads of another
+             model are in any order, so each head is matched with a similar one.
 
-Adversarial attention (Jain and Wallace 2019, section 4.2.2): weights as far as can be, and yet the same answer.
+Adversarial attention (Jain and Wallace 2019, section 4.2.2): weights as far as possible with the same prediction.
 
     maximize  sum_k JSD(a_k, a) - 500 max(0, d_k - eps)  +  mean_k sum_l JSD(a_k, a_l)        d_k = TVD(p_k, p)
 
-by Adam over the logits of K distributions, from random ones, the model fixed. JSD is the mean over heads and over the
-rows that have a choice: a row that may move one weight alone has to stay. The largest among those with d_k <= eps is
-reported; the model's own weights, JSD 0, are always among them. A saturated softmax lets much mass move
-unseen, so the number is to be read beside the confidence of the model and the spread between seeds.
+with Adam over the logits of K distributions, initialized at random, the model fixed. JSD is the mean over heads and
+over the rows that have a choice: a row with only one movable weight cannot change. The result is the largest among
+those with d_k <= eps; the model's own weights, JSD 0, are always included. With a saturated softmax much weight can
+move without effect, so read the number together with the confidence of the model and the spread between seeds.
 
-Weights set to zero (Serrano and Smith 2019): is the largest weight the one that the answer rests on?
+Weights set to zero (Serrano and Smith 2019): does the prediction depend on the largest weight?
 
     one       the largest weight against a random other one: JS(p without it, p), and whether the decision flips
     several   in descending order of (a) weight, (b) gradient of the predicted probability by the weight, (c) weight x
-              gradient, (d) chance, until the decision flips: the share of tokens that it takes
+              gradient, (d) random, until the decision flips: the fraction of tokens that this takes
 
-What is left of a row is scaled to sum to what it had; where nothing is left it is zero. With several rows or heads a
-token's weight is erased in all of them.
+The rest of a row is scaled to its previous sum, or is zero if nothing remains. With several rows or heads, a token's
+weight is erased in all of them.
 
-Shuffled weights (Jain and Wallace 2019, section 4.2.1): do the answers care which token has which weight?
+Shuffled weights (Jain and Wallace 2019, section 4.2.1): does it matter which token has which weight?
 
     d_k = TVD(p(h, perm_k(a)), p(h, a))       for 100 random orders, h fixed; the median over k is reported
 
-Beside it stands the largest weight: where weights are even, a shuffle changes nothing and says nothing.
+The largest weight is reported too: with nearly uniform weights a shuffle changes little, so it shows nothing.
 """
 
 from collections.abc import Sequence
@@ -60,23 +60,23 @@ from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Reading, Subject
 
 ORDERS = ("weight", "gradient", "weight x gradient", "chance")
-MOST_STEPS = 100  # of an erasure: a longer input is erased in bins of one in a hundred, or fewer
-MOST = 0.5  # of several answers: the decision has flipped when so many have
+MOST_STEPS = 100  # of an erasure: the tokens of a longer input are erased in up to 100 groups
+MOST = 0.5  # share of several answers that must flip for the decision to flip
 
 
 class ErasureTrial(NamedTuple):
-    """What it does to erase weights."""
+    """The effect of erasing weights."""
 
-    top: float  # JS of the answers without the largest weight
-    other: float  # the same without a random other one
-    top_flips: float  # the share of answers that flip
+    top: float  # JS of the predictions without the largest weight
+    other: float  # without a random other weight
+    top_flips: float  # fraction of predictions that flip
     other_flips: float
-    gap: float  # how much larger the largest weight is than the other
-    taken: dict[str, float | None]  # by order: the share of tokens that are erased when the decision flips, None: never
+    gap: float  # largest weight - other weight
+    taken: dict[str, float | None]  # by order: fraction of tokens erased when the decision flips; None: never
 
 
 def erased(bench: Bench, draw: np.random.Generator) -> ErasureTrial | None:
-    """The two experiments on one input; None where it has only one token."""
+    """Run both experiments on one input; None if it has only one token."""
     tokens = np.flatnonzero(~np.isnan(bench.weights))
     if len(tokens) < 2:
         return None
@@ -93,7 +93,7 @@ def erased(bench: Bench, draw: np.random.Generator) -> ErasureTrial | None:
 
 
 def erasure(bench: Bench, groups: Sequence[np.ndarray]) -> Trial:
-    """The trial that erases the weights of these keys, a group in each variant."""
+    """Return the trial that erases the weights of these keys, one group per variant."""
     gone = torch.zeros(len(groups), len(bench.free), dtype=torch.bool)
     for row, group in enumerate(groups):
         gone[row, torch.from_numpy(group)] = True
@@ -102,7 +102,7 @@ def erasure(bench: Bench, groups: Sequence[np.ndarray]) -> Trial:
 
 
 def without_weights(rows: ImposedRows, gone: Tensor) -> Tensor:
-    """The weights [N,H,R,S] with some of them zero and the others scaled, so that a row has what it had."""
+    """Return the weights [N,H,R,S] with some set to zero and the others scaled, so that each row keeps its sum."""
     left = rows.weights.masked_fill(gone, 0)
     before, after = (each.sum(dim=-1, keepdim=True) for each in (rows.weights, left))
     scaled = left * before / after.clamp(min=torch.finfo(left.dtype).tiny)
@@ -110,7 +110,7 @@ def without_weights(rows: ImposedRows, gone: Tensor) -> Tensor:
 
 
 def _slopes(bench: Bench) -> np.ndarray:
-    """[S] the gradient of the predicted probability by the weight of each key, summed over rows and heads."""
+    """Return the gradient [S] of the predicted probability by the weight of each key, summed over rows and heads."""
     with torch.enable_grad():
         more = torch.zeros(len(bench.free), device=bench.free.device, requires_grad=True)
         found = bench.under(lambda rows, _: rows.weights + more * bench.movable(rows), 1)
@@ -119,10 +119,10 @@ def _slopes(bench: Bench) -> np.ndarray:
 
 
 def _until_flipped(bench: Bench, order: np.ndarray) -> float | None:
-    """The share of tokens, in this order, without whose weights the decision is another one; None if it stays."""
+    """Return the fraction of tokens, in this order, that are erased when the decision flips; None if it never does."""
     steps = bench.affordable(min(MOST_STEPS, len(order)))
     counts = np.unique(np.linspace(1, len(order), steps).round().astype(int))
-    for some in np.split(counts, range(bench.at_once, len(counts), bench.at_once)):  # those behind a flip tell nothing
+    for some in np.split(counts, range(bench.at_once, len(counts), bench.at_once)):  # stops after a flip
         found = bench.under(erasure(bench, [order[:count] for count in some]), len(some))
         over = (flipped(found, decided(bench.own)) >= MOST).cpu().numpy()
         if over.any():
@@ -134,30 +134,29 @@ PERMUTATIONS = 100
 
 
 class PermutationTrial(NamedTuple):
-    """How far answers move when weights are shuffled."""
+    """How far predictions move when weights are shuffled."""
 
-    tvd: np.ndarray  # [P] TVD of each shuffle that was tried, the mean over answers
-    max_weight: float  # the largest weight, the mean over rows and heads
+    tvd: np.ndarray  # [P] TVD of each shuffle, the mean over answers
+    max_weight: float  # the mean over rows and heads
 
     @property
     def median(self) -> float:
-        """The median over the shuffles."""
         return float(np.median(self.tvd))
 
 
 def permuted(bench: Bench, draw: torch.Generator, count: int = PERMUTATIONS) -> PermutationTrial:
-    """The answers under as many shuffles of the weights as can be paid for, each row and head by itself."""
+    """Shuffle the weights, each row and head separately, at most `count` times (fewer for a long input)."""
     tried = bench.affordable(count)
     found = bench.under(lambda rows, _: shuffled(rows.weights, bench.movable(rows), draw), tried)
     return PermutationTrial(total_variation(found, bench.own).mean(dim=1).cpu().numpy(), bench.sharpness)
 
 
 def shuffled(weights: Tensor, movable: Tensor, draw: torch.Generator) -> Tensor:
-    """The weights [N,H,R,S] with the movable ones of each row in a random order, the others where they are."""
+    """Return the weights [N,H,R,S] with the movable ones of each row in random order; the others stay."""
     places = torch.arange(weights.shape[-1], device=weights.device)
     noise = torch.rand(weights.shape, generator=draw).to(weights.device)
-    # Both orders put the movable places first and the others, in order, behind them: these meet themselves. The first
-    # order is the same for all heads, and where all may be moved it is the one that they stand in.
+    # Both orders put the movable positions first and the fixed ones, in order, after them, so that fixed weights stay
+    # in place. The second order is the same for all heads; if all weights are movable it is the identity.
     out_of = torch.where(movable, noise - 2, places + 2.0).argsort(dim=-1)
     found = weights.gather(-1, out_of)
     if bool(movable.all()):
@@ -167,35 +166,35 @@ def shuffled(weights: Tensor, movable: Tensor, draw: torch.Generator) -> Tensor:
 
 
 def evened(rows: ImposedRows, movable: Tensor) -> Tensor:
-    """The weights with what is movable of each row spread evenly over its places."""
+    """Return the weights with the movable weight of each row spread evenly."""
     mass = rows.weights.masked_fill(~movable, 0).sum(dim=-1, keepdim=True)
     count = movable.sum(dim=-1, keepdim=True).clamp(min=1)
     return torch.where(movable, mass / count, rows.weights)
 
 
-MOST_CELLS = 2**19  # weights of a model that are held beside those of another: of more, rows are taken evenly
+MOST_CELLS = 2**19  # weights of a model that are compared with another's: of more, evenly spaced rows are taken
 
 
 class UniformTrial(NamedTuple):
-    """One input under equal weights."""
+    """The predictions for one input with uniform weights."""
 
-    tvd: float  # TVD of the answers
-    kept: float  # the share of decisions that stay
+    tvd: float  # TVD of the predictions
+    kept: float  # fraction of decisions that stay
     predictions: tuple[int, ...]  # [Q]
 
 
 class UniformComparison(NamedTuple):
-    """What equal weights cost over several inputs; a score is the share of right answers, None where it is unknown."""
+    """The effect of uniform weights over several inputs; scores are accuracies, None if the labels are unknown."""
 
-    tvd: float  # TVD under frozen equal weights, the mean
-    kept: float  # the share of decisions that stay under them
+    tvd: float  # TVD with frozen uniform weights, the mean
+    kept: float  # fraction of decisions that stay
     score: float | None = None  # of the model
-    frozen_score: float | None = None  # of the model with equal weights
-    retrained_score: float | None = None  # of the model that learned with equal weights
+    frozen_score: float | None = None  # of the model with uniform weights
+    retrained_score: float | None = None  # of the model that was trained with uniform weights
 
 
 def even(bench: Bench) -> UniformTrial:
-    """The answers under equal weights."""
+    """Return the predictions with uniform weights."""
     found = bench.under(lambda rows, _: evened(rows, bench.movable(rows)), 1)
     moved = float(total_variation(found, bench.own).mean())
     kept = 1 - float(flipped(found, decided(bench.own))[0])
@@ -204,13 +203,13 @@ def even(bench: Bench) -> UniformTrial:
 
 @torch.no_grad()
 def decisions(subject: Subject, reading: Reading) -> tuple[int, ...]:
-    """[Q] what a model answers."""
+    """Return the predictions [Q] of a model."""
     with still(subject.model):
         return tuple(decided(probabilities(subject, reading, reading.inputs)[0]).tolist())
 
 
 def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | None) -> float | None:
-    """JSD of the weights of other models from these, the median over the models; None without any."""
+    """Return the JSD of the weights of other models from these, the median over the models; None without models."""
     if not others:
         return None
     own = _rows(bench)
@@ -218,7 +217,7 @@ def seed_distance(bench: Bench, others: Sequence[Subject], layer: int | str | No
 
 
 def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tensor:
-    """The rows of another model for the same input; of a translation for what this one said, not the other would."""
+    """Return the weights of another model for the same input; for a translation, with this model's target."""
     again = read(other, reading.given)
     own, others = reading.sides[0], again.sides[0]
     if own.tokens != others.tokens:
@@ -232,13 +231,13 @@ def _weights(other: Subject, reading: Reading, layer: int | str | None) -> Tenso
 
 
 def _rows(bench: Bench) -> Tensor:
-    """[H,R,S] the model's own weights in the rows that are meant and have a choice, or in some, evenly spread."""
+    """Return the model's weights [H,R,S] in the used rows that have a choice, or in an even sample of them."""
     every = -(-bench.cells // MOST_CELLS)
-    meant = bench.asked.nonzero()[::every, 0]
+    used = bench.asked.nonzero()[::every, 0]
     found: list[Tensor] = []
 
     def keep(rows: ImposedRows, _part: slice) -> Tensor:
-        mine = meant[(meant >= rows.start) & (meant < rows.stop)] - rows.start
+        mine = used[(used >= rows.start) & (used < rows.stop)] - rows.start
         mine = mine[bench.has_choice(rows)[mine]]
         found.append(rows.weights[0, :, mine].double().cpu())
         return rows.weights
@@ -255,13 +254,13 @@ def _distance(own: Tensor, others: Tensor) -> float:
             fix="compare models of the same architecture",
         )
     if not own.shape[1]:
-        return 0.0  # of one word every model makes the same picture
+        return 0.0  # with one word, all models have the same weights
     apart = torch.stack([jensen_shannon(head, others).mean(dim=-1) for head in own])  # [H,H]
     return float(np.mean(_matched(apart.numpy())))
 
 
 def _matched(apart: np.ndarray) -> list[float]:
-    """[H] the distances of heads that are set side by side: the two most alike first, then those of the rest."""
+    """Return the distances [H] of matched heads: the closest pair first, then greedily the rest."""
     left, found = apart.copy(), []
     for _ in range(len(apart)):
         row, column = divmod(int(left.argmin()), left.shape[1])
@@ -271,25 +270,25 @@ def _matched(apart: np.ndarray) -> list[float]:
 
 
 CANDIDATES, STEPS, RATE = 5, 500, 0.01
-TOLERANCE = 0.01  # eps: answers no further apart than this are the same
+TOLERANCE = 0.01  # eps: predictions closer than this are the same
 PENALTY = 500.0
-SPREAD = 3.0  # of the first logits
+SPREAD = 3.0  # of the initial logits
 
 
 class Adversary(NamedTuple):
-    """The furthest weights that leave the answers as they are."""
+    """The most distant weights that leave the predictions unchanged."""
 
-    distance: float  # the largest JSD of a candidate with d <= eps, 0 where there is none
+    distance: float  # the largest JSD of a candidate with d <= eps, 0 if there is none
     tvd: float  # its TVD
-    feasible: bool  # whether there is one
-    weights: np.ndarray  # [S] its weights, as `Bench.weights` has them
+    feasible: bool  # whether there is a candidate with d <= eps
+    weights: np.ndarray  # [S] in the format of `Bench.weights`
     candidates: np.ndarray  # [K,2] JSD and TVD of each
 
 
 def adversary(
     bench: Bench, draw: torch.Generator, *, steps: int = STEPS, tolerance: float = TOLERANCE
 ) -> Adversary | None:
-    """The furthest weights that were found; None where there are too many weights to search for them."""
+    """Search for adversarial weights; None if there are too many weights to search."""
     if bench.cells > MOST_CELLS:
         return None
     search = _AdversarySearch(bench, draw)
@@ -305,15 +304,15 @@ def adversary(
 
 
 class _AdversarySearch:
-    """The candidates, as logits [K,H,R,S] over the rows that are meant."""
+    """The candidates, as logits [K,H,R,S] over the used rows."""
 
     def __init__(self, bench: Bench, draw: torch.Generator) -> None:
         self.bench = bench
         kept: list[tuple[Tensor, ...]] = []
 
         def keep(rows: ImposedRows, _part: slice) -> Tensor:
-            meant = bench.asked[rows.start : rows.stop]
-            kept.append((rows.weights[:, :, meant], bench.movable(rows)[:, :, meant], bench.has_choice(rows)[meant]))
+            used = bench.asked[rows.start : rows.stop]
+            kept.append((rows.weights[:, :, used], bench.movable(rows)[:, :, used], bench.has_choice(rows)[used]))
             return rows.weights
 
         bench.under(keep, 1)
@@ -326,13 +325,13 @@ class _AdversarySearch:
         self.logits = (SPREAD * noise).to(self.own.device).requires_grad_()
 
     def weights(self) -> Tensor:
-        """[K,H,R,S] the weights of each candidate: what is movable is shared out anew."""
+        """Return the weights [K,H,R,S] of each candidate: the movable weight of a row is redistributed."""
         lowest = torch.finfo(self.logits.dtype).min
         shares = self.logits.masked_fill(~self.movable, lowest).softmax(dim=-1)
         return torch.where(self.movable, self.mass * shares, self.own)
 
     def measured(self) -> tuple[Tensor, Tensor, Tensor]:
-        """[K] how far each is from the model's own, [K] how far the answers move, and how far they are apart."""
+        """Return [K] distances from the model's weights, [K] of the predictions, and those between candidates."""
         found = self.weights()
         answers = self.bench.under(lambda rows, part: self._put(rows, found[part]), CANDIDATES)
         moved = total_variation(answers, self.bench.own).mean(dim=1)
@@ -340,18 +339,18 @@ class _AdversarySearch:
         return self._over_rows(jensen_shannon(found, self.own)), moved, apart
 
     def _over_rows(self, distances: Tensor) -> Tensor:
-        """The mean of distances [...,H,R] over heads and the rows that have a choice; 0 without any."""
+        """Return the mean of distances [...,H,R] over heads and the rows that have a choice; 0 without such rows."""
         return (distances.mean(dim=-2) * self.choice).sum(dim=-1) / self.choice.sum().clamp(min=1)
 
     def _put(self, rows: ImposedRows, found: Tensor) -> Tensor:
-        meant = self.bench.asked[rows.start : rows.stop]
+        used = self.bench.asked[rows.start : rows.stop]
         before = int(self.bench.asked[: rows.start].sum())
         changed = rows.weights.clone()
-        changed[:, :, meant] = found[:, :, before : before + int(meant.sum())].to(changed.dtype)
+        changed[:, :, used] = found[:, :, before : before + int(used.sum())].to(changed.dtype)
         return changed
 
     def best(self, far: Tensor, moved: Tensor, tolerance: float) -> Adversary:
-        """The furthest of the candidates that leave the answers as they are."""
+        """Return the most distant candidate that leaves the predictions unchanged."""
         fits = moved <= tolerance
         chosen = int(far.masked_fill(~fits, -1).argmax())
         found = self.weights()[chosen] if bool(fits.any()) else self.own[0]

@@ -1,22 +1,22 @@
-"""One layer with attention and one input, on which other weights are tried.
+"""One attention layer and one input, on which other attention weights are tried.
 
-    o_i = sum_j a'_ij v_j            with a' = change(a), instead of the model's own a; everything else as it is
+    o_i = sum_j a'_ij v_j            with a' = change(a) instead of the model's own a; everything else unchanged
 
-Special tokens keep the weights that they have: weights are moved among what was written alone. Of a running text the
-last row of weights is meant, the one that the next token is foretold with; elsewhere all rows are, and all heads.
+Special tokens keep their weights: weight moves only between other tokens. For a running text only the last row of
+weights is changed, which predicts the next token; elsewhere all rows and all heads.
 
-Other weights are tried hundreds of times for the same input. All that stands before the layer stays the same, so it is
-computed once (`held`): the whole encoder under attention pooling, the lower layers of a Transformer. The layer itself
-keeps its fused kernel (`imposed`); its own weights are recomputed a block of rows at a time, changed, and what follows
-from them is put where the layer's output passes. So nothing quadratic in the length is ever held.
+Other weights are tried hundreds of times on the same input. The outputs before the layer do not change, so `held`
+computes them once: the complete encoder under attention pooling, or the lower layers of a Transformer. The layer itself
+keeps its fused kernel. `imposed` recomputes its weights a block of rows at a time, changes them, and replaces the
+layer's output, so memory is never quadratic in the length.
 
-What a model answers are distributions that can be compared, [N,Q,K], Q of them for each input:
+Predictions are distributions that can be compared, [N,Q,K], Q of them for each input:
 
-    one class or tag, next tokens    softmax of the scores
-    labels, each yes or no            (1 - s, s) of each label, s the logistic function
+    one class or tag, next tokens     softmax of the scores
+    several labels                    (1 - s, s) of each label, s the logistic function
     a chain of tags                   the probability of each tag at each element, over all paths
 
-Of a running text only the last row is meant: what comes next. Numbers and vectors are no distributions.
+For a running text only the last row is used: the next token. Regression and vectors are not distributions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ from seqloom.nn.types import Padded
 
 @contextmanager
 def held(subject: Subject, reading: Reading, path: str) -> Iterator[None]:
-    """Inside the `with`, the modules that end before the layer at this path give what they gave for this reading."""
+    """Inside the `with`, the modules that end before the layer at this path return their saved outputs."""
     kept = _before(subject, reading, path)
     with ExitStack() as stack:
         for name, output in kept.items():
@@ -56,14 +56,14 @@ def held(subject: Subject, reading: Reading, path: str) -> Iterator[None]:
 
 @contextmanager
 def _giving(module: nn.Module, output: Padded) -> Iterator[None]:
-    """Inside the `with`, the module gives copies of this output; one that gave copies before does so again behind."""
+    """Inside the `with`, the module returns copies of this output; afterwards its previous `forward` is restored."""
 
     def forward(given: Any, *_more: Any) -> Padded:
         found: Padded = repeated(output, _rows(given))
         return found
 
     before = module.__dict__.get("forward")
-    module.__dict__["forward"] = forward  # in front of the method of its class
+    module.__dict__["forward"] = forward  # shadows the method of its class
     try:
         yield
     finally:
@@ -81,7 +81,7 @@ def _rows(given: Any) -> int:
 
 @torch.no_grad()
 def _before(subject: Subject, reading: Reading, path: str) -> dict[str, Padded]:
-    """The outputs of the outermost modules that ended before the layer began, each used once."""
+    """Return the outputs of the outermost modules that end before the layer starts, and that are called once."""
     ended: dict[str, list[Any]] = {}
     began: list[str] = []
 
@@ -102,28 +102,28 @@ def _before(subject: Subject, reading: Reading, path: str) -> dict[str, Padded]:
     return {name: output for name, output in found.items() if name not in within}
 
 
-MOST_CELLS = 2**22  # weights that are held at once
+MOST_CELLS = 2**22  # weights in memory at a time
 
 
 class ImposedRows(NamedTuple):
-    """Some rows of a layer's weights, while it is at work."""
+    """Some rows of a layer's weights during a forward pass."""
 
-    weights: Tensor  # [N,H,R,S], zero where the mask forbids
+    weights: Tensor  # [N,H,R,S], zero where masked
     allowed: Tensor  # [N,1,R,S] bool
-    start: int  # the number of the first of these rows
+    start: int  # index of the first row
 
     @property
     def stop(self) -> int:
-        """The number behind the last of them."""
+        """The index after the last row."""
         return self.start + self.weights.shape[2]
 
 
-Change = Callable[[ImposedRows], Tensor]  # -> [N,H,R,S], the weights to go on with
+Change = Callable[[ImposedRows], Tensor]  # -> [N,H,R,S], the weights to use
 
 
 @contextmanager
 def imposed(model: nn.Module, path: str, change: Change) -> Iterator[None]:
-    """Inside the `with`, the layer at this path goes on with what `change` makes of its weights."""
+    """Inside the `with`, the layer at this path uses the weights that `change` returns."""
     owner = model.get_submodule(path)
     with _pooling(owner, change) if isinstance(owner, Pooler) else _mixing(model, path, owner, change):
         yield
@@ -143,36 +143,36 @@ def _pooling(pooler: Pooler, change: Change) -> Iterator[None]:
 
 @contextmanager
 def _mixing(model: nn.Module, path: str, owner: Any, change: Change) -> Iterator[None]:
-    asked: list[Any] = []
-    values: list[Tensor] = []  # [N,H,S,D/H] the last ones: linear attention tells of queries and keys alone
+    requests: list[Any] = []
+    values: list[Tensor] = []  # [N,H,S,D/H] the latest ones: linear attention reports only queries and keys
 
-    def hear(_name: str, offered: Any) -> None:
-        asked.append(offered)
+    def record(_name: str, offered: Any) -> None:
+        requests.append(offered)
 
     def hear_values(_module: nn.Module, _given: Any, made: Tensor) -> None:
         values[:] = [owner.heads.split(made)]
 
     def replace(_name: str, mixed: Tensor) -> Tensor:
-        return mixture(asked.pop(), values, change).to(mixed.dtype)
+        return mixture(requests.pop(), values, change).to(mixed.dtype)
 
     with ExitStack() as stack:
-        if hasattr(owner, "heads"):  # an alignment has none
+        if hasattr(owner, "heads"):  # an alignment has no heads
             stack.enter_context(owner.heads.value.register_forward_hook(hear_values))
-        stack.enter_context(listening(model, f"{path}.weights", hear))
+        stack.enter_context(listening(model, f"{path}.weights", record))
         stack.enter_context(listening(model, f"{path}.mixed", replace))
         yield
 
 
-def mixture(asked: Request | LinearQueries, values: Sequence[Tensor], change: Change) -> Tensor:
-    """[N,H,T,D/H] what each head finds with the changed weights, a block of rows at a time."""
-    rows, heads, count, _ = asked.query.shape
-    cells = rows * heads * asked.key.shape[2]
-    if isinstance(asked, Request) and isinstance(asked.score, Additive):
-        cells *= asked.query.shape[-1]  # it holds a vector for each pair
+def mixture(request: Request | LinearQueries, values: Sequence[Tensor], change: Change) -> Tensor:
+    """Return the output [N,H,T,D/H] of each head with the changed weights, computed a block of rows at a time."""
+    rows, heads, count, _ = request.query.shape
+    cells = rows * heads * request.key.shape[2]
+    if isinstance(request, Request) and isinstance(request.score, Additive):
+        cells *= request.query.shape[-1]  # additive scores need a vector per pair
     each = max(1, MOST_CELLS // max(1, cells))
     found = []
     for start in range(0, count, each):
-        block = asked.rows(start, min(start + each, count))
+        block = request.rows(start, min(start + each, count))
         own = weights(block) if isinstance(block, Request) else block.weights()
         changed = change(ImposedRows(own, dense(block.mask, block.query_places, block.key_places), start))
         value = block.value if isinstance(block, Request) else values[-1]
@@ -184,7 +184,7 @@ def mixture(asked: Request | LinearQueries, values: Sequence[Tensor], change: Ch
 
 
 def require_distributions(subject: Subject) -> None:
-    """Raise ConfigError for a model whose answers are no distributions."""
+    """Raise ConfigError if the model's predictions are not distributions."""
     if type(cast(Any, subject.model).head) not in PROBABILITIES:
         raise ConfigError(
             f"faithfulness compares probabilities, and a model for {subject.task.name} predicts numbers",
@@ -193,7 +193,7 @@ def require_distributions(subject: Subject) -> None:
 
 
 def probabilities(subject: Subject, reading: Reading, inputs: Any) -> Tensor:
-    """[N,Q,K] the answers to a batch of inputs, each a variant of the reading; gradients go through."""
+    """Return the predictions [N,Q,K] for a batch of variants of the reading; keeps gradients."""
     found = scores(subject, inputs)
     if is_running(reading):
         found = found[:, -1:]
@@ -202,22 +202,22 @@ def probabilities(subject: Subject, reading: Reading, inputs: Any) -> Tensor:
 
 
 def is_running(reading: Reading) -> bool:
-    """Whether an input is a text that goes on, whose every row foretells the next."""
+    """Whether an input is a running text, each row of which predicts the next token."""
     return reading.targets is not None and len(reading.sides) == 1
 
 
 def decided(found: Tensor) -> Tensor:
-    """[Q] the answers that are given, of probabilities [Q,K]."""
+    """Return the predicted columns [Q] of probabilities [Q,K]."""
     return found.argmax(dim=-1)
 
 
 def confidence(found: Tensor, columns: Tensor) -> Tensor:
-    """[N] how probable the answers [Q] are under [N,Q,K], the mean over Q."""
+    """Return the probability [N] of the columns [Q] under [N,Q,K], the mean over Q."""
     return found.gather(-1, columns.expand(len(found), -1)[..., None])[..., 0].mean(dim=1)
 
 
 def flipped(found: Tensor, columns: Tensor) -> Tensor:
-    """[N] the share of the answers [Q] that [N,Q,K] would give otherwise."""
+    """Return the fraction [N] of the columns [Q] that differ from the decisions of [N,Q,K]."""
     return (found.argmax(dim=-1) != columns).double().mean(dim=1)
 
 
@@ -248,45 +248,45 @@ PROBABILITIES: Mapping[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {
 }
 
 
-MOST_ELEMENTS = 8192  # tokens of all variants that one pass reads
+MOST_ELEMENTS = 8192  # tokens of all variants in one forward pass
 MOST_TRIED = 2**28  # weights of all variants of one experiment: at 4,096 tokens, 16 variants of one head
-FEWEST = 4  # variants, whatever they cost
+FEWEST = 4  # variants, even if they exceed MOST_TRIED
 
-Trial = Callable[[ImposedRows, slice], Tensor]  # weights of some variants, which ones these are: those to go on with
+Trial = Callable[[ImposedRows, slice], Tensor]  # weights of some variants, their indices -> the weights to use
 
 
 class Bench(NamedTuple):
-    """A layer at work on one input, with what it gives by its own weights."""
+    """An attention layer on one input, with its own weights and predictions."""
 
     subject: Subject
     reading: Reading
     layer: AttentionLayer
-    free: Tensor  # [S] bool, the keys that are no special tokens
-    asked: Tensor  # [T] bool, the rows that are meant
-    own: Tensor  # [Q,K] the answers
-    weights: np.ndarray  # [S] what each key gets: the mean over heads and the rows that are meant; NaN if it is special
+    free: Tensor  # [S] bool, the keys that are not special tokens
+    asked: Tensor  # [T] bool, the rows whose weights are changed
+    own: Tensor  # [Q,K] the predictions
+    weights: np.ndarray  # [S] weight of each key: the mean over heads and used rows; NaN for special tokens
     sharpness: float  # the largest weight of a row on a free key, the mean over rows and heads
-    cells: int  # heads x rows that are meant x keys
+    cells: int  # heads x used rows x keys
 
     def movable(self, rows: ImposedRows) -> Tensor:
-        """[N,1,R,S] the weights that may be moved."""
+        """Return the weights [N,1,R,S] that may be moved."""
         return rows.allowed & self.free & self.asked[rows.start : rows.stop, None]
 
     def has_choice(self, rows: ImposedRows) -> Tensor:
-        """[R] the rows that are meant and have two weights or more that may be moved: others have to stay."""
+        """Return [R], True for the used rows with at least two movable weights: other rows cannot change."""
         return self.movable(rows)[0, 0].sum(dim=-1) > 1
 
     def affordable(self, count: int) -> int:
-        """How many of so many variants are tried: all, unless the weights are too many."""
+        """Return how many of `count` variants are tried: all, unless there are too many weights."""
         return min(count, max(FEWEST, MOST_TRIED // max(1, self.cells)))
 
     @property
     def at_once(self) -> int:
-        """How many variants one pass reads."""
+        """How many variants fit into one forward pass."""
         return max(1, MOST_ELEMENTS // max(1, len(self.layer.keys), len(self.layer.queries)))
 
     def under(self, trial: Trial, count: int) -> Tensor:
-        """[count,Q,K] the answers under so many variants of the weights; gradients go through."""
+        """Return the predictions [count,Q,K] with these variants of the weights; keeps gradients."""
         parts = (slice(start, min(start + self.at_once, count)) for start in range(0, count, self.at_once))
         return torch.cat([self._under(trial, part) for part in parts])
 
@@ -298,28 +298,28 @@ class Bench(NamedTuple):
 
 @contextmanager
 def at_bench(subject: Subject, reading: Reading, layer: AttentionLayer) -> Iterator[Bench]:
-    """Inside the `with`, the layer can be tried; DataError for an input that has nothing but special tokens."""
+    """Yield the bench of a layer; raise DataError if the input has only special tokens."""
     free = torch.tensor([not token.is_special for token in layer.keys], device=subject.device)
     if not bool(free.any()):
         raise DataError("this input has only special tokens", fix="give a text with words")
-    asked = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
+    used = torch.ones(len(layer.queries), dtype=torch.bool, device=subject.device)
     if is_running(reading) and layer.same:
-        asked[:-1] = False
+        used[:-1] = False
     columns = torch.zeros(len(free), dtype=torch.float64, device=subject.device)
     largest, heads = 0.0, 1
 
-    def hear(rows: ImposedRows) -> Tensor:
+    def record(rows: ImposedRows) -> Tensor:
         nonlocal largest, heads
-        meant = rows.weights[0, :, asked[rows.start : rows.stop]].double()  # [H,R,S]
-        heads = len(meant)
-        columns.add_(meant.sum(dim=(0, 1)))
-        largest += float(meant[..., free].amax(dim=-1).sum())
+        weights = rows.weights[0, :, used[rows.start : rows.stop]].double()  # [H,R,S]
+        heads = len(weights)
+        columns.add_(weights.sum(dim=(0, 1)))
+        largest += float(weights[..., free].amax(dim=-1).sum())
         return rows.weights
 
     with torch.no_grad(), still(subject.model), held(subject, reading, layer.path):
-        with imposed(subject.model, layer.path, hear):
+        with imposed(subject.model, layer.path, record):
             scores(subject, reading.inputs)
         own = probabilities(subject, reading, reading.inputs)[0]
-        count = max(1, int(asked.sum()) * heads)
+        count = max(1, int(used.sum()) * heads)
         weights = (columns / count).masked_fill(~free, torch.nan).cpu().numpy()
-        yield Bench(subject, reading, layer, free, asked, own, weights, largest / count, count * len(free))
+        yield Bench(subject, reading, layer, free, used, own, weights, largest / count, count * len(free))

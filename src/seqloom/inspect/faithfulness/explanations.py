@@ -1,34 +1,34 @@
-"""Explanations put to the test: tokens taken away, or nothing else left, and whether explanations agree.
+"""Tests of explanations: tokens removed or kept, and the agreement of explanations.
 
-Tokens taken away (DeYoung et al. 2020, ERASER): are these the tokens that the answer rests on?
+Tokens removed (DeYoung et al. 2020, ERASER): does the prediction depend on these tokens?
 
-    comprehensiveness = m(x)_j - m(x without r)_j        higher is better     j: the answer to the whole input
+    comprehensiveness = m(x)_j - m(x without r)_j        higher is better     j: the prediction for the full input
     sufficiency       = m(x)_j - m(r alone)_j            lower is better, may be negative
 
-r are the top 1, 5, 10, 20 and 50 % of the tokens, max(1, ceil(kT)) of them, among equal ones the first. Their mean over
-the five is the AOPC: as ERASER's code divides by five, not by six as the paper writes; shares that mean the same set in
-a short text count once each, as there. Beside both stands the mean over random orders of the same sizes.
+r are the top 1, 5, 10, 20 and 50% of the tokens, max(1, ceil(kT)) of them; the first ones win ties. AOPC is the mean
+over these five shares. As in ERASER's code it divides by five, not by six as in the paper; shares that give the same
+set in a short text each count. The report also has the mean over random orders of the same sizes.
 
-The curves add 0 and 100 %: deletion takes the top tokens away, insertion leaves nothing else (Petsiuk et al. 2018). The
-normalized versions (Carton et al. 2020) divide by what there is to lose, m(x)_j less that of the empty input. Special
-tokens are never removed; of the others, tokens are left out, never cut anew from a text, so that the sequence gets
-shorter, or, where answers stand at tokens or patches, vectors of zeros stand in their place.
+The curves add 0 and 100%: deletion removes the top tokens, insertion keeps only them (Petsiuk et al. 2018). The
+normalized versions (Carton et al. 2020) divide by the largest possible loss, m(x)_j minus that of the empty input.
+Special tokens are never removed. Other tokens are left out without tokenizing the text again, which shortens the
+sequence; if each token or patch has a prediction, vectors of zeros replace them instead.
 
-Attention, or whatever is given, is set against
+Attention, or another explanation, is compared with
 
-    gradient         g_t = |sum_d dy/de_td e_td|        y the probability of the answer, attention held as it is
+    gradient         g_t = |sum_d dy/de_td e_td|        y the probability of the prediction, attention weights fixed
     leave-one-out    d_t = TVD(p(x without t), p(x))
 
-Kendall's tau looks at the order of all tokens, and is low where many irrelevant ones stand in any order, even if
-attention is right about the one that matters; so the overlap of the top tenth stands beside it. Leave-one-out of a long
-input is measured for a sample of its tokens.
+Kendall's tau ranks all tokens, and is low if many irrelevant ones are in random order, even if attention is right about
+the one that matters; so the overlap of the top tenth is reported too. Leave-one-out of a long input uses a sample of
+its tokens.
 
     TVD(p,q)  = 1/2 sum_i |p_i - q_i|                             in [0,1]
     KL(a||b)  = sum_i a_i (log a_i - log b_i)
     JSD(a,b)  = 1/2 KL(a||m) + 1/2 KL(b||m),  m = (a+b)/2         in [0, ln 2]
     tau_b     = (agreeing pairs - disagreeing ones) / sqrt(pairs untied in x * pairs untied in y)     Kendall 1945
 
-Where both distributions are zero, at masked positions, they add nothing: 0 log 0 is 0 here, in value and in gradient.
+Where both distributions are zero, at masked positions, they add nothing: 0 log 0 is 0, also in the gradient.
 """
 
 import math
@@ -53,11 +53,11 @@ from seqloom.nn.types import Padded, Pair, Spelled
 
 Removal = Literal["delete", "mask"]
 REMOVALS = ("delete", "mask")
-MOST_ELEMENTS = 8192  # tokens that one pass reads
+MOST_ELEMENTS = 8192  # tokens in one forward pass
 
 
 def chosen_removal(subject: Subject, reading: Reading, removal: str | None) -> Removal:
-    """How tokens are removed: as asked, or deleted where that can be; ConfigError where it cannot."""
+    """Return how to remove tokens: `removal`, by default deletion if possible; ConfigError if it is not possible."""
     read = reading.inputs.source if isinstance(reading.inputs, Pair) else reading.inputs
     deletes = isinstance(subject.model, SequenceModel | EncoderDecoder) and isinstance(read, Padded | Spelled)
     if removal is None:
@@ -71,7 +71,7 @@ def chosen_removal(subject: Subject, reading: Reading, removal: str | None) -> R
 
 @torch.no_grad()
 def without(subject: Subject, reading: Reading, gone: np.ndarray, removal: Removal) -> Tensor:
-    """[N,Q,K] the answers to an input without the tokens `gone` [N,T] of its first side, a bounded number at once."""
+    """Return the predictions [N,Q,K] without the tokens `gone` [N,T] of the first side, in batches of bounded size."""
     each = max(1, MOST_ELEMENTS // max(1, gone.shape[1]))
     ask = _deleted if removal == "delete" else _masked
     blocks = (torch.from_numpy(gone[start : start + each]) for start in range(0, len(gone), each))
@@ -96,7 +96,7 @@ def _deleted(subject: Subject, reading: Reading, gone: Tensor) -> Tensor:
 
 
 def _shorter(read: Any, kept: Tensor) -> Any:
-    """One row of what a stack reads, once for each row of `kept` [N,T], with these elements alone."""
+    """Repeat the stack's input of one row for each row of `kept` [N,T], with only these elements."""
     if isinstance(read, Spelled):
         letters = _packed(read.letters[0], kept)
         return Spelled(_shorter(read.words, kept), letters)
@@ -104,7 +104,7 @@ def _shorter(read: Any, kept: Tensor) -> Any:
 
 
 def _packed(row: Tensor, kept: Tensor) -> Tensor:
-    """[N,T',...] the kept elements of a row [T,...], moved to the front, zeros behind them; one column at least."""
+    """Move the kept elements of a row [T,...] to the front, padded with zeros: [N,T',...], at least one column."""
     longest = max(1, int(kept.sum(dim=1).max()))
     order = (~kept).to(torch.int8).argsort(dim=1, stable=True)[:, :longest]
     moved = row[order]
@@ -114,29 +114,29 @@ def _packed(row: Tensor, kept: Tensor) -> Tensor:
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 POINTS = (0.0, *SHARES, 1.0)  # of the curves
-ORDERS = 3  # random ones; one beyond 512 tokens
+ORDERS = 3  # random orders; 1 beyond 512 tokens
 LEAST_TO_LOSE = 1e-6
 
 
 class Curves(NamedTuple):
-    """m_j at each of POINTS: with these shares of the tokens deleted, and with nothing else left."""
+    """m_j at each of POINTS: with these shares of the tokens deleted, and with only them kept."""
 
     deletion: np.ndarray  # [7]
     insertion: np.ndarray  # [7]
 
     @property
     def comprehensiveness(self) -> float:
-        """The mean over SHARES of what is lost without them."""
+        """The mean loss over SHARES without these tokens."""
         return float(self.deletion[0] - self.deletion[1:-1].mean())
 
     @property
     def sufficiency(self) -> float:
-        """The mean over SHARES of what is lost with them alone."""
+        """The mean loss over SHARES with only these tokens."""
         return float(self.deletion[0] - self.insertion[1:-1].mean())
 
     @property
     def normalized(self) -> tuple[float, float]:
-        """Comprehensiveness and sufficiency as shares of what there is to lose; (0, 1) where that is nothing."""
+        """Comprehensiveness and sufficiency divided by the largest possible loss; (0, 1) if that is zero."""
         empty = 1 - max(0.0, float(self.deletion[0] - self.insertion[0]))
         if 1 - empty < LEAST_TO_LOSE:
             return 0.0, 1.0
@@ -146,12 +146,12 @@ class Curves(NamedTuple):
 
     @property
     def areas(self) -> tuple[float, float]:
-        """The areas under deletion, where less is better, and under insertion, where more is."""
+        """The areas under deletion, where lower is better, and insertion, where higher is better."""
         return float(np.trapezoid(self.deletion, POINTS)), float(np.trapezoid(self.insertion, POINTS))
 
 
 class Rationale(NamedTuple):
-    """The curves of some scores of tokens, and those of chance."""
+    """The curves of an explanation, and those of random orders."""
 
     marked: Curves
     random: Curves
@@ -161,19 +161,19 @@ class Rationale(NamedTuple):
 def rationale(
     subject: Subject, reading: Reading, scores: np.ndarray, removal: Removal, draw: np.random.Generator
 ) -> Rationale:
-    """What the tokens with the highest scores [T] carry; NaN stands at tokens that are never removed."""
+    """Return the curves of the tokens with the highest scores [T]; NaN marks tokens that are never removed."""
     tokens = np.flatnonzero(~np.isnan(scores))
     ranked = tokens[np.argsort(-scores[tokens], kind="stable")]
     orders = [ranked, *(draw.permutation(tokens) for _ in range(ORDERS if len(tokens) <= MEDIUM else 1))]
     gone = np.concatenate([removals(order, len(scores)) for order in orders])
     found = without(subject, reading, gone, removal)
-    columns = decided(found[0])  # nothing is gone in the first row
+    columns = decided(found[0])  # the first row has all tokens
     kept = confidence(found, columns).double().cpu().numpy().reshape(len(orders), 2, len(POINTS))
     return Rationale(Curves(*kept[0]), Curves(*kept[1:].mean(axis=0)), removal)
 
 
 def removals(order: np.ndarray, length: int) -> np.ndarray:
-    """[14,length] what is gone at each of POINTS: first the top of the order, then all of it but the top."""
+    """Return the removed tokens [14,length] at each of POINTS: first the top of the order, then all but the top."""
     gone = np.zeros((2, len(POINTS), length), dtype=bool)
     for number, share in enumerate(POINTS):
         count = top_count(share, len(order))
@@ -183,7 +183,7 @@ def removals(order: np.ndarray, length: int) -> np.ndarray:
 
 
 def top_count(share: float, count: int) -> int:
-    """How many of so many tokens are a share of them: at least one, unless the share is none.
+    """Return how many of `count` tokens a share is: at least one, unless the share is 0.
 
     >>> top_count(0.01, 20), top_count(0.2, 11), top_count(0.0, 20)
     (1, 3, 0)
@@ -191,9 +191,9 @@ def top_count(share: float, count: int) -> int:
     return 0 if share == 0 else min(count, max(1, math.ceil(round(share * count, 9))))
 
 
-LEAST = 3  # tokens: of fewer the order says nothing
-BLOCK = 512  # rows of the matrix of pairs that is held at once
-TOP = 0.1  # of the tokens: those whose overlap is looked at
+LEAST = 3  # tokens: with fewer, the order means nothing
+BLOCK = 512  # rows of the matrix of pairs in memory at a time
+TOP = 0.1  # of the tokens, for the overlap
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
@@ -206,13 +206,13 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
 
 
 def divergence(a: Tensor, b: Tensor) -> Tensor:
-    """KL(a||b) along the last axis; what b holds impossible and a does not counts as the smallest number there is."""
+    """KL(a||b) along the last axis; a zero of b where a is not zero counts as the smallest positive number."""
     least = torch.finfo(b.dtype).tiny
     return (torch.xlogy(a, a.clamp(min=least)) - torch.xlogy(a, b.clamp(min=least))).sum(dim=-1)
 
 
 def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
-    """JSD along the last axis, by natural logarithms.
+    """JSD along the last axis, in nats.
 
     >>> round(float(jensen_shannon(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))), 4)
     0.6931
@@ -222,14 +222,14 @@ def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
 
 
 class Tau(NamedTuple):
-    """Kendall's tau-b, and how often chance alone would be so far from zero."""
+    """Kendall's tau-b and its p-value."""
 
     value: float
     chance: float  # two-sided p, by the normal distribution
 
 
 def kendall(x: np.ndarray, y: np.ndarray) -> Tau | None:
-    """Kendall's tau-b of two columns [N]; None where it is undefined: fewer than 3 numbers, or one that never changes.
+    """Return Kendall's tau-b of two columns [N]; None if undefined: fewer than 3 values, or a constant column.
 
     >>> kendall(np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 1.0])).value
     -1.0
@@ -245,7 +245,7 @@ def kendall(x: np.ndarray, y: np.ndarray) -> Tau | None:
 
 
 class _Ties(NamedTuple):
-    """What the equal numbers of a column take away: sums over groups of t equal ones."""
+    """Sums over groups of t equal values of a column."""
 
     pairs: float  # t (t-1) / 2
     triples: float  # t (t-1) (t-2)
@@ -259,7 +259,7 @@ def _ties(values: np.ndarray) -> _Ties:
 
 
 def _chance(difference: float, count: int, one: _Ties, other: _Ties) -> float:
-    """Kendall 1970, with the variance that ties leave."""
+    """Return the p-value (Kendall 1970), with the variance corrected for ties."""
     pairs = count * (count - 1.0)
     variance = (pairs * (2 * count + 5) - one.spread - other.spread) / 18
     variance += 2 * one.pairs * other.pairs / pairs + one.triples * other.triples / (9 * pairs * (count - 2))
@@ -267,7 +267,7 @@ def _chance(difference: float, count: int, one: _Ties, other: _Ties) -> float:
 
 
 def overlap(x: np.ndarray, y: np.ndarray, share: float = TOP) -> float:
-    """How much of the top tenth of x is in that of y, at least one of each; among equal numbers the first count.
+    """Return the fraction of the top tenth of x that is in that of y (at least one token); the first ones win ties.
 
     >>> overlap(np.array([0.1, 0.9, 0.0]), np.array([5.0, 6.0, 7.0]))
     0.0
@@ -277,38 +277,38 @@ def overlap(x: np.ndarray, y: np.ndarray, share: float = TOP) -> float:
     return len(one & other) / count
 
 
-MOST_LEFT_OUT = 128  # tokens of an input of more than 512 that are left out, one by one
+MOST_LEFT_OUT = 128  # tokens that are left out one by one, of an input with more than 512
 MOST_READ = 2**18  # tokens that are read for it: of a longer input fewer are left out
 CHANCE = 0.05
-BINS = 10  # of a histogram of tau, from -1 to 1
+BINS = 10  # of the histogram of tau, from -1 to 1
 
 
 class Agreement(NamedTuple):
-    """How far two explanations of one input agree."""
+    """The agreement of two explanations of one input."""
 
     one: str
     other: str
-    tau: Tau | None  # None where it is undefined
+    tau: Tau | None  # None if undefined
     overlap: float
 
 
 class AgreementPair(NamedTuple):
-    """How far two explanations agree over several inputs."""
+    """The agreement of two explanations over several inputs."""
 
     one: str
     other: str
-    answer: str | None  # of the inputs with this answer; None: of all
-    tau: float | None  # the mean; None where it is undefined for every input
+    answer: str | None  # of the inputs with this prediction; None: of all
+    tau: float | None  # the mean; None if undefined for every input
     spread: float | None  # the standard deviation
-    significant: float | None  # the share with p <= 0.05
+    significant: float | None  # fraction with p <= 0.05
     overlap: float  # of the top tenth, the mean
     inputs: int
-    undefined: int  # inputs of fewer than 3 tokens, or with equal numbers throughout
-    histogram: tuple[int, ...]  # how many inputs have a tau in each of ten equal parts of -1 to 1
+    undefined: int  # inputs with fewer than 3 tokens, or with constant values
+    histogram: tuple[int, ...]  # number of inputs with tau in each of ten equal parts of -1 to 1
 
 
 def agreements(scores: dict[str, np.ndarray]) -> tuple[Agreement, ...]:
-    """How far each explanation [T] agrees with each other one, on the tokens where both have a number."""
+    """Return the agreement of each pair of explanations [T], on the tokens where both have a value."""
     found = []
     for one, other in combinations(scores, 2):
         known = ~np.isnan(scores[one]) & ~np.isnan(scores[other])
@@ -318,7 +318,7 @@ def agreements(scores: dict[str, np.ndarray]) -> tuple[Agreement, ...]:
 
 
 def pairs(by_input: Sequence[Sequence[Agreement]], answers: Sequence[str | None]) -> tuple[AgreementPair, ...]:
-    """What the inputs come to: all of them, and where each has one answer, by that answer."""
+    """Summarize the agreement over all inputs, and by prediction if each input has one."""
     names = [name for name in dict.fromkeys(answers) if name is not None]
     found = []
     for at in range(len(by_input[0])):
@@ -343,7 +343,7 @@ def _pair(found: Sequence[Agreement], answer: str | None) -> AgreementPair:
 
 
 def gradient(subject: Subject, reading: Reading, layer: AttentionLayer | None) -> np.ndarray:
-    """[T] |slope x vector| at each token of the first side, the weights of the layer held; NaN at special tokens."""
+    """Return |gradient x vector| [T] for tokens of the first side, the layer's weights fixed; NaN at special tokens."""
     leaves: list[torch.Tensor] = []
 
     def leaf(_call: int, vectors: Padded) -> Padded:
@@ -352,7 +352,7 @@ def gradient(subject: Subject, reading: Reading, layer: AttentionLayer | None) -
 
     side = reading.sides[0]
     holding = nullcontext() if layer is None else imposed(subject.model, layer.path, lambda rows: rows.weights.detach())
-    # The fused recurrent kernels of cuDNN refuse to go backwards outside training.
+    # The fused recurrent kernels of cuDNN have no backward pass outside training.
     with torch.enable_grad(), still(subject.model), torch.backends.cudnn.flags(enabled=False):
         with changed_vectors(subject.model, side.stack, leaf), holding:
             found = probabilities(subject, reading, reading.inputs)
@@ -362,7 +362,7 @@ def gradient(subject: Subject, reading: Reading, layer: AttentionLayer | None) -
 
 
 def left_out(subject: Subject, reading: Reading, removal: Removal, draw: np.random.Generator) -> np.ndarray:
-    """[T] how far the answers move without each token of the first side; NaN at those that were not left out."""
+    """Return how far the predictions move [T] without each token of the first side; NaN at tokens not left out."""
     tokens = reading.sides[0].tokens
     chosen = np.array([at for at, token in enumerate(tokens) if not token.is_special])
     if len(chosen) > MEDIUM:

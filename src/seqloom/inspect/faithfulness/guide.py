@@ -1,12 +1,12 @@
-"""The guide of Wiegreffe and Pinter (2019, section 4.2): do these weights teach a model that has no context of its own?
+"""The guide test of Wiegreffe and Pinter (2019, section 4.2): do these weights teach a model without context?
 
-    h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c        a_t imposed, all else learned from scratch
+    h_t = tanh(W e_t + b)      z = sum_t a_t h_t      scores = U z + c        a_t imposed, the rest trained from scratch
 
-The same small model learns the task with weights that are equal, that it learns itself, that the model looked into has,
-and with any others, such as those of an adversary. It does so three times, from other first weights and with another
-quarter of the inputs held out, on which it is judged. If the model's weights beat equal ones by more than twice the
-standard error of the difference, input by input, and the adversary's do not, the weights carry what single tokens mean
-for the answer. Where equal weights do as well as learned ones there is nothing to gain, and nothing can be told.
+The same small model is trained on the task with uniform weights, with weights that it learns itself, with the weights
+of the inspected model, and with any others, for example adversarial ones. Each is trained three times, from other
+initial weights and with another quarter of the inputs held out for evaluation. If the model's weights beat uniform ones
+by more than twice the standard error of the difference over inputs, and the adversarial ones do not, the weights carry
+what single tokens mean for the prediction. If uniform weights do as well as learned ones, the test is inconclusive.
 """
 
 import math
@@ -31,22 +31,22 @@ from seqloom.report.numbers import number
 
 UNIFORM, LEARNED, MODEL = "uniform weights", "learned weights", "weights of the model"
 WIDTH, STEPS, RATE = 32, 100, 0.02
-LEAST = 20  # inputs
-SPLITS, TIMES = 4, 3  # of the inputs, and how many of these parts are held out, one each time
-ERRORS = 2  # standard errors that a difference has to be larger than
+LEAST = 20  # number of inputs
+SPLITS, TIMES = 4, 3  # the inputs are split in 4, and 3 of these parts are held out, one each time
+ERRORS = 2  # standard errors that a difference must exceed
 
 NO_OTHERS: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
 
 
 class Difference(NamedTuple):
-    """By how much one kind of weights beats another."""
+    """The advantage of one kind of weights over another."""
 
-    value: float  # of the accuracies
-    margin: float  # what it could be by chance: two standard errors, over inputs
+    value: float  # difference of the accuracies
+    margin: float  # two standard errors, over inputs
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is more than chance."""
+        """Whether the difference exceeds the margin."""
         return self.value > self.margin
 
 
@@ -55,27 +55,27 @@ class GuideView(View):
     """How well a model without context learns the task with each kind of weights."""
 
     kind: ClassVar[str] = "guide"
-    correct: Mapping[str, np.ndarray]  # by the kind of weights: of each input held out, 1 where it was answered right
+    correct: Mapping[str, np.ndarray]  # by kind of weights: 1 for each correct held-out input, else 0
     num_train: int  # inputs, each time
     seed: int
 
     @property
     def accuracy(self) -> dict[str, float]:
-        """On the inputs held out, by the kind of weights."""
+        """The accuracy on held-out inputs, by kind of weights."""
         return {name: float(each.mean()) for name, each in self.correct.items()}
 
     @property
     def held_out(self) -> int:
-        """How many inputs it was judged on, all times together."""
+        """The number of held-out inputs, over all trainings."""
         return len(self.correct[MODEL])
 
     def difference(self, one: str, other: str) -> Difference:
-        """By how much one kind of weights beats another."""
+        """Return the advantage of one kind of weights over another."""
         each = self.correct[one] - self.correct[other]
         return Difference(float(each.mean()), ERRORS * float(each.std(ddof=1)) / math.sqrt(len(each)))
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
-        """The numbers, with the accuracies before them."""
+        """Return the values, accuracies first."""
         found = {"accuracy": self.accuracy, "held_out": self.held_out}
         return {"kind": self.kind, **found, **super().json_values(full=full)}
 
@@ -103,10 +103,10 @@ class GuideView(View):
 
 
 class _Data(NamedTuple):
-    """Inputs as the small model reads them, padded."""
+    """Inputs of the small model, padded."""
 
     tokens: Tensor  # [N,T]
-    real: Tensor  # [N,T] bool, special tokens are not
+    real: Tensor  # [N,T] bool, False for special tokens
     classes: Tensor  # [N]
 
     def part(self, rows: Tensor) -> "_Data":
@@ -122,9 +122,9 @@ def guide(
     others: Mapping[str, Sequence[np.ndarray]] = NO_OTHERS,
     seed: int = 0,
 ) -> GuideView:
-    """How well a model of single tokens learns the right answers with the weights of a layer, and with `others`.
+    """How well a model of single tokens learns the labels with the weights of a layer, and with `others`.
 
-    `others` are further weights by name, for each input a number for each token: such as an adversary's.
+    `others` are further weights by name, with one number per token for each input, for example adversarial ones.
     """
     _require(subject, readings, labels, others)
     data = _padded(readings, [subject.column(truth) for truth in labels])
@@ -169,7 +169,7 @@ def _require(
 
 
 def _wrong(row: Any, tokens: Sequence[Token]) -> str | None:
-    """What is wrong with the weights of one input; None for nothing. Those of special tokens do not count."""
+    """Return what is wrong with the weights of one input, or None; special tokens are ignored."""
     try:
         values = np.asarray(row, dtype=float)
     except (TypeError, ValueError):
@@ -185,7 +185,7 @@ def _wrong(row: Any, tokens: Sequence[Token]) -> str | None:
 
 
 def _weights_of(subject: Subject, reading: Reading, layer: int | str | None) -> np.ndarray:
-    """[T] what each token gets of the weights of a layer."""
+    """Return the weight [T] that each token gets from a layer."""
     found = layer_of(subject, reading, MeasureOptions(layer))
     assert found is not None, "layer_of refuses a model without attention"
     with at_bench(subject, reading, found) as bench:
@@ -203,7 +203,7 @@ def _padded(readings: Sequence[Reading], columns: Sequence[int]) -> _Data:
 
 
 def _imposed(rows: Sequence[np.ndarray], real: Tensor) -> Tensor:
-    """[N,T] the weights of each input, those of real tokens alone, made to add up to 1."""
+    """Return the weights [N,T] of each input, without special tokens, normalized to sum to 1."""
     found = torch.zeros(real.shape, dtype=torch.float64)
     for at, row in enumerate(rows):
         found[at, : len(row)] = torch.from_numpy(np.nan_to_num(np.asarray(row, dtype=float)))
@@ -216,11 +216,11 @@ def _shares(weights: Tensor, real: Tensor) -> Tensor:
 
 
 def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: int) -> Tensor:
-    """[size] 1 where a model that learned from all other inputs is right on the first ones of the order."""
-    held, kept = order[:size], order[size:]
+    """Train on all but the first `size` inputs of the order; return 1 for each of these that is predicted correctly."""
+    held_out, kept = order[:size], order[size:]
     model = _TokenModel(int(data.tokens.max()) + 1, int(data.classes.max()) + 1, seed)
     optimizer = torch.optim.Adam(model.weights, lr=RATE)
-    mine, rest = (None, None) if weights is None else (weights[kept], weights[held])
+    mine, rest = (None, None) if weights is None else (weights[kept], weights[held_out])
     for _ in range(STEPS):
         with torch.enable_grad():
             loss = F.cross_entropy(model.scores(data.part(kept), mine), data.classes[kept])
@@ -229,11 +229,11 @@ def _right(data: _Data, weights: Tensor | None, order: Tensor, size: int, seed: 
             weight.grad = slope
         optimizer.step()
     with torch.no_grad():
-        return (model.scores(data.part(held), rest).argmax(dim=1) == data.classes[held]).double()
+        return (model.scores(data.part(held_out), rest).argmax(dim=1) == data.classes[held_out]).double()
 
 
 class _TokenModel:
-    """A model that reads each token by itself; the same first weights for the same seed."""
+    """A model that reads each token separately; its initial weights depend only on the seed."""
 
     def __init__(self, tokens: int, classes: int, seed: int) -> None:
         draw = torch.Generator().manual_seed(seed)
@@ -241,7 +241,7 @@ class _TokenModel:
         self.weights = [(torch.randn(shape, generator=draw) * WIDTH**-0.5).requires_grad_() for shape in shapes]
 
     def scores(self, data: _Data, imposed: Tensor | None) -> Tensor:
-        """[N,K], with the weights that are imposed, or else with those that it gives itself."""
+        """Return the scores [N,K] with the imposed weights, or by default with the model's own."""
         table, inner, shift, outer, bias, direction = self.weights
         states = torch.tanh(table[data.tokens] @ inner + shift)  # [N,T,D]
         own = (states @ direction).masked_fill(~data.real, torch.finfo(states.dtype).min).softmax(dim=1)

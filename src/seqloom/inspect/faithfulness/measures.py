@@ -1,18 +1,18 @@
-"""What is measured: every test on one input, what several inputs come to, and the sentence that follows.
+"""The measures: all tests on one input, their summary over several inputs, and the verdict.
 
-The sentence says how far the picture may be believed on this model, from numbers against stated thresholds:
+The verdict says how far the picture can be trusted for this model, by fixed thresholds:
 
-    moves      shuffled weights move the answers:                mean of the median TVD >= 0.1
-    carries    the tokens that it marks carry the answers:       comprehensiveness - that of random tokens >= 0.1
+    moves      shuffled weights move the predictions:            mean of the median TVD >= 0.1
+    carries    the predictions depend on the marked tokens:      comprehensiveness - that of random tokens >= 0.1
 
-    both       the picture may be believed         one      in part, and the sentence says which part
-    neither    it may not be believed              carries alone decides for explanations that are not attention
+    both       the picture can be trusted          one      in part, and the verdict says which part
+    neither    it cannot be trusted                only `carries` decides for explanations that are not attention
 
-Of inputs of one token nothing can be told: there is no other weight to take, and no other token to compare with.
+Inputs of one token show nothing: there is no other weight, and no other token to compare with.
 
-What else is known is said behind it and does not change the level: that far other weights give the same answers, that
-equal weights would have done, that few inputs were looked at. A test that says "used" and one that says "not needed"
-may both be right, so the numbers stand beside the sentence and are never put together into one score.
+Reservations follow the verdict and do not change the level: very different weights give the same predictions, uniform
+weights would have been enough, few inputs were measured. One test may say "used" and another "not needed", and both be
+right, so the numbers are reported separately and never combined into one score.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,61 +51,61 @@ from seqloom.inspect.faithfulness.explanations import (
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.report.numbers import number
 
-TESTS = 4  # kinds of them: weights tried, the explanation made, others made, tokens taken away
+TESTS = 4  # kinds of tests: weights tried, the explanation computed, others computed, tokens removed
 
-OWN = "This explanation"  # what one that the caller gives is called
-Explain = Callable[[Reading], Any]  # -> [T] a number for each token of the first side
+OWN = "This explanation"  # name of an explanation that the caller passes
+Explain = Callable[[Reading], Any]  # -> [T] a number per token of the first side
 
 
 class MeasureOptions(NamedTuple):
-    """What is measured, and how."""
+    """Options of the measures."""
 
     layer: int | str | None = None
     explain: Explain | None = None
-    explanation: str = OWN  # what it is called
+    explanation: str = OWN  # its name
     removal: str | None = None
     permutations: int = 100
-    steps: int = 500  # of an adversary
+    steps: int = 500  # of the adversarial search
     tolerance: float = 0.01
     other_seeds: tuple[Subject, ...] = ()
 
 
 class Attention(NamedTuple):
-    """What the weights of one input have to do with its answers."""
+    """How the weights of one input relate to its predictions."""
 
     permuted: PermutationTrial
     even: UniformTrial
-    erased: ErasureTrial | None  # None of an input of one token
-    adversary: Adversary | None  # None where it was not asked for, or there are too many weights
+    erased: ErasureTrial | None  # None for an input of one token
+    adversary: Adversary | None  # None if not requested, or if there are too many weights
     seeds: float | None
 
 
 class MeasuredExample(NamedTuple):
-    """All that was measured on one input."""
+    """All measures of one input."""
 
     tokens: tuple[str, ...]
-    answer: str | None  # None where there are several
+    answer: str | None  # None if there are several
     predictions: tuple[int, ...]
-    scores: dict[str, np.ndarray]  # by explanation, the first is the picture: [T], NaN where a token has none
-    attention: Attention | None  # None of a model without attention
+    scores: dict[str, np.ndarray]  # by explanation, the tested one first: [T], NaN where a token has no value
+    attention: Attention | None  # None for a model without attention
     rationale: Rationale
     agreements: tuple[Agreement, ...]
 
     @property
     def explanation(self) -> np.ndarray:
-        """[T] what is asked about."""
+        """[T] the tested explanation."""
         return next(iter(self.scores.values()))
 
 
 class MeasureDraws:
-    """Where all chance comes from: two generators of one seed."""
+    """The random generators, from one seed."""
 
     def __init__(self, seed: int) -> None:
         self.torch, self.numpy = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
 
 
 def layer_of(subject: Subject, reading: Reading, options: MeasureOptions) -> AttentionLayer | None:
-    """The layer whose weights are tried; None of a model without attention that is explained otherwise."""
+    """Return the layer whose weights are tried; None for a model without attention that is explained otherwise."""
     try:
         layers = layers_of(subject, reading)
     except ConfigError as error:
@@ -127,7 +127,7 @@ def layer_of(subject: Subject, reading: Reading, options: MeasureOptions) -> Att
 def measured(
     subject: Subject, reading: Reading, options: MeasureOptions, draws: MeasureDraws, *, search: bool
 ) -> MeasuredExample:
-    """Every test on one input; the adversary only if there shall be a `search` for one."""
+    """Run all tests on one input; the adversarial one only with `search`."""
     layer, attention, weights = layer_of(subject, reading, options), None, None
     with subject.work("kinds of tests", TESTS) as moved:
         if layer is not None:
@@ -144,27 +144,27 @@ def measured(
         removal = chosen_removal(subject, reading, options.removal)
         scores = weights if options.explain is None else _explained(reading, options.explain)
         assert scores is not None, "layer_of refuses a model without attention that nothing explains"
-        told = {"attention" if options.explain is None else "explanation": scores}
-        if weights is not None and weights.shape == scores.shape:  # they are those of the tokens that are explained
-            told["attention"] = weights
+        explanations = {"attention" if options.explain is None else "explanation": scores}
+        if weights is not None and weights.shape == scores.shape:  # the weights are those of the explained tokens
+            explanations["attention"] = weights
         moved(1)
-        told["gradient"] = gradient(subject, reading, layer)
-        told["leave-one-out"] = left_out(subject, reading, removal, draws.numpy)
+        explanations["gradient"] = gradient(subject, reading, layer)
+        explanations["leave-one-out"] = left_out(subject, reading, removal, draws.numpy)
         moved(1)
         columns = decisions(subject, reading)
         return MeasuredExample(
             reading.sides[0].texts,
             subject.name(columns[0]) if len(columns) == 1 else None,
             columns,
-            told,
+            explanations,
             attention,
             rationale(subject, reading, scores, removal, draws.numpy),
-            agreements(told),
+            agreements(explanations),
         )
 
 
 def _explained(reading: Reading, explain: Explain) -> np.ndarray:
-    """What was given for each token, NaN at special tokens; DataError where it is not one number each."""
+    """Return the value of each token, NaN at special tokens; raise DataError unless there is one number per token."""
     tokens = reading.sides[0].tokens
     found = np.asarray(explain(reading), dtype=float)
     if found.shape != (len(tokens),):
@@ -180,19 +180,19 @@ def _explained(reading: Reading, explain: Explain) -> np.ndarray:
 
 
 MOVES, CARRIES = 0.1, 0.1
-FAR = 0.2  # JSD from which other weights make another picture
-NO_WORSE = 0.01  # of the score: so near it is the same
+FAR = 0.2  # JSD from which other weights are a different picture
+NO_WORSE = 0.01  # score difference that counts as equal
 FEW = 20  # inputs
 
 Level = Literal["faithful", "partly faithful", "not faithful", "not measured"]
 
 
 class Badge(NamedTuple):
-    """What other views say about how far they may be believed."""
+    """How far a view can be trusted, for other views to show."""
 
     level: Level = "not measured"
     value: float | None = None  # comprehensiveness
-    baseline: float | None = None  # that of random tokens
+    baseline: float | None = None  # of random tokens
     inputs: int = 0
 
     @property
@@ -211,21 +211,21 @@ class Badge(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The numbers that a verdict rests on; None where something was not measured."""
+    """The numbers behind a verdict; None for those not measured."""
 
     inputs: int
     comprehensiveness: float
     random_comprehensiveness: float
     permutation_tvd: float | None = None  # TVD of shuffles; None: the picture is not attention
-    adversarial_jsd: float | None = None  # JSD of the furthest weights with the same answers
+    adversarial_jsd: float | None = None  # JSD of the most distant weights with the same predictions
     seed_jsd: float | None = None  # JSD between models of other seeds
     score: float | None = None
-    uniform_score: float | None = None  # of a model that learned with equal weights
-    single_token_inputs: int = 0  # inputs of one token, which there is nothing to shuffle or compare in
+    uniform_score: float | None = None  # of a model that was trained with uniform weights
+    single_token_inputs: int = 0  # inputs of one token, with nothing to shuffle or compare
 
 
 def level_of(evidence: Evidence) -> Level:
-    """How far the picture may be believed."""
+    """Return how far the picture can be trusted."""
     if evidence.single_token_inputs and evidence.single_token_inputs == evidence.inputs:
         return "not measured"
     passed = [carries(evidence)] + ([moves(evidence)] if evidence.permutation_tvd is not None else [])
@@ -233,17 +233,17 @@ def level_of(evidence: Evidence) -> Level:
 
 
 def moves(evidence: Evidence) -> bool:
-    """Whether the answers need these weights."""
+    """Whether the predictions depend on these weights."""
     return evidence.permutation_tvd is not None and evidence.permutation_tvd >= MOVES
 
 
 def carries(evidence: Evidence) -> bool:
-    """Whether the answers need these tokens, more than others."""
+    """Whether the predictions depend on these tokens more than on others."""
     return evidence.comprehensiveness - evidence.random_comprehensiveness >= CARRIES
 
 
 def verdict(evidence: Evidence, picture: str) -> str:
-    """How far the picture may be believed, in one sentence."""
+    """Return the verdict as one sentence."""
     heading = {
         "faithful": f"{picture} is faithful",
         "partly faithful": f"{picture} is partly faithful",
@@ -262,25 +262,25 @@ def verdict(evidence: Evidence, picture: str) -> str:
 
 
 def reservations(evidence: Evidence) -> tuple[str, ...]:
-    """What else is to be known before the picture is shown to somebody."""
-    inputs, far, seeds, said = _counted(evidence.inputs), evidence.adversarial_jsd, evidence.seed_jsd, list[str]()
+    """Return caveats to read before showing the picture to somebody."""
+    inputs, far, seeds, sentences = _counted(evidence.inputs), evidence.adversarial_jsd, evidence.seed_jsd, list[str]()
     if 0 < evidence.single_token_inputs < evidence.inputs:
         has = "has" if evidence.single_token_inputs == 1 else "have"
-        said.append(f"{evidence.single_token_inputs} of {inputs} {has} only one token and cannot be tested.")
+        sentences.append(f"{evidence.single_token_inputs} of {inputs} {has} only one token and cannot be tested.")
     if far is not None and far >= FAR:
         found = f"Other attention weights give the same predictions, up to JSD {number(far)} away (maximum 0.69)"
         beyond = "."
         if seeds is not None:
             further = "no farther than" if far <= seeds else "farther than"
             beyond = f"; that is {further} models trained with other seeds ({number(seeds)})."
-        said.append(f"{found}{beyond}")
+        sentences.append(f"{found}{beyond}")
     if evidence.score is not None and evidence.uniform_score is not None:
         does = "needs no attention" if evidence.uniform_score >= evidence.score - NO_WORSE else "needs attention"
         even, mine = number(evidence.uniform_score), number(evidence.score)
-        said.append(f"The task {does}: a model trained with uniform weights scores {even}, this one {mine}.")
+        sentences.append(f"The task {does}: a model trained with uniform weights scores {even}, this one {mine}.")
     if evidence.inputs < FEW:
-        said.append(f"This rests on only {inputs}.")
-    return tuple(said)
+        sentences.append(f"This rests on only {inputs}.")
+    return tuple(sentences)
 
 
 def _counted(count: int) -> str:
@@ -291,25 +291,25 @@ BINS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the largest weight
 
 
 class MeasureSummary(NamedTuple):
-    """One number over all inputs."""
+    """One measure over all inputs."""
 
     name: str
     mean: float
-    low: float  # one input in ten is below
-    high: float  # one input in ten is above
-    inputs: int  # that it was measured on
+    low: float  # 10% of the inputs are below
+    high: float  # 10% of the inputs are above
+    inputs: int  # measured inputs
 
 
 class SummaryBin(NamedTuple):
-    """The inputs whose largest weight lies in one of four bins, and how far shuffles move their answers."""
+    """The inputs whose largest weight is in one of four bins, and how far shuffles move their predictions."""
 
     low: float
     high: float
-    tvd: MeasureSummary | None  # None where there are none
+    tvd: MeasureSummary | None  # None for an empty bin
 
 
 def measures(examples: Sequence[MeasuredExample]) -> tuple[MeasureSummary, ...]:
-    """Every number over all inputs, those of attention where there is any."""
+    """Summarize each measure over all inputs, those of attention only if there is any."""
     found = [_measure(name, [take(each) for each in examples]) for name, take in OF_TOKENS.items()]
     attended = [each.attention for each in examples if each.attention is not None]
     found += [_measure(name, [take(each) for each in attended]) for name, take in OF_WEIGHTS.items()]
@@ -359,7 +359,6 @@ def evidence(
     *,
     of_attention: bool,
 ) -> Evidence:
-    """What the verdict rests on."""
     means = {each.name: each.mean for each in found}
     alone = sum(int(np.isfinite(each.explanation).sum()) < 2 for each in examples)
     known = Evidence(
@@ -374,7 +373,7 @@ def evidence(
 
 
 def bins(examples: Sequence[MeasuredExample]) -> tuple[SummaryBin, ...]:
-    """How far shuffles move answers, by the largest weight in four equal bins (Jain and Wallace 2019, figure 6)."""
+    """Return how far shuffles move predictions, by largest weight in four bins (Jain and Wallace 2019, figure 6)."""
     found = [each.attention.permuted for each in examples if each.attention is not None]
     places = np.digitize([each.max_weight for each in found], BINS[1:-1])
     medians = np.array([each.median for each in found])
@@ -383,5 +382,5 @@ def bins(examples: Sequence[MeasuredExample]) -> tuple[SummaryBin, ...]:
 
 
 def mean_curves(curves: Sequence[Curves]) -> Curves:
-    """The mean over inputs."""
+    """Return the mean over inputs."""
     return Curves(*(np.mean([each[at] for each in curves], axis=0) for at in range(2)))

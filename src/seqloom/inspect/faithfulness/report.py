@@ -1,10 +1,10 @@
-"""The report: may this picture be believed on this model? One sentence, and every number beside it.
+"""The faithfulness report: one verdict, and the numbers behind it.
 
-    one input         token by token: explanations side by side, the cloud of shuffles, what erasing does
-    several inputs    what they come to: all measures, curves, shuffles by the largest weight, agreement
+    one input         by token: explanations side by side, the distribution of shuffles, the effect of erasing
+    several inputs    summaries: all measures, curves, shuffles by the largest weight, agreement
 
-Everything is asked of the model in evaluation mode with h fixed where weights are tried, and all chance comes from one
-seed: the same call gives the same report.
+The model is in evaluation mode, with h fixed where weights are tried. All random numbers come from one seed, so the
+same call returns the same report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ from seqloom.report.numbers import counted, number, share
 
 CELLS = 240  # of the overview of a long input
 STRONGEST = 20
-ANSWERS = 20  # of which a histogram has a row each, the most frequent
+ANSWERS = 20  # the most frequent predictions, which get a row in the histogram
 LABELS = {
     "attention": "weight",
     "explanation": "score",
@@ -73,7 +73,7 @@ LABELS = {
 
 
 def overview(measures: Sequence[MeasureSummary]) -> Figure:
-    """Every number with what eight inputs in ten lie between."""
+    """Each measure with the range of 80% of the inputs."""
     return Bars(
         title="All measures",
         caption="Means over inputs; the line spans the 10th to the 90th percentile.",
@@ -84,12 +84,12 @@ def overview(measures: Sequence[MeasureSummary]) -> Figure:
     )
 
 
-def removal_curves(told: Curves, chance: Curves, removal: str) -> Figure:
-    """Probability of the answer against the share of tokens, by deletion and by insertion."""
+def removal_curves(explained: Curves, chance: Curves, removal: str) -> Figure:
+    """Probability of the prediction against the share of tokens, by deletion and by insertion."""
     named = {
-        "top tokens removed": told.deletion,
+        "top tokens removed": explained.deletion,
         "random tokens removed": chance.deletion,
-        "only top tokens": told.insertion,
+        "only top tokens": explained.insertion,
         "only random tokens": chance.insertion,
     }
     return Line(
@@ -101,7 +101,7 @@ def removal_curves(told: Curves, chance: Curves, removal: str) -> Figure:
 
 
 def by_sharpness(bins: Sequence[SummaryBin]) -> Figure:
-    """How far shuffles move the answers, by the largest weight."""
+    """How far shuffles move the predictions, by the largest weight."""
     return Bars(
         title="Shuffled weights, by the largest weight",
         caption="Median TVD over the shuffles of each input; shuffling uniform weights changes nothing.",
@@ -113,7 +113,7 @@ def by_sharpness(bins: Sequence[SummaryBin]) -> Figure:
 
 
 def agreement_table(pairs: Sequence[AgreementPair]) -> Figure:
-    """Kendall's tau and the overlap of the top tenth, pair by pair, over all answers."""
+    """Kendall's tau and the overlap of the top tenth of each pair, over all predictions."""
     pairs = [each for each in pairs if each.answer is None]
     return Matrix(
         title="Agreement of explanations",
@@ -126,7 +126,7 @@ def agreement_table(pairs: Sequence[AgreementPair]) -> Figure:
 
 
 def tau_histograms(pairs: Sequence[AgreementPair]) -> list[Figure]:
-    """How many inputs have which tau, of each pair of explanations: over all answers, and by the answer."""
+    """Histograms of tau for each pair of explanations: over all predictions, and by prediction."""
     found = list[Figure]()
     for name in dict.fromkeys((each.one, each.other) for each in pairs):
         every, *by_answer = (each for each in pairs if each[:2] == name)
@@ -147,7 +147,7 @@ def tau_histograms(pairs: Sequence[AgreementPair]) -> list[Figure]:
 
 
 def shuffles(attention: Attention) -> Figure:
-    """The cloud of shuffles of one input, from the smallest to the largest."""
+    """The distribution of shuffles of one input."""
     found = attention.permuted
     moved = np.sort(found.tvd)
     return Line(
@@ -160,7 +160,7 @@ def shuffles(attention: Attention) -> Figure:
 
 
 def erasures(taken: dict[str, float | None]) -> Figure:
-    """How much of one input is erased when its decision flips, by order."""
+    """The fraction of one input that is erased when its decision flips, by order."""
     return Bars(
         title="Weights erased until the prediction flips",
         caption="Share of tokens; no value: it never flips.",
@@ -171,11 +171,11 @@ def erasures(taken: dict[str, float | None]) -> Figure:
 
 
 def token_figures(example: MeasuredExample) -> list[Figure]:
-    """What each explanation says of the tokens of one input, the furthest weights with the same answer among them."""
-    told = dict(example.scores)
+    """The values of each explanation for the tokens of one input, with adversarial weights if there are any."""
+    explanations = dict(example.scores)
     far = None if example.attention is None else example.attention.adversary
     if far is not None and far.weights.shape == example.explanation.shape:
-        told["other weights, same prediction"] = far.weights
+        explanations["other weights, same prediction"] = far.weights
     if len(example.tokens) <= MEDIUM:
         return [
             Strip(
@@ -184,12 +184,12 @@ def token_figures(example: MeasuredExample) -> list[Figure]:
                 values=values.tolist(),
                 value_label=LABELS.get(name, "weight"),
             )
-            for name, values in told.items()
+            for name, values in explanations.items()
             if not np.isnan(values).all()
         ]
     across = -(-len(example.tokens) // CELLS)
-    names = ", ".join(f"row {number}: {name}" for number, name in enumerate(told))
-    rows = [strongest_in(np.abs(values), across) for values in told.values()]
+    names = ", ".join(f"row {number}: {name}" for number, name in enumerate(explanations))
+    rows = [strongest_in(np.abs(values), across) for values in explanations.values()]
     whole = HeatMap(
         title="Overview of the input",
         caption=f"Each cell is the largest of {across} tokens, relative to the largest of its row; {names}.",
@@ -208,40 +208,40 @@ def token_figures(example: MeasuredExample) -> list[Figure]:
     return [whole, strongest]
 
 
-ADVERSARIES = 20  # inputs that adversarial weights are searched for: half a second each
-USUAL = "integrated"  # attribution of a model without attention
+ADVERSARIES = 20  # inputs with an adversarial search: half a second each
+USUAL = "integrated"  # attribution for a model without attention
 MOST_PERMUTATIONS, MOST_STEPS = 10_000, 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaithfulnessView(View):
-    """How far a picture may be believed."""
+    """How far a picture can be trusted."""
 
     kind: ClassVar[str] = "faithfulness"
-    explanation: str  # what is asked about, in words
-    layer: str | None  # the path of the layer whose weights were tried
+    explanation: str  # the tested explanation, in words
+    layer: str | None  # path of the layer whose weights were tried
     removal: str
     evidence: Evidence
     measures: tuple[MeasureSummary, ...]
-    bins: tuple[SummaryBin, ...]  # none without attention
+    bins: tuple[SummaryBin, ...]  # empty without attention
     agreements: tuple[AgreementPair, ...]
     uniform_weights: UniformComparison | None
     examples: tuple[MeasuredExample, ...]
-    permutations: int  # of each input, as asked
+    permutations: int  # per input, as requested
     seed: int
 
     @property
     def level(self) -> Level:
-        """How far: believed, in part, not believed."""
+        """The level: faithful, in part, or not."""
         return level_of(self.evidence)
 
     @property
     def verdict(self) -> str:
-        """How far, in one sentence with its numbers."""
+        """The verdict in one sentence, with its numbers."""
         return verdict(self.evidence, self.explanation)
 
     def badge(self) -> Badge:
-        """The small value that other views show."""
+        """The badge that other views show."""
         if self.level == "not measured":
             return Badge()
         return Badge(
@@ -249,14 +249,14 @@ class FaithfulnessView(View):
         )
 
     def measure(self, name: str) -> MeasureSummary:
-        """The measure of this name; DataError for one that was not taken."""
+        """Return the measure of this name; raise DataError if it was not taken."""
         found = {each.name: each for each in self.measures}
         if name not in found:
             raise DataError(f"'{name}' was not measured", fix=f"choose from {', '.join(found)}")
         return found[name]
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
-        """The numbers, with the level and the verdict before them."""
+        """Return the values, level and verdict first."""
         return {"kind": self.kind, "level": self.level, "verdict": self.verdict, **super().json_values(full=full)}
 
     def figures(self) -> tuple[Figure, ...]:
@@ -280,26 +280,26 @@ class FaithfulnessView(View):
         return (self.verdict, *reservations(self.evidence), *self._methods())
 
     def _methods(self) -> list[str]:
-        """How it was measured."""
-        said = [f"Tokens were removed by {'deleting' if self.removal == 'delete' else 'masking'} them."]
+        """Describe how the measures were taken."""
+        sentences = [f"Tokens were removed by {'deleting' if self.removal == 'delete' else 'masking'} them."]
         searched = [each.attention.adversary for each in self.examples if each.attention and each.attention.adversary]
         if searched:
             found = sum(each.feasible for each in searched)
-            said.append(
+            sentences.append(
                 f"Adversarial attention: {CANDIDATES} searches on each of {counted(len(searched), 'input')}; "
                 f"found other weights with the same prediction on {found}."
             )
         elif self.layer is not None:
-            said.append("Adversarial attention was not searched: adversaries=0, or too many weights.")
+            sentences.append("Adversarial attention was not searched: adversaries=0, or too many weights.")
         tried = [len(each.attention.permuted.tvd) for each in self.examples if each.attention is not None]
         if tried and min(tried) < self.permutations:
-            said.append(f"Only {min(tried)} of {self.permutations} shuffles were run on the largest input.")
+            sentences.append(f"Only {min(tried)} of {self.permutations} shuffles were run on the largest input.")
         out = [int((~np.isnan(each.scores["leave-one-out"])).sum()) for each in self.examples]
         whole = [int((~np.isnan(each.scores["gradient"])).sum()) for each in self.examples]
         if out != whole:
             at = int(np.argmin(np.array(out) / whole))
-            said.append(f"Leave-one-out used {out[at]:,} of {whole[at]:,} tokens of the longest input.")
-        return said
+            sentences.append(f"Leave-one-out used {out[at]:,} of {whole[at]:,} tokens of the longest input.")
+        return sentences
 
 
 def faithfulness(
@@ -319,12 +319,12 @@ def faithfulness(
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> FaithfulnessView:
-    """How far the attention of a layer, or an attribution by `method`, may be believed on these inputs.
+    """How far the attention of a layer, or an attribution by `method`, can be trusted on these inputs.
 
-    Without `method` it is the attention; of a model that has none, integrated gradients. `explain` gives a number for
-    each token of a reading, for explanations of one's own.
-    `uniform` is a model of the same build that learned with equal weights, `others` are models from other seeds, and
-    `truths` are the right answers. `adversaries` is the number of inputs that adversarial weights are searched for.
+    By default the attention is tested, or integrated gradients for a model without attention. `explain` returns a
+    number for each token of a reading, for your own explanations. `uniform_model` is a model of the same architecture
+    that was trained with uniform weights, and `other_seeds` are models from other seeds. `adversaries` is the number of
+    inputs with an adversarial search.
     """
     given: list[Reading] = [readings] if isinstance(readings, Reading) else list(readings)
     options = MeasureOptions(
@@ -360,7 +360,7 @@ def faithfulness(
 def _by_method(
     subject: Subject, given: Sequence[Reading], options: MeasureOptions, method: str | None
 ) -> MeasureOptions:
-    """The options with an attribution as what is asked about, where one is named or there is no attention."""
+    """Return the options with an attribution as the explanation, if one is named or the model has no attention."""
     if method is not None and options.explain is not None:
         raise ConfigError("method and explain are both given", fix="leave one of them out")
     if method is None:
@@ -386,7 +386,7 @@ def _by_method(
 def _require(
     subject: Subject, given: Sequence[Reading], options: MeasureOptions, labels: Sequence[Any] | None, adversaries: int
 ) -> None:
-    """Raise before any work for what cannot be measured."""
+    """Raise before any work if something cannot be measured."""
     require_distributions(subject)
     if not given:
         raise DataError("no input was given", fix="give at least one")
@@ -417,7 +417,7 @@ def _needed(
     labels: Sequence[str | int] | None,
     uniform_model: Subject | None,
 ) -> UniformComparison | None:
-    """What equal weights cost; None without attention."""
+    """Return the effect of uniform weights; None without attention."""
     evens = [each.attention.even for each in examples if each.attention is not None]
     if not evens:
         return None

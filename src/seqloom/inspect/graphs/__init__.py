@@ -1,6 +1,6 @@
-"""The graph of a computation: values going forward, gradients coming back, for expressions and for whole models.
+"""The graph of a computation: values forward and gradients backward, for expressions and models.
 
-grammar.py      expressions as they are written               recording.py   what torch does, operation by operation
-expression.py   backpropagation on numbers, and its view      model.py       the view of a model or a function
-diagram.py      the picture
+grammar.py      parses expressions                             recording.py   records torch operations
+expression.py   backpropagation on numbers, and its view       model.py       the view of a model or a function
+diagram.py      the figure
 """

@@ -1,15 +1,15 @@
-"""A graph as a figure, and as a page to walk through: a slider goes over the values and back over the gradients.
+"""A graph as a figure, and as a page with a slider that steps through values and then gradients.
 
-Boxes with their lines of text are joined by lines as thick as the gradient that comes back there. The side of a box has
-the color of its gradient's size; the ground of a box tells an input from an operation and from a part that can be
-opened. Boxes stand in layers from top to bottom, with few crossings and no line through a box (Sugiyama, Tagawa and
-Toda 1981, small): a box stands one layer below the lowest that it reads; a line that passes layers gets a place of its
-own in each; places are ordered by the mean of their neighbors, down and up a few times; then each moves towards its
-neighbors as far as the order lets it.
+Lines between boxes are as thick as the gradient on them. The left edge of a box has the color of its gradient's size;
+the background shows whether a box is an input, an operation or a part that can be opened. The layout is layered from
+top to bottom, with few crossings and no line through a box (a small version of Sugiyama, Tagawa and Toda 1981): a box
+is one layer below the lowest box that it reads; a line that crosses layers gets its own spot in each; spots are ordered
+by the mean of their neighbors, down and up a few times; then each moves toward its neighbors as far as the order
+allows.
 
-On a page each part of a model is a section, and a box that holds more opens its section. One script serves all graphs,
-finds boxes and lines by their numbers, knows nothing else about them but their steps, and asks nobody for anything: the
-page works from a file. What stands behind `#` in the address is the part, and behind an `@` the step.
+On a page each part of a model is a section, and a box with more inside opens its section. One script serves all graphs.
+It finds boxes and lines by number, knows only their steps, and makes no requests, so the page works from a file. After
+`#` the address has the part, and after `@` the step.
 """
 
 import math
@@ -39,18 +39,18 @@ from seqloom.report.labels import minus_signed, shortened, visible, wrap
 from seqloom.report.numbers import number as brief
 
 SWEEPS = 8
-BETWEEN, PASSING = 26.0, 18.0  # from box to box; what a line needs that passes by
+BETWEEN, PASSING = 26.0, 18.0  # between boxes; around a line that passes
 
 
 class Size(NamedTuple):
-    """How large a box is."""
+    """The size of a box."""
 
     width: float
     height: float
 
 
 class BoxPlace(NamedTuple):
-    """The middle of the upper edge of a box, or of a point that a line passes."""
+    """The middle of the upper edge of a box, or a point of a line."""
 
     x: float
     y: float
@@ -66,7 +66,7 @@ class GraphLayout(NamedTuple):
 
 
 class _Spot:
-    """A box, or a place where a line passes a layer."""
+    """A box, or a point where a line crosses a layer."""
 
     def __init__(self, layer: int, size: Size) -> None:
         self.layer, self.size = layer, size
@@ -76,7 +76,7 @@ class _Spot:
 
 
 def layered(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], *, gap: float) -> GraphLayout:
-    """Places for boxes whose edges lead from earlier ones to later ones; `gap` is the height between two layers."""
+    """Return positions for boxes whose edges lead from earlier to later ones; `gap` is the height between layers."""
     spots = [_Spot(layer, size) for layer, size in zip(_layers(len(sizes), edges), sizes, strict=True)]
     chains = [_chain(spots[source], spots[target]) for source, target in edges]
     every = [*spots, *(spot for chain in chains for spot in chain)]
@@ -84,7 +84,7 @@ def layered(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], *, gap: flo
     _placed(layers)
     left = min(spot.x - spot.size.width / 2 for spot in every)
     width = max(spot.x + spot.size.width / 2 for spot in every) - left
-    tops, ends, y = [], [], 0.0  # where each layer begins and where it ends
+    tops, ends, y = [], [], 0.0  # y at which each layer begins and ends
     for layer in layers:
         tops.append(y)
         ends.append(y + max((spot.size.height for spot in layer), default=0.0))
@@ -92,7 +92,7 @@ def layered(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], *, gap: flo
     boxes = tuple(BoxPlace(spot.x - left, tops[spot.layer]) for spot in spots)
     lines = tuple(
         (
-            BoxPlace(spots[source].x - left, ends[spots[source].layer]),  # past taller boxes beside it
+            BoxPlace(spots[source].x - left, ends[spots[source].layer]),  # below taller boxes of the same layer
             *(BoxPlace(spot.x - left, edge[spot.layer]) for spot in chain for edge in (tops, ends)),
         )
         for (source, _), chain in zip(edges, chains, strict=True)
@@ -101,7 +101,7 @@ def layered(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], *, gap: flo
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each box: below all that it reads; what reads nothing stands just above its first reader."""
+    """Return the layer of each box: below all that it reads; a box without inputs is just above its first reader."""
     layers, reads, first = [0] * count, [False] * count, dict[int, int]()
     for source, target in sorted(edges, key=lambda edge: edge[1]):
         layers[target] = max(layers[target], layers[source] + 1)
@@ -112,7 +112,7 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _chain(source: _Spot, target: _Spot) -> list[_Spot]:
-    """The places that a line passes, tied to one another and to its ends."""
+    """Return the spots that a line passes, linked to each other and to its ends."""
     passed = [_Spot(layer, Size(PASSING, 0.0)) for layer in range(source.layer + 1, target.layer)]
     for upper, lower in zip([source, *passed], [*passed, target], strict=True):
         upper.below.append(lower)
@@ -143,26 +143,26 @@ def _number(layers: Sequence[Sequence[_Spot]]) -> None:
 
 
 def _placed(layers: Sequence[list[_Spot]]) -> None:
-    """Give every spot its x: towards the mean of its neighbors, in order, without touching."""
+    """Set the x of every spot: close to the mean of its neighbors, in order, without overlap."""
     for layer in layers:
         _spread(layer, [spot.order * (spot.size.width + BETWEEN) for spot in layer])
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
-            wishes = []
+            wanted = []
             for spot in layer:
                 near = (spot.above if down else spot.below) or [spot]
-                wishes.append(sum(one.x for one in near) / len(near))
-            _spread(layer, wishes)
+                wanted.append(sum(one.x for one in near) / len(near))
+            _spread(layer, wanted)
 
 
-def _spread(layer: Sequence[_Spot], wishes: Sequence[float]) -> None:
-    """Places as near to the wishes as the order allows: neighbors that collide stand together around their mean."""
-    clusters: list[tuple[list[int], float]] = []  # the spots, and where the first one stands
+def _spread(layer: Sequence[_Spot], wanted: Sequence[float]) -> None:
+    """Move spots as close to `wanted` as the order allows: colliding neighbors are centered around their mean."""
+    clusters: list[tuple[list[int], float]] = []  # the spots, and the position of the first one
     offsets = [0.0]
     for left, right in pairwise(layer):
         offsets.append(offsets[-1] + (left.size.width + right.size.width) / 2 + BETWEEN)
-    for at, wish in enumerate(wishes):
+    for at, wish in enumerate(wanted):
         clusters.append(([at], wish - offsets[at]))
         while len(clusters) > 1 and clusters[-2][1] > clusters[-1][1]:
             (later, second), (earlier, first) = clusters.pop(), clusters.pop()
@@ -173,24 +173,24 @@ def _spread(layer: Sequence[_Spot], wishes: Sequence[float]) -> None:
             layer[at].x = start + offsets[at]
 
 
-MOST_CARDS = 300  # more cannot be followed by eye, and a browser stays quick below 5,000 elements
+MOST_CARDS = 300  # more are hard to follow, and a browser stays fast below 5,000 elements
 GAP = 46.0  # between two layers
 LINE, TITLE_SIZE, TEXT_SIZE = 16.0, 12.5, 11.0
 NARROW_CARD, WIDE_CARD = 96.0, 230.0
-SIDE = 6.0  # the strip that has the gradient's color
+SIDE = 6.0  # the strip in the gradient's color
 THINNEST, THICKEST = 1.0, 9.0
 
 
 class NodeCard(NamedTuple):
-    """A box: what it is, what it holds, what comes back to it."""
+    """A box: its operation, its value and its gradient."""
 
     name: str
     value: str
-    slope: str  # its gradient, written; empty where it has none
-    size: float | None  # of the gradient: what color stands for; finite
-    badge: str = ""  # its weights, and what comes back to them
-    note: str = ""  # the whole of it, on hover
-    opens: str = ""  # the part that it leads to
+    slope: str  # its gradient as text; empty without one
+    size: float | None  # of the gradient, for the color; finite
+    badge: str = ""  # its weights, and their gradients
+    note: str = ""  # the full text, on hover
+    opens: str = ""  # the part that it opens
     is_input: bool = False
 
 
@@ -199,13 +199,13 @@ class NodeLink(NamedTuple):
 
     source: int
     target: int
-    size: float | None  # of the gradient that comes back on it
+    size: float | None  # of the gradient on it
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagram(Figure):
-    """Boxes in layers, from what is given at the top to the result at the bottom."""
+    """Boxes in layers, from the inputs at the top to the result at the bottom."""
 
     kind: ClassVar[str] = "diagram"
     cards: Sequence[NodeCard]
@@ -268,16 +268,16 @@ class Diagram(Figure):
         for at, card in enumerate(self.cards):
             read = [self.cards[link.source].name for link in self.links if link.target == at]
             from_ = f"  <- {', '.join(read)}" if read else ""
-            told = "  ".join(part for part in (card.name, card.value, card.slope, card.badge) if part)
+            summary = "  ".join(part for part in (card.name, card.value, card.slope, card.badge) if part)
             glyph = self._scale().glyph(card.size)
-            first, *rest = wrap(visible(shortened(told + from_)), width - 2)
+            first, *rest = wrap(visible(shortened(summary + from_)), width - 2)
             lines += [f"{glyph} {first}", *(f"  {line}" for line in rest)]
         legend = written_legend(self._scale(), self.size_label, width=width, color=color, gaps=self._has_gaps)
         return FigureBlock([*lines, *legend])
 
 
 def _texts(card: NodeCard) -> list[tuple[str, float, str]]:
-    """The lines of a box: text, size, and which pass brings it."""
+    """Return the lines of a box: text, size, and the pass that shows it."""
     named, passed = (card.name, TITLE_SIZE, "name"), (card.value, TEXT_SIZE, "value")
     back = [(text, TEXT_SIZE, "slope") for text in (card.slope, card.badge)]
     return [line for line in (named, passed, *back) if line[0]]
@@ -317,13 +317,13 @@ def _drawn(at: int, card: NodeCard, place: BoxPlace, size: Size, scale: ColorSca
         strip = hatched([(x, y + step, SIDE, 6.0) for step in range(0, int(height) - 5, 6)])
     else:
         side: dict[str, str | float] = {"x": x, "y": y, "width": SIDE, "height": height}
-        said = hover(f"{card.name}: {brief(card.size)}")
-        strip = tag("g", tag("rect", said, **side, **scale.shade_of(card.size).fill()), data_shows="slope")
+        title = hover(f"{card.name}: {brief(card.size)}")
+        strip = tag("g", tag("rect", title, **side, **scale.shade_of(card.size).fill()), data_shows="slope")
     return tag("g", *note, ground, strip, frame, *lines, data_card=at, **reader)
 
 
 def _curve(points: Sequence[BoxPlace]) -> str:
-    """A path through the points that leaves and meets every one of them straight down."""
+    """Return a path through the points that is vertical at each of them."""
     first, *rest = points
     drawn, (x, y) = f"M{first.x:.1f} {first.y:.1f}", first
     for point in rest:
@@ -342,7 +342,7 @@ RULES = (
 
 
 class WalkStep(NamedTuple):
-    """One step of the walk: a box gets its value, or its gradient."""
+    """One step of the walk: a box gets its value or its gradient."""
 
     card: int
     shows: str  # value, slope
@@ -350,18 +350,18 @@ class WalkStep(NamedTuple):
 
 
 class WalkPart(NamedTuple):
-    """What one section of the page shows."""
+    """One section of the page."""
 
-    name: str  # what boxes that lead here say; empty for the whole
+    name: str  # boxes link to this name; empty for the complete graph
     said: Sequence[str]
     figures: Sequence[Figure]
     steps: Sequence[WalkStep]
-    way: Sequence[tuple[str, str]] = ()  # (words, part) to go to: those around it, those beside it
+    way: Sequence[tuple[str, str]] = ()  # (text, part) links to parents and neighbors
 
 
 @dataclass(frozen=True)
 class GraphWalk(Interactive):
-    """A section for each part, the first one open; without a script all of them are seen."""
+    """A section for each part, the first one open; without a script all are visible."""
 
     rules: ClassVar[str] = RULES
     parts: Sequence[WalkPart]

@@ -1,15 +1,15 @@
-"""The graph of an expression: backpropagation on numbers, from scratch, and every step of it as a picture.
+"""The graph of an expression: backpropagation on numbers, from scratch, with every step as a figure.
 
-    forward    in topological order: every node after those that it reads      value = operation(values of its parents)
-    backward   in the reverse order: every node after those that read it       gradient = sum over its readers of
+    forward    in topological order: every node after its parents               value = operation(values of its parents)
+    backward   in reverse order: every node after its readers                   gradient = sum over its readers of
                                                                                local derivative x gradient of the reader
 
-All numbers are float64. The gradient of a node is that of the last statement by it; the sum over all readers at every
-node is the sum over all paths of the products over their edges. A number that was written is a node without gradient.
+All numbers are float64. Gradients are those of the last statement. The sum over all readers at every node is the sum
+over all paths of the products along their edges. A number literal is a node without gradient.
 
-A local derivative is that of one operation by one of its own inputs, as if nothing stood around it: what the lectures
-multiply by what comes from above. In formulas `{x}` and `{y}` are the first and the last input, `{each}` is the one
-in question, `{out}` the result.
+A local derivative is that of one operation by one of its inputs, the factor that the chain rule multiplies by the
+gradient from above. In formulas `{x}` and `{y}` are the first and the last input, `{each}` is the input in question,
+`{out}` the result.
 """
 
 import math
@@ -31,12 +31,12 @@ Numbers = Sequence[float]
 class Operation(NamedTuple):
     """One operation on numbers."""
 
-    written: str  # with {x} and {y}; {all} where there may be any number of inputs
+    written: str  # with {x} and {y}; {all} for any number of inputs
     value: Callable[[Numbers], float]
     slopes: Callable[[Numbers, float], tuple[float, ...]]  # (inputs, result) -> the derivative by each input
-    formulas: tuple[str, ...]  # of those, one for each input; the last one serves all further ones
-    takes: int | None = 1  # how many inputs; None: two or more
-    tied: str = ""  # the formula of inputs that are chosen together, {ties} of them
+    formulas: tuple[str, ...]  # one for each input; the last one is used for all further inputs
+    takes: int | None = 1  # number of inputs; None: two or more
+    tied: str = ""  # the formula of {ties} inputs that share the maximum or minimum
 
 
 def _sigmoid(x: float) -> float:
@@ -44,7 +44,6 @@ def _sigmoid(x: float) -> float:
 
 
 def _shares(values: Numbers) -> list[float]:
-    """The softmax of the values: each one's share of the sum of exponentials."""
     largest = max(values)
     parts = [math.exp(value - largest) for value in values]
     return [part / sum(parts) for part in parts]
@@ -56,7 +55,7 @@ def _softmax_slopes(values: Numbers, out: float) -> tuple[float, ...]:
 
 
 def _power(x: float, y: float) -> float:
-    """x^y; infinite where it is too large for a number, which Python would not say of its own accord."""
+    """Return x^y; infinity instead of Python's OverflowError."""
     try:
         return float(x**y)
     except OverflowError:
@@ -68,11 +67,11 @@ def _power_slopes(values: Numbers, out: float) -> tuple[float, ...]:
     by_base = 0.0 if y == 0 else y * _power(x, y - 1) if x != 0 or y >= 1 else math.inf
     if x > 0:
         return by_base, out * math.log(x)
-    return by_base, 0.0 if x == 0 and y > 0 else math.nan  # a negative base has no derivative by its exponent
+    return by_base, 0.0 if x == 0 and y > 0 else math.nan  # no derivative by the exponent for a negative base
 
 
 def _chosen(values: Numbers, out: float) -> tuple[float, ...]:
-    """1 for the input that was chosen; inputs that are equal share it, as in torch."""
+    """Return 1 for the chosen input; equal inputs share it, as in torch."""
     chosen = [value == out for value in values]
     return tuple(each / sum(chosen) for each in chosen)
 
@@ -119,7 +118,7 @@ OPERATIONS: Mapping[str, Operation] = {
         None,
         "1/{ties}: {ties} inputs are the minimum",
     ),
-    # The share of the first input; `-log(softmax(z1, z2))` is the cross-entropy when the first class is the right one.
+    # The probability of the first input; `-log(softmax(z1, z2))` is the cross-entropy if the first class is correct.
     "softmax": Operation(
         "softmax({all})",
         lambda v: _shares(v)[0],
@@ -133,7 +132,7 @@ FUNCTIONS: Mapping[str, int | None] = {name: it.takes for name, it in OPERATIONS
 
 
 MOST_NODES = 2_000
-LAST = "L"  # the name of the last result, where it has none: a loss, as in the lectures
+LAST = "L"  # default name of the last result: a loss
 LETTERS = "defghijkmnpqrstuvw"
 
 
@@ -141,44 +140,44 @@ class ScalarEdge(NamedTuple):
     """How a node depends on one of its parents."""
 
     parent: int
-    local: float  # the derivative of the node by this parent alone
-    formula: str  # the same, written
-    passed: float  # local x the gradient of the node: what the parent gets from it
+    local: float  # derivative of the node by this parent
+    formula: str  # the same as text
+    passed: float  # local x the gradient of the node: the part of the parent's gradient
 
 
 class ScalarNode(NamedTuple):
-    """One number of the computation."""
+    """A number of the computation."""
 
     name: str
     operation: str  # input, number, or one of OPERATIONS
     written: str  # 2*b
     with_numbers: str  # 2*1
     value: float
-    gradient: float  # of the last result by this one
+    gradient: float  # of the last result by this node
     edges: tuple[ScalarEdge, ...]  # to the parents that depend on an input
-    parents: tuple[int, ...]  # all of them
+    parents: tuple[int, ...]  # all parents
 
 
 def _require_values(text: str, statements: tuple[Statement, ...], values: Mapping[str, float]) -> None:
-    """Raise DataError for inputs without a value, values without an input, and names that stand for two things."""
+    """Raise DataError for inputs without a value, values without an input, and ambiguous names."""
     made = set[str]()
-    asked = dict[str, int]()
+    inputs = dict[str, int]()
     for statement in statements:
         for read in _names(statement.term):
             if read.name not in made:
-                asked.setdefault(read.name, read.place)
+                inputs.setdefault(read.name, read.place)
         if statement.name is not None:
-            if statement.name in made or statement.name in asked:
+            if statement.name in made or statement.name in inputs:
                 problem = f"{statement.name} is defined twice"
                 raise fault(text, statement.place, problem, "give each statement its own name")
             made.add(statement.name)
     for name in values:
         if name in made:
             raise DataError(f"{name} is computed by the expression, but a value was also given", fix="leave one out")
-        if name not in asked:
-            fix = did_you_mean(name, asked) if asked else "leave it out"
+        if name not in inputs:
+            fix = did_you_mean(name, inputs) if inputs else "leave it out"
             raise DataError(f"the expression has no input '{name}'", fix=fix)
-    for name, place in asked.items():
+    for name, place in inputs.items():
         if name in FUNCTIONS:
             raise fault(text, place, f"{name} is a function", f"write {name}(...)")
         if name not in values:
@@ -196,7 +195,7 @@ def _names(term: Term) -> Iterator[Name]:
 
 
 class _Builder:
-    """The forward pass: every term becomes a node, after the nodes that it reads."""
+    """The forward pass: turns every term into a node after its parents."""
 
     def __init__(self, text: str, statements: tuple[Statement, ...], values: Mapping[str, float]) -> None:
         self.text, self.nodes = text, list[ScalarNode]()
@@ -209,7 +208,7 @@ class _Builder:
         for statement in statements:
             last = statement is statements[-1]
             name = statement.name or (LAST if last and LAST not in self.taken else None)
-            # A statement that only gives another name to something is a step of its own
+            # A statement that only renames something is a step of its own
             only_names = statement.name is not None and isinstance(statement.term, Name)
             term = Applied("same", (statement.term,), statement.term.place) if only_names else statement.term
             self.target = self._made(term, name)
@@ -223,7 +222,7 @@ class _Builder:
         return len(self.nodes) - 1
 
     def _made(self, term: Term, name: str | None) -> int:
-        """The node of a term; a name on its own is given only to something new."""
+        """Return the node of a term; only new nodes get the name."""
         if isinstance(term, Name):
             return self.place[term.name]
         if isinstance(term, Number):
@@ -269,7 +268,7 @@ class _Builder:
         return value
 
     def _new_name(self) -> str:
-        """The next letter that is free, as the lectures name what stands between; after them n1, n2, ..."""
+        """Return the next free letter for an intermediate value; after the letters n1, n2, ..."""
         for letter in self.free:
             if letter not in self.taken:
                 return letter
@@ -279,7 +278,7 @@ class _Builder:
 
 
 def _formulas(operation: Operation, inputs: list[float], value: float) -> list[str]:
-    """The derivative by each input, written; where several inputs are chosen together, that they share it."""
+    """Return the derivative by each input as text; inputs that are chosen together share it."""
     ties = inputs.count(value) if operation.tied else 0
     usual = [operation.formulas[min(at, len(operation.formulas) - 1)] for at in range(len(inputs))]
     shared = operation.tied.replace("{ties}", str(ties))
@@ -287,9 +286,9 @@ def _formulas(operation: Operation, inputs: list[float], value: float) -> list[s
 
 
 def _with_numbers(term: Applied, inputs: list[float]) -> str:
-    """An operation on numbers, written: below zero in brackets, but where those of a function stand around it."""
-    told = [brief(value) if term.operation in FUNCTIONS else _bracketed(value) for value in inputs]
-    return _filled(OPERATIONS[term.operation].written, told, "")
+    """Write an operation with numbers; negative ones are in brackets unless they are arguments of a function."""
+    texts = [brief(value) if term.operation in FUNCTIONS else _bracketed(value) for value in inputs]
+    return _filled(OPERATIONS[term.operation].written, texts, "")
 
 
 def _bracketed(value: float) -> str:
@@ -301,7 +300,7 @@ def _filled(pattern: str, names: list[str], out: str, at: int = 0) -> str:
 
 
 def _with_gradients(nodes: list[ScalarNode], target: int) -> tuple[ScalarNode, ...]:
-    """The backward pass: from the last node to the first, each passes its gradient on to its parents."""
+    """The backward pass: from the last node to the first, each passes its gradient to its parents."""
     gradients = [0.0] * len(nodes)
     gradients[target] = 1.0
     done = list(nodes)
@@ -316,7 +315,7 @@ def _with_gradients(nodes: list[ScalarNode], target: int) -> tuple[ScalarNode, .
 
 @dataclass(frozen=True, kw_only=True)
 class ExpressionGraph(View):
-    """An expression computed forward and back; `nodes` are in topological order."""
+    """An expression after the forward and backward pass; `nodes` are in topological order."""
 
     kind: ClassVar[str] = "expression_graph"
     expression: str
@@ -330,7 +329,7 @@ class ExpressionGraph(View):
 
     @property
     def inputs(self) -> dict[str, float]:
-        """The values that were given, by name."""
+        """The given values, by name."""
         return {node.name: node.value for node in self.nodes if node.operation == "input"}
 
     @property
@@ -339,7 +338,7 @@ class ExpressionGraph(View):
         return {node.name: node.gradient for node in self.nodes if node.operation == "input"}
 
     def __getitem__(self, name: str) -> ScalarNode:
-        found = {node.name: node for node in reversed(self.nodes)}  # of equal names the first
+        found = {node.name: node for node in reversed(self.nodes)}  # the first of equal names
         if name not in found:
             raise DataError(f"the expression has no value '{name}'", fix=did_you_mean(name, found))
         return found[name]
@@ -361,7 +360,7 @@ class ExpressionGraph(View):
         return (*self._forward(), *self._backward())
 
     def _drawn(self) -> dict[int, int]:
-        """The number of the card of each node that has one: numbers that were written have none, unless named."""
+        """Return the card number of each node that has a card: number literals have none, unless named."""
         bare = {at for at, node in enumerate(self.nodes) if node.operation == "number" and node.name == node.written}
         seen = [at for at in range(len(self.nodes)) if at not in bare or at == self.target]
         return {at: card for card, at in enumerate(seen)}
@@ -369,15 +368,15 @@ class ExpressionGraph(View):
     def _forward(self) -> Iterator[WalkStep]:
         for at, card in self._drawn().items():
             node = self.nodes[at]
-            told = [node.name, node.written, node.with_numbers, brief(node.value)]
-            yield WalkStep(card, "value", " = ".join(dict.fromkeys(told)))
+            texts = [node.name, node.written, node.with_numbers, brief(node.value)]
+            yield WalkStep(card, "value", " = ".join(dict.fromkeys(texts)))
 
     def _backward(self) -> Iterator[WalkStep]:
         for at, card in reversed(self._drawn().items()):
             yield WalkStep(card, "slope", self._told_gradient(at))
 
     def _told_gradient(self, at: int) -> str:
-        """The gradient of one node: what each of its readers passes on, and their sum."""
+        """Describe the gradient of a node: the part from each reader, and the sum."""
         node, end = self.nodes[at], self.nodes[self.target].name
         whole = f"∂{end}/∂{node.name}"
         if node.operation == "number" and at != self.target:
@@ -393,7 +392,7 @@ class ExpressionGraph(View):
         return "\n".join([f"{whole} is a sum over {len(parts)} uses", *lines, f"  {sums} = {brief(node.gradient)}"])
 
     def _passed(self, reader: ScalarNode, edge: ScalarEdge, node: ScalarNode) -> str:
-        """What one reader passes on to a node: the chain rule in letters, the local derivative, then the numbers."""
+        """Describe the part from one reader: the chain rule in letters, the local derivative, then the numbers."""
         end, local = self.nodes[self.target], f"∂{reader.name}/∂{node.name}"
         rule = brief(edge.local) if edge.formula == brief(edge.local) else f"{edge.formula} = {brief(edge.local)}"
         if reader is end:
@@ -402,7 +401,7 @@ class ExpressionGraph(View):
         return f"∂{end.name}/∂{reader.name} × {local}, and {local} = {rule}, so {product}"
 
     def _blocks(self) -> Sequence[DocumentBlock]:
-        """A slider that walks forward and back; where there is none the steps in words, each derivative a formula."""
+        """A slider that steps forward and backward; formats without one list the steps with their formulas."""
         drawn = self._diagram()
         skipped = len(self._drawn()) - len(drawn.cards)
         steps = [step._replace(card=step.card - skipped) for step in self.steps() if step.card >= skipped]
@@ -415,14 +414,14 @@ class ExpressionGraph(View):
         return [GraphWalk(still, [WalkPart("", (), [replace(drawn, title="")], steps)])]
 
     def _sentences(self) -> tuple[str, ...]:
-        """The result, the gradients, and what of it may surprise."""
+        """The result, the gradients, and warnings."""
         end = self.nodes[self.target]
         slopes = ", ".join(f"∂{end.name}/∂{name} = {brief(slope)}" for name, slope in self.gradients.items())
         found = [f"{end.name} = {brief(end.value)}." + (f" {slopes}." if slopes else "")]
         return (*found, *self._strongest(), *self._without_slope(), *self._by_agreement())
 
     def _strongest(self) -> Iterator[str]:
-        """The inputs that the result reacts to most, all of them where several do alike."""
+        """The inputs with the largest gradient, all of them in case of a tie."""
         end = self.nodes[self.target].name
         moving = {name: abs(slope) for name, slope in self.gradients.items() if slope == slope}
         most = max(moving.values(), default=0.0)
@@ -436,7 +435,7 @@ class ExpressionGraph(View):
             )
 
     def _without_slope(self) -> Iterator[str]:
-        """Where no change comes back, or none that is a number."""
+        """Nodes with zero or undefined gradient."""
         dead = [name for name, slope in self.gradients.items() if slope == 0]
         lost = [node.name for node in self.nodes if math.isnan(node.gradient)]
         endless = [node.name for node in self.nodes if math.isinf(node.gradient)]
@@ -445,7 +444,7 @@ class ExpressionGraph(View):
         yield from [f"The derivative with respect to {', '.join(endless)} is infinite here."] if endless else []
 
     def _by_agreement(self) -> Iterator[str]:
-        """Where there is a corner, and a slope was agreed on."""
+        """Points where the derivative does not exist and a convention applies."""
         if any(node.operation == "relu" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
             yield "The derivative of relu at 0 is taken as 0, as in PyTorch; some lectures print 1."
         if any(node.operation == "abs" and self.nodes[node.parents[0]].value == 0 for node in self.nodes):
@@ -456,7 +455,7 @@ class ExpressionGraph(View):
                 yield f"{node.name} has a tie: equal inputs of {node.operation} share the gradient, as in PyTorch."
 
     def figures(self) -> tuple[Figure, ...]:
-        """The diagram; of a very large expression the part of it nearest to the result."""
+        """The diagram; for a very large expression, the part nearest to the result."""
         return (self._diagram(),)
 
     def _diagram(self) -> Diagram:
@@ -488,12 +487,12 @@ class ExpressionGraph(View):
         )
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
-        """Every number, the result, and what is said about it."""
+        """All numbers, the result, and the sentences."""
         return {**super().json_values(full=full), "result": self.result, "sentences": self.sentences()}
 
 
 def expression_graph(text: str, values: Mapping[str, float]) -> ExpressionGraph:
-    """The graph of an expression at these values; of several statements, the gradients of the last one.
+    """Return the graph of an expression at these values; of several statements, the gradients of the last one.
 
     >>> expression_graph("d = 2*b; e = a + d; L = c*e", {"a": 3, "b": 1, "c": -2}).gradients
     {'a': -2.0, 'b': -4.0, 'c': 5.0}
@@ -514,6 +513,6 @@ def _both(names: list[str]) -> str:
 
 
 def _numbered(steps: Iterable[WalkStep]) -> DocumentBlock:
-    """The steps with their numbers."""
-    told = [step.text.split("\n") for step in steps]
-    return TableBlock((), [(str(number), Paragraphs(*lines)) for number, lines in enumerate(told, start=1)])
+    """Return the steps as a numbered list."""
+    texts = [step.text.split("\n") for step in steps]
+    return TableBlock((), [(str(number), Paragraphs(*lines)) for number, lines in enumerate(texts, start=1)])

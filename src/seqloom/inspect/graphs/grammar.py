@@ -1,4 +1,4 @@
-"""Expressions as people write them on a blackboard: Python's parser says what binds to what, and nothing is ever run.
+"""The grammar of expressions in mathematical notation. Python's parser decides precedence; no code is executed.
 
     program    = statement { (";" | new line) statement }
     statement  = [ name "=" ] sum
@@ -8,9 +8,9 @@
     power      = atom [ ("**" | "^") signed ]               binds to the right, closer than a sign: -x^2 is -(x^2)
     atom       = number | name | function "(" sum { "," sum } ")" | "(" sum ")"
 
-Whatever does not fit is refused with the line and a mark below the place. What does fit goes to `ast.parse` with one
-token on a line, so that the line of a node is the number of its token. Of numbers and names it sees stand-ins only:
-`lambda` is a name like any other here, `^` is a power, and `007` is a number.
+Other input is rejected with its line and a mark below the position. Valid input goes to `ast.parse` with one token per
+line, so that the line of a node is the index of its token. Numbers and names are replaced by placeholders: here
+`lambda` is an ordinary name, `^` is a power, and `007` is a number.
 """
 
 import ast
@@ -22,8 +22,8 @@ from typing import NamedTuple
 from seqloom.errors import DataError, did_you_mean
 from seqloom.report.labels import columns, visible
 
-LONGEST, DEEPEST = 20_000, 48  # characters; brackets inside each other
-MOST_OPERATIONS = 200  # signs and functions of one statement: each may stand inside the next one
+LONGEST, DEEPEST = 20_000, 48  # characters; nested brackets
+MOST_OPERATIONS = 200  # operators and functions of one statement: each may be nested in the next
 TOKEN = re.compile(
     r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*)|(?P<mark>\*\*|[-+*/^()=,])|(?P<end>;|\r?\n)"
     r"|(?P<space>[ \t]+)"
@@ -35,11 +35,11 @@ BINARY: Mapping[type[ast.operator], str] = {
     ast.Div: "div",
     ast.Pow: "pow",
 }
-SHOWN = 60  # characters on either side of a fault
+SHOWN = 60  # characters shown on either side of an error
 
 
 class GrammarToken(NamedTuple):
-    """One word of an expression and where it stands."""
+    """A token of an expression and its position."""
 
     kind: str  # number, name, mark, end
     text: str
@@ -47,7 +47,7 @@ class GrammarToken(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number that was written."""
+    """A number literal."""
 
     value: float
     place: int
@@ -61,7 +61,7 @@ class Name(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """An operation on what stands inside it."""
+    """An operation and its arguments."""
 
     operation: str  # a key of OPERATIONS
     inside: tuple["Term", ...]
@@ -72,7 +72,7 @@ Term = Number | Name | Applied
 
 
 class Statement(NamedTuple):
-    """One line: a name, or None, and what it stands for."""
+    """One statement: an optional name, and its term."""
 
     name: str | None
     term: Term
@@ -80,7 +80,7 @@ class Statement(NamedTuple):
 
 
 def parse(text: str, functions: Mapping[str, int | None]) -> tuple[Statement, ...]:
-    """The statements of a program; `functions` says how many arguments each takes, None for two or more.
+    """Parse the statements of a program; `functions` has the number of arguments of each, None for two or more.
 
     >>> parse("-x", {})
     (Statement(name=None, term=Applied(operation='neg', inside=(Name(name='x', place=1),), place=0), place=0),)
@@ -88,7 +88,7 @@ def parse(text: str, functions: Mapping[str, int | None]) -> tuple[Statement, ..
     if len(text) > LONGEST:
         raise DataError(f"the expression has {len(text):,} characters", fix=f"write at most {LONGEST:,}")
     found, tokens = list[Statement](), list[GrammarToken]()
-    for token in list(_tokens(text)):  # all are known before any is understood
+    for token in list(_tokens(text)):  # tokenize everything before parsing
         if token.kind != "end":
             tokens.append(token)
         elif tokens:
@@ -100,7 +100,7 @@ def parse(text: str, functions: Mapping[str, int | None]) -> tuple[Statement, ..
 
 
 def fault(text: str, place: int, problem: str, fix: str) -> DataError:
-    """An error about one place of a text: the line around it, a mark below the place, and what is wrong."""
+    """Return an error at a position of a text: its line, a mark below the position, and the problem."""
     start = text.rfind("\n", 0, place) + 1
     end = text.find("\n", place)
     first, last = max(start, place - SHOWN), min(len(text) if end < 0 else end, place + SHOWN)
@@ -144,7 +144,7 @@ def _statement(
 
 
 def _term(node: ast.expr, tokens: Sequence[GrammarToken]) -> Term:
-    """The term of a node of Python's tree: the token on line 2 is the first, because a bracket stands on line 1."""
+    """Convert a node of Python's tree; the first token is on line 2, because line 1 has a bracket."""
     token = tokens[node.lineno - 2]
     match node:
         case ast.Constant():
@@ -166,7 +166,7 @@ def _term(node: ast.expr, tokens: Sequence[GrammarToken]) -> Term:
 
 @dataclass
 class Bracket:
-    """A bracket that is open."""
+    """An open bracket."""
 
     opening: GrammarToken
     function: GrammarToken | None  # the name before it
@@ -176,12 +176,12 @@ class Bracket:
 def _first_fault(
     tokens: Sequence[GrammarToken], functions: Mapping[str, int | None]
 ) -> tuple[GrammarToken, str, str] | None:
-    """The first token that cannot stand where it does, what is wrong with it and what to do; the last is the end.
+    """Return the first invalid token, its problem and the fix, or None; the last token is the end.
 
-    Python refuses the same texts, but each of its versions says it in another way and at another place.
+    Python rejects the same texts, but message and position differ between its versions.
     """
     brackets, operations = list[Bracket](), 0
-    wanted = True  # whether a number, a name or a bracket has to come next
+    wanted = True  # whether a number, a name or a bracket must follow
     for at, token in enumerate(tokens):
         if wanted:
             if token.text == "(":
@@ -203,8 +203,8 @@ def _first_fault(
             elif token.text in ("+", "-"):
                 operations += 1
             else:
-                said = "the end" if token.kind == "end" else f"'{token.text}'"
-                return token, f"a number, a name or a parenthesis is missing before {said}", "write it there"
+                shown = "the end" if token.kind == "end" else f"'{token.text}'"
+                return token, f"a number, a name or a parenthesis is missing before {shown}", "write it there"
         elif token.text == ")":
             if not brackets:
                 return token, "this parenthesis has no opening one", "leave it out, or open one before it"

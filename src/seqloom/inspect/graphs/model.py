@@ -1,12 +1,12 @@
-"""The graph of a model or of a function of tensors: collapsed to its parts, each of which can be opened.
+"""The graph of a model or a function of tensors, collapsed into parts that can be opened.
 
-What is seen at once are the parts directly inside one part, and how they are joined. Everything deeper is collapsed
-into its part; what stands outside and is read here is a port; parts in a row that do the same are one box with their
-number: 12 layers, 200 steps. So no picture has more boxes than one module has children. A recurrence written as a loop
-is one row of operations, the same few over and over: its steps become parts like those of modules.
+A figure shows the parts directly inside one part and their connections. Deeper parts are collapsed; values from outside
+are ports; consecutive parts that do the same are one box with their number: 12 layers, 200 steps. So no figure has more
+boxes than one module has children. A recurrence written as a loop is one long list of repeated operations: its steps
+become parts like modules.
 
-Parts that repeat are also a grid, what stands inside one of them down, which one of them across: operations x steps is
-the picture of time. The color is the size of the gradient by tens, so that one that fades or grows is seen at once.
+Repeated parts are also shown as a grid with their content as rows and the repeats as columns: operations x steps shows
+time. The color is log10 of the gradient's size, so that a vanishing or exploding gradient is visible.
 """
 
 import inspect
@@ -50,19 +50,19 @@ from seqloom.report.numbers import counted
 from seqloom.report.numbers import number as brief
 
 LONGEST_BODY = 96  # operations or parts of one step
-FEWEST_STEPS = 3  # fewer may be chance
-NUMBERS = re.compile(r"#?\d+")  # of a layer, of a call
+FEWEST_STEPS = 3  # fewer may be a coincidence
+NUMBERS = re.compile(r"#?\d+")  # of a layer or a call
 
 
 class Item(NamedTuple):
-    """What stands directly inside a part: a call, or an operation by itself."""
+    """A direct child of a part: a call, or a single operation."""
 
     call: str  # its label; empty for an operation
     ops: tuple[int, ...]
 
 
 class RepeatRun(NamedTuple):
-    """Items from `start` on that repeat: `times` times a body of `length` items."""
+    """Items that repeat, from `start` on: `times` repetitions of a body of `length` items."""
 
     start: int
     length: int
@@ -70,7 +70,7 @@ class RepeatRun(NamedTuple):
 
 
 def items_of(ops: Sequence[Op], indices: Sequence[int], depth: int) -> list[Item]:
-    """What stands directly inside a part that is `depth` calls deep and has these operations, in order."""
+    """Return the direct children of a part at this depth that has these operations, in order."""
     found = list[tuple[str, list[int]]]()
     for at in indices:
         call = ops[at].path[depth] if len(ops[at].path) > depth else ""
@@ -82,7 +82,7 @@ def items_of(ops: Sequence[Op], indices: Sequence[int], depth: int) -> list[Item
 
 
 def likeness(ops: Sequence[Op], item: Item, depth: int) -> Hashable:
-    """What two items have in common that do the same: names, shapes and, of single operations, weights."""
+    """Return a key that is equal for items that do the same: names, shapes and, for single operations, weights."""
     if not item.call:
         op = ops[item.ops[0]]
         return op.name, op.shape, op.weights, op.label
@@ -93,7 +93,7 @@ def likeness(ops: Sequence[Op], item: Item, depth: int) -> Hashable:
 
 
 def with_steps(trace: Trace) -> Trace:
-    """The same with the steps of loops as calls of their own."""
+    """Return the trace with the steps of loops as calls."""
     ops = list(trace.ops)
     _label(ops, range(len(ops)), 0)
     return trace._replace(ops=tuple(ops))
@@ -117,7 +117,7 @@ def _label(ops: list[Op], indices: Sequence[int], depth: int) -> None:
 
 
 def runs(keys: Sequence[Hashable]) -> Iterator[RepeatRun]:
-    """The runs of bodies of two items or more, from left to right, the longest first where several begin.
+    """Yield runs of bodies of at least two items, from left to right; the longest if several begin at one item.
 
     >>> list(runs("xababababy"))
     [RepeatRun(start=1, length=2, times=4)]
@@ -140,7 +140,7 @@ def runs(keys: Sequence[Hashable]) -> Iterator[RepeatRun]:
 
 
 def _alike(keys: np.ndarray, length: int) -> np.ndarray:
-    """For each place, how many items from it on equal those `length` later."""
+    """Return for each position how many items from there equal those `length` later."""
     equal = np.zeros(len(keys) + 1, dtype=np.int64)
     equal[: len(keys) - length] = keys[:-length] == keys[length:]
     broken = np.flatnonzero(equal == 0)
@@ -148,20 +148,20 @@ def _alike(keys: np.ndarray, length: int) -> np.ndarray:
 
 
 class Box(NamedTuple):
-    """One thing that is seen: an operation, a part, a row of equal parts, or a port."""
+    """A box: an operation, a part, several equal parts in a row, or a port."""
 
-    items: tuple[Item, ...]  # more than one: they do the same
-    result: int  # the operation whose value and gradient stand for it: the last that is read elsewhere
+    items: tuple[Item, ...]  # several if they do the same
+    result: int  # the operation whose value and gradient are shown: the last one that is read elsewhere
     is_port: bool = False
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """The labels of its parts; none for an operation."""
+        """The labels of its parts; empty for an operation."""
         return tuple(item.call for item in self.items if item.call)
 
     @property
     def ops(self) -> tuple[int, ...]:
-        """All operations inside it."""
+        """All operations inside."""
         return tuple(at for item in self.items for at in item.ops)
 
 
@@ -181,7 +181,7 @@ class InsidePart(NamedTuple):
 
 
 def path_of(trace: Trace, part: str) -> tuple[str, ...]:
-    """The calls that lead to a part, itself the last; ConfigError for a part that there is not."""
+    """Return the calls that lead to a part, including itself; raise ConfigError if there is no such part."""
     if not part:
         return ()
     known = dict[str, tuple[str, ...]]()
@@ -196,17 +196,17 @@ def path_of(trace: Trace, part: str) -> tuple[str, ...]:
 
 
 def inside(trace: Trace, part: str) -> InsidePart:
-    """What stands directly inside a part; the whole computation for ''."""
+    """Return the direct content of a part; '' is the complete computation."""
     path = path_of(trace, part)
     depth = len(path)
     members = [at for at, op in enumerate(trace.ops) if op.path[:depth] == path]
-    # The operations outside of a part whose results are read inside it
+    # Operations outside of the part whose results are read inside
     own = set(members)
     ports = sorted({parent for at in members for parent in trace.ops[at].parents if parent not in own}) if path else []
     boxes = [Box((Item("", (at,)),), at, is_port=True) for at in ports]
-    # For each operation the last one that reads it; the result of it all is read after everything
+    # The last reader of each operation; the target is read after everything
     read = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents} | {trace.target: len(trace.ops)}
-    # Calls in a row that do the same are one box; an operation is like no other
+    # Consecutive calls that do the same share a box; operations never do
     items = items_of(trace.ops, members, depth)
     for _, row in groupby(items, lambda item: likeness(trace.ops, item, depth) if item.call else item):
         box = Box(tuple(row), 0)
@@ -227,32 +227,32 @@ def _joints(ops: Sequence[Op], boxes: Sequence[Box]) -> Iterable[Joint]:
 
 
 MOST_ROWS = 48
-MOST_NUMBERED = 12  # repeats whose cells have their number written in
+MOST_NUMBERED = 12  # repeats whose cells show their numbers
 COLOR = "log10 of the gradient's norm, 0 for the largest"
 
 
 def grid_of(trace: Trace, box: Box, name: str) -> Figure:
-    """The grid of a row of parts that do the same."""
+    """The grid of several equal parts in a row."""
     depth = trace.ops[box.items[0].ops[0]].path.index(box.calls[0]) + 1
     inner = [items_of(trace.ops, item.ops, depth) for item in box.items]
     names = [part.call or trace.ops[part.ops[-1]].name for part in inner[0]][:MOST_ROWS]
     labels = [one.rpartition(".")[2] if one in trace.kinds else one for one in names]
     sizes = [[_tens(trace.ops[parts[row].ops[-1]]) for parts in inner] for row in range(len(labels))]
-    # Less the largest: one scale from there down, whatever the gradients are
+    # Relative to the largest: one scale for all gradients
     largest = max((size for row in sizes for size in row if size is not None), default=0.0)
     cells = [[None if size is None else size - largest for size in row] for row in sizes]
     left_out = len(inner[0]) - len(labels)
     gap = any(cell is None for row in cells for cell in row)
-    said = [f"{left_out} more rows are not shown."] if left_out else []
-    caption = " ".join([*said, *(["Hatched: no gradient."] if gap else [])])
+    notes = [f"{left_out} more rows are not shown."] if left_out else []
+    caption = " ".join([*notes, *(["Hatched: no gradient."] if gap else [])])
     across = "call number"
     if len(inner) <= MOST_NUMBERED:
         heads = [str(number) for number in range(len(inner))]
         title = f"{name}: {COLOR}"
         return Matrix(title=title, rows=labels, columns=heads, values=cells, x_label=across, caption=caption)
     rows = "; ".join(f"{number} {label}" for number, label in enumerate(labels))
-    told = f"Rows: {rows}. {caption}".strip()
-    return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOR, caption=told)
+    full = f"Rows: {rows}. {caption}".strip()
+    return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOR, caption=full)
 
 
 def _tens(op: Op) -> float | None:
@@ -260,56 +260,56 @@ def _tens(op: Op) -> float | None:
     return math.log10(norm) if norm > 0 and math.isfinite(norm) else None
 
 
-MOST_OPERATIONS = 2_000  # that are told one by one; beyond it parts stay collapsed
+MOST_OPERATIONS = 2_000  # that are listed one by one; beyond it parts stay collapsed
 MOST_GRIDS = 3
-MOST_NAMED = 4  # in a sentence
+MOST_NAMED = 4  # in one sentence
 FEWEST_TOLD = 3  # repeats along which a gradient is followed
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelGraph(View):
-    """One computation, forward and back; `part` is what is looked into, '' the whole."""
+    """One computation with its values and gradients; `part` is the open part, '' for all."""
 
     kind: ClassVar[str] = "model_graph"
     trace: Trace
     part: str = ""
 
     def open(self, part: str) -> "ModelGraph":
-        """The same graph with another part opened: a module by its path, a step of a loop, '' for the whole."""
+        """Return the same graph with another part open: the path of a module, a step of a loop, or '' for all."""
         path_of(self.trace, part)
         return replace(self, part=part)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What stands directly inside the part that is open, and can be opened itself."""
+        """The direct children of the open part that can be opened."""
         return tuple(call for box in self.inside.boxes for call in box.calls)
 
     @cached_property
     def inside(self) -> InsidePart:
-        """The boxes and lines that are seen."""
+        """The visible boxes and lines."""
         return inside(self.trace, self.part)
 
     @property
     def result(self) -> float:
-        """The number that was differentiated."""
+        """The number whose gradients were computed."""
         return self.trace.result
 
     @property
     def gradients(self) -> dict[str, float | None]:
-        """The norm of the gradient of every input and every weight, by name; None where none came back."""
+        """The norm of the gradient of every input and weight, by name; None without a gradient."""
         found = {op.label: op.gradient for op in self.trace.ops if op.label}
         found |= {weight.name: weight.gradient for weight in self.trace.weights}
         return {name: None if gradient is None else gradient.norm for name, gradient in found.items()}
 
     def figures(self) -> tuple[Figure, ...]:
-        """The diagram of the part, and for parts that repeat a grid: what is inside x which one of them."""
+        """The diagram of the part, and a grid for repeated parts: content x repeats."""
         seen = self.inside
         repeats = sorted((box for box in seen.boxes if len(box.items) > 1), key=lambda box: -len(box.items))
         grids = [grid_of(self.trace, box, self._name(box)) for box in repeats[:MOST_GRIDS]]
         return (self._picture(seen), *grids)
 
     def _picture(self, seen: InsidePart, known: frozenset[str] | None = None) -> Figure:
-        """The diagram; of more boxes than can be followed by eye, their gradients one after the other."""
+        """The diagram; with too many boxes, a chart of their gradients instead."""
         title = f"{self.title}: {self.part}" if self.part else self.title
         if len(seen.boxes) > MOST_CARDS:
             sizes = [(float(at), _tens(self.trace.ops[box.result])) for at, box in enumerate(seen.boxes)]
@@ -327,7 +327,7 @@ class ModelGraph(View):
         )
 
     def _name(self, box: Box) -> str:
-        """What a box is called, inside the part that is open."""
+        """Return the name of a box inside the open part."""
         op = self.trace.ops[box.result]
         if box.is_port:
             return f"from {op.label or ' '.join([*op.path[-1:], op.name])}"
@@ -352,7 +352,7 @@ class ModelGraph(View):
         )
 
     def _badge(self, box: Box) -> str:
-        """The weights that a box reads, and the norm of what comes back to them."""
+        """The weights that a box reads, and the norms of their gradients."""
         if box.is_port:
             return ""
         names = {name for at in box.ops for name in self.trace.ops[at].weights}
@@ -360,8 +360,8 @@ class ModelGraph(View):
         if not found:
             return ""
         norm = math.hypot(*(weight.gradient.norm for weight in found if weight.gradient is not None))
-        said = found[0].name.rpartition(".")[2] if len(found) == 1 else f"{len(found)} weights"
-        return f"{said}: gradient {brief(norm)}"
+        label = found[0].name.rpartition(".")[2] if len(found) == 1 else f"{len(found)} weights"
+        return f"{label}: gradient {brief(norm)}"
 
     def _note(self, box: Box) -> str:
         op = self.trace.ops[box.result]
@@ -372,7 +372,7 @@ class ModelGraph(View):
         return "; ".join(line for line in lines if line)
 
     def _sentences(self) -> tuple[str, ...]:
-        """How large it is, and where to look: the largest gradient, the first NaN, what is dead."""
+        """The size of the graph, the largest gradient, the first NaN, and dead operations."""
         ops = self._ops
         calls = len({op.path for op in ops if len(op.path) > len(self._path)})
         within = f" in {calls:,} parts" if calls > 1 else ""
@@ -390,11 +390,11 @@ class ModelGraph(View):
 
     @property
     def _ops(self) -> list[Op]:
-        """The operations of the part that is open."""
+        """The operations of the open part."""
         return [op for op in self.trace.ops if op.path[: len(self._path)] == self._path]
 
     def _fading(self) -> Iterator[str]:
-        """How the gradient changes along parts that repeat, from the last back to the first."""
+        """How the gradient changes along repeated parts, from the last to the first."""
         for box in (box for box in self.inside.boxes if len(box.items) >= FEWEST_TOLD):
             if box.result not in box.items[-1].ops:
                 continue
@@ -402,11 +402,11 @@ class ModelGraph(View):
             first, last = (_size(self.trace.ops[box.items[at].ops[within]]) for at in (0, -1))
             if last:
                 share = (first or 0.0) / last
-                told = f"{brief(share)} of its size" if share < 1 else f"{brief(share)} times its size"
-                yield f"From {box.calls[-1]} back to {box.calls[0]}, the gradient norm becomes {told}."
+                change = f"{brief(share)} of its size" if share < 1 else f"{brief(share)} times its size"
+                yield f"From {box.calls[-1]} back to {box.calls[0]}, the gradient norm becomes {change}."
 
     def _dead(self, ops: list[Op]) -> Iterator[str]:
-        """What no signal passes: results that are zero throughout, and weights to which nothing comes back."""
+        """Operations whose results are all zero, and weights without a gradient."""
         silent = [_where(op) for op in ops if op.is_dead]
         names = {name for op in ops for name in op.weights}
         weights = [one for one in self.trace.weights if one.name in names or not self.part]
@@ -415,7 +415,7 @@ class ModelGraph(View):
         yield from [f"These weights get no gradient: {_few(still)}."] if still else []
 
     def steps(self) -> tuple[WalkStep, ...]:
-        """The walk through the part that is open: values in order, then gradients in the reverse order."""
+        """The walk through the open part: values in order, then gradients in reverse order."""
         boxes = list(enumerate(self.inside.boxes))
         forward = []
         for at, box in boxes:
@@ -426,7 +426,7 @@ class ModelGraph(View):
         return (*forward, *backward)
 
     def _slope_told(self, box: Box) -> str:
-        """The gradient of a box; between single numbers also how each reader makes it."""
+        """Describe the gradient of a box; between single numbers also the part from each reader."""
         op = self.trace.ops[box.result]
         if op.gradient is None:
             return "no gradient"
@@ -441,14 +441,14 @@ class ModelGraph(View):
                     yield f"through {reader.name}: upstream gradient × local derivative = {product}"
 
     def document(self) -> Document:
-        """A page has a slider for every part, and a box opens its part, each with what there is to say about it."""
+        """A page with a slider for each part; a box opens its part."""
         shown = self._pages()
         known = frozenset(shown)
         still = [*map(Paragraph, self.sentences()), *self._blocks()]
         return Document(self.title, [GraphWalk(still, [self.open(part)._section(known) for part in shown])])
 
     def _pages(self) -> list[str]:
-        """The parts that a page has room for: the one that is open first, then those inside it, level by level."""
+        """The parts that fit on a page: the open one first, then those inside it, level by level."""
         found, room, at = [self.part], MOST_OPERATIONS, 0
         while at < len(found) and room > 0:
             boxes = inside(self.trace, found[at]).boxes
@@ -468,7 +468,7 @@ class ModelGraph(View):
         return WalkPart(self.part, self.sentences(), shown, steps, [one for one in way if one[1] in known])
 
     def json_values(self, *, full: bool) -> Mapping[str, Any]:
-        """The boxes that are seen, the weights, and up to 2,000 operations one by one, or all of them."""
+        """The visible boxes, the weights, and up to 2,000 operations, or all with `full`."""
         seen = self.inside
         ops = self._ops
         return {
@@ -505,7 +505,7 @@ def _few(names: list[str]) -> str:
 
 
 def _first_nan(ops: list[Op]) -> Iterator[str]:
-    """Where the first number that is none appears, on the way forward and on the way back."""
+    """The first operations with NaN in the forward and backward pass."""
     forward = next((op for op in ops if op.value.nans), None)
     back = next((op for op in reversed(ops) if op.gradient is not None and op.gradient.nans), None)
     if forward is not None:
@@ -516,7 +516,7 @@ def _first_nan(ops: list[Op]) -> Iterator[str]:
         yield "No NaN in the forward or backward pass."
 
 
-ANSWER = "answer"  # the part of a graph that stands behind the model
+ANSWER = "answer"  # the part of a graph after the model
 
 
 @overload
@@ -528,12 +528,12 @@ def graph(of: Callable[..., Any], inputs: Any, *, number: Callable[[Any], Tensor
 
 
 def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None) -> ExpressionGraph | ModelGraph:
-    """The graph of an expression, a function or a model at these inputs: values forward, gradients back.
+    """The graph of an expression, a function or a model at these inputs: values forward, gradients backward.
 
-    `inputs` is what it is called with: a mapping by name, a tuple or list by place, anything else as the one argument;
-    numbers become float64 tensors. The gradients are those of one number: `number` makes it of the result, else a
-    result of one number is it, else the largest number of the result is. A model is looked at in evaluation mode and
-    left as it was; `model.loss` and other methods of a model are functions whose parts have the names of the model.
+    `inputs` are the arguments: a mapping by name, a tuple or list by position, anything else as the only argument;
+    numbers become float64 tensors. `number` computes the scalar to differentiate from the result; by default it is the
+    result if that is a single number, else its largest number. A model runs in evaluation mode and is not changed.
+    `model.loss` and other methods of a model work like functions, with parts named as in the model.
     """
     if isinstance(of, str):
         return expression_graph(of, inputs)
@@ -551,12 +551,12 @@ def graph(of: Any, inputs: Any, *, number: Callable[[Any], Tensor] | None = None
 def answer_graph(
     subject: Subject, reading: Reading, *, answer: str | int | None = None, at: int | str | None = None
 ) -> ModelGraph:
-    """The graph of the score of one answer: in row `at`, or the last; `answer`, or what the model says there."""
+    """The graph of the score of `answer` (by default the prediction) in row `at` (by default the last)."""
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
     inputs = _ready(reading.inputs)
     with resting(subject.model):
         trace = recorded(lambda: goal.of(scores(subject, inputs))[0], list(_named("", inputs)), subject.model)
-    # What stands behind the model, how one number is taken out of its scores, is a part of its own
+    # The operations after the model, which select one number of its scores, are a separate part
     last = max((at for at, op in enumerate(trace.ops) if op.path), default=len(trace.ops))
     ops = tuple(op._replace(path=(ANSWER,)) if at > last else op for at, op in enumerate(trace.ops))
     return ModelGraph(title=f"Graph of {goal.name}", trace=with_steps(trace._replace(ops=ops)))
@@ -564,10 +564,10 @@ def answer_graph(
 
 @contextmanager
 def resting(root: nn.Module | None) -> Iterator[None]:
-    """Inside the `with`, a model is in evaluation mode; afterwards every part of it is in the mode that it was in."""
+    """Inside the `with`, a model is in evaluation mode; afterwards every module has its previous mode."""
     modes = {} if root is None else {module: module.training for module in root.modules()}
     for module in modes:
-        # cuDNN's recurrences go back only in training mode, which without dropout computes the same
+        # cuDNN's recurrences have a backward pass only in training mode, which is equivalent without dropout
         module.training = isinstance(module, nn.RNNBase) and module.dropout == 0
     try:
         yield
@@ -577,7 +577,7 @@ def resting(root: nn.Module | None) -> Iterator[None]:
 
 
 def _arguments(of: Any, inputs: Any) -> tuple[list[GivenTensor], tuple[Any, ...], dict[str, Any]]:
-    """The tensors that are handed in, by name, and the arguments to call with: those tensors, ready for gradients."""
+    """Return the input tensors by name, and the arguments to call with, which contain them ready for gradients."""
     if isinstance(inputs, Mapping):
         values, names = list(inputs.values()), [str(name) for name in inputs]
     else:
@@ -600,7 +600,7 @@ def _parameters(of: Any) -> list[str]:
 
 
 def _ready(value: Any) -> Any:
-    """The same, its tensors of floats as leaves of their own, whose gradients can be heard."""
+    """Return the value with its float tensors as new leaves that get gradients."""
     if isinstance(value, bool | int | float):
         return torch.tensor(float(value), dtype=torch.float64, requires_grad=True)
     fresh = {one: one.detach().requires_grad_() for one in tensors_in(value) if one.is_floating_point()}
@@ -608,7 +608,7 @@ def _ready(value: Any) -> Any:
 
 
 def _named(name: str, value: Any) -> Iterator[GivenTensor]:
-    """The tensors inside an argument, by the names of the fields around them."""
+    """Yield the tensors inside an argument, named by their fields."""
     if isinstance(value, Tensor):
         yield GivenTensor(name or "input", value)
     elif isinstance(value, Mapping):

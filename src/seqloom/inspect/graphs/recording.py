@@ -1,12 +1,12 @@
-"""What torch does, recorded while it does it: one forward pass, one backward pass, nothing of the model changed.
+"""Record the operations of torch in one forward and one backward pass, without changing the model.
 
-Operations are those that the code calls (`linear`, `softmax`, `+`), heard by a `TorchFunctionMode`, which stands above
-autograd; hooks of modules say inside which call each happens, and hooks of tensors bring their gradients. So an
-operation is whatever has a result with a gradient: what only makes masks, shapes and numbers of tokens is passed over,
-and its result stands for what was handed in. Fused kernels stay as they are, as one operation. What changes in place is
-seen from the version that torch counts, whatever the function is called; a change of a view is one of its whole tensor.
+A `TorchFunctionMode` receives the operations that the code calls (`linear`, `softmax`, `+`), above autograd; hooks of
+modules tell which call contains each operation, and hooks of tensors receive gradients. Only operations whose result
+has a gradient are recorded: those that make masks, shapes and token ids are skipped, and their results count as inputs.
+A fused kernel is one operation. In-place changes are detected by torch's version counter; a change of a view is a
+change of its base tensor.
 
-Tensors are not kept: of each there are its shape, a few numbers that say how it is, and all of it where it is small.
+Tensors are not kept, only their shapes and a few statistics, and all values of small ones.
 """
 
 import math
@@ -27,14 +27,14 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from seqloom.errors import DataError
 from seqloom.report.numbers import number as brief
 
-SMALL_TENSOR = 64  # numbers that are kept whole
-INPUT, GIVEN = "input", "tensor"  # what an operation is called that only hands something in
+SMALL_TENSOR = 64  # a tensor with at most this many numbers is kept in full
+INPUT, GIVEN = "input", "tensor"  # names of operations that only pass something in
 
 
 class TensorSummary(NamedTuple):
-    """A tensor, or several, in a few numbers; those of the finite ones, and how many are not."""
+    """Statistics of one or several tensors over their finite values, and the number of other values."""
 
-    total: int  # how many numbers
+    total: int  # number of values
     low: float
     high: float
     mean: float
@@ -42,32 +42,31 @@ class TensorSummary(NamedTuple):
     zeros: int
     nans: int
     infinities: int
-    whole: tuple[float, ...] | None = None  # all of it, row by row, where it is small
+    whole: tuple[float, ...] | None = None  # all values of a small tensor, row by row
 
     @property
     def is_zero(self) -> bool:
-        """Whether every number of it is zero."""
         return self.total > 0 and self.zeros == self.total
 
 
 class Op(NamedTuple):
-    """One operation of a computation, or one thing that was handed in."""
+    """One operation of a computation, or one of its inputs."""
 
     name: str  # linear, softmax, add; input
-    label: str  # what it is called where it has a name of its own: an input
-    path: tuple[str, ...]  # the calls around it, the outermost first
-    parents: tuple[int, ...]  # operations whose results it reads; earlier ones
-    locals: tuple[float | None, ...]  # its derivative by each of them, where all are single numbers
-    weights: tuple[str, ...]  # of the model, which it reads
+    label: str  # the name of an input
+    path: tuple[str, ...]  # the calls around it, outermost first
+    parents: tuple[int, ...]  # indices of the operations whose results it reads
+    locals: tuple[float | None, ...]  # derivative by each parent, if all are single numbers
+    weights: tuple[str, ...]  # of the model that it reads
     shape: tuple[int, ...]  # of its (first) result
-    place: str  # where it was called: file and line
+    place: str  # file and line of the call
     value: TensorSummary
-    is_dead: bool = False  # zero throughout, and made of nothing that is
-    gradient: TensorSummary | None = None  # of the number that was differentiated, by its result
+    is_dead: bool = False  # all zero, although its inputs are not
+    gradient: TensorSummary | None = None  # of the differentiated number by its result
 
 
 class Weight(NamedTuple):
-    """One weight of a model, and what came back to it."""
+    """A weight of a model and its gradient."""
 
     name: str
     shape: tuple[int, ...]
@@ -80,18 +79,18 @@ class Trace(NamedTuple):
 
     ops: tuple[Op, ...]
     weights: tuple[Weight, ...]
-    kinds: dict[str, str]  # the class of the module behind each call
-    target: int  # the operation that gave the number which was differentiated
+    kinds: dict[str, str]  # class of the module of each call
+    target: int  # the operation that computed the differentiated number
     result: float
 
 
 def summary(tensors: Sequence[Tensor]) -> TensorSummary:
-    """How tensors are, taken together."""
+    """Summarize several tensors together."""
     return merged([_summary(tensor.detach()) for tensor in tensors])
 
 
 def merged(parts: Sequence[TensorSummary]) -> TensorSummary:
-    """The summary of several tensors of the summaries of each."""
+    """Combine summaries."""
     if len(parts) == 1:
         return parts[0]
     finite = [part.total - part.nans - part.infinities for part in parts]
@@ -115,7 +114,7 @@ def _summary(tensor: Tensor) -> TensorSummary:
         return _small_summary(tuple(map(float, flat.tolist())))
     known = flat if flat.is_floating_point() else flat.double()
     total, nans, infinities = known.numel(), 0, 0
-    if not math.isfinite(float(known.sum(dtype=torch.float64))):  # rare: the careful way only then
+    if not math.isfinite(float(known.sum(dtype=torch.float64))):  # rare, so only then use the slower code
         nans, infinities = int(known.isnan().sum()), int(known.isinf().sum())
         known = known[known.isfinite()]
         if not known.numel():
@@ -128,7 +127,7 @@ def _summary(tensor: Tensor) -> TensorSummary:
 
 
 def _small_summary(numbers: tuple[float, ...]) -> TensorSummary:
-    """The same without torch, which takes longer to call than a few numbers take to add up."""
+    """Summarize a few numbers without torch, whose calls would take longer."""
     finite = [number for number in numbers if math.isfinite(number)]
     nans = sum(number != number for number in numbers)
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
@@ -139,11 +138,11 @@ def _small_summary(numbers: tuple[float, ...]) -> TensorSummary:
     )
 
 
-LISTED = 3  # numbers that are told one by one
+LISTED = 3  # numbers that are listed one by one
 
 
 def told(summary: TensorSummary) -> str:
-    """A tensor in one short phrase.
+    """Describe a tensor in a short phrase.
 
     >>> told(TensorSummary(1, 2.0, 2.0, 2.0, 2.0, 0, 0, 0, (2.0,)))
     '2'
@@ -158,12 +157,12 @@ def told(summary: TensorSummary) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """The shape before a value: `[2, 8]  `, nothing for a single number."""
+    """Return the shape before a value: `[2, 8]  `, empty for a single number."""
     return f"[{', '.join(map(str, shape))}]  " if shape else ""
 
 
 def summary_text(summary: TensorSummary) -> str:
-    """A tensor in all the numbers that are known of it."""
+    """Describe a tensor by all its statistics."""
     if summary.whole is not None and len(summary.whole) == 1:
         return brief(summary.whole[0])
     found = [f"norm {brief(summary.norm)}", f"mean {brief(summary.mean)}"]
@@ -174,20 +173,20 @@ def summary_text(summary: TensorSummary) -> str:
 
 
 def version_of(tensor: Tensor) -> int:
-    """How often a tensor, or one that shares its memory, was changed in place."""
+    """Return the version counter of a tensor, which counts in-place changes of its memory."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 def is_among(tensor: Tensor, tensors: Iterable[Tensor]) -> bool:
-    """Whether it is one of them, not only equal to one."""
+    """Whether the tensor is one of these, by identity."""
     return any(tensor is one for one in tensors)
 
 
 def called(function: Any) -> str:
-    """The name of a function as people write it: `add` for `Tensor.__radd__`, `mT` for the property."""
+    """Return the usual name of a function: `add` for `Tensor.__radd__`, `mT` for the property."""
     name: str = getattr(function, "__name__", "operation")
     if name == "__get__":
-        owner = function.__self__  # a property, written in C or in Python
+        owner = function.__self__  # a property in C or Python
         name = getattr(owner, "__name__", "") or getattr(getattr(owner, "fget", None), "__name__", "property")
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
@@ -196,7 +195,7 @@ def called(function: Any) -> str:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor inside tuples, lists and dictionaries."""
+    """Yield every tensor inside tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -208,7 +207,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def replaced(value: Any, others: Mapping[Tensor, Tensor]) -> Any:
-    """The same with other tensors in place of some."""
+    """Return the value with some tensors replaced."""
     if isinstance(value, Tensor):
         return others.get(value, value)
     if isinstance(value, Mapping):
@@ -223,40 +222,40 @@ def replaced(value: Any, others: Mapping[Tensor, Tensor]) -> Any:
 
 MOST_OPERATIONS = 100_000
 TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120 - compared with names of files as they are
-AGAIN = "#"  # between the name of a module and the number of its call, from the second on
+AGAIN = "#"  # between the name of a module and the number of its call, from the second call on
 
 
 class GivenTensor(NamedTuple):
-    """What goes into the computation: a tensor by name."""
+    """An input tensor of the computation, with its name."""
 
     name: str
     tensor: Tensor
 
 
 class Recorder(TorchFunctionMode):
-    """Everything that is computed inside the `with`, as operations."""
+    """Records the computation inside the `with` as operations."""
 
     def __init__(self, root: nn.Module | None) -> None:
         super().__init__()
         self.ops = list[Op]()
         self.gradients = dict[int, list[TensorSummary]]()
         self.kinds = dict[str, str]()
-        self.strays = list[Tensor]()  # leaves that nobody announced
+        self.strays = list[Tensor]()  # leaves that are neither inputs nor weights
         self._handles = list[RemovableHandle]()
         self._made: Any = WeakTensorKeyDictionary()  # tensor -> its operation
-        self._versions: Any = WeakTensorKeyDictionary()  # tensor -> its version when that was noted
+        self._versions: Any = WeakTensorKeyDictionary()  # tensor -> its version at that time
         self._origins: Any = WeakTensorKeyDictionary()  # tensor without gradient -> the operations that it came from
         self._functions = dict[Any, int]()  # autograd's node -> operation
         self._path: tuple[str, ...] = ()
-        self._calls, self._strangers = Counter[str](), Counter[str]()  # of a module; of a class outside of the root
+        self._calls, self._strangers = Counter[str](), Counter[str]()  # by module; by class outside of the root
         self._modules = dict[nn.Module, str]()
-        self.weights = dict[Tensor, str]()  # by identity: a tensor's hash is
+        self.weights = dict[Tensor, str]()  # by identity, because that is the hash of a tensor
         self._root = root
         if root is not None:
             self._introduce(root, "")
 
     def _introduce(self, module: nn.Module, prefix: str) -> None:
-        """Learn the names of a module, of all inside it, and of their weights."""
+        """Register the names of a module, its submodules and their weights."""
         for path, inner in module.named_modules():
             self._modules.setdefault(inner, ".".join(filter(None, (prefix, path))))
         for path, weight in module.named_parameters():
@@ -264,7 +263,7 @@ class Recorder(TorchFunctionMode):
 
     @contextmanager
     def hearing_modules(self) -> Iterator[None]:
-        """Inside the `with`, every call of a module is known."""
+        """Inside the `with`, record every call of a module."""
         handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
@@ -276,7 +275,7 @@ class Recorder(TorchFunctionMode):
                 handle.remove()
 
     def release(self) -> None:
-        """Take back what was hung on tensors that live on."""
+        """Remove the hooks from tensors that live on."""
         for handle in self._handles:
             handle.remove()
 
@@ -298,13 +297,13 @@ class Recorder(TorchFunctionMode):
             self._path = self._path[:-1]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What the function returns; heard."""
+        """Call the function and record it."""
         given = kwargs or {}
         inputs = list(tensors_in((args, given)))
         before = [version_of(one) for one in inputs]
         result = func(*args, **given)
         changed = [one for one, version in zip(inputs, before, strict=True) if version_of(one) != version]
-        bases = [one if one._base is None else one._base for one in changed]  # what a view is one of
+        bases = [one if one._base is None else one._base for one in changed]  # bases of views
         whole = list({id(base): base for base in bases}.values())
         found = [*whole, *(tensor for tensor in tensors_in(result) if self._is_new(tensor, changed))]
         slopes = [tensor for tensor in found if tensor.requires_grad and tensor.grad_fn is not None]
@@ -322,7 +321,7 @@ class Recorder(TorchFunctionMode):
         return all(tensor not in known for known in (self._made, self.weights)) and not is_among(tensor, changed)
 
     def _keep(self, tensor: Tensor, at: int) -> None:
-        """Remember which operation a tensor is of, as it stands now."""
+        """Remember the operation and the current version of a tensor."""
         self._made[tensor] = at
         self._versions[tensor] = version_of(tensor)
         if tensor.grad_fn is not None:
@@ -334,7 +333,7 @@ class Recorder(TorchFunctionMode):
         return cast(tuple[int, ...], self._origins.get(tensor, ()))
 
     def hand_in(self, given: GivenTensor, name: str = INPUT) -> int:
-        """The operation that stands for a tensor which comes from outside."""
+        """Return the operation that represents a tensor from outside."""
         tensor = given.tensor
         at = self._add(Op(name, given.name, self._path, (), (), (), tuple(tensor.shape), "", summary([tensor])))
         self._keep(tensor, at)
@@ -351,14 +350,14 @@ class Recorder(TorchFunctionMode):
         return len(self.ops) - 1
 
     def _watch(self, tensor: Tensor, at: int) -> None:
-        """Hear the gradient of a tensor."""
+        """Record the gradient of a tensor."""
         kept = self.gradients.setdefault(at, [])
         handle: RemovableHandle = cast(Any, tensor).register_hook(lambda gradient: kept.append(summary([gradient])))
         if tensor.grad_fn is None:
-            self._handles.append(handle)  # a tensor that lives on
+            self._handles.append(handle)  # the tensor lives on
 
     def _note(self, name: str, inputs: list[Tensor], found: list[Tensor], again: Any, changed: list[Tensor]) -> None:
-        inputs = [*inputs, *(one for one in changed if one in self._made)]  # also the whole of a view
+        inputs = [*inputs, *(one for one in changed if one in self._made)]  # also the base of a view
         weights = tuple(dict.fromkeys(self.weights[one] for one in inputs if one in self.weights))
         sources = {one: self._maker(one, changed) for one in inputs if one.requires_grad and one not in self.weights}
         parents = tuple(dict.fromkeys(sources.values() or (at for one in inputs for at in self._origin(one))))
@@ -372,7 +371,7 @@ class Recorder(TorchFunctionMode):
             self._watch(tensor, at)
 
     def _maker(self, tensor: Tensor, changed: list[Tensor]) -> int:
-        """The operation that made an input; of one that was just changed in place, as it was before."""
+        """Return the operation that made an input; for one that was just changed in place, the one before."""
         was_changed = tensor in self._made and is_among(tensor, changed)
         return cast(int, self._made[tensor]) if was_changed else self.operation_of(tensor)
 
@@ -382,9 +381,9 @@ class Recorder(TorchFunctionMode):
         return tensor.is_floating_point() and not bool(tensor.any())
 
     def operation_of(self, tensor: Tensor) -> int:
-        """The operation that made a tensor; one that was not heard is found by what autograd knows of it.
+        """Return the operation that made a tensor; if it was not recorded, find it through autograd.
 
-        So is a tensor that has changed since, because another one that shares its memory was changed.
+        This includes a tensor whose memory was changed since through another tensor.
         """
         if tensor in self._made and (tensor.grad_fn is None or self._versions[tensor] == version_of(tensor)):
             return cast(int, self._made[tensor])
@@ -399,7 +398,7 @@ class Recorder(TorchFunctionMode):
         return at
 
     def _behind(self, function: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """The operations and the weights that lie behind a node of autograd, past nodes that nobody heard of."""
+        """Return the recorded operations and weights behind a node of autograd, skipping unrecorded nodes."""
         parents, weights, todo, seen = dict[int, None](), dict[str, None](), [function], {function}
         while todo:
             for inner, _ in todo.pop().next_functions:
@@ -416,9 +415,9 @@ class Recorder(TorchFunctionMode):
         return tuple(sorted(parents)), tuple(weights)
 
     def _locals(self, sources: Mapping[Tensor, int], result: Tensor, again: Any) -> tuple[float | None, ...]:
-        """The derivative of a number by each number that it was made of: the operation alone, done once more.
+        """Return the derivative of a number by each number that it was computed from, by running the operation again.
 
-        A number that is one of several results has none: what its operation shows is all of them together.
+        One of several results has no derivative, because its operation shows all results together.
         """
         if any(one.numel() != 1 for one in (*sources, result)) or len(set(sources.values())) < len(sources):
             return ()
@@ -431,7 +430,7 @@ class Recorder(TorchFunctionMode):
 
 
 def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root: nn.Module | None) -> Trace:
-    """The trace of a function that gives one number, and of the way back from it."""
+    """Run a function that returns one number, forward and backward, and return the trace."""
     recorder = Recorder(root)
     try:
         for one in given:
@@ -449,9 +448,9 @@ def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root:
         found = torch.autograd.grad(number, leaves, allow_unused=True)
     finally:
         recorder.release()
-    heard = recorder.gradients
+    gradients = recorder.gradients
     ops = tuple(
-        op._replace(gradient=merged(heard[at]) if heard.get(at) else None) for at, op in enumerate(recorder.ops)
+        op._replace(gradient=merged(gradients[at]) if gradients.get(at) else None) for at, op in enumerate(recorder.ops)
     )
     weights = tuple(
         Weight(name, tuple(weight.shape), summary([weight]), None if slope is None else summary([slope]))
@@ -461,7 +460,7 @@ def recorded(function: Callable[[], Tensor], given: Sequence[GivenTensor], root:
 
 
 def _place() -> str:
-    """The file and line that called the operation: the nearest one that is neither torch's nor this file."""
+    """Return file and line of the caller: the nearest frame outside of torch and this file."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

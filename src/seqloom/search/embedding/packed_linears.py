@@ -35,7 +35,6 @@ class PackedLinear(nn.Linear):
         self.packed: Any = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), USUAL_ROWS)
 
     def forward(self, values: Tensor) -> Tensor:
-        """[...,out] in float32."""
         result: Tensor = torch.ops.mkldnn._linear_pointwise(values, self.packed, self.bias, "none", [], "")
         return result
 
@@ -51,7 +50,6 @@ class Int8Linear(nn.Linear):
         self.scale, self.whole = scale[:, 0], whole.T  # [out], [in,out]
 
     def forward(self, values: Tensor) -> Tensor:
-        """[...,out] in float32."""
         scale, whole = quantize_rows(values.flatten(0, -2))
         # in place, because allocating memory costs more than the computation
         result = torch._int_mm(whole, self.whole).float().mul_(scale).mul_(self.scale)

@@ -34,7 +34,7 @@ LINE_FORMATS = {
     ".ndjson": "jsonl",
 }  # formats in which a bad line affects no other line
 
-Row = Example | Problem  # an input, or what is wrong with it
+Row = Example | Problem  # an input, or its problem
 
 
 class CheckedSource(NamedTuple):
