@@ -1,7 +1,8 @@
-"""A document as lines for a terminal: what stands below a heading is indented, and no line is too wide.
+"""Terminal renderer: content below a heading is indented, and no line exceeds the width.
 
-A table that is too wide wraps its long texts; where that is not enough, the columns that have no room follow below
-their row, each with its name.
+A table that is too wide wraps its long texts. If that is not enough, the columns that do not fit follow below their
+row,
+each with its name.
 """
 
 import re
@@ -19,7 +20,7 @@ from seqloom.report.numbers import number
 
 NARROWEST = 50  # columns
 INDENT, GAP, JOINED = "  ", "  ", " · "
-WRAPPED = 24  # columns that a wrapped text needs at least
+WRAPPED = 24  # minimum columns of a wrapped text
 BAR = 20  # columns
 LONGEST = 10_000  # characters of a span
 DECIMAL = re.compile(r"[-+]?[\d,]+(\.\d+)?$")
@@ -34,7 +35,7 @@ TINTS: dict[str, Color] = {
 
 
 def written(document: Document, width: int, color: bool) -> str:
-    """The document as lines of at most `width` columns."""
+    """Return the document as lines of at most `width` columns."""
     if width < NARROWEST:
         raise DataError(f"a report {width} columns wide was asked for", fix=f"give it at least {NARROWEST}")
     lines = [_bold(isolated(excerpt(document.title, width)), color)]
@@ -55,7 +56,7 @@ def _bold(text: str, color: bool) -> str:
 
 
 def _words(line: Line) -> str:
-    """The line as text of one piece, nothing hidden in it."""
+    """Return the line as text with invisible characters escaped."""
     return "".join(f"{SIGNS[span]} " if isinstance(span, Mark) else visible(span[:LONGEST]) for span in spans(line))
 
 
@@ -65,7 +66,7 @@ def _wrapped(line: Line, width: int, color: bool, first: str = "", later: str = 
 
 
 def _tinted(text: str, line: TableCell, color: bool) -> str:
-    """The text with the sign that it begins with in its color."""
+    """Color the sign that the text begins with."""
     mark = line[0] if isinstance(line, Spans) and line else None
     if not color or not isinstance(mark, Mark):
         return text
@@ -73,7 +74,7 @@ def _tinted(text: str, line: TableCell, color: bool) -> str:
 
 
 def told(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iterator[str]:
-    """A block as lines, of a document of this title; nothing for what a page folds away."""
+    """Yield the lines of a block; `title` is the title of the document. Collapsed blocks yield nothing."""
     match block:
         case doc.Heading(line):
             yield from (_bold(text, color) for text in _wrapped(line, width, False))
@@ -99,7 +100,7 @@ def told(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iter
                 yield from _wrapped(words, width, False, head, " " * (room + len(GAP)))
         case doc.Pictures(figures, brief):
             for at, figure in enumerate(figures[:brief]):
-                named = replace(figure, title="") if figure.title == title else figure  # which stands above already
+                named = replace(figure, title="") if figure.title == title else figure  # the title is already printed above
                 yield from ["", *named.text(width, color).split("\n")][not at :]
         case doc.TableBlock():
             yield from _table(block, width, color)
@@ -135,14 +136,14 @@ def _text(cell: TableCell) -> str:
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:
-    """Numbers with their points below each other."""
+    """Align numbers at their decimal points."""
     behind = [len(text.partition(".")[2]) + ("." in text) if DECIMAL.match(text) else None for text in texts]
     most = max((count for count in behind if count is not None), default=0)
     return [text if count is None else text + " " * (most - count) for text, count in zip(texts, behind, strict=True)]
 
 
 def _fitted(sizes: Sequence[int], numeric: Sequence[bool], width: int) -> list[int]:
-    """The widths of the columns that stand beside each other, all of them where long texts can be wrapped."""
+    """Return the widths of the columns that fit side by side; all of them if wrapping long texts suffices."""
     room = width - len(GAP) * (len(sizes) - 1)
     if sum(sizes) <= room:
         return list(sizes)
@@ -164,7 +165,7 @@ def _fitted(sizes: Sequence[int], numeric: Sequence[bool], width: int) -> list[i
 
 
 def _grid(texts: Sequence[str], numeric: Sequence[bool], widths: Sequence[int]) -> list[str]:
-    """The lines of a row."""
+    """Return the lines of a row."""
     stacks = [
         [part for line in text.split("\n") for part in wrap(line, width)]
         for text, width in zip(texts, widths, strict=False)
