@@ -103,7 +103,7 @@ def card_of(bundle: Bundle) -> str:
 
 
 def facts_of(bundle: Bundle) -> tuple[str, ...]:
-    """What was imported, in short lines."""
+    """Return a summary of the imported model in short lines."""
     facts, tokenizer = bundle.notes["imported"], bundle.spec.tokenizer
     assert tokenizer is not None, "both kinds read text"
     longest = bundle.notes.get("max_length")

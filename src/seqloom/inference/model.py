@@ -72,7 +72,7 @@ class OpenedModel:
         bundle = read_bundle(path)
         self.path, self.device = path, torch.device(device)
         self.config, self.spec, self.notes = bundle.config, bundle.spec, bundle.notes
-        decided = bundle.notes.get("metric")  # in its training
+        decided = bundle.notes.get("metric")  # during training
         self.task = task_of(bundle.spec).with_metric(None if decided is None else str(decided))
         self.task.require(bundle.config)
         self.model = built(bundle, device)
@@ -362,7 +362,7 @@ class LoadedModel(OpenedModel):
         return self._asking(task).predict(sources, batch_tokens=batch_tokens)
 
     def translator(self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False) -> "LoadedModel":
-        """The same model whose `predict`, `answers` and `replies` translate as `translate` does."""
+        """Return the same model, but its `predict`, `answers` and `replies` translate like `translate`."""
         return self._asking(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
 
     def _asking(self, task: Task) -> "LoadedModel":
@@ -379,12 +379,12 @@ class LoadedModel(OpenedModel):
     def inspect(
         self, given: Any, *, target: str | None = None, data: Iterable[Any] = (), show: Show | None = None
     ) -> "Inspection":
-        """Look inside the model for one input.
+        """Inspect the model on one input.
 
         Args:
             given: the input.
-            target: the translation to look at (default: that of the model).
-            among: further inputs, for views of several inputs such as `filters`.
+            target: the translation to inspect (default: the model's own).
+            data: further inputs, for views of several inputs such as `filters`.
             show: called with the progress of long work.
 
         Returns:
@@ -469,7 +469,9 @@ class LoadedModel(OpenedModel):
         return evaluation._replace(unseen=unseen, slices=slices, messages=origin.messages)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
-        """The task for rows that the calibration was fitted on: cross-fitted, each half with that of the other half."""
+        """Return the task for rows that the calibration was fitted on: each half uses the calibration of the other
+        half.
+        """
         calibration = task.spec.calibration
         if self.run is None or calibration == Calibration() or not isinstance(task, Calibrator):
             return task

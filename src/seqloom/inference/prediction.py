@@ -100,7 +100,7 @@ def report_too_long(length: int, most: int, place: Place, ledger: Ledger) -> Non
 
 
 def _merged(answered: list[tuple[Example, Prediction]], ledger: Ledger, done: int) -> Iterator[Reply]:
-    """The predictions with each bad row where it stands in its file."""
+    """Yield the predictions with each bad row at its position in the file."""
     kept = ledger.kept if isinstance(ledger, BadRowLedger) else []
     placed = []
     for rows, problem in kept:  # placed by line, or by the number of rows before it
@@ -140,7 +140,8 @@ def windows_of(examples: Iterable[Example]) -> Iterator[list[Example]]:
 
 
 def batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
-    """The rows of each batch, at most `batch_tokens` tokens, the longest first: memory runs out at once or never.
+    """Return the rows of each batch, at most `batch_tokens` tokens, the longest first, so that memory errors come
+    early.
 
     >>> [rows.tolist() for rows in batches(np.array([1, 5, 2, 5]), batch_tokens=10)]
     [[1, 3], [2, 0]]

@@ -182,7 +182,7 @@ def chrf_signature() -> str:
 
 # Scripts that are written without spaces: Thai, Lao, Burmese, Khmer, Japanese and Chinese.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-SENTENCE = 8  # characters of such a script, from which on a text is more than a single form
+SENTENCE = 8  # minimum characters of a text in these scripts to count as a sentence
 
 
 def deciding_score(texts: Sequence[str]) -> str:
@@ -256,7 +256,7 @@ def text_scores(sums: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _of_words(sums: np.ndarray) -> dict[str, np.ndarray]:
-    """The statistics of each kind of BLEU."""
+    """Return the statistics of each kind of BLEU."""
     read, spaced, plain, *_ = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
     return {"bleu": read, "bleu_tokenized": np.where(_are_spaced(sums), spaced, plain)}
 

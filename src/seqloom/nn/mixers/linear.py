@@ -17,18 +17,18 @@ from seqloom.nn.types import Padded, by_document
 
 
 class _LinearlyAttending(nn.Module):
-    """What both directions and one share: heads, and the tap on what they found."""
+    """Shared parts of bidirectional and causal linear attention: heads, and the tap on their outputs."""
 
     def __init__(self, config: LinearAttentionConfig, width: int) -> None:
         super().__init__()
         config.fit(width)
         self.heads = Heads(width, config.num_heads)
-        self.weights = Tap()  # what was asked, offered: its `weights` give any rows of the matrix that is never held
+        self.weights = Tap()  # LinearQueries: its `weights` compute any rows of the matrix that is never stored
         self.mixed = Tap()  # [B,H,T,D/H]
 
 
 class LinearAttention(_LinearlyAttending, Mixer):
-    """Positions see both sides, in time and memory linear in the length."""
+    """Attention to both sides, in time and memory linear in the length."""
 
     def forward(self, x: Padded) -> Padded:
         return by_document(self._rows, x)
@@ -42,7 +42,7 @@ class LinearAttention(_LinearlyAttending, Mixer):
 
 
 class CausalLinearAttention(_LinearlyAttending, CausalMixer[AttentionSums]):
-    """Positions see the past through sums that are carried along."""
+    """Attention to the past through running sums."""
 
     def begin(self, batch_size: int) -> AttentionSums:
         weight = self.heads.key.weight
@@ -65,5 +65,5 @@ def _asked(query: Tensor, key: Tensor, x: Padded, mask: Mask, before: Tensor) ->
 
 
 def _nothing(key: Tensor) -> Tensor:
-    """[B,H,D] zeros, wide enough for sums: nothing was read before these keys [B,H,S,D]."""
+    """Return zeros [B,H,D] in a dtype wide enough for sums, as the state before these keys [B,H,S,D]."""
     return torch.zeros_like(key[:, :, 0], dtype=torch.promote_types(key.dtype, torch.float32))
