@@ -134,7 +134,7 @@ def open_or_build(
 ) -> Work[ColumnStore]:
     """Return the store at `path`; if it cannot be used, it is rebuilt from `build` and `notes`.
 
-    If several processes ask for one folder at the same time, one builds it and the others wait.
+    If several processes need one folder at the same time, one builds it and the others wait.
     """
     found = open_store(path, key, verify=verify)
     if isinstance(found, ColumnStore):

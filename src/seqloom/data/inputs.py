@@ -56,7 +56,7 @@ def read_inputs(
     steps = _steps(table, kind, columns)
     if steps is not None:
         return examples_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
-    usual = columns.trained if columns.trained_sequence is None else ()  # columns of steps are no whole input
+    usual = columns.trained if columns.trained_sequence is None else ()  # columns of steps are not complete inputs
     found = find_columns(table, kind, columns._replace(trained=usual), path, ledger)
     if kind.in_files:
         table = load_column(table, found[0], kind, ledger)
@@ -168,10 +168,10 @@ class Stream(Protocol):
 class StreamReader:
     """Reads inputs from a stream of UTF-8 lines; blank lines are skipped and counted.
 
-        bytes ──▶ whole lines ──▶ characters ──▶ records ──▶ a list of examples for each chunk
+        bytes ──▶ complete lines ──▶ characters ──▶ records ──▶ a list of examples for each chunk
 
-    Every complete line is yielded at once, so a program that writes one line and waits gets its answer. A line that is
-    not UTF-8 is one bad row.
+    Every complete line is yielded immediately, so a program that writes one line and waits gets its output. A line that
+    is not UTF-8 is one bad row.
     """
 
     def __init__(self, stream: Stream, kind: InputKind, ledger: Ledger, *, name: str = STANDARD_INPUT) -> None:
@@ -209,7 +209,7 @@ class StreamReader:
             yield [(number, line) for number, line in numbered if line and not line.isspace()]
 
     def _characters(self) -> Iterator[str]:
-        """Yield the text of whole lines; a line that is not UTF-8 becomes an empty one."""
+        """Yield the text of complete lines; a line that is not UTF-8 becomes an empty one."""
         number, held = 1, b""
         while chunk := self.stream.read1(CHUNK):
             whole, feed, rest = (held + chunk).rpartition(b"\n")

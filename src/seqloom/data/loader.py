@@ -2,7 +2,7 @@
 
     plan (Order, Streams, Packs) ──▶ shares in order ──▶ worker threads make batches ──▶ the same order again
 
-The position of a run is two integers, epoch and index. The batch at a position is a pure function of them, whatever the
+The position of a run is two integers, epoch and index. The batch at a position is a pure function of them, for any
 number of workers. A run can be resumed at its position if its plan has the same fingerprint.
 
 Workers are threads, not processes: they copy rows from arrays and memory maps, during which NumPy and torch release the

@@ -118,7 +118,6 @@ class VectorFile:
         return values.astype(np.float32)
 
     def name(self, word: bytes) -> str:
-        """A word as text."""
         try:
             return word.decode()
         except UnicodeDecodeError:

@@ -84,9 +84,7 @@ def reached(name: str) -> None:
 
 
 def cut(data: memoryview, places: Mapping[str, float]) -> Iterator[memoryview]:
-    """Yield the data in one piece, or in two if SEQLOOM_FAIL names a point; `places` gives each point's share of the
-    data.
-    """
+    """Yield the data in one piece, or in two at a fail point; `places` gives each point's share of the data."""
     asked = _asked()
     if asked is None or asked.name not in places:
         yield data
@@ -319,9 +317,7 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 
 def require_free_space(path: Path, needed_bytes: int) -> int:
-    """Return the free bytes of the disk that holds `path`; raise DurableError if there are fewer than
-    `needed_bytes`.
-    """
+    """Return the free bytes of the disk of `path`; raise DurableError if there are too few."""
     with disk_errors("find the free space for", path):
         existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
         free = shutil.disk_usage(existing).free

@@ -160,9 +160,7 @@ def _is_name(name: str) -> bool:
 
 
 def verify_folder(path: Path) -> Manifest:
-    """Verify every byte of a folder and return its manifest; raise DamagedError with the file and
-    checksums otherwise.
-    """
+    """Verify every byte of a folder and return its manifest; raise DamagedError if a file differs."""
     manifest = read_manifest(path)
     with disk_errors("list", path):
         _refuse_strays(path, manifest.files)
@@ -287,9 +285,7 @@ def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
 
 
 def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
-    """Remove the leftovers of interrupted writes (of one name or all) and return them; only for the process that may
-    write.
-    """
+    """Remove leftovers of interrupted writes (of one name or all) and return them; only for the process that writes."""
     with disk_errors("sweep", parent):
         found = [(entry, _LEFTOVER.fullmatch(entry.name)) for entry in sorted(parent.iterdir())]
         leftovers = [entry for entry, match in found if match and name in (None, match["name"])]
@@ -497,9 +493,7 @@ def begin_shared(path: Path, *, files: FileLayer = REAL_FILES) -> Path:
 def put_shared(
     partial: Path, contents: Mapping[str, Contents], *, files: FileLayer = REAL_FILES
 ) -> dict[str, FileEntry]:
-    """Write this process's files to the hidden folder and return their sizes and checksums; names are
-    not synced yet.
-    """
+    """Write this process's files to the hidden folder; return their sizes and checksums."""
     for name in contents:
         require_name(name, partial)
     with disk_errors("write into", partial):

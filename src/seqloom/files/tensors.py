@@ -84,8 +84,7 @@ def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def all_finite(tensor: Tensor) -> Tensor:
-    """Return whether all values of a floating tensor are finite, as a tensor on its device, in one pass over min and
-    max.
+    """Return whether all values of a floating tensor are finite, as a tensor on its device, from min and max.
 
     >>> [bool(all_finite(torch.tensor([0.0, number]))) for number in (-2.0, float("nan"), float("-inf"))]
     [True, False, False]

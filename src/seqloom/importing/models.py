@@ -87,7 +87,6 @@ def imported(
 
 
 def card_of(bundle: Bundle) -> str:
-    """The model card."""
     return "\n".join(
         [
             f"# embed: imported from {bundle.notes['imported']['from']}",

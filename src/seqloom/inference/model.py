@@ -469,9 +469,7 @@ class LoadedModel(OpenedModel):
         return evaluation._replace(unseen=unseen, slices=slices, messages=origin.messages)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
-        """Return the task for rows that the calibration was fitted on: each half uses the calibration of the other
-        half.
-        """
+        """Return the task for rows that the calibration was fitted on: each half uses that of the other half."""
         calibration = task.spec.calibration
         if self.run is None or calibration == Calibration() or not isinstance(task, Calibrator):
             return task

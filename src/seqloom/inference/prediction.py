@@ -56,7 +56,6 @@ class GivenInputs(Ledger):
     """A ledger for values from Python: its messages name no flags."""
 
     def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
-        """Count a bad value."""
         super().bad_row(code, text, place, NAMED_FLAG.sub("", fix))
 
 
@@ -140,8 +139,7 @@ def windows_of(examples: Iterable[Example]) -> Iterator[list[Example]]:
 
 
 def batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
-    """Return the rows of each batch, at most `batch_tokens` tokens, the longest first, so that memory errors come
-    early.
+    """Return the rows of each batch of at most `batch_tokens` tokens, longest first: memory errors come early.
 
     >>> [rows.tolist() for rows in batches(np.array([1, 5, 2, 5]), batch_tokens=10)]
     [[1, 3], [2, 0]]

@@ -38,7 +38,6 @@ def added(statistics: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def no_rows(_: np.ndarray) -> dict[str, float]:
-    """Return no metrics."""
     return {}
 
 

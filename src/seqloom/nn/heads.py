@@ -281,8 +281,7 @@ class CrfHead(Head):
         return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
 
     def _require_legal(self, tags: Tensor, lengths: Tensor) -> None:
-        """Raise DataError for forbidden transitions between tags; checked on the CPU only, to avoid synchronizing a
-        GPU.
+        """Raise DataError for forbidden transitions between tags; checked on the CPU only, to avoid a GPU sync.
 
         Files are checked when they are read, so this check is for tensors from user code.
         """

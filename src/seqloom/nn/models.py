@@ -246,9 +246,7 @@ class Embedder(nn.Module):
         return torch.cat([checkpoint(self, texts.select(part), use_reentrant=False) for part in parts])
 
     def loss(self, batch: Batch[Any, Tensor], *, chunks: int = 1) -> Loss:
-        """Return the loss of the model's objective, summed over the rows; inputs are Padded, Both or Triple, targets
-        scores [B].
-        """
+        """Return the objective's loss, summed over the rows; inputs are Padded, Both or Triple, targets scores [B]."""
         _require_batch(batch)
         return self.objective(partial(self.read, chunks=chunks), batch.inputs, batch.targets).loss
 

@@ -135,9 +135,7 @@ class Padded(NamedTuple):
 
     @classmethod
     def of(cls, values: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> "Padded":
-        """Return a padded batch after checking its shapes and zeroing its padding; without lengths
-        every row is full.
-        """
+        """Check the shapes and zero the padding of a new batch; without lengths every row is full."""
         if not isinstance(values, Tensor):
             raise DataError(f"a batch is a tensor [rows, time, ...], found {type(values).__name__}")
         if values.ndim < 2:
@@ -445,9 +443,7 @@ class PackedRun(NamedTuple):
 
 
 def runs(x: Padded) -> Iterator[PackedRun]:
-    """Yield the documents of a packed batch in reading order: the first ones of all rows, then the second ones, and so
-    on.
-    """
+    """Yield the documents of a packed batch in reading order: the first of each row, then the second, and so on."""
     assert x.segments is not None
     valid, rows = x.valid, torch.arange(len(x.lengths), device=x.values.device)
     first = valid & (places_of(x).positions == 0)

@@ -359,9 +359,7 @@ def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: Size
 
 
 def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
-    """Return a model with one output for each sequence of tokens or vectors: a class, labels or
-    numbers, by its head.
-    """
+    """Return a model with one output for each sequence: a class, labels or numbers, by its head."""
     if recipe_of(name, "classifier", size).name == "linear":
         return _linear(inputs, head.unmapped())
     return answering(body_of(name, "classifier", size), inputs, head)

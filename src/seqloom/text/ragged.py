@@ -42,7 +42,6 @@ class Ragged(NamedTuple):
         return cls(values, starts_of(lengths))
 
     def row(self, index: int) -> np.ndarray:
-        """Return one row."""
         return self.values[self.starts[index] : self.starts[index + 1]]
 
     def select(self, rows: np.ndarray) -> "Ragged":

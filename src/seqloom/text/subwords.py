@@ -39,9 +39,7 @@ LONGEST = 1_024  # maximum bytes of a piece read from a file; a fitted piece has
 
 @cache
 def letters() -> tuple[str, ...]:
-    """Return the letter of each byte: the byte itself if it is printable Latin-1, else the next free
-    one from U+0100.
-    """
+    """Return the letter of each byte: printable Latin-1 as is, else the next free one from U+0100."""
     kept = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     free = iter(range(0x100, 0x200))
     return tuple(chr(byte if byte in kept else next(free)) for byte in range(256))

@@ -275,7 +275,6 @@ class TokenizerFit:
             self._thread.join()
 
     def add(self, texts: Sequence[str]) -> None:
-        """Add more texts."""
         self._given.put(texts)
         self._answer()
 

@@ -151,7 +151,7 @@ class InputKind(Kind):
         return {**columns, "input": closed(short) if framed else short}
 
     def sizes(self, column: Ragged) -> tuple[int, ...]:
-        """The shape of one step, or of a whole example of fixed size; empty for tokens."""
+        """Return the shape of one step, or of a complete example of fixed size; empty for tokens."""
         inner = tuple(column.values.shape[1:])
         return (int(column.lengths[0]), *inner) if self.fixed_size else inner
 

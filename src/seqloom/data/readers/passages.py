@@ -25,7 +25,7 @@ from seqloom.errors import did_you_mean
 from seqloom.report.numbers import counted
 from seqloom.report.numbers import size as bytes_said
 
-# The bytes of a file in chunks, unpacked if its name ends in .gz or .xz; the whole file is never in memory.
+# The bytes of a file in chunks, unpacked if its name ends in .gz or .xz; the complete file is never in memory.
 #
 # A few kilobytes can unpack into terabytes, so the unpacked size is limited to RATIO times the stored size; small files
 # may always unpack to FLOOR.
@@ -307,10 +307,10 @@ def _cut(bad: bytes) -> bool:
     return 0 < len(bad) < needed and all(0x80 <= byte <= 0xBF for byte in bad[1:])
 
 
-# Characters become passages of whole lines, and each passage is checked once for damaged or odd characters.
+# Characters become passages of complete lines, and each passage is checked once for damaged or odd characters.
 #
 # A line ends only at \n or \r\n; U+2028, NEL, VT, FF and a bare CR are characters of a line. About a megabyte is
-# checked at once; single lines are searched only if something was found.
+# checked together; single lines are searched only if something was found.
 
 LONGEST_LINE = 16 << 20  # characters
 MOJIBAKE_SHARE = 0.001  # of the lines
@@ -327,7 +327,7 @@ AROUND = 15  # characters shown on each side of a finding
 
 
 class Passage(NamedTuple):
-    """Whole lines with their line ends; only the last line of a file may have none."""
+    """Complete lines with their line ends; only the last line of a file may have none."""
 
     first_line: int
     text: str
@@ -417,7 +417,7 @@ class PassageChecker:
         self.ledger.bad_file("line.cr_only", text, Place(self.path, 1), "convert CR to LF: tr '\\r' '\\n'")
 
     def finish(self) -> None:
-        """Report what is known only after the whole file."""
+        """Report findings that are known only at the end of the file."""
         place = Place(self.path)
         if self.both and self.feeds > self.both:
             ends = f"{counted(self.both, 'line')} {'ends' if self.both == 1 else 'end'}"

@@ -1,7 +1,7 @@
 """Plain text: each line, paragraph or file is one row; or two files of parallel text, source and target.
 
 A blank line between lines of text is skipped and counted (poems, the Penn Treebank); with a template it is a bad row. A
-paragraph ends at a blank line. A whole file keeps all of its characters, including line ends.
+paragraph ends at a blank line. A file that is one row keeps all of its characters, including line ends.
 
 A template splits a line at the marks between the fields: "IN: {source} OUT: {target}". Each field ends at the first
 occurrence of the next mark; the last field takes the rest. There is no backtracking, so the time is linear in the line.

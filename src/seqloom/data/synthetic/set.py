@@ -1,5 +1,4 @@
-"""The definition of a synthetic set: a name, a schema, and a draw function that is called until there are enough
-examples.
+"""The definition of a synthetic set: a name, a schema, and a draw function, called until there are enough examples.
 
     draw ──▶ Drawn(key, rows) ──▶ the key belongs to another split? draw again
                               ──▶ already drawn? draw again

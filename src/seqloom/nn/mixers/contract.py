@@ -54,10 +54,10 @@ class StateStanding(NamedTuple, Generic[Inner]):
 
 
 class CausalMixer(Mixer, Generic[Inner]):
-    """A mixer that never looks ahead, so that it can be read on element by element."""
+    """A mixer that never looks ahead, so that it can process a sequence step by step."""
 
     def begin(self, batch_size: int) -> Inner:
-        """What is remembered before the first element of a document."""
+        """Return the state before the first element of a document."""
         raise NotImplementedError
 
     def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
@@ -106,7 +106,6 @@ class CausalMixer(Mixer, Generic[Inner]):
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
         weight = next(self.parameters(), None)
         return torch.device("cpu") if weight is None else weight.device
 

@@ -32,9 +32,7 @@ class CrossSource(NamedTuple):
         return Places(nowhere, nowhere, self.valid)
 
     def asked(self, query: Tensor, x: Padded, score: Score, dropout: float) -> Request:
-        """Return the request of queries [B,H,T,D/H] at the positions of x; every real element of the memory may be
-        read.
-        """
+        """Return the request of queries [B,H,T,D/H] at the positions of x, with access to all of the memory."""
         layout = x.layout
         return Request(
             query,

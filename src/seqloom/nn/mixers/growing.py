@@ -33,7 +33,6 @@ class Growing(tuple[Tensor]):
 
     @property
     def held(self) -> Tensor:
-        """The tensor."""
         return self[0]
 
     def followed_by(self, more: Tensor) -> "Growing":

@@ -61,9 +61,7 @@ def log_likelihood(scores: Tensor, tags: Tensor, lengths: Tensor, transitions: T
 
 
 def fast_log_likelihood(scores: Tensor, tags: Tensor, lengths: Tensor, transitions: Transitions) -> Tensor:
-    """The same as `log_likelihood`; its gradient is the observed counts of tags and transitions minus the expected
-    ones.
-    """
+    """The same as `log_likelihood`; its gradient is the observed counts of tags and moves minus the expected ones."""
     return path_score(scores, tags, lengths, transitions) - fast_log_partition(scores, lengths, transitions)
 
 
@@ -190,8 +188,7 @@ def _forward(scores: Tensor, start: Tensor, between: Tensor, end: Tensor, length
 
 
 def _backward(messages: _Messages, lengths: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the expected counts of tags [B,T,K], starts [K], moves [K,K] and ends [K]; row b counts `weights[b]`
-    times.
+    """Return the expected counts of tags [B,T,K], starts [K], moves [K,K] and ends [K], weighted by row.
 
     By Bayes' rule, p(i at t-1 | j at t) is the share of i in the sum for alpha_t[j]. So backward from the last tag,
     p(i, j) = p(i | j) p(j) and p(i) = sum_j p(i, j). No difference of large logarithms is needed.

@@ -37,8 +37,7 @@ class Products(NamedTuple):
 def summed(
     scores: Tensor, start: Tensor, between: Tensor, end: Tensor, lengths: Tensor, illegal: float
 ) -> tuple[Tensor, Products] | None:
-    """Return log Z [B] in float64 and the values for its gradient, from scores [B,T,K] that are zero in the padding, T
-    > 0.
+    """Return log Z [B] in float64 and values for its gradient; scores [B,T,K] are zero in the padding, T > 0.
 
     Transitions with the score `illegal` have probability zero. Returns None if float64 cannot represent some path.
     """
@@ -64,9 +63,7 @@ def summed(
 
 
 def _exponentials(table: Tensor, illegal: float) -> tuple[Tensor, Tensor] | None:
-    """Return the exponentials of moves, scaled to a maximum of 1, with 0 for illegal ones, and the
-    subtracted maximum.
-    """
+    """Return the exponentials of moves, with maximum 1 and 0 for illegal ones, and the removed maximum."""
     legal = table > illegal / 2
     if not bool(legal.any()):
         return torch.zeros_like(table), table.new_zeros(())
@@ -83,9 +80,7 @@ def _gentle(scores: Tensor) -> bool:
 
 
 def _ended(found: Products, grown: Tensor, lengths: Tensor) -> tuple[Tensor, Products]:
-    """Return log Z [B], and the products with the probabilities of the last tags in place of the
-    exponentials of ends.
-    """
+    """Return log Z [B], and the products with the probabilities of the last tags as `final`."""
     last, rows = (lengths - 1).clamp(min=0), torch.arange(len(lengths))
     stopped = found.likely[last, rows] * found.final  # [B,K]
     total = stopped.sum(dim=1)
@@ -96,9 +91,7 @@ def _ended(found: Products, grown: Tensor, lengths: Tensor) -> tuple[Tensor, Pro
 
 
 def counts(found: Products, lengths: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the expected counts of tags [B,T,K], starts [K], moves [K,K] and ends [K]; row b counts `weights[b]`
-    times.
-    """
+    """Return the expected counts of tags [B,T,K], starts [K], moves [K,K] and ends [K], weighted by row."""
     likely, sums, moves, final = found
     final = final * weights.double()[:, None]
     tags, shares = torch.zeros_like(likely), torch.zeros_like(sums)  # [T,B,K], [T-1,B,K]

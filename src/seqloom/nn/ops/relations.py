@@ -78,8 +78,7 @@ Bias = NoBias | Alibi | Buckets | Shaw
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """m_h: the geometric sequence of Press et al. 2022; if the number of heads is not a power of two, filled from the
-    next.
+    """m_h: the geometric sequence of Press et al. 2022, filled from the next power of two if needed.
 
     >>> alibi_slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -107,8 +106,7 @@ def bucket(ahead: Tensor, *, num_buckets: int, two_sided: bool, farthest: int) -
 
 @cache
 def _far_buckets(exact: int, count: int, farthest: int) -> list[int]:
-    """Return the distances at which the far buckets after the first begin: exact (farthest / exact)^(k / count),
-    rounded up.
+    """Return the starts of the far buckets after the first: exact (farthest / exact)^(k / count), rounded up.
 
     Integers are compared, so that rounding of logarithms on a device cannot change a bucket.
     """
