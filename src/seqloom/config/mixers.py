@@ -1,6 +1,6 @@
 """Mixers: all layers in which positions of a sequence exchange information, as one closed union.
 
-One table defines which choices can be combined; the configuration, the laws and the kernel tests use it:
+One table defines which choices can be combined; the configuration and the tests use it:
 
 position    where it acts                        with
 none        nowhere                              everything

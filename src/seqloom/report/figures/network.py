@@ -1,4 +1,4 @@
-"""Lines between things: nodes in columns (the tree of a search, the lattice of a tagger), or two columns of tokens."""
+"""Networks: nodes in columns with edges (a search tree, the lattice of a tagger), or two linked columns of tokens."""
 
 import math
 import re
@@ -25,27 +25,27 @@ from seqloom.report.labels import cell, columns, edged, isolated, shortened, typ
 from seqloom.report.numbers import number
 
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
-ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # lines with words on them are longer
+ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # edges with labels are longer
 LINE_HEIGHT = 13.0
 WIDEST_BOX, LONGEST_LABEL = 130.0, 120.0
 SIZE, SMALL_SIZE = 11.0, 10.0
-SHARES = (0.5, 0.35, 0.65, 0.2, 0.8)  # of a line, where what it says may stand
+SHARES = (0.5, 0.35, 0.65, 0.2, 0.8)  # positions along an edge where its label may be
 NUMERAL = re.compile(r"-?[\d.]+(e-?\d+)?")
 DESCRIBED = 100
 MOST_TOKENS, MOST_LINKS, MOST_LINK_GROUPS = 512, 4_000, 24
-ROW_HEIGHT, LOW_ROW, BETWEEN = 18.0, 12.0, 300.0  # of a token, of one of many; between the two columns
+ROW_HEIGHT, LOW_ROW, BETWEEN = 18.0, 12.0, 300.0  # height of a token, of one of many; distance of the two columns
 MANY = 64
 LONGEST_TOKEN = 200.0
 THINNEST, THICKEST = 0.6, 4.0
 FAINTEST = 0.25
-HOVERED_LINKS, STEPS = 300, 8  # more links are drawn in so many steps of thickness, without a note each
+HOVERED_LINKS, STEPS = 300, 8  # more links are drawn in this many steps of thickness, without tooltips
 
 
 @dataclass(frozen=True)
 class Node:
-    """A place in a column and a row; `value` is its color, `note` what is said of it when it is pointed at.
+    """A node at a column and a row; `value` is its color, `note` its tooltip.
 
-    `below` stands under the text, apart from it.
+    `below` is a second line under the text.
     """
 
     column: int
@@ -58,7 +58,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line between two nodes, by their numbers; `group` is the number of its color, the first the strongest."""
+    """An edge between two nodes, by index; `group` is the index of its color, the first the strongest."""
 
     start: int
     stop: int
@@ -68,7 +68,7 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Figure, kind="network"):
-    """Nodes in columns with lines between them; columns and rows may have names.
+    """Nodes in columns with edges between them; columns and rows may have names.
 
     >>> nodes = [Node(0, 0, "BEGIN"), Node(1, 0, "the", 0.75), Node(1, 1, "a", 0.25)]
     >>> print(Network(title="Tree", nodes=nodes, edges=[Edge(0, 1), Edge(0, 2, 1)], groups=["best", "other"]).text(40))
@@ -82,7 +82,7 @@ class Network(Figure, kind="network"):
 
     nodes: Sequence[Node]
     edges: Sequence[Edge]
-    groups: Sequence[str] = ()  # the names of the kinds of lines
+    groups: Sequence[str] = ()  # names of the kinds of edges
     columns: Sequence[str] = ()
     rows: Sequence[str] = ()
     value_label: str = ""
@@ -182,7 +182,7 @@ class Network(Figure, kind="network"):
         return tag("path", hover(self._said(edge)), d=bend, fill="none", **looks)
 
     def _written_on_lines(self, top: float) -> list[Markup]:
-        """What lines say, each once, on a ground of its own between the columns, clear of what stands there already."""
+        """Return the labels of edges, each once, on a background between the columns, without overlaps."""
         said: dict[tuple[int, int, str], Edge] = {}
         for edge in self.edges:
             said.setdefault((edge.start, edge.stop, edge.text), edge)
@@ -220,7 +220,7 @@ class Network(Figure, kind="network"):
         return together([ground, *words])
 
     def _called(self, at: int) -> str:
-        """A node in a sentence: by the name of its row, where rows have names."""
+        """Return the name of a node in a sentence, with the name of its row if rows have names."""
         node = self.nodes[at]
         return self.rows[round(node.row)] if self.rows else node.text
 
@@ -257,7 +257,7 @@ class Network(Figure, kind="network"):
 
 
 def _printed(text: str) -> str:
-    """The text as it stands in a picture; a numeral with a true minus sign."""
+    """Return the text for a picture; a number gets a true minus sign."""
     return typeset(text) if NUMERAL.fullmatch(text) else text
 
 
@@ -267,7 +267,7 @@ def _thickness(group: int) -> float:
 
 @dataclass(frozen=True)
 class Link:
-    """A line from a token on the left to one on the right; `group` is the number of its color."""
+    """A line from a token on the left to one on the right; `group` is the index of its color."""
 
     left: int
     right: int
@@ -289,7 +289,7 @@ class Links(Figure, kind="links"):
     left: Sequence[str]
     right: Sequence[str]
     links: Sequence[Link]
-    groups: Sequence[str] = ()  # their names, one color each
+    groups: Sequence[str] = ()  # names of the groups, one color each
     left_label: str = ""
     right_label: str = ""
     value_label: str = ""
@@ -348,7 +348,7 @@ class Links(Figure, kind="links"):
         return top + self._step * (at + 0.5)
 
     def _lines(self, start: float, end: float, top: float) -> list[Markup]:
-        """The faintest first: an element for each, or, of many, one for all that are about equally thick."""
+        """Return the lines, the faintest first: an element for each, or one per thickness if there are many."""
         if len(self.links) <= HOVERED_LINKS:
             ordered = sorted(self.links, key=lambda each: each.value)
             return [self._drawn([link], link.value / self._most, start, end, top) for link in ordered]
