@@ -4,8 +4,7 @@ A configuration is data. It names kinds (`kind = "lstm"`), never a class or a pa
 Unknown, out-of-range, contradictory or too large values are errors before anything is allocated.
 
 The annotation of a field defines its valid values. `taken` checks a value against it, whether it comes from a file,
-from
-plain data or from Python. The size of a file and the time of its parser are limited.
+from plain data or from Python. The size of a file and the time of its parser are limited.
 """
 
 import json
@@ -107,7 +106,7 @@ class Closed(msgspec.StructMeta):
         return super().__call__(**settings)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)  # declares to the type checker what msgspec's metaclass does
+@dataclass_transform(frozen_default=True, kw_only_default=True)  # for type checkers: what msgspec's metaclass does
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", metaclass=Closed):
     """A frozen record of settings; every field is checked on creation, in Python or from a file."""
 

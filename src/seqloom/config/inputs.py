@@ -107,9 +107,8 @@ class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
     """Words and their letters: the word's vector and a vector of its spelling, joined and mapped to the width.
 
     Letters are UTF-8 bytes, so no letter is unknown. Filters find prefixes and suffixes at any place (Ma and Hovy
-    2016);
-    an LSTM from each end reads the complete word (Lample et al. 2016). In training a rare word is sometimes read as
-    UNKNOWN, so that UNKNOWN has a trained vector for new words (Lample et al. 2016).
+    2016); an LSTM from each end reads the complete word (Lample et al. 2016). In training a rare word is sometimes read
+    as UNKNOWN, so that UNKNOWN has a trained vector for new words (Lample et al. 2016).
     """
 
     vocab_size: VocabSize

@@ -83,7 +83,7 @@ class Setting(NamedTuple):
             value = fspath(value)
         annotation, parts = self.annotation, get_args(self.annotation)
         if get_origin(parts[0] if get_origin(annotation) is Annotated else annotation) is tuple:
-            value = (value,) if isinstance(value, str) else value  # in Python one name may be given without a tuple, or be a path
+            value = (value,) if isinstance(value, str) else value  # in Python also one name, or a path
             value = tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
         if self.described.parse is None or not isinstance(value, str):
             if get_origin(annotation) in (Union, UnionType) and str in parts:  # text is parsed, the rest is checked

@@ -65,7 +65,7 @@ class NewtonConfig(Config, tag="newton", kw_only=True):
     """
 
     strengths: Strengths = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
-    tolerance: Annotated[float, Meta(ge=0.0, le=1.0)] = 1e-5  # the largest gradient of the mean objective at convergence
+    tolerance: Annotated[float, Meta(ge=0.0, le=1.0)] = 1e-5  # largest gradient of the mean objective at convergence
 
     @property
     def weight_decay(self) -> float:

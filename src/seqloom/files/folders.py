@@ -72,8 +72,7 @@ def commit_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLa
     """Write a new folder durably and return its manifest; when the function returns, it survives a power cut.
 
     Names are relative paths; their parts consist of letters, digits, `_`, `-` and `.`. Pass a big file as an iterable
-    of
-    byte chunks, which is read once. Raises if `path` exists: call `remove_folder` first.
+    of byte chunks, which is read once. Raises if `path` exists: call `remove_folder` first.
     """
     for name in contents:
         require_name(name, path)
@@ -276,7 +275,7 @@ def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
     trash = beside(path, "trash")
     with disk_errors("remove", path):
         files.rename(path, trash)
-        files.sync_folder(path.parent)  # before any file is deleted, or the old name could return with part of the files
+        files.sync_folder(path.parent)  # before files are deleted, or the old name could return without them
         with suppress(FileNotFoundError):  # another process may sweep it meanwhile
             for entry in sorted(trash.iterdir()) if not trash.is_symlink() else []:
                 delete(entry, files)
@@ -308,8 +307,7 @@ def delete(path: Path, files: FileLayer) -> None:
 # Folders whose files grow in parallel, chunk by chunk, for data larger than memory.
 #
 # `commit_folder` writes one file after the other, which suits data that is in memory. Data columns arrive a few rows at
-# a
-# time, for all columns; so here all files stay open with a running checksum, and memory holds one chunk.
+# a time, for all columns; so here all files stay open with a running checksum, and memory holds one chunk.
 
 
 class _GrowingFile:
@@ -411,8 +409,7 @@ def replace_folder(path: Path, contents: Mapping[str, Contents], *, files: FileL
     """Write a folder at `path`, replacing a committed folder if there is one, and return its manifest.
 
     When the function returns, a power cut cannot bring the old one back. A failure leaves the old one. Raises if `path`
-    is
-    anything but a committed folder. After a crash, call `recover` on the parent before reading the folder.
+    is anything but a committed folder. After a crash, call `recover` on the parent before reading the folder.
     """
     for name in contents:
         require_name(name, path)
@@ -480,8 +477,7 @@ def recover(parent: Path, *, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
 #     process 1     (gets the name) files ──────┴─ (gathered checksums) ─┘
 #
 # The caller exchanges names and checksums between processes. If a process fails, the folder keeps its hidden name, so
-# it
-# is never mistaken for a saved one.
+# it is never mistaken for a saved one.
 
 
 def begin_shared(path: Path, *, files: FileLayer = REAL_FILES) -> Path:

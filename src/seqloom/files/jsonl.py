@@ -152,7 +152,7 @@ def _is_torn(line: bytes) -> bool:
         json.loads(line)
     except (ValueError, RecursionError):
         return True
-    return _decode(line + b"\n") is not None  # only the newline is missing; any other complete object is not ours to remove
+    return _decode(line + b"\n") is not None  # only the newline is missing; other complete objects are not ours to cut
 
 
 def _whole_size(handle: int, size: int, path: Path) -> int:

@@ -379,7 +379,7 @@ OF_A_LAYER = {
 }
 LEFT_OUT = ("pooler.", "cls.", "classifier.", "qa_outputs.", "embeddings.position_ids")
 FINE_TUNING = (
-    0.02  # divided by the width: the learning rate of fine-tuning, 5e-5 at a width of 384, 3e-5 at 768 (Devlin et al. 2019)
+    0.02  # over the width: the learning rate of fine-tuning, 5e-5 at a width of 384, 3e-5 at 768 (Devlin et al. 2019)
 )
 SHOWN = 3
 NUMBERS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

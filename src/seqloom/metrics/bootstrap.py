@@ -8,10 +8,10 @@ for many rows it gets fewer resamples, because each one sorts all rows.
 An interval always contains the metric itself. Noise can only increase a calibration error, so its resamples are too
 high and the metric is then an end of its interval.
 
-With one row, or if all rows are equal, every resample gives the same value. The bootstrap would claim certainty, so
-the metric has no interval. If all rows are correct or all are wrong, the rule of three applies (Hanley and
-Lippman-Hand 1983): if 0 of n rows differ, fewer than 3/n of all further rows do, with 95 % confidence, because
-(1 - 3/n)^n is about 0.05.
+With one row, or if all rows are equal, every resample gives the same value. The bootstrap would claim certainty, so the
+metric has no interval. If all rows are correct or all are wrong, the rule of three applies (Hanley and Lippman-Hand
+1983): if 0 of n rows differ, fewer than 3/n of all further rows do, with 95 % confidence, because (1 - 3/n)^n is about
+0.05.
 """
 
 import math
@@ -247,8 +247,7 @@ def _difference(found: np.ndarray, times: np.ndarray) -> PairedDifference:
 
 
 # Ratios and perplexity. Each takes arrays of sums [...] and returns an array [...], so that one call can handle a
-# thousand
-# resamples. 0 / 0 is 0, as in conlleval.
+# thousand resamples. 0 / 0 is 0, as in conlleval.
 
 LARGEST_EXPONENT = 700.0  # the largest exponent for float64, with a margin
 

@@ -43,8 +43,7 @@ class Losses(NamedTuple):
     """The loss of each element for evaluation: no label smoothing, no class weights, no gradient.
 
     The weight of an element is 0 in the padding and where the target is negative, which marks a class that is not in
-    the
-    training data.
+    the training data.
     """
 
     values: Tensor  # [B,T]

@@ -54,8 +54,7 @@ class Layout:
     """The positions of the elements of a batch, and everything else that all layers share.
 
     Every layer needs masks, positions and tables, which do not depend on values: the first caller computes them, and
-    the
-    others get them from here. A layout belongs to its batch (`Padded.shared`).
+    the others get them from here. A layout belongs to its batch (`Padded.shared`).
 
     >>> layout = Layout(torch.tensor([2, 1]), None, time=2)
     >>> layout.valid.tolist(), layout.valid is layout.valid
@@ -117,10 +116,8 @@ class Padded(NamedTuple):
     """A batch of sequences of different lengths, right-padded with zeros.
 
     `Padded.of` checks the shapes and zeroes the padding; `with_values` keeps it zero. `full` is known on the host: if
-    it
-    is true, no row is shorter than T, and kernels can skip the padding mask without synchronizing the device. All
-    batches
-    made by `with_values` after `laid_out` share one layout.
+    it is true, no row is shorter than T, and kernels can skip the padding mask without synchronizing the device. All
+    batches made by `with_values` after `laid_out` share one layout.
 
     >>> x = Padded.of(torch.ones(2, 3), torch.tensor([3, 1]))
     >>> x.values.tolist()

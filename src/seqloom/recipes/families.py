@@ -325,10 +325,8 @@ def _input_scale(body: Body, inputs: AnyInput) -> float:
     """Return the factor that scales inputs to the size of the sinusoids added to them, at the start of training.
 
     Token vectors start at width^-1/2, and sinusoids have a root mean square of 2^-1/2. Scaling the sinusoids down
-    instead
-    was measured too: attention scores then start near zero, and order is learned late (docs/recipes.md). Numbers and
-    pixels
-    are mapped to about the size of sinusoids.
+    instead was measured too: attention scores then start near zero, and order is learned late (docs/recipes.md).
+    Numbers and pixels are mapped to about the size of sinusoids.
     """
     looked_up = isinstance(inputs, TokensConfig | NgramsConfig | SpelledConfig)
     return round((body.width / 2) ** 0.5, 4) if body.position == "sinusoidal" and looked_up else 1.0

@@ -90,7 +90,7 @@ def page(document: Document) -> str:
 
 def framed(page: str) -> str:
     """Return the page inside an iframe, so that its style does not leak; for notebooks."""
-    sandbox = 'sandbox="allow-scripts"' if "<script" in page else "sandbox"  # safe: all content is escaped, so any script is Seqloom's
+    sandbox = 'sandbox="allow-scripts"' if "<script" in page else "sandbox"  # safe: content is escaped
     return f'<iframe {sandbox} srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
 
 

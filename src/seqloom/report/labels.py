@@ -39,7 +39,7 @@ def visible(text: str) -> str:
         shown = "".join(_escaped(letter) if _is_hidden(letter) else letter for letter in text)
     if shown and all(_columns_of(letter) == 0 for letter in shown):  # only joiners or marks: nothing would be visible
         return "".join(map(_escaped, text))
-    return f"◌{shown}" if shown and unicodedata.category(shown[0]) in MARKS else shown  # so that the mark does not attach to a neighbor
+    return f"◌{shown}" if shown and unicodedata.category(shown[0]) in MARKS else shown  # not on a neighbor
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,7 @@
 """Terminal renderer: content below a heading is indented, and no line exceeds the width.
 
 A table that is too wide wraps its long texts. If that is not enough, the columns that do not fit follow below their
-row,
-each with its name.
+row, each with its name.
 """
 
 import re
@@ -100,7 +99,7 @@ def told(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iter
                 yield from _wrapped(words, width, False, head, " " * (room + len(GAP)))
         case doc.Pictures(figures, brief):
             for at, figure in enumerate(figures[:brief]):
-                named = replace(figure, title="") if figure.title == title else figure  # the title is already printed above
+                named = replace(figure, title="") if figure.title == title else figure  # printed above
                 yield from ["", *named.text(width, color).split("\n")][not at :]
         case doc.TableBlock():
             yield from _table(block, width, color)

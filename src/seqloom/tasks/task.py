@@ -367,8 +367,7 @@ class Evaluator(ABC):
         """Return rows [N,S] that follow the rule which all rows [M,S] of an evaluation choose together.
 
         If a metric has several rules and the data decides, slices, resamples and single rows must use the same rule.
-        Most
-        tasks have nothing to decide.
+        Most tasks have nothing to decide.
         """
         return rows
 

@@ -130,8 +130,7 @@ class BpeSegmenter(SubwordSegmenter):
         """Return the steps that merge a piece's bytes into the piece: the bytes, then the parts after each merge.
 
         Merging always takes the pair that was learned first. No merge crosses the border of a final piece, so the
-        merges
-        inside it do not depend on the rest of the text.
+        merges inside it do not depend on the rest of the text.
         """
         parts = [*_as_letters(self._pieces[token - COUNT])]
         steps = [parts]

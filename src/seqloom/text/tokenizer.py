@@ -246,8 +246,7 @@ class TokenizerFit:
     """Fits a tokenizer on texts that are added a few at a time.
 
     Fitting pulls its texts from an iterator, so it runs in its own thread. The thread works only while a caller waits
-    for
-    it, so nothing runs concurrently, and its errors are raised in the caller.
+    for it, so nothing runs concurrently, and its errors are raised in the caller.
 
     >>> from seqloom.config.tokenizers import WordsConfig
     >>> with TokenizerFit(WordsConfig()) as fitting:

@@ -12,8 +12,7 @@ from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Siz
 # Hochreiter and Schmidhuber 1997, in the form of Bai et al. 2018: `length` steps of two channels; the first is uniform
 # on [0, 1), the second is 0 except for a 1 at two different steps. The marks are drawn over the whole length (other
 # papers put one into each half). The target is the sum of the two marked numbers; the loss is the mean squared error,
-# and
-# always predicting 1 gives a loss of 1/6.
+# and always predicting 1 gives a loss of 1/6.
 
 
 def _draw_sum(draws: RandomDraws, length: int) -> DrawnExample:

@@ -12,8 +12,7 @@ from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Siz
 #
 # A broken string is a balanced one with two closing brackets of different kinds swapped. Both are drawn together: they
 # have the same counts of brackets and open and close at the same places, so only a memory of the open brackets tells
-# them
-# apart.
+# them apart.
 
 LABELS = ("broken", "balanced")
 OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")

@@ -66,8 +66,7 @@ QUESTIONS = SyntheticSet(
 # A review quotes irrelevant opinions of others and gives one verdict of its own. The verdict may be negated some words
 # before its adjective, and a last clause may reverse everything. So the sentiment is the product of three signs: of one
 # adjective among several, of the negation, and of the ending. Reviews come in pairs that differ only in the adjective
-# of
-# the verdict, and each kind of review occurs with both labels equally often.
+# of the verdict, and each kind of review occurs with both labels equally often.
 
 REVIEW_LABELS = ("negative", "positive")
 KIND = ("charming", "brilliant", "lovely", "gripping", "delightful", "clever", "moving", "superb", "witty", "graceful")
@@ -121,7 +120,7 @@ def _draw_review(draws: RandomDraws) -> DrawnExample:
         for kind, word in zip((True, False), words, strict=True)
     ]
     adjectives = {*KIND, *UNKIND, "{word}"}
-    key = " ".join("_" if word in adjectives else word for word in skeleton.split(" "))  # the same for both reviews of a pair
+    key = " ".join("_" if word in adjectives else word for word in skeleton.split(" "))  # equal for both reviews
     return DrawnExample(key, tuple(draws.mixed(rows)))
 
 

@@ -265,8 +265,8 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
     def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
         layout, first = x.layout, inner.read.valid.shape[1] == 0
         # With an empty cache all layers have read the same, unless their reach is 0. Otherwise the key is the Read
-        # object: a
-        # layer that dropped columns has different ones than a layer that has seen the same number of elements.
+        # object: a layer that dropped columns has different ones than a layer that has seen the same number of
+        # elements.
         key = ("first",) if first and self.reach != 0 else inner.read
         places, read, key_places = layout.once(("read on", *key), lambda: _read_on(x, inner.read))
         query, further_keys, further_values = self.project(x, places, layout)

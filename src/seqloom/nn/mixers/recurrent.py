@@ -37,7 +37,7 @@ class Recurrent(CausalMixer[Memory]):
 
         self.input_weight, self.hidden_weight = drawn(rows, input_width), drawn(rows, width)
         self.input_bias, self.hidden_bias = drawn(rows), drawn(rows)
-        if "forget" in self.cell.gates:  # start by remembering: a new gate at 1/2 forgets everything within ten elements
+        if "forget" in self.cell.gates:  # start by remembering: a gate at 1/2 forgets everything within ten elements
             forget = self.cell.gates.index("forget") * width  # Jozefowicz et al. 2015
             self.input_bias.data[forget : forget + width] += 1
         self.gates = Tap()  # Gates, computed only for listeners
@@ -112,8 +112,7 @@ class Seeded(ConditionedMixer[Any]):
     """A recurrent decoder layer whose first state is s_0 = tanh(W m + b), with m the memory's last element.
 
     This is the bottleneck of the first neural translators (deck E): without an `alignment` layer after it, one vector
-    is
-    all the information that the decoder has about the source.
+    is all the information that the decoder has about the source.
     """
 
     def __init__(self, config: SeededConfig, width: int) -> None:

@@ -55,8 +55,8 @@ def without_plans(query: Tensor, mask: Tensor | None) -> Iterator[None]:
     """Disable cuDNN attention for requests with a mask: it plans again, for up to a second, for every new shape.
 
     torch prefers it on newer GPUs, and ragged text has a new shape at nearly every step: on an H200, a translator made
-    31
-    steps in bfloat16 in the time of 389 steps in float32, which cuDNN does not support. Compiled models have one shape.
+    31 steps in bfloat16 in the time of 389 steps in float32, which cuDNN does not support. Compiled models have one
+    shape.
     """
     if mask is None or not query.is_cuda or torch.compiler.is_compiling():
         yield

@@ -163,8 +163,7 @@ def _forward(scores: Tensor, start: Tensor, between: Tensor, end: Tensor, length
 
     The maximum of alpha is subtracted at every step and summed separately, so alpha stays near zero and loses neither
     range nor precision. (A recursion over probabilities would be faster, but it underflows when the only legal path is
-    an
-    unlikely one.) Elements past the length are computed too, from zero scores, and ignored.
+    an unlikely one.) Elements past the length are computed too, from zero scores, and ignored.
     """
     B, T, K = scores.shape
     elements = scores.permute(1, 2, 0).contiguous()  # [T,K,B]

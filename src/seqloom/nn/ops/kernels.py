@@ -49,9 +49,8 @@ def few_kernels() -> Iterator[None]:
 
     Texts have a new shape at nearly every step. Cached kernels are allocated between the large tensors of the steps, so
     freed memory is fragmented, and a process grows to three times what a step needs. With a small cache it does not
-    grow.
-    A step of any convolutional recipe needs 27 kernels, so repeated shapes still hit the cache. Variables that the user
-    has set are not changed.
+    grow. A step of any convolutional recipe needs 27 kernels, so repeated shapes still hit the cache. Variables that
+    the user has set are not changed.
     """
     mine = {name: count for name, count in CAPACITIES.items() if name not in os.environ}
     os.environ.update(mine)

@@ -173,8 +173,7 @@ def _score_chunks(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """Return the total and the gradients by features, weight and bias; None for one that is not wanted."""
     # Sums over chunks are in float32 or wider, because in bfloat16 the hundredth chunk would hardly change them;
-    # autograd
-    # casts each gradient to the dtype of its parameter.
+    # autograd casts each gradient to the dtype of its parameter.
     wide = rows.weights.dtype
     total = features.new_zeros((), dtype=wide)
     # float16 has no small numbers, and the loss scale of a trainer is only applied in the backward pass

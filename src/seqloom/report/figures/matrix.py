@@ -54,8 +54,7 @@ class Matrix(Figure, kind="matrix"):
 
     Names may be in any script. Columns that do not fit in a terminal continue below; no number is left out. `words`
     replace the numbers in the cells, but colors and tooltips still show the numbers. Cells in `framed` have a frame,
-    those
-    in `dashed` a dashed one; in a terminal square and round brackets.
+    those in `dashed` a dashed one; in a terminal square and round brackets.
 
     >>> print(Matrix(title="Confusion", rows=["cat", "狗"], columns=["cat", "狗"], values=[[8, 2], [1, 9]]).text(40))
     Confusion

@@ -247,7 +247,7 @@ class Trail(Figure, kind="trail"):
         side = SIDE if len(self.labels) <= LABELED else SIDE / 2
         for text, order, place in zip(self.labels, self._order, places, strict=True):
             note = hover(f"{shortened(text)} ({number(order)})")
-            rim = tag("rect", **_disc(*place, side + 1.5), **look("soft"))  # the first shades are close to the page's color
+            rim = tag("rect", **_disc(*place, side + 1.5), **look("soft"))  # the first shades match the page
             marks += [rim, tag("rect", note, **_disc(*place, side), **scale.shade_of(order).fill())]
         words = self._named(frame) if len(places) <= LABELED else []
         plot = tag("g", frame.drawn(), *marks, *words, transform=f"translate(0 {top:g})")
