@@ -113,9 +113,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for name, annotation in _fields(type(self)).items():
             given = getattr(self, name)
-            held = taken(given, annotation, f"{self.kind()}.{name}")
-            if held is not given:  # a list becomes a tuple and 0 becomes 0.0, as from a file
-                msgspec.structs.force_setattr(self, name, held)
+            converted = taken(given, annotation, f"{self.kind()}.{name}")
+            if converted is not given:  # a list becomes a tuple and 0 becomes 0.0, as from a file
+                msgspec.structs.force_setattr(self, name, converted)
         self.check()
 
     def check(self) -> None:
@@ -455,7 +455,7 @@ def with_setting(config: AnyConfig, name: str, value: Any) -> AnyConfig:
     >>> with_setting(config, "width", 30).encoder.width
     30
     """
-    return _changed(config, lambda field, held: value if field == name else held)
+    return _changed(config, lambda field, current: value if field == name else current)
 
 
 def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
@@ -467,16 +467,16 @@ def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
     >>> layer.dropout, layer.mixer.dropout
     (0.5, 0.0)
     """
-    return _changed(config, lambda field, held: rate if held and field.endswith(DROPOUT) else held)
+    return _changed(config, lambda field, current: rate if current and field.endswith(DROPOUT) else current)
 
 
 def dropouts(config: Any) -> Iterator[float]:
     """The dropout rates above 0 in all parts of a configuration."""
     parts = config if isinstance(config, tuple) else ()
     if isinstance(config, Config):
-        held = {field: getattr(config, field) for field in config.__struct_fields__}
-        yield from (value for field, value in held.items() if field.endswith(DROPOUT) and value)
-        parts = tuple(held.values())
+        settings = {field: getattr(config, field) for field in config.__struct_fields__}
+        yield from (value for field, value in settings.items() if field.endswith(DROPOUT) and value)
+        parts = tuple(settings.values())
     for part in parts:
         yield from dropouts(part)
 
@@ -484,12 +484,12 @@ def dropouts(config: Any) -> Iterator[float]:
 def _changed(config: AnyConfig, change: Change) -> AnyConfig:
     fields: dict[str, Any] = {}
     for field in config.__struct_fields__:
-        held = getattr(config, field)
-        fields[field] = _within(held, change) if (asked := change(field, held)) is held else asked
+        current = getattr(config, field)
+        fields[field] = _within(current, change) if (new := change(field, current)) is current else new
     return msgspec.structs.replace(config, **fields)
 
 
-def _within(held: Any, change: Change) -> Any:
-    if isinstance(held, Config):
-        return _changed(held, change)
-    return tuple(_within(part, change) for part in held) if isinstance(held, tuple) else held
+def _within(value: Any, change: Change) -> Any:
+    if isinstance(value, Config):
+        return _changed(value, change)
+    return tuple(_within(part, change) for part in value) if isinstance(value, tuple) else value

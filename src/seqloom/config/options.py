@@ -228,10 +228,10 @@ def typed_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
     ['--no-header', "--input 'my text'"]
     """
     for one in own(type(config)):
-        held = getattr(config, one.name)
-        if isinstance(held, Config):
-            yield from typed_changes(held, known)
-        elif one.name not in known and held != one.default:
+        value = getattr(config, one.name)
+        if isinstance(value, Config):
+            yield from typed_changes(value, known)
+        elif one.name not in known and value != one.default:
             yield one.typed(config)
 
 

@@ -239,17 +239,17 @@ class Event(NamedTuple):
 
 def get_source(source: NamedSource, folders: DataFolders, opener: Opener = open_https) -> Iterator[Event]:
     """Copy or download every file of a set into the cache, verified; yields what happens."""
-    held: dict[SourceFile, bytes] = {}
+    contents: dict[SourceFile, bytes] = {}
     for file in source.every_file():
         if (ours := found_in(folders.own, file)) and _is_right(ours, file):
             yield Event("here", file, ours)
         elif folders.mirror is not None and (copy := found_in(folders.mirror, file)):
-            held[file] = unpacked(copy, file)
+            contents[file] = unpacked(copy, file)
             yield Event("copied", file, copy)
         else:
-            held[file] = yield from _downloaded(file, source, folders, opener)
-    require_free_space(folders.own, sum(map(len, held.values())))
-    for file, data in held.items():
+            contents[file] = yield from _downloaded(file, source, folders, opener)
+    require_free_space(folders.own, sum(map(len, contents.values())))
+    for file, data in contents.items():
         place = folders.own / file.plain
         make_folder(place.parent)
         write_file(place, data)

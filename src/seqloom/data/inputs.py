@@ -68,11 +68,11 @@ def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig |
 
     The name of a sequence takes the place of its target, because all steps share it.
     """
-    inputs, asked = columns.named or columns.trained, columns.sequence
-    if asked is not None and not kind.of_numbers:
+    inputs, requested = columns.named or columns.trained, columns.sequence
+    if requested is not None and not kind.of_numbers:
         raise ConfigError(f"--sequence is for vectors, but the model reads {kind.noun}", fix="leave out --sequence")
-    name = asked or columns.trained_sequence
-    if name is None or (asked is None and not {name, *inputs} <= set(table.columns)):
+    name = requested or columns.trained_sequence
+    if name is None or (requested is None and not {name, *inputs} <= set(table.columns)):
         return None
     return DataConfig(train=("inputs",), input=inputs, target=(name,), sequence=name, task="classify")
 
@@ -210,15 +210,15 @@ class StreamReader:
 
     def _characters(self) -> Iterator[str]:
         """Yield the text of complete lines; a line that is not UTF-8 becomes an empty one."""
-        number, held = 1, b""
+        number, pending = 1, b""
         while chunk := self.stream.read1(CHUNK):
-            whole, feed, rest = (held + chunk).rpartition(b"\n")
-            held = rest
+            whole, feed, rest = (pending + chunk).rpartition(b"\n")
+            pending = rest
             if feed:
                 yield self._decoded(whole + feed, number)
                 number += whole.count(b"\n") + 1
-        if held:
-            yield self._decoded(held, number)
+        if pending:
+            yield self._decoded(pending, number)
 
     def _decoded(self, data: bytes, first: int) -> str:
         try:

@@ -143,8 +143,8 @@ def by_cells(cells: CellKind) -> Callable[[ColumnFinder, tuple[int, ...]], Input
         if len(inputs) > 1:
             return VectorsInput()
         (content,) = contents
-        held = next((kind for kind in INPUT_KINDS.values() if kind.holds(names[0], content)), None)
-        return held or cells(finder, inputs[0])
+        matching = next((kind for kind in INPUT_KINDS.values() if kind.holds(names[0], content)), None)
+        return matching or cells(finder, inputs[0])
 
     return kind
 

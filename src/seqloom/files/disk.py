@@ -60,43 +60,43 @@ class InjectedError(Exception):
     """The error that `SEQLOOM_FAIL=name:raise` raises; no code handles it specially."""
 
 
-class _Asked:
+class _Failure:
     """The requested failure: its fail point, its kind, and at which visit it happens."""
 
     def __init__(self, name: str, how: str, time: int) -> None:
-        self.name, self.how, self.time, self.come = name, how, time, 0
+        self.name, self.how, self.time, self.visits = name, how, time, 0
 
-    def strike(self) -> None:
-        self.come += 1
-        if self.how == "enospc" and self.come >= self.time:
+    def trigger(self) -> None:
+        self.visits += 1
+        if self.how == "enospc" and self.visits >= self.time:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if self.how == "raise" and self.come == self.time:
+        if self.how == "raise" and self.visits == self.time:
             raise InjectedError(f"asked for by SEQLOOM_FAIL at {self.name}")
-        if self.how == "kill" and self.come == self.time:
+        if self.how == "kill" and self.visits == self.time:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def reached(name: str) -> None:
     """Fail here if SEQLOOM_FAIL names this point."""
-    asked = _asked()
-    if asked is not None and asked.name == name:
-        asked.strike()
+    failure = _asked()
+    if failure is not None and failure.name == name:
+        failure.trigger()
 
 
 def cut(data: memoryview, places: Mapping[str, float]) -> Iterator[memoryview]:
     """Yield the data in one piece, or in two at a fail point; `places` gives each point's share of the data."""
-    asked = _asked()
-    if asked is None or asked.name not in places:
+    failure = _asked()
+    if failure is None or failure.name not in places:
         yield data
         return
-    size = int(len(data) * places[asked.name])
+    size = int(len(data) * places[failure.name])
     yield data[:size]
-    asked.strike()
+    failure.trigger()
     yield data[size:]
 
 
 @cache
-def _asked() -> _Asked | None:
+def _asked() -> _Failure | None:
     text = os.environ.get("SEQLOOM_FAIL", "")
     if not text:
         return None
@@ -107,7 +107,7 @@ def _asked() -> _Asked | None:
         raise ConfigError(
             f"SEQLOOM_FAIL={text[:80]}", fix="write name:kill, name:enospc or name:raise, perhaps :number"
         )
-    return _Asked(name, how, int(time[:9]))
+    return _Failure(name, how, int(time[:9]))
 
 
 Chunk = bytes | bytearray | memoryview

@@ -135,5 +135,5 @@ def translating(
     `settings` are those of a beam, `given` is a complete decoding.
     """
     how = chosen(given, settings if given is not None else {"beam_size": BEAM_SIZE} | settings)
-    asked = Translator.of(task).writing(how)
-    return asked.copying(model) if replace_unknown else asked
+    translator = Translator.of(task).writing(how)
+    return translator.copying(model) if replace_unknown else translator

@@ -176,7 +176,7 @@ class LoadedModel(OpenedModel):
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None
     ) -> Iterator[Reply]:
         """The same for windows of examples, each with its `VectorPrediction`; bad rows as in `replies`."""
-        encoder, limits = self._asked(ledger)
+        encoder, limits = self._encoder_and_limits(ledger)
         chosen = self.vector_budget if batch_tokens is None else batch_tokens
         return replies(windows, encoder, self._vectors, batch_tokens=chosen, limits=limits)
 
@@ -215,10 +215,10 @@ class LoadedModel(OpenedModel):
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[Reply]:
         """The same for windows of examples; with a `BadRowLedger`, bad rows are yielded too, in their place."""
-        encoder, limits = self._asked(ledger)
+        encoder, limits = self._encoder_and_limits(ledger)
         return replies(windows, encoder, self._answer, batch_tokens=batch_tokens, limits=limits)
 
-    def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
+    def _encoder_and_limits(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """The encoder of inputs, and the limits of the model."""
         encoder = encoder_of(self.task.input_spec, self.reading().max_length, ledger)
         return encoder, Limits(self.spec.sizes, self.positions)
@@ -359,16 +359,16 @@ class LoadedModel(OpenedModel):
         named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
         named |= {"coverage_penalty": coverage_penalty}
         task = translating(self.task, self.model, decoding, stated(named), replace_unknown=replace_unknown)
-        return self._asking(task).predict(sources, batch_tokens=batch_tokens)
+        return self._with_task(task).predict(sources, batch_tokens=batch_tokens)
 
     def translator(self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False) -> "LoadedModel":
         """Return the same model, but its `predict`, `answers` and `replies` translate like `translate`."""
-        return self._asking(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
+        return self._with_task(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
 
-    def _asking(self, task: Task) -> "LoadedModel":
-        asked = copy.copy(self)
-        asked.task = task
-        return asked
+    def _with_task(self, task: Task) -> "LoadedModel":
+        copied = copy.copy(self)
+        copied.task = task
+        return copied
 
     @property
     def subject(self) -> Subject:

@@ -68,10 +68,10 @@ def replies(
         columns = encoder.columns(window) if window else {}
         fit = _fitting(window, columns, encoder, limits)
         ledger.close()
-        asked = [window[row] for row in fit]
+        kept = [window[row] for row in fit]
         chosen = {name: column.select(fit) for name, column in columns.items()}
-        predicted = _answered(chosen, encoder.schema.input, answer, batch_tokens) if asked else []
-        answered = [(one, prediction.with_input(one.input)) for one, prediction in zip(asked, predicted, strict=True)]
+        predicted = _answered(chosen, encoder.schema.input, answer, batch_tokens) if kept else []
+        answered = [(one, prediction.with_input(one.input)) for one, prediction in zip(kept, predicted, strict=True)]
         yield from _merged(answered, ledger, done)
         done += len(answered)
     ledger.close()

@@ -245,8 +245,8 @@ def agreed(rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
 
 def _are_spaced(sums: np.ndarray) -> np.ndarray:
     """[...,1] whether the references are tokenized already."""
-    stands, hangs = np.split(sums[..., VOTES], 2, axis=-1)
-    return np.asarray(stands >= hangs)
+    separate, attached = np.split(sums[..., VOTES], 2, axis=-1)
+    return np.asarray(separate >= attached)
 
 
 def text_scores(sums: np.ndarray) -> dict[str, np.ndarray]:

@@ -336,7 +336,7 @@ class NextTokenHead(Head):
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         known = _known(x, targets)
         chunks = zip(torch.split(x.values[known], CHUNK), torch.split(targets[known], CHUNK), strict=True)
-        found = [F.cross_entropy(_wide(self._scores(one)), said, reduction="none") for one, said in chunks]
+        found = [F.cross_entropy(_wide(self._scores(one)), target, reduction="none") for one, target in chunks]
         values = torch.zeros(targets.shape, dtype=found[0].dtype, device=targets.device)
         values[known] = torch.cat(found)
         return Losses(values, known.to(values.dtype))

@@ -192,8 +192,8 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
 
     def _read(self, x: Padded, mixed: Padded, source: CrossSource) -> Padded:
         values = self.around.leave(x.values, mixed.values)
-        asked, _ = self.cross.extend(x.with_any(self.around_cross.enter(values)), source)
-        values = self.around_cross.leave(values, asked.values)
+        attended, _ = self.cross.extend(x.with_any(self.around_cross.enter(values)), source)
+        values = self.around_cross.leave(values, attended.values)
         around = self.around_feed_forward
         values = around.leave(values, self.feed_forward(around.enter(values)))
         return x.with_values(self.output(values))

@@ -56,25 +56,25 @@ def taps(model: nn.Module) -> dict[str, Tap]:
 def listening(model: nn.Module, pattern: str, listener: Listener) -> Iterator[list[str]]:
     """Call `listener` in the block for every tap whose name matches the pattern (`*` matches anything)."""
     every = taps(model)
-    heard = [name for name in every if fnmatchcase(name, pattern)]
-    if not heard:
+    matched = [name for name in every if fnmatchcase(name, pattern)]
+    if not matched:
         raise ConfigError(f"no tap fits '{pattern}'", fix=did_you_mean(pattern, every))
-    for name in heard:
+    for name in matched:
         every[name]._listeners.append((name, listener))
     try:
-        yield heard
+        yield matched
     finally:
-        for name in heard:
+        for name in matched:
             every[name]._listeners.remove((name, listener))
 
 
 @contextmanager
 def recording(model: nn.Module, pattern: str) -> Iterator[dict[str, list[Any]]]:
     """Record the values of all matching taps in the block, by name, in order."""
-    heard: dict[str, list[Any]] = {}
+    recorded: dict[str, list[Any]] = {}
 
     def keep(name: str, value: Any) -> None:
-        heard.setdefault(name, []).append(value)
+        recorded.setdefault(name, []).append(value)
 
     with listening(model, pattern, keep):
-        yield heard
+        yield recorded

@@ -41,7 +41,7 @@ def written(document: Document, width: int, color: bool) -> str:
     indent, after_heading = "", False
     for block in document.still:
         indent = "" if isinstance(block, doc.Heading) else indent
-        found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), color, document.title)]
+        found = [f"{indent}{line}".rstrip() for line in block_lines(block, width - len(indent), color, document.title)]
         if found and not after_heading and not isinstance(block, doc.Paragraph | doc.Aside | doc.Callout | doc.Bullets):
             lines.append("")
         lines += found
@@ -72,7 +72,7 @@ def _tinted(text: str, line: TableCell, color: bool) -> str:
     return text.replace(SIGNS[mark], in_color(SIGNS[mark], TINTS[mark]), 1)
 
 
-def told(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iterator[str]:
+def block_lines(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iterator[str]:
     """Yield the lines of a block; `title` is the title of the document. Collapsed blocks yield nothing."""
     match block:
         case doc.Heading(line):
@@ -122,8 +122,8 @@ def _table(table: doc.TableBlock, width: int, color: bool) -> Iterator[str]:
         yield _tinted(first, row[0], color)
         yield from others
         below = list(zip(heads, texts, strict=True))[len(widths) :]
-        told_below = JOINED.join(f"{head} {text.strip()}".replace("\n", " ") for head, text in below if text.strip())
-        yield from _wrapped(told_below, width, False, INDENT, INDENT) if told_below else ()
+        rest = JOINED.join(f"{head} {text.strip()}".replace("\n", " ") for head, text in below if text.strip())
+        yield from _wrapped(rest, width, False, INDENT, INDENT) if rest else ()
     if len(rows) < len(table.rows):
         yield f"and {len(table.rows) - len(rows):,} more"
 

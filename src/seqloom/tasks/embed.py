@@ -276,6 +276,6 @@ def _second_reading(model: Embedder, texts: Padded) -> ObjectiveLoss:
     seeds = [crc32(row[:length].tobytes()) for row, length in zip(tokens, texts.lengths.tolist(), strict=True)]
     draws = [np.random.Generator(np.random.PCG64(seed)).random(width, np.float32) for seed in seeds]
     second = thinned(texts, torch.from_numpy(np.stack(draws)).to(texts.values.device), DROPPED_SHARE)
-    asked = model.config.objective
-    temperature = asked.temperature if isinstance(asked, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
+    goal = model.config.objective
+    temperature = goal.temperature if isinstance(goal, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
     return Contrast(ViewsConfig(temperature=temperature)).of((model.read(texts), model.read(second)), (texts, texts))

@@ -258,7 +258,7 @@ class TokenizerFit:
 
     def __init__(self, config: AnyTokenizer) -> None:
         self._given = SimpleQueue[Sequence[str] | None]()  # None: no more texts
-        self._told = SimpleQueue[Tokenizer | BaseException | None]()  # None: waiting for more texts
+        self._results = SimpleQueue[Tokenizer | BaseException | None]()  # None: waiting for more texts
         self._thread = Thread(target=self._fit, args=(config,), name="fitting a tokenizer", daemon=True)
         self._left = False
 
@@ -285,20 +285,20 @@ class TokenizerFit:
         return fitted
 
     def _answer(self) -> Tokenizer | None:
-        told = self._told.get()
-        if isinstance(told, BaseException):
-            raise told
-        return told
+        result = self._results.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def _fit(self, config: AnyTokenizer) -> None:
         try:
-            self._told.put(config.fit(chain.from_iterable(self._blocks())))
+            self._results.put(config.fit(chain.from_iterable(self._blocks())))
         except BaseException as error:
-            self._told.put(error)
+            self._results.put(error)
 
     def _blocks(self) -> Iterator[Sequence[str]]:
         while True:
-            self._told.put(None)
+            self._results.put(None)
             block = self._given.get()
             if self._left:
                 raise InterruptedError("nobody waits for the tokenizer any more")

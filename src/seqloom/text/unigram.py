@@ -282,10 +282,10 @@ def _substrings(letters: Letters, counts: np.ndarray, most: int) -> Iterator[tup
         places, keys = letters.extended(places, ranks, size)
         _, firsts, ranks = np.unique(keys, return_index=True, return_inverse=True)
         occur = np.bincount(ranks, weights=counts[letters.word[places]], minlength=len(firsts))
-        stands = places[firsts]
-        good = np.flatnonzero((occur > 1) & (letters.begins_character(stands + size) | (letters.left[stands] == size)))
+        starts = places[firsts]
+        good = np.flatnonzero((occur > 1) & (letters.begins_character(starts + size) | (letters.left[starts] == size)))
         best = good[np.argsort(-occur[good], kind="stable")[:most]]  # ties: the first in sort order
-        yield stands[best], occur[best], size
+        yield starts[best], occur[best], size
         again = occur[ranks] > 1
         places, ranks = places[again], ranks[again]
 

@@ -9,7 +9,7 @@ A word vocabulary does not keep the spacing, so `detokenized` restores it with r
     closes    . , ! ? ; : ) ] } % … » ” ’        no space before it
     opens     ( [ { ¿ ¡ « „ ‚ ‘ $ £ € #          no space after it
     joins     - / ' ’ @ between two words        no space on either side: well-known, don't
-    pairs     " and “ close if one is open, else they open; so does ' next to a space
+    pairs     " and “ close if one is open, else they open; ' too, at a word border
     numbers   . , : between digits as in 3.14, 1,000 and 10:30
 
 Splitting the result again always gives the same words. Ambiguous cases are guessed: a dash that had spaces becomes a

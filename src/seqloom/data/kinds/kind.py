@@ -278,9 +278,9 @@ def shifted(read: "Padded") -> tuple["Padded", "Tensor"]:
 
     batch, lengths = len(read.lengths), read.lengths
     before = torch.cat([torch.full((batch, 1), BEGIN), read.values], dim=1)
-    said = torch.cat([read.values, torch.zeros(batch, 1, dtype=torch.int64)], dim=1)
-    said[torch.arange(batch), lengths] = END
-    return read._replace(values=before, lengths=lengths + 1), said
+    targets = torch.cat([read.values, torch.zeros(batch, 1, dtype=torch.int64)], dim=1)
+    targets[torch.arange(batch), lengths] = END
+    return read._replace(values=before, lengths=lengths + 1), targets
 
 
 def even(column: Ragged, what: str) -> np.ndarray:

@@ -179,9 +179,9 @@ def text_of(chunks: Iterator[bytes], encoding: str, path: Path, ledger: Ledger) 
             text = decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
             decoder.setstate(state)
-            held = len(error.object) - len(chunk)  # bytes of a character that began in the chunk before
-            reading.follow(decoder.decode(chunk[: max(0, error.start - held)]))
-            reading.refuse(error, before - held + error.start, at_end=not chunk)
+            carried = len(error.object) - len(chunk)  # bytes of a character that began in the chunk before
+            reading.follow(decoder.decode(chunk[: max(0, error.start - carried)]))
+            reading.refuse(error, before - carried + error.start, at_end=not chunk)
         before += len(chunk)
         if text:
             yield reading.follow(text)
@@ -336,18 +336,18 @@ class Passage(NamedTuple):
 def passages_of(texts: Iterator[str], path: Path, ledger: Ledger, longest: int = LONGEST_LINE) -> Iterator[Passage]:
     """Yield the text in passages that end at line ends, checked by a `PassageChecker`."""
     checker = PassageChecker(path, ledger)
-    held: list[str] = []  # parts of an incomplete line
+    pending: list[str] = []  # parts of an incomplete line
     size = 0
     for text in texts:
         cut = text.rfind("\n") + 1
         if cut:
-            yield checker.check("".join([*held, text[:cut]]))
-            held, size = [], 0
-        held.append(text[cut:])
+            yield checker.check("".join([*pending, text[:cut]]))
+            pending, size = [], 0
+        pending.append(text[cut:])
         size += len(text) - cut
         if size > longest:
-            checker.refuse_long(held, longest)
-    if rest := "".join(held):
+            checker.refuse_long(pending, longest)
+    if rest := "".join(pending):
         checker.require_feeds(rest)
         yield checker.check(rest)
     checker.finish()
@@ -373,9 +373,9 @@ class PassageChecker:
             self.returns += text.count("\r")
             self.both += text.count("\r\n")
         if not text.isascii():
-            for mark, (code, said) in LOST.items():
+            for mark, (code, message) in LOST.items():
                 if count := text.count(mark):
-                    self.ledger.warn(code, said, self._place(text, text.index(mark)), count=count)
+                    self.ledger.warn(code, message, self._place(text, text.index(mark)), count=count)
             if "\u00c3" in text or "\u00c2" in text or "\u00e2\u20ac" in text:
                 self._count_mojibake(text)
         newlines = text.count("\n")
@@ -399,9 +399,9 @@ class PassageChecker:
     def _place(self, text: str, at: int) -> Place:
         return Place(self.path, self.line + text.count("\n", 0, at), at - text.rfind("\n", 0, at))
 
-    def refuse_long(self, held: list[str], longest: int) -> NoReturn:
+    def refuse_long(self, pending: list[str], longest: int) -> NoReturn:
         """Raise RejectedError for a line that is too long."""
-        if self.line == 1 and (returns := sum(piece.count("\r") for piece in held)):
+        if self.line == 1 and (returns := sum(piece.count("\r") for piece in pending)):
             self._refuse_returns(f"more than {_amount(longest)}", returns)
         text = f"line {self.line:,} is longer than {longest >> 20:,} MiB"
         fix = "check that the file is text with one row per line, or split this line"

@@ -125,16 +125,16 @@ def _lines(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Recor
 
 
 def _paragraphs(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
-    held: list[str] = []
+    parts: list[str] = []
     begin = size = 0
     for number, line in chain(lines_of(path, reading, ledger), [(0, "")]):  # the end of the file ends a paragraph
         if not line or line.isspace():
-            if held:
-                yield Record(("\n".join(held),), str(path), begin)
-            held, size = [], 0
+            if parts:
+                yield Record(("\n".join(parts),), str(path), begin)
+            parts, size = [], 0
             continue
-        begin = begin if held else number
-        held.append(line)
+        begin = begin if parts else number
+        parts.append(line)
         size += len(line)
         if size > LARGEST_PARAGRAPH:
             place = Place(str(path), begin)

@@ -75,7 +75,7 @@ class RandomDraws:
         return least + self.below(most - least + 1)
 
     def chance(self, percent: int) -> bool:
-        """Return True with this probability."""
+        """Return True with this probability in percent."""
         return self.below(100) < percent
 
     def pick(self, things: Sequence[Thing]) -> Thing:

@@ -62,8 +62,8 @@ def _beginning(whole: Tensor) -> Growing:
     return grown
 
 
-def _doubled(held: Tensor, needed: int) -> _Room:
+def _doubled(tensor: Tensor, needed: int) -> _Room:
     """Return a buffer of twice the needed size that begins with the given tensor."""
-    room = _Room(held.new_empty(*held.shape[:TIME], 2 * needed, *held.shape[TIME + 1 :]))
-    room.buffer.narrow(TIME, 0, held.shape[TIME]).copy_(held)
+    room = _Room(tensor.new_empty(*tensor.shape[:TIME], 2 * needed, *tensor.shape[TIME + 1 :]))
+    room.buffer.narrow(TIME, 0, tensor.shape[TIME]).copy_(tensor)
     return room

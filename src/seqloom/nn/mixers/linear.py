@@ -36,7 +36,7 @@ class LinearAttention(_LinearlyAttending, Mixer):
     def _rows(self, x: Padded) -> Padded:
         heads = self.heads
         query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
-        self.weights.offer(lambda: _asked(query, key, x, Padding(), _nothing(key)))
+        self.weights.offer(lambda: _queries(query, key, x, Padding(), _nothing(key)))
         mixed = linear_attention.two_sided(query, key, value, x.valid)
         return x.with_values(heads.join(self.mixed(mixed)))
 
@@ -54,12 +54,12 @@ class CausalLinearAttention(_LinearlyAttending, CausalMixer[AttentionSums]):
     def extend(self, x: Padded, inner: AttentionSums) -> tuple[Padded, AttentionSums]:
         heads = self.heads
         query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
-        self.weights.offer(lambda: _asked(query, key, x, Causal() & Padding(), inner.vector))
+        self.weights.offer(lambda: _queries(query, key, x, Causal() & Padding(), inner.vector))
         mixed, sums = linear_attention.causal(query, key, value, x.valid, inner)
         return x.with_values(heads.join(self.mixed(mixed))), sums
 
 
-def _asked(query: Tensor, key: Tensor, x: Padded, mask: Mask, before: Tensor) -> LinearQueries:
+def _queries(query: Tensor, key: Tensor, x: Padded, mask: Mask, before: Tensor) -> LinearQueries:
     places = x.layout.places
     return LinearQueries(query, key, places, places, mask, before)
 

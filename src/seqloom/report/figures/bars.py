@@ -59,7 +59,7 @@ class Bars(Figure, kind="bars"):
         return Plot(together([frame.drawn(depth), *bars, name]), WIDTH, depth + (50 if self.x_label else 30))
 
     def _summary(self) -> str:
-        return f"Bar chart, {self.x_label or 'values'}: " + "; ".join(map(_said, self._rows())) + "."
+        return f"Bar chart, {self.x_label or 'values'}: " + "; ".join(map(_described, self._rows())) + "."
 
     def _block(self, width: int, color: bool) -> FigureBlock:
         tails = [_number(value, interval) for _, value, interval in self._rows()]
@@ -85,7 +85,7 @@ def _printed(value: float | None) -> str:
     return "no value" if value is None else typeset(brief(value))
 
 
-def _said(row: tuple[str, float | None, Interval | None]) -> str:
+def _described(row: tuple[str, float | None, Interval | None]) -> str:
     text, value, interval = row
     return f"{shortened(text)} {_number(value, interval)}"
 
@@ -127,7 +127,7 @@ class _BarFrame:
         place: dict[str, str | float] = {"x": min(zero, end), "y": middle - BAR_HEIGHT / 2}
         place |= {"width": abs(end - zero), "height": BAR_HEIGHT}
         theme = "fall" if value is not None and value < 0 else "bar"
-        box = tag("rect", hover(_said((text, value, interval))), **place, **look(theme))
+        box = tag("rect", hover(_described((text, value, interval))), **place, **look(theme))
         beyond = max(end, zero, self.at(interval[1]) if interval else end)
         number = label(_printed(value), beyond + 6, middle + 4, size=11)
         axis = rule(zero, ROW_HEIGHT * index, zero, ROW_HEIGHT * (index + 1), "axis")

@@ -151,14 +151,14 @@ class Matrix(Figure, kind="matrix"):
                 marks.append(tile.empty(x, y, words + NO_NUMBER))
             else:
                 shade = scale.shade_of(value)
-                marks.append(tile.drawn(x, y, words + self._told[row][column], self._printed(row, column), shade))
+                marks.append(tile.drawn(x, y, words + self._texts[row][column], self._printed(row, column), shade))
         frames = [tile.frame(left, place, "none") for place in self.framed]
         frames += [tile.frame(left, place, BROKEN) for place in self.dashed]
         return together([*marks, hatched(gaps), *frames])
 
     @cached_property
-    def _told(self) -> list[list[str]]:
-        """Return the tooltip of each cell: its word and its number."""
+    def _texts(self) -> list[list[str]]:
+        """Return the full text of each cell: its word and its number."""
         if not self.words:
             return self._numerals
         both = zip(self._inside, self._numerals, strict=True)
@@ -173,7 +173,7 @@ class Matrix(Figure, kind="matrix"):
 
     def _summary(self) -> str:
         said = []
-        for name, row in zip(self.rows, self._told, strict=True):
+        for name, row in zip(self.rows, self._texts, strict=True):
             cells = zip(self.columns, row, strict=True)
             told = ", ".join(f"{shortened(head)} {NO_NUMBER if n == NO_VALUE else n}" for head, n in cells)
             said.append(f"{shortened(name)}: {told}")
@@ -207,7 +207,7 @@ class Matrix(Figure, kind="matrix"):
 
     def _bracketed(self, row: int, column: int) -> str:
         """Return the text of a cell, in brackets if it has a frame, padded if other cells have one."""
-        inside = self._told[row][column]
+        inside = self._texts[row][column]
         if (row, column) in self.framed:
             return f"[{inside}]"
         if (row, column) in self.dashed:

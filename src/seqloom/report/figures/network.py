@@ -179,16 +179,16 @@ class Network(Figure, kind="network"):
         half = self._gap / 2
         bend = f"M{x1:.1f} {y1:.1f}C{x1 + half:.1f} {y1:.1f} {x2 - half:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
         looks: dict[str, str | float] = {"stroke_width": _thickness(edge.group), **stroked(edge.group)}
-        return tag("path", hover(self._said(edge)), d=bend, fill="none", **looks)
+        return tag("path", hover(self._described(edge)), d=bend, fill="none", **looks)
 
     def _written_on_lines(self, top: float) -> list[Markup]:
         """Return the labels of edges, each once, on a background between the columns, without overlaps."""
-        said: dict[tuple[int, int, str], Edge] = {}
+        labeled: dict[tuple[int, int, str], Edge] = {}
         for edge in self.edges:
-            said.setdefault((edge.start, edge.stop, edge.text), edge)
+            labeled.setdefault((edge.start, edge.stop, edge.text), edge)
         taken: list[tuple[float, float]] = []
         marks: list[Markup] = []
-        for edge in said.values():
+        for edge in labeled.values():
             if edge.text:
                 x1, y1, x2, y2 = self._ends(edge, top)
                 middle = (x1 + x2) / 2
@@ -229,13 +229,13 @@ class Network(Figure, kind="network"):
         row = f"{visible(shortened(self.rows[round(node.row)], 60))} " if self.rows else ""
         return row + (shown if node.value is None else f"{shown} {number(node.value)}")
 
-    def _said(self, edge: Edge) -> str:
+    def _described(self, edge: Edge) -> str:
         group = f" ({shortened(self.groups[edge.group])})" if self.groups[edge.group] else ""
         more = f": {shortened(edge.text)}" if edge.text else ""
         return f"{shortened(self._called(edge.start))} to {shortened(self._called(edge.stop))}{more}{group}"
 
     def _summary(self) -> str:
-        said = "; ".join(self._said(edge) for edge in self.edges[:DESCRIBED])
+        said = "; ".join(self._described(edge) for edge in self.edges[:DESCRIBED])
         return f"{len(self.nodes)} nodes in columns with {len(self.edges)} lines between them. {said}"
 
     def _block(self, width: int, color: bool) -> FigureBlock:
@@ -243,8 +243,8 @@ class Network(Figure, kind="network"):
         gutter = min(width // 3, max(columns(visible(name)) for name in names))
         lines = []
         for at, name in enumerate(names):
-            said = " · ".join(self._named(node) for node in self.nodes if node.column == at)
-            first, *others = wrap(said, width - gutter - 2)
+            listed = " · ".join(self._named(node) for node in self.nodes if node.column == at)
+            first, *others = wrap(listed, width - gutter - 2)
             lines.append(f"{cell(visible(name), gutter)}  {isolated(first)}")
             lines += [f"{'':{gutter}}  {isolated(line)}" for line in others]
         for group, name in enumerate(self.groups):
@@ -360,14 +360,14 @@ class Links(Figure, kind="links"):
     def _drawn(self, links: Sequence[Link], share: float, start: float, end: float, top: float) -> Markup:
         places = ((self._middle(link.left, top), self._middle(link.right, top)) for link in links)
         d = "".join(f"M{start:.1f} {left:.1f}L{end:.1f} {right:.1f}" for left, right in places)
-        note = [hover(self._said(links[0]))] if len(links) == 1 else []
+        note = [hover(self._described(links[0]))] if len(links) == 1 else []
         look: dict[str, str | float] = {
             "stroke_width": THINNEST + (THICKEST - THINNEST) * share,
             "stroke_opacity": FAINTEST + (1 - FAINTEST) * share,
         }
         return tag("path", *note, d=d, fill="none", **look, **stroked(links[0].group))
 
-    def _said(self, link: Link) -> str:
+    def _described(self, link: Link) -> str:
         group = f" ({shortened(self.groups[link.group])})" if self.groups[link.group] else ""
         ends = f"{shortened(self.left[link.left])} / {shortened(self.right[link.right])}"
         return f"{ends}: {number(link.value)}{group}"
@@ -381,7 +381,7 @@ class Links(Figure, kind="links"):
 
     def _summary(self) -> str:
         best = sorted(self.links, key=lambda each: -each.value)[:DESCRIBED]
-        return f"{len(self.links)} links between two columns of tokens. " + "; ".join(map(self._said, best))
+        return f"{len(self.links)} links between two columns of tokens. " + "; ".join(map(self._described, best))
 
     def _block(self, width: int, color: bool) -> FigureBlock:
         gutter = min(width // 3, max(columns(edged(text[:100])) for text in self.left))
