@@ -2,8 +2,8 @@
 
     my-model/
     ├── model.safetensors       the weights; tied ones once. Its header has the checksums of the next three files
-    ├── tokenizer.json          the tokenizer                   (none for vectors and pictures)
-    ├── target_tokenizer.json   that of target texts, if it is another one
+    ├── tokenizer.json          the tokenizer                   (missing for vectors and pictures)
+    ├── target_tokenizer.json   the tokenizer of target texts, if different
     ├── labels.json             the labels or tags in the order of their numbers
     ├── config.json             format, version, task, model, kinds of input and target, notes
     ├── card.md                 the model card

@@ -58,7 +58,7 @@ def quoted(text: str) -> str:
 
 
 def found(value: Any) -> str:
-    """Describe a value from outside in a few words, however large it is."""
+    """Describe a value of any size from outside in a few words."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int):
@@ -459,7 +459,7 @@ def with_setting(config: AnyConfig, name: str, value: Any) -> AnyConfig:
 
 
 def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
-    """The configuration with this rate wherever there is dropout; places without dropout stay without.
+    """The configuration with this rate for every nonzero dropout setting.
 
     >>> from seqloom import recipes
     >>> config = recipes.language_model("gpt", vocab_size=9)

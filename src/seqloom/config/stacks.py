@@ -149,9 +149,7 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
 
 
 class SeededConfig(ConditionedConfig, tag="seeded", kw_only=True):
-    """A recurrence whose first state is computed from the memory's last element, its only information about the
-    source.
-    """
+    """A recurrence whose first state is computed from the memory's last element."""
 
     mixer: RnnConfig | GruConfig | LstmConfig
     dropout: Rate = 0.0
@@ -170,9 +168,7 @@ class SeededConfig(ConditionedConfig, tag="seeded", kw_only=True):
 
 
 class AlignmentConfig(ConditionedConfig, tag="alignment", kw_only=True):
-    """Attention of a recurrent decoder to the memory: y = tanh(W [a; s]), with s the state and a the
-    attention output.
-    """
+    """Attention of a recurrent decoder to the memory: y = tanh(W [a; s]), with s the state and a the attention."""
 
     score: Score = "dot"
     dropout: Rate = 0.0

@@ -1,4 +1,4 @@
-"""Training: optimizer, learning rate, batches, duration and checkpoints; tuning: what is searched."""
+"""Training: optimizer, learning rate, batches, duration and checkpoints; and the search space of tuning."""
 
 from typing import Annotated, Literal, get_args
 

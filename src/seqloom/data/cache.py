@@ -8,7 +8,7 @@
       manifest.json            size and sha256 of every file
 
 The key describes what the columns were made from: fingerprints of sources, configuration, tokenizer. A store is used
-only if the whole key is equal, and rebuilt otherwise.
+only if its key is equal, and rebuilt otherwise.
 
 The arrays are memory maps: the system reads pages when they are used and drops them when memory is short. A store is
 never changed in place; one that is replaced stays readable through its open maps.

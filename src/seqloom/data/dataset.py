@@ -429,7 +429,7 @@ def _open_files(
         ledger.bad_file("data.no_rows", "there are no rows in the file", Place(str(path)), "give a file with rows")
     roles = _roles(config, table, sample, ledger)
     split = config.split
-    if split is None:  # the given files, a split column, or a random split of what is missing
+    if split is None:  # the given files, a split column, or a random split for the missing ones
         default = GivenSplit() if config.dev else RandomSplit()
         split = default if roles.split is None else ColumnSplit(split_column=table.columns[roles.split])
     split = _drawn_only(split, config)

@@ -113,7 +113,7 @@ TIMEOUT = 30.0  # seconds without data
 class HttpAnswer(Protocol):
     """The body of a server's response."""
 
-    length: int | None  # remaining bytes, if the server said so
+    length: int | None  # remaining bytes, if the server sent it
 
     def read(self, size: int, /) -> bytes:
         """The next bytes; empty at the end."""
@@ -228,7 +228,7 @@ Opener = Callable[[str], HttpAnswer]
 
 
 class Event(NamedTuple):
-    """What was done with one file, and the progress of its download."""
+    """The result for one file, or the progress of its download."""
 
     action: Literal["here", "copied", "downloading", "written"]
     file: SourceFile

@@ -203,7 +203,7 @@ def default_batch_tokens(tokens: int) -> int:
     return max(SMALLEST_BATCH, min(LARGEST_BATCH, tokens // STEPS_OF_EPOCH))
 
 
-# Plans for language modeling: one continuous text in parallel rows, or whole documents packed into rows.
+# Plans for language modeling: one continuous text in parallel rows, or complete documents packed into rows.
 #
 # *Streams* (truncated backpropagation, as in Mikolov et al. 2010): the documents, each followed by END, are one long
 # sequence, divided into `rows` parts. Step i reads the next `length` tokens of every part, so a model that carries its
@@ -224,7 +224,7 @@ FIRSTS = 1  # the random stream of an epoch for the sizes of first chunks
 
 
 class Cut(NamedTuple):
-    """What one rank reads of the streams at one step: the rows, and a range of each."""
+    """The share of one rank in the streams at one step: the rows, and a range of each."""
 
     rows: np.ndarray  # [R] row numbers
     starts: np.ndarray  # [R] positions of the first target tokens in the long sequence

@@ -5,7 +5,7 @@
     the name of a data set     its dev or test set
 
 Labels and tokenizers are those of the model: labels that are not in the training data count as errors. If a split has
-files of its own, no other file is read.
+its own files, no other file is read.
 """
 
 import math
@@ -117,7 +117,7 @@ class Origin(NamedTuple):
     messages: tuple[str, ...] = ()  # how the data was found and read
 
     def values(self, column: str, rows: Sequence[int]) -> list[Any]:
-        """The values of a column for some rows, in order; ConfigError if the data has no such column."""
+        """The values of a column for some rows, in order; ConfigError if the column does not exist."""
         if not isinstance(self.dataset, FileSet):
             return self._own(column, rows, ())
         places = [self._where(row) for row in rows]

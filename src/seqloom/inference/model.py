@@ -51,7 +51,7 @@ from seqloom.tasks.encoders import lengths_read, longest_input
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
 from seqloom.tasks.task import Calibrator, Prediction, Task, Vectorizer, Writer, task_of
 
-# A trained model that was read from its folder, and what is known about its training.
+# A trained model that was loaded from its folder, with the settings and data of its training.
 
 
 class OpenedModel:
@@ -81,7 +81,7 @@ class OpenedModel:
 
     @cached_property
     def data(self) -> RunData | None:
-        """The data of its run, with the present paths of its files; None outside a run."""
+        """The data of its run, with the current paths of its files; None outside a run."""
         return None if self.folder is None or self.run is None else located(self.folder, self.run)
 
     def __repr__(self) -> str:

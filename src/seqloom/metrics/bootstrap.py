@@ -195,7 +195,7 @@ def rule_of_three(rows: int, level: float) -> float:
 #     P_j  = h_j D - (h_j - 1) D_j   with h_j = n / m_j                      pseudo-value of group j
 #     error^2 = mean of (P_j - weighted mean of P)^2 / (h_j - 1)             Busing, Meijer and van der Leeden 1999
 #
-# Up to `MOST_GROUPS` examples, each is a group of its own, and the error of a mean is that of a paired t-test. With
+# Up to `MOST_GROUPS` examples, each is its own group, and the error of a mean equals that of a paired t-test. With
 # more examples, neighbors are left out together to limit the cost; group sizes differ by at most one.
 
 MOST_GROUPS = 500  # the standard error is then known to 3 %: 1 / sqrt(2 x 499)
@@ -233,7 +233,7 @@ def paired_differences(
 def _figures(
     table: np.ndarray, cuts: np.ndarray, summed: Callable[[np.ndarray], np.ndarray], measure: Measure
 ) -> dict[str, np.ndarray]:
-    """The metrics [1+G] of the whole table, and without each of the groups."""
+    """The metrics [1+G] of the complete table, and without each of the groups."""
     sums = summed(table)
     parts = [summed(table[start:end]) for start, end in pairwise(cuts)]
     return measure(np.stack([sums, *(sums - part for part in parts)]))

@@ -130,7 +130,7 @@ class ClassHead(Head):
         self._weigh(config)
 
     def _weigh(self, config: ClassHeadConfig | ScoresHeadConfig) -> None:
-        """Set the weights for the loss; class weights are settings, so they are not stored with the model."""
+        """Set label smoothing and class weights; they are settings, so they are not stored with the weights."""
         weights = torch.tensor(config.class_weights) if config.class_weights else None
         self.smoothing = config.label_smoothing
         self.register_buffer("class_weights", weights, persistent=False)

@@ -61,7 +61,7 @@ class Evaluation(NamedTuple):
         examples: a sample of examples with their predictions and targets.
         confusion: the confusion matrix, as counts of (expected, predicted); empty for tasks without single labels.
         ids: the id of each row of `statistics`.
-        worst: the worst predictions, the worst first, as many as were asked for.
+        worst: the worst predictions, the worst first, as many as requested.
         unseen: labels that are not in the training data.
         slices: metrics by the values of columns.
         evaluator: the task that computed the metrics.

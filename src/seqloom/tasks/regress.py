@@ -177,7 +177,7 @@ class Regress(NumberTask, SequenceTask):
 #     r2                over all steps; for several numbers the mean over them
 #     spearman          the rank correlation inside a sequence: the mean over sequences of two or more steps
 #
-# Targets are standardized as those of whole sequences are.
+# Targets are standardized in the same way as above.
 
 
 class RegressSteps(NumberTask, ElementTask):

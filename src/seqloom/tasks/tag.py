@@ -177,7 +177,7 @@ class TextWindow(NamedTuple):
 
 
 def window_size(model: ElementModel, longest: int) -> int:
-    """How many tokens or steps a model reads at once; `longest` is that of the training inputs, 0 if unknown."""
+    """How many tokens or steps a model reads together; `longest` is the longest training input, 0 if unknown."""
     size, limit = max(SHORTEST_WINDOW, longest) if longest else DEFAULT_WINDOW, model.config.encoder.limit()
     return size if limit is None else min(size, limit)
 
@@ -242,7 +242,7 @@ def _ends(inputs: Any, row: int) -> np.ndarray:
 
 
 def _cut(inputs: Any, some: Sequence[tuple[int, TextWindow]], ends: Sequence[np.ndarray], size: int) -> Any:
-    """The inputs of some windows, each as a row of its own."""
+    """The inputs of some windows, each as a separate row."""
     rows = torch.tensor([row for row, _ in some])
     words = torch.tensor([(window.start, window.stop) for _, window in some])
     if isinstance(inputs, Spelled):

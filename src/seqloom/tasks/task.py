@@ -360,7 +360,7 @@ class Evaluator(ABC):
         return {}
 
     def signatures(self, statistics: np.ndarray) -> dict[str, str]:
-        """Signatures of metrics, by name, such as that of sacreBLEU: how exactly each was computed."""
+        """Signatures of metrics, by name, as in sacreBLEU: the exact settings of each."""
         return {}
 
     def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
     bleu              of detokenized text against the original reference, 0..100; see `seqloom.metrics.text`
     bleu_tokenized    of tokens between spaces, in the case of the model: as papers report it
     chrf              of characters, 0..100
-    exact_match       the share of examples whose whole text is correct, token for token
+    exact_match       the share of examples whose complete text is correct, token for token
     perplexity        exp of the mean loss over target tokens and END (teacher forcing)
 
 BLEU decides; chrF for texts without spaces; exact match if most targets are single forms, such as dates or inflected

@@ -164,7 +164,7 @@ class Normalizer:
             places = np.arange(len(text))
             return Normalized(self._one(text), places, places + 1)
         spans = np.array(self._aligner.encode(text).offsets, np.int64).reshape(-1, 2)
-        # The spans must cover the whole original: a composed accent belongs to the letter before it.
+        # The spans must cover the original completely: a composed accent belongs to the letter before it.
         starts = np.maximum.accumulate(spans[:, 0])
         starts[0] = 0
         stops = np.maximum.accumulate(np.maximum(spans[:, 1], np.append(starts[1:], len(text))))

@@ -5,7 +5,7 @@ through the word is the product of its edges' probabilities, so the expected num
 
     forward[a] * probability * backward[b] / forward[n]
 
-and the new probability of a piece is its share of all uses. After two such rounds, the pieces whose removal lowers the
+and the new probability of a piece is its share of all uses. After two rounds, the pieces whose removal lowers the
 likelihood least are dropped, until `size` are left. All single bytes stay.
 
 The library's own trainer sums in the order of a hash table that is seeded anew in each process, so two runs give

@@ -65,7 +65,7 @@ class Kind(ABC):
 
 
 class InputKind(Kind):
-    """A kind of input. The properties tell other code what it needs to know."""
+    """A kind of input. Other code reads its properties."""
 
     noun: ClassVar[str]  # in messages: "the model reads ..."
     column_names: ClassVar[tuple[tuple[str, ...], ...]] = ()  # common names of its columns, in lower case
@@ -169,7 +169,7 @@ class InputKind(Kind):
 
 
 class Coding(NamedTuple):
-    """What is needed to encode targets: tokenizers, label numbers, and their inputs."""
+    """The data for encoding targets: tokenizers, label ids, and the inputs."""
 
     tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer | None
@@ -181,7 +181,7 @@ class Coding(NamedTuple):
 
 
 class TargetKind(Kind):
-    """A kind of target. The properties tell other code what it needs to know."""
+    """A kind of target. Other code reads its properties."""
 
     task: ClassVar[Task]
     column_names: ClassVar[tuple[str, ...]] = ()  # common names of its column, in lower case

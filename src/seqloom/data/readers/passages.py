@@ -1,6 +1,6 @@
 """Opening a text file safely: it is verified, unpacked, decoded, cut into lines, and checked.
 
-    path ──▶ files ──▶ compressed ──▶ characters ──▶ passages of whole lines
+    path ──▶ files ──▶ compressed ──▶ characters ──▶ passages of complete lines
             regular?   .gz, .xz in    strict, with    \\n and \\r\\n only,
             magic?     chunks, caps   a diagnosis     about 1 MiB of text each
 
@@ -63,7 +63,7 @@ class Packing(NamedTuple):
 
 
 class _Gzip:
-    """Like lzma's decompressor, it keeps the input that it has not consumed yet; zlib hands it back."""
+    """Like lzma's decompressor, it keeps the input that it has not consumed yet; zlib returns it."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -437,7 +437,7 @@ def _amount(size: int) -> str:
 
 
 def open_passages(path: Path, reading: ReadingConfig, ledger: Ledger, longest: int = LONGEST_LINE) -> Iterator[Passage]:
-    """Yield a text file as passages of whole lines, with their line ends."""
+    """Yield a text file as passages of complete lines, with their line ends."""
     format: Format = "text" if reading.format in (None, "folder", "parallel") else reading.format
     require_regular(path, ledger)
     chunks, first = chunks_of(path, ledger, format), b""

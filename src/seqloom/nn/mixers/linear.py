@@ -1,6 +1,6 @@
 """Linear attention as a mixer: multi-head attention whose memory is two sums of fixed size.
 
-The equations are those of `seqloom.nn.ops.linear_attention`.
+The equations are in `seqloom.nn.ops.linear_attention`.
 """
 
 import torch
