@@ -2,8 +2,8 @@
 
     my-model/
     ├── model.safetensors       the weights; tied ones once. Its header has the checksums of the next three files
-    ├── tokenizer.json          the tokenizer                   (none for vectors and pictures)
-    ├── target_tokenizer.json   that of target texts, if it is another one
+    ├── tokenizer.json          the tokenizer                   (missing for vectors and pictures)
+    ├── target_tokenizer.json   the tokenizer of target texts, if different
     ├── labels.json             the labels or tags in the order of their numbers
     ├── config.json             format, version, task, model, kinds of input and target, notes
     ├── card.md                 the model card
@@ -42,20 +42,20 @@ from seqloom.version import __version__
 
 # The names and shapes of the weights of a configuration.
 #
-# A model is built once to find them; `require_covered` comes first, so that a small file cannot ask for a large model.
-# (Torch's meta device would take no memory, but two seconds: initialization there imports the compiler.)
+# A model is built once to find them; `require_covered` is called first, so that a small file cannot request a large
+# model. (Torch's meta device would need no memory, but two seconds: initialization there imports the compiler.)
 #
 # A tied head shares the matrix of its input: one weight with two names. It is written once, under its first name.
 
 SHOWN = 3  # names in a message
-ALWAYS_BUILT = 2**22  # weights, 16 MiB: any file may ask for this many
+ALWAYS_BUILT = 2**22  # weights, 16 MiB: any file may request this many
 
 
 class Outline(NamedTuple):
     """The names and shapes of the weights of a model, and which of them are tied."""
 
     slots: dict[str, Slot]
-    aliases: dict[str, str]  # further name of a tied weight: its first name
+    aliases: dict[str, str]  # second name of a tied weight: its first name
 
     @property
     def size(self) -> int:
@@ -79,16 +79,16 @@ def outline_of(config: AnyModel) -> Outline:
 
 
 def require_covered(config: AnyModel, size: int, place: str) -> None:
-    """Raise ConfigError if a configuration asks for more weights than a file of this size can hold."""
+    """Raise ConfigError if a configuration needs more weights than a file of this size can hold."""
     asked = config.parameters()
-    if asked > max(ALWAYS_BUILT, size):  # of a byte each at least
+    if asked > max(ALWAYS_BUILT, size):  # a weight has at least one byte
         text = f"the configuration has {asked:,} weights, and the file has {size:,} bytes"
         raise ConfigError(f"{place}: {text}", fix="use weights and configuration of the same folder")
 
 
 @contextmanager
 def untouched_draws() -> Iterator[None]:
-    """A block in which a model may be initialized; the random state of the caller is restored afterwards."""
+    """Restore the caller's random state after the block, in which a model may be initialized."""
     with torch.random.fork_rng(devices=[]):
         yield
 
@@ -189,7 +189,7 @@ def bundle_files(bundle: Bundle, card: str) -> dict[str, bytes]:
 
 
 def _once(weights: Mapping[str, Tensor], outline: Outline) -> dict[str, Tensor]:
-    """The weights, tied ones once; ConfigError if they do not fit, DataError if they are not finite."""
+    """Return the weights, tied ones once; raise ConfigError if they do not fit, DataError if they are not finite."""
     for name, first in outline.aliases.items():
         if name in weights and first in weights and not torch.equal(weights[name], weights[first]):
             raise ConfigError(f"'{name}' and '{first}' are tied, but have different values", fix="give one of them")
@@ -209,7 +209,7 @@ def _spec_files(spec: ModelSpec) -> dict[str, bytes]:
 
 
 def tokenizer_files(spec: ModelSpec) -> dict[str, bytes]:
-    """The tokenizers of a model as files; that of target texts if it is another one."""
+    """Return the tokenizers of a model as files; the target tokenizer only if it is a different one."""
     first, second = spec.tokenizer, spec.target_tokenizer
     named = {ModelFile.TOKENIZER: first, ModelFile.TARGET_TOKENIZER: None if second is first else second}
     return {name: one.to_json().encode() for name, one in named.items() if one is not None}
@@ -218,7 +218,7 @@ def tokenizer_files(spec: ModelSpec) -> dict[str, bytes]:
 def read_tokenizers(
     files: Mapping[str, bytes], schema: Schema, folder: Path
 ) -> tuple[Tokenizer | None, Tokenizer | None]:
-    """The tokenizers of inputs and of target texts; DamagedError for a file that is none."""
+    """Return the tokenizers of inputs and of target texts; raise DamagedError for an invalid file."""
     found: list[Tokenizer | None] = []
     for name in (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER):
         try:
@@ -372,7 +372,7 @@ def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outli
 
 
 def _require_bound(note: Mapping[str, str], files: Mapping[str, bytes], folder: Path) -> None:
-    """Raise DamagedError for a tokenizer or labels that the weights were not written with."""
+    """Raise DamagedError if the weights were written with another tokenizer or other labels."""
     for name in BOUND:
         found = hashlib.sha256(files[name]).hexdigest() if name in files else "no such file"
         expected = note.get(name, "no such file")
@@ -389,7 +389,7 @@ def built(bundle: Bundle, device: torch.device | str = "cpu") -> nn.Module:
     return model.eval().to(device)
 
 
-# Model folders are in a run, as `RUN/model`, or anywhere else. Both the run folder and the model folder can be given.
+# A model folder is `RUN/model` or any other folder. Functions take the run folder or the model folder.
 
 
 def model_folder(path: str | Path) -> Path:

@@ -4,14 +4,14 @@
     ├── ConfigError        a wrong option or configuration
     ├── DataError          input that cannot be used: files, batches, lengths
     │   └── RejectedError  bad files or rows, each with its place and a code
-    ├── KernelError        a kernel does not support what was asked
+    ├── KernelError        a kernel does not support the request
     ├── DurableError       a file or folder that could not be written or verified
     │   ├── DamagedError   the bytes on disk differ from the manifest
     │   └── HeldError      another process writes to the folder
     ├── RepeatError        run the same command again: it resumes
     └── MissingExtraError  an optional dependency is not installed
 
-An error says what was asked, what was found, and what to do: `SeqloomError(problem, fix=...)`. `assert` is for bugs.
+An error states the request, the problem and the fix: `SeqloomError(problem, fix=...)`. `assert` is for bugs.
 """
 
 import difflib
@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-NAMES_READ = 10_000  # of a folder, to find a near name
-ALIKE = 0.6  # similarity of names that are suggested
+NAMES_READ = 10_000  # maximum names of a folder to compare with a misspelled one
+ALIKE = 0.6  # minimum similarity of suggested names
 
 
 class SeqloomError(Exception):
@@ -48,9 +48,9 @@ class DataError(SeqloomError):
 
 
 class RejectedError(DataError):
-    """Files or rows that were refused: one line for each, `path:line:column: code: text. Fix: ...`, and the total.
+    """Rejected files or rows: one line for each, `path:line:column: code: text. Fix: ...`, and the total.
 
-    `kinds` says how many there are of each code, `details` are the lines as plain values, `verdict` is a last line.
+    `kinds` counts the problems of each code, `details` are the lines as plain values, `verdict` is a last line.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RejectedError(DataError):
         kinds: Mapping[str, int] | None = None,
         details: Sequence[Mapping[str, object]] = (),
     ) -> None:
-        self.codes = tuple(codes)  # of the lines, in their order
+        self.codes = tuple(codes)  # of the lines, in order
         self.total = total
         self.details = tuple(details)
         each = [f"{count:,} {code}" for code, count in (kinds or {}).items()]
@@ -111,7 +111,7 @@ class MissingExtraError(SeqloomError):
 
 @contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Inside the `with`, an import that fails says which extra to install.
+    """Make a failed import in the block name the extra to install.
 
     >>> with needing("data"):
     ...     import no_such_package
@@ -125,7 +125,7 @@ def needing(extra: str) -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The fix for an unknown name: the nearest known one, or the whole list.
+    """Return the fix for an unknown name: the nearest known one, or the complete list.
 
     >>> did_you_mean("lsmt", ["gru", "lstm"])
     "did you mean 'lstm'?"
@@ -139,7 +139,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def near_name(path: Path) -> str:
-    """The fix for a missing file: the nearest name beside it, or to check the path."""
+    """Return the fix for a missing file: the nearest name in its folder, or to check the path."""
     if not path.parent.is_dir():
         return f"check the path: the folder {path.parent} is missing too"
     try:
@@ -151,7 +151,7 @@ def near_name(path: Path) -> str:
 
 
 def near_folder(path: Path) -> str:
-    """The same for a folder; only folders are suggested."""
+    """Return the fix for a missing folder; only folders are suggested."""
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in itertools.islice(entries, NAMES_READ) if entry.is_dir()]

@@ -25,7 +25,7 @@ class Progress(NamedTuple):
     stage: str  # what is counted: "rows read", "documents"
     done: int
     total: int = 0  # 0: unknown
-    part: float | None = None  # the share that is done, where `done` and `total` do not say it
+    part: float | None = None  # the share that is done, if `done` and `total` do not give it
     kept: int = 0  # how many are saved if the work stops here
 
     @property
@@ -50,7 +50,7 @@ Work = Generator[Progress, None, Result]
 
 def finished(work: Generator[Event, None, Result], show: Callable[[Event], object] | None = None) -> Result:
     """Run the work to its end and return its result; `show` is called with every event."""
-    with closing(work):  # if `show` fails, the work ends at once
+    with closing(work):  # if `show` raises, the work is closed immediately
         while True:
             try:
                 event = next(work)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def loading(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names are defined in modules below it."""
+    """Return the `__getattr__` of a package whose names are defined in its modules."""
     places = {name: f"{package}.{home}" for home, names in homes.items() for name in names}
 
     def found(name: str) -> Any:

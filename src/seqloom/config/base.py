@@ -1,10 +1,10 @@
-"""The base of every configuration: typed, frozen, closed to unknown keys, checked when it is made.
+"""Base class of every configuration: typed, frozen, rejects unknown keys, checked on creation.
 
 A configuration is data. It names kinds (`kind = "lstm"`), never a class or a path, so that reading one cannot run code.
 Unknown, out-of-range, contradictory or too large values are errors before anything is allocated.
 
-The annotation of a field says what it may hold. `taken` checks a value against it, whether it comes from a file, from
-plain data or from Python. The size of a file and the time of its parser are limited.
+The annotation of a field defines its valid values. `taken` checks a value against it, whether it comes from a file,
+from plain data or from Python. The size of a file and the time of its parser are limited.
 """
 
 import json
@@ -41,7 +41,7 @@ def at(place: str, problem: str) -> str:
 
 @contextmanager
 def located(place: str) -> Iterator[None]:
-    """Inside the `with`, a ConfigError gets the place in front of it."""
+    """Prefix a ConfigError in the block with the place."""
     try:
         yield
     except ConfigError as error:
@@ -58,7 +58,7 @@ def quoted(text: str) -> str:
 
 
 def found(value: Any) -> str:
-    """A value from outside in a few words, however large it is."""
+    """Describe a value of any size from outside in a few words."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int):
@@ -76,7 +76,7 @@ def found(value: Any) -> str:
 
 MAX_PARAMETERS = 2**34  # 68.7 GB of float32 weights
 MAX_WIDTH = 65_536
-MAX_ITEMS = 1_024  # of an array whose annotation does not say another number
+MAX_ITEMS = 1_024  # of an array whose annotation has no other limit
 
 # Sizes with their ranges; `examples` are small values for tests.
 Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH, examples=[8, 16])]
@@ -93,7 +93,7 @@ Names = Annotated[tuple[Name, ...], Meta(max_length=1_024, examples=[("O", "B-X"
 
 
 class Closed(msgspec.StructMeta):
-    """Refuses unknown, missing and unnamed settings in Python with the messages used for files."""
+    """Rejects unknown, missing and positional settings in Python with the same messages as in files."""
 
     def __call__(self, *unnamed: Any, **settings: Any) -> Any:
         kind: type[Config] = self  # type: ignore[assignment]  # every class of this metaclass is a Config
@@ -106,20 +106,20 @@ class Closed(msgspec.StructMeta):
         return super().__call__(**settings)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)  # tells the type checker what msgspec hands down
+@dataclass_transform(frozen_default=True, kw_only_default=True)  # for type checkers: what msgspec's metaclass does
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", metaclass=Closed):
-    """A frozen record of settings; making one, in Python or from a file, checks every field."""
+    """A frozen record of settings; every field is checked on creation, in Python or from a file."""
 
     def __post_init__(self) -> None:
         for name, annotation in _fields(type(self)).items():
             given = getattr(self, name)
-            held = taken(given, annotation, f"{self.kind()}.{name}")
-            if held is not given:  # a list becomes the tuple that a file would give, 0 becomes 0.0
-                msgspec.structs.force_setattr(self, name, held)
+            converted = taken(given, annotation, f"{self.kind()}.{name}")
+            if converted is not given:  # a list becomes a tuple and 0 becomes 0.0, as from a file
+                msgspec.structs.force_setattr(self, name, converted)
         self.check()
 
     def check(self) -> None:
-        """Raise ConfigError where fields that are fine by themselves contradict one another."""
+        """Raise ConfigError if fields contradict one another."""
 
     @classmethod
     def kind(cls) -> str:
@@ -141,7 +141,7 @@ def _fields(struct: type[Config]) -> dict[str, Any]:
 
 
 def plain(annotation: Any) -> Any:
-    """What a field may hold, without its flag."""
+    """Return the annotation of a field without its flag."""
     if get_origin(annotation) is not Annotated:
         return annotation
     base, *marks = get_args(annotation)
@@ -156,7 +156,7 @@ def _without_none(data: Any) -> Any:
 
 
 def taken(value: Any, annotation: Any, place: str) -> Any:
-    """What a field of this annotation holds when it is given this value; ConfigError, with the place, if it cannot."""
+    """Return the value converted to the field's annotation; raise ConfigError with the place if it is invalid."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in parts:
@@ -199,7 +199,7 @@ def _number(value: Any, base: type, meta: Meta, place: str) -> int | float:
 
 
 def _as_number(value: Any, what: str, base: type) -> str:
-    """How to write a number that was meant but not written as one."""
+    """Return how to write a value that looks like a misspelled number."""
     if isinstance(value, float) and value.is_integer():
         return f"write {int(value)}" if abs(value) < 1e15 else f"give {what}"
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}" if base is int else "[0-9]?[.]?[0-9]{1,9}", value):
@@ -212,7 +212,7 @@ def _name(value: Any, names: tuple[str, ...], place: str) -> str:
         raise ConfigError(at(place, f"expected a name, found {found(value)}"), fix=f"choose from {', '.join(names)}")
     if value not in names:
         raise ConfigError(at(place, f"unknown name {quoted(value)}"), fix=did_you_mean(value[:80], names))
-    return str.__str__(value)  # of a subclass, such as numpy's, the text itself
+    return str.__str__(value)  # the plain text of a str subclass, such as numpy's
 
 
 def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ...]:
@@ -307,7 +307,7 @@ def require_keys(kind: type[Config], settings: dict[str, Any], place: str) -> No
 
 
 def require_affordable(parameters: int, what: str) -> None:
-    """Refuse a model that is too large, before anything is allocated."""
+    """Raise ConfigError for a model that is too large, before anything is allocated."""
     if parameters > MAX_PARAMETERS:
         raise ConfigError(
             f"{what} would have {parameters:,} parameters, {size(4 * parameters)} in float32; "
@@ -321,9 +321,9 @@ MAX_DOTS = 256  # in one line of TOML: tomllib is quadratic in the parts of a do
 
 
 def read(path: str | Path, union: Any) -> Any:
-    """The configuration in a .toml or .json file, checked against a closed union of kinds.
+    """Read the configuration in a .toml or .json file, checked against a closed union of kinds.
 
-    A file of an earlier version is read too, with a warning: `old_names.py` knows what its settings are called now.
+    A file of an earlier version is read too, with a warning: `old_names.py` maps its names to the current ones.
     """
     path = Path(path)
     shown = str(path) if str(path).isprintable() else quoted(str(path))
@@ -344,7 +344,7 @@ def read(path: str | Path, union: Any) -> Any:
 
 
 def _file_text(path: Path) -> str:
-    """The text of a file that is small enough; a byte-order mark is left out."""
+    """Return the text of a file without a byte-order mark; raise ConfigError if it is too large."""
     try:
         if path.is_dir():
             raise ConfigError("this is a folder", fix="give a file inside it")
@@ -443,7 +443,7 @@ def from_data(data: Any, union: Any) -> Any:
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 Change = Callable[[str, Any], Any]  # from a field and its value to the new value
 
-DROPOUT = "dropout"  # every rate of dropout is a field whose name ends so
+DROPOUT = "dropout"  # every dropout rate is a field whose name ends like this
 
 
 def with_setting(config: AnyConfig, name: str, value: Any) -> AnyConfig:
@@ -455,11 +455,11 @@ def with_setting(config: AnyConfig, name: str, value: Any) -> AnyConfig:
     >>> with_setting(config, "width", 30).encoder.width
     30
     """
-    return _changed(config, lambda field, held: value if field == name else held)
+    return _changed(config, lambda field, current: value if field == name else current)
 
 
 def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
-    """The configuration with this rate wherever there is dropout; places without dropout stay without.
+    """The configuration with this rate for every nonzero dropout setting.
 
     >>> from seqloom import recipes
     >>> config = recipes.language_model("gpt", vocab_size=9)
@@ -467,16 +467,16 @@ def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
     >>> layer.dropout, layer.mixer.dropout
     (0.5, 0.0)
     """
-    return _changed(config, lambda field, held: rate if held and field.endswith(DROPOUT) else held)
+    return _changed(config, lambda field, current: rate if current and field.endswith(DROPOUT) else current)
 
 
 def dropouts(config: Any) -> Iterator[float]:
     """The dropout rates above 0 in all parts of a configuration."""
     parts = config if isinstance(config, tuple) else ()
     if isinstance(config, Config):
-        held = {field: getattr(config, field) for field in config.__struct_fields__}
-        yield from (value for field, value in held.items() if field.endswith(DROPOUT) and value)
-        parts = tuple(held.values())
+        settings = {field: getattr(config, field) for field in config.__struct_fields__}
+        yield from (value for field, value in settings.items() if field.endswith(DROPOUT) and value)
+        parts = tuple(settings.values())
     for part in parts:
         yield from dropouts(part)
 
@@ -484,12 +484,12 @@ def dropouts(config: Any) -> Iterator[float]:
 def _changed(config: AnyConfig, change: Change) -> AnyConfig:
     fields: dict[str, Any] = {}
     for field in config.__struct_fields__:
-        held = getattr(config, field)
-        fields[field] = _within(held, change) if (asked := change(field, held)) is held else asked
+        current = getattr(config, field)
+        fields[field] = _within(current, change) if (new := change(field, current)) is current else new
     return msgspec.structs.replace(config, **fields)
 
 
-def _within(held: Any, change: Change) -> Any:
-    if isinstance(held, Config):
-        return _changed(held, change)
-    return tuple(_within(part, change) for part in held) if isinstance(held, tuple) else held
+def _within(value: Any, change: Change) -> Any:
+    if isinstance(value, Config):
+        return _changed(value, change)
+    return tuple(_within(part, change) for part in value) if isinstance(value, tuple) else value

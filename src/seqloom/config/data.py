@@ -54,7 +54,7 @@ def _unescaped(mark: str) -> str:
 
 
 class ReadingConfig(Config, tag="reading", kw_only=True):
-    """How a file is read. Nothing is guessed: the suffix decides, and what does not fit is an error."""
+    """How a file is read. Nothing is guessed: the suffix decides, and content that does not match is an error."""
 
     format: Annotated[Format | None, Flag("File format: {names} (default: by the file extension).", "NAME", FILES)] = (
         None
@@ -89,7 +89,7 @@ class ReadingConfig(Config, tag="reading", kw_only=True):
 
 
 class BadRows(Config, tag="bad-rows", kw_only=True):
-    """Whether bad rows are skipped, and how many; by default none."""
+    """Whether bad rows are skipped, and how many; by default they are errors."""
 
     skip_bad_rows: Annotated[
         bool,
@@ -115,11 +115,11 @@ class BadRows(Config, tag="bad-rows", kw_only=True):
 
 
 class GivenSplit(Config, tag="given", kw_only=True):
-    """The files are the sets."""
+    """Each split has its own file."""
 
 
 class ColumnSplit(Config, tag="column", kw_only=True):
-    """A column names the set of each row: train, dev (valid, validation) or test."""
+    """A column names the split of each row: train, dev (valid, validation) or test."""
 
     split_column: Annotated[
         Name,
@@ -192,7 +192,7 @@ AnySplit = GivenSplit | ColumnSplit | RandomSplit | FoldSplit
 
 
 class DataConfig(Config, tag="data", kw_only=True):
-    """Files, how to read them, their columns, and the split. What is None is inferred and printed."""
+    """Files, how to read them, their columns, and the split. None means that a setting is inferred and printed."""
 
     train: NameList  # one path; two for parallel text; or the name of a data set
     dev: Annotated[

@@ -158,7 +158,7 @@ def decoding(settings: Mapping[str, Any]) -> AnyDecoding:
     every = {name for kind in kinds for name in kind.__struct_fields__}
     for name in settings.keys() - every:
         raise ConfigError(f"'{name}' is no setting of decoding", fix=did_you_mean(name, every))
-    if settings.get("temperature") == 0:  # what other programs call greedy
+    if settings.get("temperature") == 0:  # other programs call this greedy
         raise ConfigError("temperature: found 0, and nothing can be divided by it", fix=GREEDY)
     for kind in kinds:
         if settings.keys() <= set(kind.__struct_fields__):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from seqloom.nn.heads import Head, VectorHead
 
 Scheme = Literal["none", "bio", "bioes"]
-HeadKind = Literal["class", "crf"]  # what a recipe for tags may end in
+HeadKind = Literal["class", "crf"]  # heads for tags that a recipe may have
 Pooling = Literal["mean", "sum", "max", "last", "first", "attention"]
 Classes = Annotated[int, Meta(ge=2, le=2**20, examples=[3])]
 ClassWeight = Annotated[float, Meta(ge=0.0, le=1e6, examples=[1.0])]
@@ -32,7 +32,6 @@ class HeadConfig(Config):
         raise NotImplementedError
 
     def build(self, width: int) -> "Head":
-        """The head."""
         raise NotImplementedError
 
 
@@ -41,7 +40,7 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
 
     num_classes: Classes
     label_smoothing: Rate = 0.0
-    class_weights: ClassWeights = ()  # how much each class counts in the loss; empty: all the same
+    class_weights: ClassWeights = ()  # weight of each class in the loss; empty: all the same
 
     def check(self) -> None:
         if self.class_weights and len(self.class_weights) != self.num_classes:
@@ -52,7 +51,7 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
             raise ConfigError(problem, fix="give one class at least a weight above 0")
 
     def unmapped(self) -> "ScoresHeadConfig":
-        """The same choice where the vector is the scores."""
+        """Return the head for the same classes that reads the scores directly."""
         smoothing, weights = self.label_smoothing, self.class_weights
         return ScoresHeadConfig(num_classes=self.num_classes, label_smoothing=smoothing, class_weights=weights)
 
@@ -66,11 +65,11 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
 
 
 class ScoresHeadConfig(ClassHeadConfig, tag="scores", kw_only=True):
-    """One of several classes whose scores are the vector itself, plus a bias: the last step of a linear model."""
+    """One of several classes; the input vector, plus a bias, is the scores: the last step of a linear model."""
 
     @property
     def answers(self) -> int:
-        """How many scores there are."""
+        """The number of scores."""
         return self.num_classes
 
     def fit(self, width: int) -> None:
@@ -86,7 +85,7 @@ class ScoresHeadConfig(ClassHeadConfig, tag="scores", kw_only=True):
 
 
 def require_scores(head: "UnmappedHead", width: int, mapped: str) -> None:
-    """Raise ConfigError unless there is one number of the vector for each answer."""
+    """Raise ConfigError unless the vector has one number per output."""
     if width != head.answers:
         raise ConfigError(
             f"a '{head.kind()}' head takes {head.answers} numbers for its scores, found a width of {width}",
@@ -100,7 +99,7 @@ class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):
     num_labels: VocabSize
 
     def unmapped(self) -> "LabelScoresHeadConfig":
-        """The same labels where the vector is their scores."""
+        """Return the head for the same labels that reads their scores directly."""
         return LabelScoresHeadConfig(num_labels=self.num_labels)
 
     def parameters(self, width: int) -> int:
@@ -113,11 +112,11 @@ class LabelsHeadConfig(HeadConfig, tag="labels", kw_only=True):
 
 
 class LabelScoresHeadConfig(LabelsHeadConfig, tag="label-scores", kw_only=True):
-    """Any subset of several labels whose scores are the vector itself, plus a bias."""
+    """Any subset of several labels; the input vector, plus a bias, is their scores."""
 
     @property
     def answers(self) -> int:
-        """How many scores there are."""
+        """The number of scores."""
         return self.num_labels
 
     def fit(self, width: int) -> None:
@@ -138,7 +137,7 @@ class NumberHeadConfig(HeadConfig, tag="number", kw_only=True):
     size: Width = 1
 
     def unmapped(self) -> "NumberScoresHeadConfig":
-        """As many numbers where the vector is the numbers."""
+        """Return the head for as many numbers that reads them directly."""
         return NumberScoresHeadConfig(size=self.size)
 
     def parameters(self, width: int) -> int:
@@ -151,11 +150,11 @@ class NumberHeadConfig(HeadConfig, tag="number", kw_only=True):
 
 
 class NumberScoresHeadConfig(NumberHeadConfig, tag="number-scores", kw_only=True):
-    """One or several real numbers that are the vector itself, plus a bias."""
+    """One or several real numbers; the input vector, plus a bias, is the numbers."""
 
     @property
     def answers(self) -> int:
-        """How many numbers there are."""
+        """The number of outputs."""
         return self.size
 
     def fit(self, width: int) -> None:
@@ -171,7 +170,7 @@ class NumberScoresHeadConfig(NumberHeadConfig, tag="number-scores", kw_only=True
 
 
 class CrfHeadConfig(HeadConfig, tag="crf", kw_only=True):
-    """A tag per element, chosen jointly: a linear map and a chain of learned transitions that keeps to the scheme."""
+    """A tag per element, chosen jointly: a linear map and learned transitions that follow the scheme."""
 
     labels: Names
     scheme: Scheme = "none"
@@ -195,7 +194,7 @@ class CrfHeadConfig(HeadConfig, tag="crf", kw_only=True):
 
 
 def require_scheme(labels: tuple[str, ...], scheme: Literal["bio", "bioes"]) -> None:
-    """Raise ConfigError if a label does not fit the scheme, or if no label may be the only one of a sequence."""
+    """Raise ConfigError if a label does not fit the scheme, or if no label may form a sequence by itself."""
     positions = {"bio": "BI", "bioes": "BIES"}[scheme]
     for label in labels:
         position, _, kind = label.partition("-")
@@ -214,7 +213,7 @@ def require_scheme(labels: tuple[str, ...], scheme: Literal["bio", "bioes"]) -> 
 
 
 class NextTokenHeadConfig(HeadConfig, tag="next-token", kw_only=True):
-    """The next (or the hidden) token: softmax over the vocabulary; tied, its matrix is the input's."""
+    """The next (or masked) token: softmax over the vocabulary; if tied, its matrix is the input's."""
 
     vocab_size: VocabSize
     tied: bool = True
@@ -240,7 +239,6 @@ class VectorHeadConfig(Config, tag="vector", kw_only=True):
         return 0 if self.size is None else (width + 1) * self.size
 
     def build(self, width: int) -> "VectorHead":
-        """The head."""
         from seqloom.nn.heads import VectorHead
 
         return VectorHead(self, width)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CharEncoder = Literal["cnn", "lstm"]
 CharEncoderName = Literal["cnn", "lstm", "none"]
-NUM_LETTERS = 256  # the bytes; 0 is no letter
+NUM_LETTERS = 256  # the bytes; 0 is padding
 SPELLING_TAPS = 3  # letters that a filter spans
 
 
@@ -21,7 +21,7 @@ class InputConfig(Config):
     """Base of the inputs."""
 
     def fit(self, width: int) -> None:
-        """Raise ConfigError if the input cannot serve this width."""
+        """Raise ConfigError if the input cannot have this width."""
 
     def parameters(self, width: int) -> int:
         """The number of weights it will have."""
@@ -33,7 +33,7 @@ class InputConfig(Config):
 
 
 class SteppedInputConfig(InputConfig):
-    """Base of the inputs that come one element after another."""
+    """Base of the inputs that can be read one element at a time."""
 
     def build(self, width: int) -> "CausalMixer[Any]":
         """The module that reads this input."""
@@ -41,11 +41,11 @@ class SteppedInputConfig(InputConfig):
 
 
 class TokensConfig(SteppedInputConfig, tag="tokens", kw_only=True):
-    """Tokens, each with a learned vector; of another size than the model's width, a linear map goes between."""
+    """Tokens, each with a learned vector; if its size differs from the model's width, a linear map follows."""
 
     vocab_size: VocabSize
     size: Width | None = None
-    token_dropout: Rate = 0.0  # of whole vectors, drawn once a step for each token (Gal and Ghahramani 2016)
+    token_dropout: Rate = 0.0  # of complete vectors, drawn once per step for each token (Gal and Ghahramani 2016)
 
     def parameters(self, width: int) -> int:
         size = width if self.size is None else self.size
@@ -74,7 +74,7 @@ class NgramsConfig(SteppedInputConfig, tag="ngrams", kw_only=True):
 
 
 class TfidfConfig(InputConfig, tag="tfidf", kw_only=True):
-    """The same tokens and n-grams, weighted by TF-IDF over the whole text: (1 + log count) idf, of length one."""
+    """The same tokens and n-grams, weighted by TF-IDF over the text: (1 + log count) idf, of length one."""
 
     vocab_size: VocabSize
     order: Taps = 2
@@ -104,11 +104,11 @@ class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
 
 
 class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
-    """Words and their letters: the vector of the word and one of its spelling, joined and mapped to the width.
+    """Words and their letters: the word's vector and a vector of its spelling, joined and mapped to the width.
 
-    Letters are the bytes of UTF-8, so none is unknown. Filters find endings and beginnings in any place (Ma and
-    Hovy 2016); an LSTM from each end reads the whole word (Lample et al. 2016). In training a rare word is sometimes
-    read as UNKNOWN, so that a new one later finds a vector that was learned (Lample et al. 2016).
+    Letters are UTF-8 bytes, so no letter is unknown. Filters find prefixes and suffixes at any place (Ma and Hovy
+    2016); an LSTM from each end reads the complete word (Lample et al. 2016). In training a rare word is sometimes read
+    as UNKNOWN, so that UNKNOWN has a trained vector for new words (Lample et al. 2016).
     """
 
     vocab_size: VocabSize
@@ -116,8 +116,8 @@ class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
     char_encoder: CharEncoder = "cnn"
     letter_size: Width = 30
     spelling_size: Width = 50  # filters, or both halves of the LSTM together
-    rare_from: VocabSize | None = None  # the first token that is rare: numbers follow frequency; None: none is
-    unknown_rate: Rate = 0.5  # how often a rare word is read as UNKNOWN
+    rare_from: VocabSize | None = None  # the first rare token: ids are sorted by frequency; None: no token is rare
+    unknown_rate: Rate = 0.5  # probability that a rare word is read as UNKNOWN
 
     def check(self) -> None:
         if self.char_encoder == "lstm" and self.spelling_size % 2:
@@ -152,7 +152,7 @@ class PictureConfig(InputConfig, kw_only=True):
 
 
 class FlatConfig(PictureConfig, tag="flat", kw_only=True):
-    """The whole picture as one vector: what a fully connected network sees."""
+    """The complete picture as one vector, for a fully connected network."""
 
     def length(self) -> int:
         return 1
@@ -206,7 +206,7 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
         self._map()
 
     def _map(self) -> tuple[int, int]:
-        """Height and width of the last map; ConfigError where a filter is larger than what is left of the picture."""
+        """Return height and width of the last map; raise ConfigError if a filter is too large for it."""
         size = self.kernel_size
         height, width = self.height, self.width
         for layer in range(len(self.filters)):
@@ -236,5 +236,5 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
 
 
 SteppedInput = TokensConfig | NgramsConfig | VectorsConfig
-SequenceInput = SteppedInput | SpelledConfig | TfidfConfig  # what is no picture
+SequenceInput = SteppedInput | SpelledConfig | TfidfConfig  # all but pictures
 AnyInput = SequenceInput | FlatConfig | PatchesConfig | FiltersConfig

@@ -1,6 +1,6 @@
-"""The mixers: every way in which the positions of a sequence may see one another. One closed union of our own names.
+"""Mixers: all layers in which positions of a sequence exchange information, as one closed union.
 
-Which choices mean something together is one table, used by the configuration, the laws and the kernel tests:
+One table defines which choices can be combined; the configuration and the tests use it:
 
 position    where it acts                        with
 none        nowhere                              everything
@@ -9,7 +9,7 @@ sinusoidal  added to (or beside) the inputs      everything
 alibi       a bias on the scores                 softmax attention, any score
 t5          a bias on the scores                 softmax attention, any score
 shaw        vectors in keys and values           softmax attention, scores that are dot products
-rotary      turns queries and keys               softmax attention, dot and scaled_dot
+rotary      rotates queries and keys             softmax attention, dot and scaled_dot
 """
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -42,7 +42,7 @@ _REFUSALS: dict[tuple[str, str], str] = {
 
 
 def refusal(mixer: str, *, score: Score = "scaled_dot", position: Position = "none") -> str | None:
-    """Why a mixer, a score and a kind of position make no sense together, or None when they do.
+    """Return why a mixer, a score and a kind of position cannot be combined, or None if they can.
 
     >>> refusal("lstm", position="rotary")
     "relative positions act on attention scores, and 'lstm' has none"
@@ -63,8 +63,8 @@ def refusal(mixer: str, *, score: Score = "scaled_dot", position: Position = "no
 SHAW_RADIUS = 16
 T5_BUCKETS = 32
 T5_FARTHEST = 128
-MAX_HELD = 2**24  # numbers that a convolution may have to remember for each row
-MAX_REACH = 2**20  # elements that a convolution may look back: it remembers them all
+MAX_HELD = 2**24  # maximum numbers in a convolution's state for each row
+MAX_REACH = 2**20  # maximum elements that a convolution looks back: all are in its state
 
 
 class MixerConfig(Config):
@@ -79,18 +79,18 @@ class MixerConfig(Config):
             )
 
     def fit_causal(self) -> None:
-        """Raise ConfigError if this mixer cannot be read one element at a time."""
+        """Raise ConfigError if this mixer cannot run one element at a time."""
 
     def parameters(self, width: int, position: Position = "none") -> int:
         """The number of weights it will have."""
         raise NotImplementedError
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
-        """The mixer for whole sequences: positions see both sides where the family can."""
+        """Return the mixer for complete sequences: positions see both sides if the family can."""
         raise NotImplementedError
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
-        """The mixer that never looks ahead and can be stepped."""
+        """Return the mixer that never looks ahead and can run step by step."""
         raise NotImplementedError
 
 
@@ -114,7 +114,7 @@ class PoolConfig(MixerConfig, tag="pool", kw_only=True):
 
 
 class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
-    """Filters slid over the sequence, centered or causal; several sizes share the width, as in Kim 2014."""
+    """Filters applied along the sequence, centered or causal; several sizes share the width, as in Kim 2014."""
 
     kernel_sizes: tuple[Taps, ...] = (3,)
     dilation: Span = 1
@@ -162,12 +162,12 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
 
 
 class RecurrentConfig(MixerConfig, kw_only=True):
-    """Base of the recurrences: a hidden state of the model's width, read left to right in every model."""
+    """Base of the recurrences: a hidden state of the model's width, read left to right."""
 
-    weight_dropout: Rate = 0.0  # of the weights from state to state, drawn once a step (Merity et al. 2018)
+    weight_dropout: Rate = 0.0  # of the recurrent weights, drawn once per step (Merity et al. 2018)
 
     def gates(self) -> int:
-        """How many blocks of rows the weight matrices have."""
+        """The number of row blocks in the weight matrices."""
         raise NotImplementedError
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -287,7 +287,7 @@ class LinearAttentionConfig(MixerConfig, tag="linear-attention", kw_only=True):
 
 
 class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
-    """Two recurrences with half the width each, one reading from each end, side by side."""
+    """Two recurrences with half the width each, one reading from each end, concatenated."""
 
     mixer: RnnConfig | GruConfig | LstmConfig = LstmConfig()
 
@@ -328,7 +328,7 @@ AnyMixer = OneWay | BidirectionalConfig
 
 
 def require_divisible(width: int, num_heads: int, position: Position = "none") -> None:
-    """Raise ConfigError unless the heads share the width evenly; rotary positions turn pairs, so a share is even."""
+    """Raise ConfigError unless the heads divide the width evenly; rotary positions need an even head width."""
     share = 2 if position == "rotary" else 1
     if width % (num_heads * share) == 0:
         return
@@ -341,7 +341,7 @@ def require_divisible(width: int, num_heads: int, position: Position = "none") -
 
 
 def nearest_width(width: int, multiple_of: int) -> int:
-    """The legal width nearest to one that would not do.
+    """Return the valid width nearest to an invalid one.
 
     >>> nearest_width(510, 8), nearest_width(3, 8), nearest_width(65_535, 1_000)
     (512, 8, 65000)
@@ -351,11 +351,11 @@ def nearest_width(width: int, multiple_of: int) -> int:
 
 
 def heads_parameters(width: int, num_heads: int, score: Score) -> int:
-    """The number of weights of attention: four linear maps, and what the score of each head has of its own."""
+    """The number of weights of attention: four linear maps, and the weights of each head's score."""
     return 4 * (width * width + width) + score_parameters(width, num_heads, score)
 
 
 def score_parameters(width: int, num_heads: int, score: Score) -> int:
-    """The number of weights of a score: none, one matrix per head, or two and a vector."""
+    """The number of weights of a score: zero, one matrix per head, or two matrices and a vector."""
     head = width // num_heads
     return {"dot": 0, "scaled_dot": 0, "bilinear": width * head, "additive": 2 * width * head + width}[score]

@@ -1,12 +1,12 @@
 """Models: one or two stacks and a head. The objectives of embedders come first.
 
-    contrast       the texts of a pair lie nearer than those of all other pairs of the batch
+    contrast       the texts of a pair are nearer than those of all other pairs of the batch
     cosine-score   the cosine of two texts is their score
     rank           pairs with a higher score have the higher cosine
-    triplet        the anchor lies nearer to its positive than to its negative, by a margin
-    views          contrast of a text with itself, read twice: dropout, and tokens left out, make the two differ
+    triplet        the anchor is nearer to its positive than to its negative, by a margin
+    views          contrast of a text with itself, read twice: dropout and dropped tokens make the two differ
 
-`reads` says which data an objective can use (see `seqloom.data.schema`).
+`reads` lists the data that an objective can use (see `seqloom.data.schema`).
 """
 
 from itertools import pairwise
@@ -46,14 +46,13 @@ class ObjectiveConfig(Config):
         raise NotImplementedError
 
     def build(self) -> "Objective":
-        """The objective."""
         raise NotImplementedError
 
 
 class ContrastConfig(ObjectiveConfig, tag="contrast", kw_only=True):
-    """In-batch negatives, both directions (van den Oord et al. 2018); equal texts are no negatives of each other.
+    """In-batch negatives, both directions (van den Oord et al. 2018); equal texts are not negatives of each other.
 
-    The negative of a triple is one more for all anchors. A text alone is contrasted with its second reading.
+    The negative of a triple is a negative for all anchors. A single text is contrasted with its second reading.
     """
 
     temperature: Temperature = 0.05
@@ -112,7 +111,7 @@ class TripletConfig(ObjectiveConfig, tag="triplet", kw_only=True):
 
 
 class ViewsConfig(ObjectiveConfig, tag="views", kw_only=True):
-    """Contrast of two readings of one text (SimCSE, Gao et al. 2021), tokens left out of the second."""
+    """Contrast of two readings of one text (SimCSE, Gao et al. 2021), with tokens dropped from the second."""
 
     temperature: Temperature = 0.05
     left_out: Rate = 0.0  # the share of tokens
@@ -213,13 +212,13 @@ class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
 class LanguageModelConfig(ModelConfig, tag="language-model", kw_only=True):
     """P(next token | tokens so far): decoder and head.
 
-    The two penalties are added to the loss of training alone; Merity et al. 2018 take 2 and 1.
+    The two penalties are added to the training loss only; Merity et al. 2018 use 2 and 1.
     """
 
     decoder: DecoderConfig
     head: NextTokenHeadConfig
-    size_penalty: Penalty = 0.0  # of the mean square of what the head reads
-    change_penalty: Penalty = 0.0  # of the mean square of its change from element to element
+    size_penalty: Penalty = 0.0  # on the mean square of the head's input
+    change_penalty: Penalty = 0.0  # on the mean square of its change between elements
 
     def check(self) -> None:
         require_tieable(self.head, self.decoder)

@@ -76,7 +76,7 @@ KEYS: dict[str, dict[str, str]] = {  # by the tag in the file: old key, new key
 VALUES: dict[tuple[str, str], dict[str, str]] = {  # by tag and old key: old value, new value
     ("encoding", "too_long"): {"cut": "truncate", "refuse": "error"},
 }
-# Tables that may leave out their tag, because only one kind can stand under this key.
+# Tables that may omit their tag, because this key allows only one kind.
 UNTAGGED = {
     "training": "training",
     "encoding": "encoding",
@@ -87,10 +87,10 @@ UNTAGGED = {
 
 
 def renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """The settings in `data` under the names of this version; `data` itself is not changed.
+    """Return the settings in `data` under the names of this version; `data` itself is not changed.
 
     Args:
-        data: a table as TOML or JSON gives it, nested to any depth. Each table says by its `kind` what it describes.
+        data: a nested table from TOML or JSON. The `kind` of each table names its type.
 
     Returns:
         An equal copy if every name is current.
@@ -106,7 +106,7 @@ def _table(data: dict[str, Any], under: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in data.items():
         name = keys.get(key, key)
-        if name in data and name != key:  # given under both names: whoever reads it refuses the old one
+        if name in data and name != key:  # given under both names: the reader rejects the old one
             name = key
         changed = VALUES.get((kind, key), {})
         found[name] = changed.get(value, value) if isinstance(value, str) else _value(value, key)

@@ -1,9 +1,9 @@
-"""Flags: a field of a configuration has its flag and its help text beside its type and range.
+"""Flags: a field of a configuration declares its flag and its help text with its type and range.
 
     lr: Annotated[LearningRate, Flag("Peak learning rate (default: chosen by model).", "NUMBER", OPTIMIZER)] = 1e-3
 
-is `--lr` on the command line and `lr=` in Python. `settings` lists the fields with flags of a configuration and of the
-parts in it. `said` and `with_flags` check given values and make fields of them; errors name the flag. `typed` writes
+is `--lr` on the command line and `lr=` in Python. `settings` lists the fields with flags of a configuration and of its
+parts. `said` and `with_flags` check given values and convert them to fields; errors name the flag. `typed` writes
 fields as flags again.
 """
 
@@ -34,16 +34,17 @@ Result = TypeVar("Result")
 class Flag(NamedTuple):
     """The flag of a field. `{names}` in the help is replaced by the possible names.
 
-    A field that holds a part has one too: with a help text it chooses the kind of the part, else its fields do.
+    A field that holds a part has a flag too: with a help text, the flag selects the kind of the part; without one, the
+    given fields of the part do.
     """
 
     help: str = ""
     metavar: str | None = None
     panel: str = ""  # the group in the help
-    parse: Callable[[str], Any] | None = None  # from text to the value; a dict has several fields
+    parse: Callable[[str], Any] | None = None  # from text to the value; a dict sets several fields
     negatable: bool = False  # whether there is a --no- form too
     changeable: bool = False  # whether it may change when a run is resumed
-    says: str = ""  # what two fields of different parts would both set
+    says: str = ""  # a name for what conflicting fields of different parts both set
 
 
 class Setting(NamedTuple):
@@ -56,7 +57,7 @@ class Setting(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """What is typed: `--batch-tokens`."""
+        """The flag as it is typed: `--batch-tokens`."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
@@ -67,23 +68,22 @@ class Setting(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that may be given."""
+        """The valid names."""
         every = (self.annotation, *get_args(self.annotation))
         named = [name for part in every if get_origin(part) is Literal for name in get_args(part)]
         return tuple(kind.kind() for kind in self.parts) or tuple(named)
 
     @property
     def help(self) -> str:
-        """The help text."""
         return self.described.help.replace("{names}", ", ".join(self.names))
 
     def said(self, value: Any) -> dict[str, Any]:
-        """The fields that a value sets, checked; text is parsed."""
+        """Return the fields that a value sets, checked; text is parsed."""
         if isinstance(value, PathLike):
             value = fspath(value)
         annotation, parts = self.annotation, get_args(self.annotation)
         if get_origin(parts[0] if get_origin(annotation) is Annotated else annotation) is tuple:
-            value = (value,) if isinstance(value, str) else value  # in Python one name may stand alone, or be a path
+            value = (value,) if isinstance(value, str) else value  # in Python also one name, or a path
             value = tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
         if self.described.parse is None or not isinstance(value, str):
             if get_origin(annotation) in (Union, UnionType) and str in parts:  # text is parsed, the rest is checked
@@ -96,7 +96,7 @@ class Setting(NamedTuple):
         return parsed if isinstance(parsed, dict) else {self.name: parsed}
 
     def typed(self, config: Config) -> str:
-        """The flag with its value in a configuration; empty if there is nothing to type."""
+        """Return the flag with its value in a configuration; empty if there is nothing to type."""
         value = getattr(config, self.name)
         if value is None or value is False:
             return f"--no{self.flag[1:]}" if self.described.negatable and value is False else ""
@@ -108,7 +108,7 @@ class Setting(NamedTuple):
 
 @cache
 def own(kind: Any) -> tuple[Setting, ...]:
-    """The fields of a configuration, or of a NamedTuple, that have a flag: the parts not looked into."""
+    """Return the fields of a configuration or NamedTuple that have a flag, without those of its parts."""
     if issubclass(kind, msgspec.Struct):
         defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
     else:
@@ -147,7 +147,7 @@ def _settings(kind: Any) -> dict[str, Setting]:
 
 
 def said(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a configuration that were given, checked; those of tables in it are left to `with_flags`."""
+    """Return the given fields of a configuration, checked; those of its tables are left to `with_flags`."""
     found: dict[str, Any] = {}
     for one in own(kind):
         if len(one.parts) > 1:
@@ -159,7 +159,7 @@ def said(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_flags(default: AnyConfig, given: Mapping[str, Any]) -> AnyConfig:
-    """The configuration with what was given, also in the tables in it."""
+    """Return the configuration with the given values, also in its tables."""
     tables = {
         one.name: with_flags(getattr(default, one.name), given) for one in own(type(default)) if len(one.parts) == 1
     }
@@ -167,7 +167,7 @@ def with_flags(default: AnyConfig, given: Mapping[str, Any]) -> AnyConfig:
 
 
 def _part(whole: Setting, given: Mapping[str, Any]) -> Config | None:
-    """The part that was given: of the kind that was named, else of the one that has all the fields; None for none."""
+    """Return the given part, of the named kind or the kind that has all given fields; None if not given."""
     every = {name: one for part in whole.parts for name, one in _settings(part).items()}
     inner = [one for name, one in every.items() if name in given]
     if not inner and whole.name not in given:
@@ -189,7 +189,7 @@ def _part(whole: Setting, given: Mapping[str, Any]) -> Config | None:
 
 
 def _named(whole: Setting, inner: list[Setting], given: Mapping[str, Any]) -> type[Config]:
-    """The kind of part that was named, else the default; it must have all fields that were given."""
+    """Return the named kind of part, else the default; it must have all given fields."""
     kinds = {part.kind(): part for part in whole.parts}
     kind: type[Config] = type(whole.default)
     if isinstance(part := given.get(whole.name), Config):
@@ -205,7 +205,7 @@ def _named(whole: Setting, inner: list[Setting], given: Mapping[str, Any]) -> ty
 
 
 def _able(whole: Setting, inner: list[Setting]) -> type[Config]:
-    """The kind of part that has all fields that were given; of several the default."""
+    """Return the kind of part that has all given fields; the default if several do."""
     able = [part for part in whole.parts if all(one.name in _settings(part) for one in inner)]
     if not able:
         flags = " and ".join(one.flag for one in inner)
@@ -214,13 +214,13 @@ def _able(whole: Setting, inner: list[Setting]) -> type[Config]:
 
 
 def typed(whole: Setting, part: Config) -> str:
-    """A part as it is typed: `--schedule linear --warmup 100`."""
+    """Return a part as flags: `--schedule linear --warmup 100`."""
     kind = [f"{whole.flag} {part.kind()}"] if whole.described.help else []
     return " ".join([*kind, *filter(None, (one.typed(part) for one in _settings(type(part)).values()))])
 
 
 def typed_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
-    """Every flag whose value is not the default, as it is typed, but for those that are known by their names.
+    """Yield every flag whose value is not the default, except those in `known`.
 
     >>> from seqloom.config.data import DataConfig, ReadingConfig
     >>> data = DataConfig(train=("a.csv",), input=("my text",), dev=("b.csv",), reading=ReadingConfig(header=False))
@@ -228,10 +228,10 @@ def typed_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
     ['--no-header', "--input 'my text'"]
     """
     for one in own(type(config)):
-        held = getattr(config, one.name)
-        if isinstance(held, Config):
-            yield from typed_changes(held, known)
-        elif one.name not in known and held != one.default:
+        value = getattr(config, one.name)
+        if isinstance(value, Config):
+            yield from typed_changes(value, known)
+        elif one.name not in known and value != one.default:
             yield one.typed(config)
 
 
@@ -249,7 +249,7 @@ def changeable_places(kind: Any, place: str = "") -> Iterator[str]:
             yield from changeable_places(part, f"{place}{one.name}.")
 
 
-# Names that people know from earlier versions and from other tools, with ours; of several, the one that fits.
+# Names from earlier versions and from other tools, with the current ones; of several, the one that fits.
 NEW_NAMES: dict[str, str | tuple[str, ...]] = {
     "rate": "lr",
     "learning_rate": "lr",
@@ -331,7 +331,7 @@ NEW_NAMES: dict[str, str | tuple[str, ...]] = {
 
 
 def new_name(name: str, known: Collection[str]) -> str | None:
-    """What an old or foreign name is called among the known ones; None where nothing is known of it.
+    """Return the current name of an old or foreign name among the known ones; None if there is none.
 
     >>> new_name("rate", ["lr", "epochs"]), new_name("longest", ["max_new_tokens"]), new_name("zzz", ["lr"])
     ('lr', 'max_new_tokens', None)
@@ -341,12 +341,12 @@ def new_name(name: str, known: Collection[str]) -> str | None:
 
 
 def stated(named: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a Python call that are not None."""
+    """Return the settings of a Python call that are not None."""
     return {name: value for name, value in named.items() if value is not None}
 
 
 def require_arguments(function: Callable[..., Any], names: Iterable[str]) -> None:
-    """Raise ConfigError for a name that is no argument of a function, with the nearest one."""
+    """Raise ConfigError for a name that is not an argument of a function, with the nearest one."""
     known = signature(function).parameters
     offered = [one for one, found in known.items() if found.kind is Parameter.KEYWORD_ONLY]
     for name in names:
@@ -357,7 +357,7 @@ def require_arguments(function: Callable[..., Any], names: Iterable[str]) -> Non
 
 
 def strict(function: Callable[P, Result]) -> Callable[P, Result]:
-    """A decorator: an unknown argument is answered with the nearest one, and errors name arguments instead of flags."""
+    """Decorator: suggest the nearest name for an unknown argument; errors name arguments instead of flags."""
 
     @wraps(function)
     def called(*given: P.args, **named: P.kwargs) -> Result:
@@ -373,6 +373,6 @@ def strict(function: Callable[P, Result]) -> Callable[P, Result]:
 
 
 def _as_arguments(text: str) -> str:
-    """The sentence with `--batch-tokens` written `batch_tokens`, and `--split test` written `split="test"`."""
+    """Replace flags in a sentence: `--batch-tokens` by `batch_tokens`, and `--split test` by `split="test"`."""
     text = re.sub(r"--split (dev|test)\b", r'split="\1"', text)
     return re.sub(r"(?<![\w-])--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)

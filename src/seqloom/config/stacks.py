@@ -1,6 +1,6 @@
-"""Stacks: encoders and decoders, of an input, a kind of position, and layers.
+"""Stacks: encoders and decoders, made of an input, a kind of position, and layers.
 
-A layer is a mixer with residual, norm and feed-forward around it; layers of a decoder may read a memory.
+A layer is a mixer with residual, norm and feed-forward layer; decoder layers may also read a memory.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from seqloom.nn.stacks import Block, CausalBlock, ConditionedDecoder, Decoder, Encoder
 
 Norm = Literal["layer", "rms"]
-# What a norm adds to the variance; None: 1e-5 of "layer", 1e-6 of "rms"
+# Added to the variance in a norm; None: 1e-5 for "layer", 1e-6 for "rms"
 Epsilon = Annotated[float, Meta(ge=1e-12, le=0.1, examples=[1e-5])]
 Activation = Literal["sigmoid", "tanh", "relu", "gelu", "swiglu"]
 Arrangement = Literal["plain", "residual", "post", "pre"]
-# What dropout draws: whether each number stays, or whether each unit stays for the whole sequence (Gal 2016, "locked")
+# Whether dropout draws a mask per element, or one per sequence (Gal 2016, "locked")
 DropoutMask = Literal["element", "sequence"]
 
 
@@ -46,7 +46,7 @@ class FeedForwardConfig(Config, tag="feed-forward", kw_only=True):
     dropout: Rate = 0.0
 
     def parameters(self, width: int) -> int:
-        """The number of weights; SwiGLU has a third matrix, the gate's."""
+        """The number of weights; SwiGLU has a third matrix for the gate."""
         inward = 2 if self.activation == "swiglu" else 1
         return inward * (width * self.hidden + self.hidden) + self.hidden * width + width
 
@@ -79,12 +79,12 @@ class BlockConfig(Config, tag="block", kw_only=True):
             self.mixer.fit(width, position)
 
     def fit_causal(self) -> None:
-        """Raise ConfigError if the block cannot be stepped."""
+        """Raise ConfigError if the block cannot run step by step."""
         with located("mixer"):
             self.mixer.fit_causal()
 
     def norms(self) -> int:
-        """How many normalizations the block has."""
+        """The number of norms in the block."""
         return 0 if self.arrangement in ("plain", "residual") else 1 if self.feed_forward is None else 2
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -93,20 +93,20 @@ class BlockConfig(Config, tag="block", kw_only=True):
         return self.mixer.parameters(width, position) + inner + self.norms() * norm_parameters(self.norm, width)
 
     def build(self, width: int, position: Position = "none") -> "Block":
-        """The block for whole sequences."""
+        """Return the block for complete sequences."""
         from seqloom.nn.stacks import Block
 
         return Block(self, width, self.mixer.build(width, position))
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalBlock":
-        """The block that never looks ahead and can be stepped."""
+        """Return the block that never looks ahead and can run step by step."""
         from seqloom.nn.stacks import CausalBlock
 
         return CausalBlock(self, width, self.mixer.build_causal(width, position))
 
 
 class ConditionedConfig(Config):
-    """Base of the layers that also read a memory: what an encoder left."""
+    """Base of the layers that also read a memory, the output of an encoder."""
 
     def fit(self, width: int, position: Position = "none") -> None:
         """Raise ConfigError if the layer cannot have this width or position."""
@@ -116,12 +116,11 @@ class ConditionedConfig(Config):
         raise NotImplementedError
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
-        """The layer."""
         raise NotImplementedError
 
 
 class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
-    """A causal mixer, then attention to the memory, then a feed-forward, each with residual and norm."""
+    """A causal mixer, then attention to the memory, then a feed-forward layer, each with residual and norm."""
 
     mixer: OneWay
     num_heads: Heads = 8
@@ -150,7 +149,7 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
 
 
 class SeededConfig(ConditionedConfig, tag="seeded", kw_only=True):
-    """A recurrence whose first state is made from the memory's last element: all that passes the bottleneck."""
+    """A recurrence whose first state is computed from the memory's last element."""
 
     mixer: RnnConfig | GruConfig | LstmConfig
     dropout: Rate = 0.0
@@ -169,7 +168,7 @@ class SeededConfig(ConditionedConfig, tag="seeded", kw_only=True):
 
 
 class AlignmentConfig(ConditionedConfig, tag="alignment", kw_only=True):
-    """Attention of a recurrent decoder to the memory: y = tanh(W [a; s]), with s the state and a what it looked up."""
+    """Attention of a recurrent decoder to the memory: y = tanh(W [a; s]), with s the state and a the attention."""
 
     score: Score = "dot"
     dropout: Rate = 0.0
@@ -205,15 +204,15 @@ InputScale = Annotated[float, Meta(ge=1e-4, le=1e4, examples=[1.0, 8.0])]
 
 
 class StackConfig(Config, kw_only=True):
-    """Base of encoders and decoders: an input, a kind of position, and layers, repeated with fresh weights."""
+    """Base of encoders and decoders: an input, a kind of position, and layers, repeated with separate weights."""
 
     width: Width
     position: Position = "none"
     position_join: Literal["add", "concatenate"] = "add"
     input_scale: InputScale = 1.0  # inputs are multiplied by it before positions are added (Vaswani et al. 2017)
-    max_length: Length = 1024  # of learned positions alone: the others have no limit
+    max_length: Length = 1024  # of learned positions; the others have no limit
     repeat: Depth = 1
-    entry_norm: Norm | None = None  # of the inputs with their positions, before dropout (Devlin et al. 2019)
+    entry_norm: Norm | None = None  # norm of the inputs with their positions, before dropout (Devlin et al. 2019)
     final_norm: Norm | None = None
     norm_epsilon: Epsilon | None = None  # of these two
     dropout: Rate = 0.0  # of the inputs
@@ -260,7 +259,7 @@ class StackConfig(Config, kw_only=True):
         return self.position if self.position in RELATIVE else "none"
 
     def absolute(self) -> bool:
-        """Whether positions enter with the inputs."""
+        """Whether positions are added to the inputs."""
         return self.position in ("learned", "sinusoidal")
 
     def limit(self) -> int | None:
@@ -268,7 +267,7 @@ class StackConfig(Config, kw_only=True):
         return self.max_length if self.position == "learned" else None
 
     def source(self) -> InputConfig:
-        """What the stack reads."""
+        """The input of the stack."""
         raise NotImplementedError
 
     def stack(self) -> tuple[BlockConfig | ConditionedConfig, ...]:
@@ -285,7 +284,7 @@ class StackConfig(Config, kw_only=True):
 
 
 class EncoderConfig(StackConfig, tag="encoder", kw_only=True):
-    """Reads a whole sequence; positions may see both sides."""
+    """Reads a complete sequence; positions may see both sides."""
 
     input: AnyInput
     layers: tuple[BlockConfig, ...] = ()
@@ -297,7 +296,6 @@ class EncoderConfig(StackConfig, tag="encoder", kw_only=True):
         return self.layers
 
     def build(self) -> "Encoder":
-        """The encoder."""
         from seqloom.nn.stacks import Encoder
 
         return Encoder(self)
@@ -322,14 +320,13 @@ class DecoderConfig(StackConfig, tag="decoder", kw_only=True):
         return self.layers
 
     def build(self) -> "Decoder":
-        """The decoder."""
         from seqloom.nn.stacks import Decoder
 
         return Decoder(self)
 
 
 class ConditionedDecoderConfig(StackConfig, tag="conditioned-decoder", kw_only=True):
-    """Reads a sequence from left to right while looking at what an encoder left."""
+    """Reads a sequence from left to right and attends to the output of an encoder."""
 
     input: SteppedInput
     layers: tuple[AnyConditioned, ...]
@@ -345,7 +342,6 @@ class ConditionedDecoderConfig(StackConfig, tag="conditioned-decoder", kw_only=T
         return self.layers
 
     def build(self) -> "ConditionedDecoder":
-        """The decoder."""
         from seqloom.nn.stacks import ConditionedDecoder
 
         return ConditionedDecoder(self)

@@ -41,7 +41,7 @@ class TokenizerConfig(Config, kw_only=True):
 
     @property
     def forgets(self) -> tuple[str, ...]:
-        """What the tokens lose of a text, even if none is unknown.
+        """The information that tokens lose, even without unknown tokens.
 
         >>> CharactersConfig().forgets, WordsConfig(lowercase=True, normalize="nfc").forgets
         ((), ('unicode form', 'case', 'spacing'))
@@ -51,11 +51,11 @@ class TokenizerConfig(Config, kw_only=True):
 
     @property
     def framed(self) -> bool:
-        """Whether BEGIN and END tokens are put around every text."""
+        """Whether every text gets BEGIN and END tokens."""
         return False
 
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
-        """The tokenizer with the vocabulary of these texts, which must be training data."""
+        """Fit a tokenizer on these texts, which must be training data."""
         from seqloom.text.tokenizer import fit
 
         return fit(cast("FittedTokenizer", self), texts)
@@ -65,7 +65,7 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
     """Words and punctuation; with `word_split = "space"`, the text between white space."""
 
     vocab_size: Annotated[WordLimit, VOCAB_SIZE] = 50_000
-    min_count: Annotated[Count | None, MIN_COUNT] = None  # None: once, or as training chooses for its task
+    min_count: Annotated[Count | None, MIN_COUNT] = None  # None: 1, or chosen by training for its task
     word_split: Annotated[
         WordSplit,
         Flag(
@@ -75,10 +75,10 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
         ),
     ] = "punctuation"
     lowercase_fallback: bool = (
-        False  # a word that is not in the vocabulary is looked up in lower case before it is unknown
+        False  # a word outside the vocabulary is looked up in lower case before it becomes unknown
     )
     keep_characters: bool = (
-        False  # of data that is cut into words: each is one token, and its letters are kept beside it
+        False  # for data that is split into words: each is one token, and its letters are stored too
     )
 
     @property
@@ -95,7 +95,7 @@ class CharactersConfig(TokenizerConfig, tag="characters", kw_only=True):
 
 
 class BytesConfig(TokenizerConfig, tag="bytes", kw_only=True):
-    """The bytes of UTF-8: no token is unknown, and nothing is fitted."""
+    """UTF-8 bytes: no token is unknown, and nothing is fitted."""
 
 
 class BpeConfig(TokenizerConfig, tag="bpe", kw_only=True):
@@ -111,11 +111,11 @@ class UnigramConfig(TokenizerConfig, tag="unigram", kw_only=True):
 
 
 class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):
-    """Subwords by the longest match from the left (Devlin et al. 2019), framed; it comes with an imported model."""
+    """Greedy longest-match subwords (Devlin et al. 2019), framed; it comes with an imported model."""
 
-    clean: bool = True  # control characters are left out
+    clean: bool = True  # remove control characters
     chinese_apart: bool = True  # each Chinese character is a word
-    accents: bool = False  # whether they are kept
+    accents: bool = False  # whether accents are kept
     max_word_length: Count = 100  # characters; a longer one is unknown
 
     @property

@@ -1,4 +1,4 @@
-"""Training: optimizer, learning rate, batches, duration and checkpoints; tuning: what is searched."""
+"""Training: optimizer, learning rate, batches, duration and checkpoints; and the search space of tuning."""
 
 from typing import Annotated, Literal, get_args
 
@@ -29,7 +29,7 @@ WEIGHT_DECAY = Flag(
 
 
 class SgdConfig(Config, tag="sgd", kw_only=True):
-    """v <- momentum v + g + weight_decay w;  w <- w - lr v. The decay is L2: it goes through the momentum."""
+    """v <- momentum v + g + weight_decay w;  w <- w - lr v. The decay is L2: it is part of the momentum."""
 
     momentum: Annotated[Rate, Flag("Momentum of sgd (default: 0.9).", "NUMBER", OPTIMIZER)] = 0.9
     nesterov: bool = False
@@ -41,7 +41,7 @@ class SgdConfig(Config, tag="sgd", kw_only=True):
 
 
 class AdamConfig(Config, tag="adam", kw_only=True):
-    """Adam (Kingma and Ba 2015). The decay is L2: it goes through the moments."""
+    """Adam (Kingma and Ba 2015). The decay is L2: it is part of the moments."""
 
     beta1: Rate = 0.9
     beta2: Rate = 0.999
@@ -50,7 +50,7 @@ class AdamConfig(Config, tag="adam", kw_only=True):
 
 
 class AdamWConfig(Config, tag="adamw", kw_only=True):
-    """Adam with decoupled decay (Loshchilov and Hutter 2019): w <- w - lr weight_decay w beside the step."""
+    """Adam with decoupled decay (Loshchilov and Hutter 2019): w <- w - lr weight_decay w in addition to the step."""
 
     beta1: Rate = 0.9
     beta2: Rate = 0.999
@@ -59,17 +59,17 @@ class AdamWConfig(Config, tag="adamw", kw_only=True):
 
 
 class NewtonConfig(Config, tag="newton", kw_only=True):
-    """Newton steps on the whole training set, for linear models: one strength of L2 after another, solved.
+    """Newton's method on the complete training set, for linear models; it solves one L2 strength after another.
 
-    An epoch is a strength s: the sum of losses + s/2 |w|^2 is minimized, starting from the solution before it.
+    An epoch is a strength s: the sum of losses + s/2 |w|^2 is minimized, starting from the previous solution.
     """
 
     strengths: Strengths = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
-    tolerance: Annotated[float, Meta(ge=0.0, le=1.0)] = 1e-5  # the largest slope of the mean objective at its end
+    tolerance: Annotated[float, Meta(ge=0.0, le=1.0)] = 1e-5  # largest gradient of the mean objective at convergence
 
     @property
     def weight_decay(self) -> float:
-        """0: the strengths are the only decay."""
+        """Always 0: the strengths are the only decay."""
         return 0.0
 
 
@@ -130,17 +130,17 @@ AnySchedule = ConstantConfig | LinearConfig | CosineConfig | InverseSqrtConfig |
 
 
 class DurationConfig(Config, kw_only=True):
-    """Base of the ways to say how long training lasts: one number, under the name of its unit."""
+    """Base of the durations of training: one number, named by its unit."""
 
     @property
     def unit(self) -> str:
-        """What is counted: epochs, steps, tokens or seconds."""
+        """The unit: epochs, steps, tokens or seconds."""
         (name,) = self.__struct_fields__
         return name
 
     @property
     def amount(self) -> float:
-        """How many of the unit."""
+        """The number of units."""
         number: float = getattr(self, self.unit)
         return number
 
@@ -213,7 +213,7 @@ class StreamsConfig(Config, tag="streams", kw_only=True):
 
 
 class PacksConfig(Config, tag="packs", kw_only=True):
-    """Whole documents side by side in rows, kept apart (lm only)."""
+    """Complete documents packed into rows, isolated from each other (lm only)."""
 
     batch_rows: Annotated[Count, BATCH_ROWS] = 16
     row_length: Annotated[Count, ROW_LENGTH] = 256
@@ -281,7 +281,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
             DURATION,
             changeable=True,
         ),
-    ] = 0  # without a better metric or a lower loss
+    ] = 0  # validations without a better metric or a lower loss
     save_every: Annotated[
         Steps, Flag("Number of steps between checkpoints (default: after each validation).", "STEPS", RUN)
     ] = 0
@@ -302,7 +302,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
             "NUMBER",
             OPTIMIZER,
         ),
-    ] = 0.0  # the average is validated and saved; 0: none
+    ] = 0.0  # the average is validated and saved; 0: no average
     average_checkpoints: Annotated[
         Count,
         Flag(
@@ -364,7 +364,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
         return self.optimizer.strengths if isinstance(self.optimizer, NewtonConfig) else ()
 
     def _require_solving(self) -> None:
-        """Refuse settings of gradient descent, which newton would ignore."""
+        """Raise ConfigError for settings of gradient descent, which newton would ignore."""
         others = {name: getattr(self, name) for name in ("ema", "compile", "freeze") if getattr(self, name)}
         if self.average_checkpoints > 1:
             others["average_checkpoints"] = self.average_checkpoints

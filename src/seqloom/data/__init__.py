@@ -1,8 +1,8 @@
-"""Data in: whatever a user has becomes batches, and nothing is lost or changed in silence.
+"""Reading data: user files become batches, and every loss or change is reported.
 
     files ──▶ readers ──▶ Table of Records ──▶ Examples ──▶ columns of numbers ──▶ order ──▶ Batch
                  │                                │              (in memory or mapped)
-                 └── Ledger: what was refused, warned about or noted, each with its place
+                 └── Ledger: bad rows, warnings and notes, each with its place
 
-torch is loaded only where columns become tensors: `loader`, and the collating of `kinds`.
+torch is imported only where columns become tensors: in `loader`, and in the collate methods of `kinds`.
 """

@@ -8,7 +8,7 @@
       manifest.json            size and sha256 of every file
 
 The key describes what the columns were made from: fingerprints of sources, configuration, tokenizer. A store is used
-only if the whole key is equal, and rebuilt otherwise.
+only if its key is equal, and rebuilt otherwise.
 
 The arrays are memory maps: the system reads pages when they are used and drops them when memory is short. A store is
 never changed in place; one that is replaced stays readable through its open maps.
@@ -134,7 +134,7 @@ def open_or_build(
 ) -> Work[ColumnStore]:
     """Return the store at `path`; if it cannot be used, it is rebuilt from `build` and `notes`.
 
-    If several processes ask for one folder at the same time, one builds it and the others wait.
+    If several processes need one folder at the same time, one builds it and the others wait.
     """
     found = open_store(path, key, verify=verify)
     if isinstance(found, ColumnStore):

@@ -26,7 +26,7 @@ def rounded_text(value: Any) -> Any:
 
 
 def cell(value: Any) -> Any:
-    """A value as a csv cell: None is empty; booleans, lists and objects are JSON.
+    """Return a value as a csv cell: None is empty; booleans, lists and objects are JSON.
 
     >>> cell(None), cell(True), cell(["a", "b"]), cell(0.5)
     ('', 'true', '["a","b"]', 0.5)

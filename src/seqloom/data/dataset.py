@@ -214,7 +214,7 @@ def _sequence(rows: Sequence[Record], steps: Steps, *, lost: bool, again: bool) 
     else:
         wanted = _shared(rows, steps.target[0], "use --task tag for a target per step")
     others = [_shared(rows, column, "give each sequence one value") for column in steps.kept]
-    if steps.split is not None:  # steps of two splits give "train, dev", which no split is called
+    if steps.split is not None:  # steps of two splits give "train, dev", which is not a split
         others.append(", ".join(islice(dict.fromkeys(str(row.values[steps.split]) for row in rows), 2)))
     return Record((vectors, wanted, *others), first.path, first.line)
 
@@ -382,7 +382,7 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] =
     name = config.train[0] if len(config.train) == 1 else ""
     if not name or is_there(Path(name)):
         return _open_files(config, ledger, parts)
-    from seqloom.data.sources import SOURCES, require_known, resolve  # loaded when a name asks for a set
+    from seqloom.data.sources import SOURCES, require_known, resolve  # imported only if a named set is used
     from seqloom.data.synthetic.registry import NAMES
 
     if name in NAMES:
@@ -429,7 +429,7 @@ def _open_files(
         ledger.bad_file("data.no_rows", "there are no rows in the file", Place(str(path)), "give a file with rows")
     roles = _roles(config, table, sample, ledger)
     split = config.split
-    if split is None:  # the given files, a split column, or a random split of what is missing
+    if split is None:  # the given files, a split column, or a random split for the missing ones
         default = GivenSplit() if config.dev else RandomSplit()
         split = default if roles.split is None else ColumnSplit(split_column=table.columns[roles.split])
     split = _drawn_only(split, config)

@@ -113,7 +113,7 @@ TIMEOUT = 30.0  # seconds without data
 class HttpAnswer(Protocol):
     """The body of a server's response."""
 
-    length: int | None  # remaining bytes, if the server said so
+    length: int | None  # remaining bytes, if the server sent it
 
     def read(self, size: int, /) -> bytes:
         """The next bytes; empty at the end."""
@@ -228,7 +228,7 @@ Opener = Callable[[str], HttpAnswer]
 
 
 class Event(NamedTuple):
-    """What was done with one file, and the progress of its download."""
+    """The result for one file, or the progress of its download."""
 
     action: Literal["here", "copied", "downloading", "written"]
     file: SourceFile
@@ -239,17 +239,17 @@ class Event(NamedTuple):
 
 def get_source(source: NamedSource, folders: DataFolders, opener: Opener = open_https) -> Iterator[Event]:
     """Copy or download every file of a set into the cache, verified; yields what happens."""
-    held: dict[SourceFile, bytes] = {}
+    contents: dict[SourceFile, bytes] = {}
     for file in source.every_file():
         if (ours := found_in(folders.own, file)) and _is_right(ours, file):
             yield Event("here", file, ours)
         elif folders.mirror is not None and (copy := found_in(folders.mirror, file)):
-            held[file] = unpacked(copy, file)
+            contents[file] = unpacked(copy, file)
             yield Event("copied", file, copy)
         else:
-            held[file] = yield from _downloaded(file, source, folders, opener)
-    require_free_space(folders.own, sum(map(len, held.values())))
-    for file, data in held.items():
+            contents[file] = yield from _downloaded(file, source, folders, opener)
+    require_free_space(folders.own, sum(map(len, contents.values())))
+    for file, data in contents.items():
         place = folders.own / file.plain
         make_folder(place.parent)
         write_file(place, data)

@@ -56,7 +56,7 @@ def read_inputs(
     steps = _steps(table, kind, columns)
     if steps is not None:
         return examples_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
-    usual = columns.trained if columns.trained_sequence is None else ()  # columns of steps are no whole input
+    usual = columns.trained if columns.trained_sequence is None else ()  # columns of steps are not complete inputs
     found = find_columns(table, kind, columns._replace(trained=usual), path, ledger)
     if kind.in_files:
         table = load_column(table, found[0], kind, ledger)
@@ -68,11 +68,11 @@ def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig |
 
     The name of a sequence takes the place of its target, because all steps share it.
     """
-    inputs, asked = columns.named or columns.trained, columns.sequence
-    if asked is not None and not kind.of_numbers:
+    inputs, requested = columns.named or columns.trained, columns.sequence
+    if requested is not None and not kind.of_numbers:
         raise ConfigError(f"--sequence is for vectors, but the model reads {kind.noun}", fix="leave out --sequence")
-    name = asked or columns.trained_sequence
-    if name is None or (asked is None and not {name, *inputs} <= set(table.columns)):
+    name = requested or columns.trained_sequence
+    if name is None or (requested is None and not {name, *inputs} <= set(table.columns)):
         return None
     return DataConfig(train=("inputs",), input=inputs, target=(name,), sequence=name, task="classify")
 
@@ -168,10 +168,10 @@ class Stream(Protocol):
 class StreamReader:
     """Reads inputs from a stream of UTF-8 lines; blank lines are skipped and counted.
 
-        bytes ──▶ whole lines ──▶ characters ──▶ records ──▶ a list of examples for each chunk
+        bytes ──▶ complete lines ──▶ characters ──▶ records ──▶ a list of examples for each chunk
 
-    Every complete line is yielded at once, so a program that writes one line and waits gets its answer. A line that is
-    not UTF-8 is one bad row.
+    Every complete line is yielded immediately, so a program that writes one line and waits gets its output. A line that
+    is not UTF-8 is one bad row.
     """
 
     def __init__(self, stream: Stream, kind: InputKind, ledger: Ledger, *, name: str = STANDARD_INPUT) -> None:
@@ -209,16 +209,16 @@ class StreamReader:
             yield [(number, line) for number, line in numbered if line and not line.isspace()]
 
     def _characters(self) -> Iterator[str]:
-        """Yield the text of whole lines; a line that is not UTF-8 becomes an empty one."""
-        number, held = 1, b""
+        """Yield the text of complete lines; a line that is not UTF-8 becomes an empty one."""
+        number, pending = 1, b""
         while chunk := self.stream.read1(CHUNK):
-            whole, feed, rest = (held + chunk).rpartition(b"\n")
-            held = rest
+            whole, feed, rest = (pending + chunk).rpartition(b"\n")
+            pending = rest
             if feed:
                 yield self._decoded(whole + feed, number)
                 number += whole.count(b"\n") + 1
-        if held:
-            yield self._decoded(held, number)
+        if pending:
+            yield self._decoded(pending, number)
 
     def _decoded(self, data: bytes, first: int) -> str:
         try:

@@ -2,7 +2,7 @@
 
     plan (Order, Streams, Packs) ──▶ shares in order ──▶ worker threads make batches ──▶ the same order again
 
-The position of a run is two integers, epoch and index. The batch at a position is a pure function of them, whatever the
+The position of a run is two integers, epoch and index. The batch at a position is a pure function of them, for any
 number of workers. A run can be resumed at its position if its plan has the same fingerprint.
 
 Workers are threads, not processes: they copy rows from arrays and memory maps, during which NumPy and torch release the
@@ -121,13 +121,13 @@ TIMEOUT = 60.0  # seconds to wait for a batch
 
 
 class BatchPlan(Protocol[Given]):
-    """What is read at each step of each epoch: a pure function of epoch and index."""
+    """The rows of each step of each epoch: a pure function of epoch and index."""
 
     def count(self, epoch: int) -> int:
         """The number of steps in the epoch."""
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> Given | None:
-        """What one of several ranks reads at a step; None if nothing is left for it."""
+        """The share of one rank at a step; None if it is empty."""
 
     def carried(self, index: int) -> bool:
         """Whether the step continues the text of the step before, so that the model's state is carried over."""
@@ -150,7 +150,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Step(Generic[Made]):
-    """One step: its batch, or None if there is nothing for this rank."""
+    """One step: its batch, or None if this rank has no rows."""
 
     epoch: int
     index: int
@@ -195,7 +195,7 @@ class Loader(Generic[Share, Made]):
     """Yields the steps of a plan with their batches.
 
     Args:
-        plan: what is read at each step.
+        plan: the rows of each step.
         make_batch: makes a batch of what the plan gives; it must be thread-safe.
         workers: number of threads; 0 makes batches in the calling thread.
         prefetch: number of batches made ahead.
@@ -305,7 +305,7 @@ def _place(position: Position) -> str:
 #
 # feed           rows of similar length, up to a number of tokens                every task
 # feed_streams   running text in parallel rows that continue from step to step   language models with carried state
-# feed_packs     whole documents packed into full rows, isolated                 language models without it
+# feed_packs     complete documents packed into full rows, isolated              language models without it
 
 
 def feed(
@@ -354,7 +354,7 @@ def feed_streams(prepared: Prepared, part: SplitName, *, rows: int, length: int)
 
 
 def feed_packs(prepared: Prepared, part: SplitName, *, rows: int, length: int, seed: int = 0) -> Loader[Any, Any]:
-    """Return a loader of whole documents packed into rows of `length` tokens, isolated from each other."""
+    """Return a loader of documents packed into rows of `length` tokens, isolated from each other."""
     tokens, sizes, names = _running(prepared, part)
 
     def make_batch(packed: Ragged) -> AnyBatch:

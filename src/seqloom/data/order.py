@@ -27,7 +27,7 @@ from seqloom.text.special_tokens import BEGIN, END
 
 STEPS_OF_EPOCH = 100  # at least: small data gets smaller batches
 SMALLEST_BATCH, LARGEST_BATCH = 128, 8_192  # tokens
-POOL = 24  # least batches of a pool, four times that for two sides: larger pools pad less and repeat more
+POOL = 24  # minimum batches of a pool, four times that for two sides: larger pools pad less and repeat more
 JITTER = 62  # range of the jitter, in thousandths of a length
 STRIP = 1125  # thousandths: the ratio up to which lengths of the first side count as equal when sorting the second
 
@@ -66,7 +66,7 @@ class Order:
 
     def batches(self, epoch: int) -> list[np.ndarray]:
         """The example numbers of each batch, int64; every example is in exactly one batch."""
-        drawn = self._drawn  # read once: threads may ask for different epochs
+        drawn = self._drawn  # read once: threads may need different epochs
         if drawn is None or drawn[0] != epoch:
             drawn = self._drawn = (epoch, self._draw(epoch))
         return drawn[1]
@@ -203,7 +203,7 @@ def default_batch_tokens(tokens: int) -> int:
     return max(SMALLEST_BATCH, min(LARGEST_BATCH, tokens // STEPS_OF_EPOCH))
 
 
-# Plans for language modeling: one continuous text in parallel rows, or whole documents packed into rows.
+# Plans for language modeling: one continuous text in parallel rows, or complete documents packed into rows.
 #
 # *Streams* (truncated backpropagation, as in Mikolov et al. 2010): the documents, each followed by END, are one long
 # sequence, divided into `rows` parts. Step i reads the next `length` tokens of every part, so a model that carries its
@@ -224,7 +224,7 @@ FIRSTS = 1  # the random stream of an epoch for the sizes of first chunks
 
 
 class Cut(NamedTuple):
-    """What one rank reads of the streams at one step: the rows, and a range of each."""
+    """The share of one rank in the streams at one step: the rows, and a range of each."""
 
     rows: np.ndarray  # [R] row numbers
     starts: np.ndarray  # [R] positions of the first target tokens in the long sequence
@@ -324,7 +324,7 @@ class Packs:
         return self._of(epoch)[2]
 
     def _of(self, epoch: int) -> tuple[int, Ragged, StreamPieces]:
-        drawn = self._drawn  # read once: threads may ask for different epochs
+        drawn = self._drawn  # read once: threads may need different epochs
         if drawn is None or drawn[0] != epoch:
             cutting = self._uncut or self._cutting(epoch)
             drawn = self._drawn = (epoch, self._draw(epoch, cutting), cutting.pieces)

@@ -404,13 +404,13 @@ def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenE
     are compared: if they changed, the folder is rebuilt.
     """
     dataset, ledger, encoders = survey.dataset, survey.ledger, list[ExampleEncoder]()
-    asked = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
-    asked |= {"splits": list(dataset.splits), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
+    settings = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
+    settings |= {"splits": list(dataset.splits), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
         {} if given is None else {"given": given.fingerprint()}
     )
-    name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
+    name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:24]
     sources = _sources(dataset, encoding, given)
-    key = asked | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
+    key = settings | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
 
     def build() -> Iterator[Columns | Progress]:
         encoders.append((yield from _encoder(survey, encoding, ledger, given)))

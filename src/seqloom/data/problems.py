@@ -1,4 +1,4 @@
-"""Problems in data: what is wrong, where, and how to fix it.
+"""Problems in data: each with its place, a description and a fix.
 
     path:line:column: code: text. Fix: ...
 

@@ -143,8 +143,8 @@ def by_cells(cells: CellKind) -> Callable[[ColumnFinder, tuple[int, ...]], Input
         if len(inputs) > 1:
             return VectorsInput()
         (content,) = contents
-        held = next((kind for kind in INPUT_KINDS.values() if kind.holds(names[0], content)), None)
-        return held or cells(finder, inputs[0])
+        matching = next((kind for kind in INPUT_KINDS.values() if kind.holds(names[0], content)), None)
+        return matching or cells(finder, inputs[0])
 
     return kind
 
@@ -167,7 +167,9 @@ def as_text_or_numbers(finder: ColumnFinder, column: int) -> InputKind:
 
 
 def as_anything(finder: ColumnFinder, column: int) -> InputKind:
-    """The same without a given task: words, if the column has such a name and there is a column of tags."""
+    """The same without a given task: words, if the column has the name of a words column and there is a column of
+    tags.
+    """
     words = (finder.columns[column].lower(),) in WordsInput.column_names and finder.first(
         TagsTarget.column_names[:-1]
     ) is not None
@@ -230,7 +232,7 @@ def none_of_masked(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKin
 
 
 def score_of_pair(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKind) -> Found:
-    """The score of a pair, if it is given or a column of numbers has such a name; else no target."""
+    """The score of a pair, if it is given or a column of numbers has the name of a score; else no target."""
     targets = tuple(finder.given(name, "--target") for name in finder.config.target)
     pair = kind.num_columns == 2
     if not targets and pair:
@@ -416,7 +418,7 @@ def find_roles(
 
 
 def _find_split(finder: ColumnFinder) -> int | None:
-    """A column with such a name most of whose values are splits; the other rows become bad rows."""
+    """Return a column with the name of a split column most of whose values are splits; other rows become bad rows."""
     column = finder.first(SPLIT_COLUMNS)
     if column is None:
         return None

@@ -65,7 +65,7 @@ def content_of(value: Any) -> Content:
 
 
 def plain(value: Any) -> Any:
-    """A value from Python as a file would give it: subclasses and numpy types become plain texts and numbers.
+    """Convert a Python value to the form that a file would give: a plain text, number or list of them.
 
     >>> plain(np.str_("a")), plain(np.int64(3)), plain(np.array(["a", "b"])), plain((np.str_("a"), "b"))
     ('a', 3, ['a', 'b'], ('a', 'b'))
@@ -195,7 +195,7 @@ def remark_rounding(numbers: np.ndarray, column: int, remarks: Remarks) -> None:
 
 
 def label_of(value: Any, column: int, *, whole: bool = False) -> str:
-    """The label of a value: a text as it is, a number as it is written, so that 1 and 1.0 are two labels.
+    """Return the label of a value: a text unchanged, a number as it is written, so that 1 and 1.0 are two labels.
 
     Many programs write a column of integers with missing values as floats. So with `whole`, if all numbers of the
     column are integers (`whole_floats`), 1.0 is the label 1.
@@ -231,7 +231,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
         yield from value if isinstance(value, list | tuple) else (value,)
 
 
-# Every reader returns a table of records, whatever the format.
+# Every reader returns a table of records, for every format.
 #
 # A column holds values of one kind: text (a csv cell), a list of texts (the tokens of a sentence), a number, or an
 # array (a sequence of vectors, a picture). So tasks, columns and splits are inferred in the same way for all formats.

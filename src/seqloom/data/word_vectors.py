@@ -49,15 +49,15 @@ class _Joined(io.RawIOBase):
     """Chunks of bytes as one stream."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._held = chunks, memoryview(b"")
+        self._chunks, self._pending = chunks, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        self._held = self._held or memoryview(next(self._chunks, b""))
-        count = min(len(buffer), len(self._held))
-        buffer[:count], self._held = self._held[:count], self._held[count:]
+        self._pending = self._pending or memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._pending))
+        buffer[:count], self._pending = self._pending[:count], self._pending[count:]
         return count
 
 
@@ -118,7 +118,6 @@ class VectorFile:
         return values.astype(np.float32)
 
     def name(self, word: bytes) -> str:
-        """A word as text."""
         try:
             return word.decode()
         except UnicodeDecodeError:
@@ -193,21 +192,21 @@ class VectorFile:
 
     def _binary_rows(self, count: int) -> Iterator[VectorRow]:
         r"""Yield the rows of a binary file; the \n that some programs write after each row is removed."""
-        held, at, size = b"", 0, 4 * self.width
+        pending, at, size = b"", 0, 4 * self.width
         for number in range(1, count + 1):
-            if len(held) - at <= MAX_WORD + 1 + size:
-                held, at = held[at:] + self._stream.read(CHUNK), 0  # the widest row is smaller
-            space = held.find(b" ", at, at + MAX_WORD + 1)
+            if len(pending) - at <= MAX_WORD + 1 + size:
+                pending, at = pending[at:] + self._stream.read(CHUNK), 0  # the widest row is smaller
+            space = pending.find(b" ", at, at + MAX_WORD + 1)
             if space < 0:
-                ends = len(held) - at <= MAX_WORD
+                ends = len(pending) - at <= MAX_WORD
                 problem = "the file ends" if ends else f"there is no word of at most {MAX_WORD:,} bytes"
                 self._refuse(number, "vec.truncated", f"{problem} in row {number:,}", "copy the file again")
-            word, numbers, at = held[at:space], held[space + 1 : space + 1 + size], space + 1 + size
+            word, numbers, at = pending[at:space], pending[space + 1 : space + 1 + size], space + 1 + size
             if len(numbers) < size:
                 text = f"the file ends in row {number:,} of {count:,}"
                 self._refuse(number, "vec.truncated", text, "copy the file again")
             yield VectorRow(word.removeprefix(b"\n"), numbers, number)
-        if held[at:] + self._stream.read(2) not in (b"", b"\n"):
+        if pending[at:] + self._stream.read(2) not in (b"", b"\n"):
             text = f"more bytes follow the last of {count:,} rows"
             self._refuse(count, "vec.header", text, "check the number of rows in the header")
 

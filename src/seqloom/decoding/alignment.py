@@ -52,7 +52,7 @@ def _watch(model: EncoderDecoder, tap: str) -> Iterator[AttentionOf]:
     def keep(_: str, request: Request) -> None:
         latest[:] = [request]
 
-    def attention() -> Tensor:  # mean over the heads; padding of the source counts as covered
+    def attention() -> Tensor:  # mean over heads; padding of the source counts as covered
         padding = ~latest[0].key_places.valid[:, None]
         return weights(latest[0]).mean(dim=1).masked_fill(padding, 1.0)
 

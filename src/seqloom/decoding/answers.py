@@ -35,7 +35,7 @@ Decode = Callable[[list[int]], str]
 FinishReason = Literal["end", "stop", "length"]
 
 BYTES = 4  # most tokens of a character, with a byte tokenizer
-# How a tokenizer writes bytes at the end of a text that are no complete character yet.
+# How a tokenizer writes bytes at the end of a text that are not a complete character yet.
 HALF = re.compile(r"(?:\\x[0-9a-f]{2}){1,3}\Z")
 
 
@@ -65,7 +65,7 @@ class Stops:
         if self.decode is None:
             return ""
         prompt, whole = self.decode(list(before)), self.decode([*before, *tokens])
-        # A token may change how the prompt ends, which cannot change any more: then it is decoded by itself.
+        # If a token changes the end of the prompt, which is already fixed, it is decoded separately.
         return whole[len(prompt) :] if whole.startswith(prompt) else self.decode(list(tokens))
 
     def reached(self, before: Sequence[int], tokens: Sequence[int]) -> bool:
@@ -172,7 +172,7 @@ def coverage_penalty(covered: Tensor, beta: float) -> Tensor:
 
 
 NEVER = tuple(token for token in range(COUNT) if token != END)  # special tokens that no text contains
-BLOCK = 128  # tokens of a prompt that are read at once: the scores of all of them would not fit in memory
+BLOCK = 128  # prompt tokens read at a time: the scores of all would not fit in memory
 
 AttentionOf = Callable[[], Tensor]  # [B,T,S] the attention of the latest step; 1 in the padding of the source
 WatchAttention = Callable[[], AbstractContextManager[AttentionOf]]  # inside the `with`, attention is recorded

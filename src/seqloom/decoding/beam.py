@@ -4,7 +4,7 @@
     BEGIN ──▶ W best  b ──▶ b a, b b, b END   ──▶    keep the W likeliest; those that end are outputs
 
 Log-probabilities never rise, so an unfinished hypothesis with log-probability s cannot become an output with a score
-above s / length_penalty(most): when enough outputs are at least that good, the search ends, and nothing was missed.
+above s / length_penalty(most). The search ends when enough outputs are at least that good, without missing any.
 
 If only END ends a text, the best 2 W candidates always contain W that continue. Stop strings may end any number of
 them: then further candidates are examined until the beam is full, or until the next one could not win.
@@ -38,7 +38,7 @@ from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded, select_rows
 from seqloom.text.special_tokens import UNKNOWN
 
-FURTHER = 8  # times as many candidates are examined if the first ones do not fill a beam
+FURTHER = 8  # factor for the number of candidates if the first ones do not fill a beam
 
 
 class Hypothesis(NamedTuple):
@@ -46,7 +46,7 @@ class Hypothesis(NamedTuple):
 
     tokens: list[int]
     log: float  # log P of the tokens
-    row: int  # of the state
+    row: int  # index in the state
 
 
 class Candidate(NamedTuple):

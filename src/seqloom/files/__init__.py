@@ -1,7 +1,7 @@
-"""Files that are whole or not there: the only module of Seqloom that writes to a disk.
+"""Crash-safe files: the only package of Seqloom that writes to disk. A file is either complete or absent.
 
-A power cut may keep any part of what was written and not yet synced. So nothing is ever changed in place; what is new
-grows beside what is old, is synced, and takes over by one rename, which a file system does wholly or not at all:
+After a power cut, any part of the data that was written but not synced may be lost. So nothing is changed in place: new
+data is written next to the old data, synced, and moved into place by one rename, which file systems do atomically:
 
     one file                                   one folder, committed by its manifest
 
@@ -14,20 +14,20 @@ grows beside what is old, is synced, and takes over by one rename, which a file 
           ▼                                         ▼
     sync the folder                            step-000020/ ───▶ sync the parent: only now it is saved
 
-    a folder that goes: step-000010/ ── rename ──▶ .step-000010.trash-77e0/ ── delete piece by piece
-    one that is replaced: model/ ── rename ──▶ .model.old-51c7/, new one ── rename ──▶ model/, sync, delete the old one
+    removing a folder:   step-000010/ ── rename ──▶ .step-000010.trash-77e0/ ── delete file by file
+    replacing a folder:  model/ ── rename ──▶ .model.old-51c7/, new one ── rename ──▶ model/, sync, delete the old one
 
-A crash before the rename leaves the old state and a hidden leftover, which `sweep` removes; a crash after it leaves the
-new state. Between the two renames of a replacement the name is nobody's, and `recover` gives it back. Disks also rot,
-so readers believe nothing but the sums: `verify_folder`, `read_file_of`, `read_folder`, `newest_verified`.
+A crash before the rename leaves the old state and a hidden leftover, which `sweep` removes. A crash after it leaves the
+new state. After a crash between the two renames of a replacement, `recover` restores the old folder. Disks also
+corrupt data, so readers check all checksums: `verify_folder`, `read_file_of`, `read_folder`, `newest_verified`.
 
-    disk.py      the operations that change a disk, their errors, one file written whole; fail points for tests
-    folders.py   write-once folders with a manifest: at once, growing, shared by processes, or replacing another; of
-                 numbered ones the newest that verifies, and retention
-    jsonl.py     append-only JSON lines with a sum each; the one file that grows, so its last line may be torn
+    disk.py      operations that change the disk, their errors, atomic writes of one file, fail points for tests
+    folders.py   write-once folders with a manifest: written in one call, appended to, shared by processes, or replacing
+                 another; the newest numbered folder that verifies; retention
+    jsonl.py     append-only JSON lines with checksums; the one file that grows, so its last line may be torn
     lock.py      the lock of a folder in which one process writes for hours
-    layouts.py   what a run folder and a model folder hold: every name once
-    tensors.py   tensors as bytes and back
+    layouts.py   the names of all files in a run folder and a model folder
+    tensors.py   tensors to bytes and back
 
 >>> import tempfile
 >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""The operations that change a disk, the errors they give, and one file written whole."""
+"""Operations that change the disk, their errors, and atomic writes of one file."""
 
 import errno
 import fcntl
@@ -17,15 +17,15 @@ from typing import Protocol
 from seqloom.errors import ConfigError, DurableError, did_you_mean
 from seqloom.files.layouts import RunFile
 
-# Places at which a test can make a run die: `SEQLOOM_FAIL=name:kill` ends the process when it comes there.
+# Fail points for tests: `SEQLOOM_FAIL=name:kill` kills the process when it reaches the named point.
 #
 #     SEQLOOM_FAIL=file-50:kill        SIGKILL at the first file that is half written
 #     SEQLOOM_FAIL=file-50:kill:3      at the third one
 #     SEQLOOM_FAIL=file-50:enospc      OSError "No space left on device" there, every time from then on
-#     SEQLOOM_FAIL=validation:raise    an error that nobody expects
+#     SEQLOOM_FAIL=validation:raise    an unexpected error
 #
-# Random kills rarely hit the few microseconds that matter; named places are hit every time. Without the variable, which
-# is read once, a place costs a comparison with None.
+# Random kills rarely hit the few microseconds that matter; named points are hit every time. The variable is read once.
+# Without it, a fail point costs one comparison with None.
 
 FILE = {"file-0": 0.0, "file-25": 0.25, "file-50": 0.5, "file-75": 0.75, "file-100": 1.0}
 MANIFEST = {"manifest-half": 0.5}
@@ -34,21 +34,21 @@ VOCABULARY = {"vocabulary-half": 0.5}
 
 NAMES = (
     "file-new",  # before a temporary file is created
-    *FILE,  # so many percent of a file are written; at 100 it is not synced yet
+    *FILE,  # this percentage of a file is written; at 100 it is not synced yet
     "file-synced",  # after the sync of a file
     "before-rename",  # everything is synced under its temporary name
-    "after-rename",  # it has its name, which is not synced yet
-    "before-manifest",  # all files of a folder are whole, and nothing says so
+    "after-rename",  # the new name exists but is not synced yet
+    "before-manifest",  # all files of a folder are complete, but there is no manifest yet
     *MANIFEST,
     "after-manifest",
-    "before-model",  # RUN/model is about to be replaced
-    "after-model",  # it is replaced; the checkpoint does not know of it yet
+    "before-model",  # RUN/model will be replaced next
+    "after-model",  # RUN/model is replaced; no checkpoint refers to it yet
     "retention-half",  # an old checkpoint has lost its name and its first file
-    "validation",  # before the dev set is looked at
-    "first-batch",  # of an epoch, before its step
-    "last-batch",  # of an epoch, after its step
+    "validation",  # before an evaluation on the dev set
+    "first-batch",  # before the first step of an epoch
+    "last-batch",  # after the last step of an epoch
     "epoch-boundary",  # the next position is in the next epoch
-    "between-update-and-count",  # the weights have changed, the counters not yet
+    "between-update-and-count",  # the weights are updated, the counters are not
     *VOCABULARY,
     "index-half",  # the cache of encoded data is being built
     *METRICS,
@@ -57,46 +57,46 @@ NAMES = (
 
 
 class InjectedError(Exception):
-    """What `SEQLOOM_FAIL=name:raise` raises: no error of ours, so that nothing is prepared for it."""
+    """The error that `SEQLOOM_FAIL=name:raise` raises; no code handles it specially."""
 
 
-class _Asked:
-    """Where the process shall fail, how, and at which time that it comes there."""
+class _Failure:
+    """The requested failure: its fail point, its kind, and at which visit it happens."""
 
     def __init__(self, name: str, how: str, time: int) -> None:
-        self.name, self.how, self.time, self.come = name, how, time, 0
+        self.name, self.how, self.time, self.visits = name, how, time, 0
 
-    def strike(self) -> None:
-        self.come += 1
-        if self.how == "enospc" and self.come >= self.time:
+    def trigger(self) -> None:
+        self.visits += 1
+        if self.how == "enospc" and self.visits >= self.time:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if self.how == "raise" and self.come == self.time:
+        if self.how == "raise" and self.visits == self.time:
             raise InjectedError(f"asked for by SEQLOOM_FAIL at {self.name}")
-        if self.how == "kill" and self.come == self.time:
+        if self.how == "kill" and self.visits == self.time:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def reached(name: str) -> None:
-    """Fail here if SEQLOOM_FAIL names this place."""
-    asked = _asked()
-    if asked is not None and asked.name == name:
-        asked.strike()
+    """Fail here if SEQLOOM_FAIL names this point."""
+    failure = _asked()
+    if failure is not None and failure.name == name:
+        failure.trigger()
 
 
 def cut(data: memoryview, places: Mapping[str, float]) -> Iterator[memoryview]:
-    """The data in one piece; in two around a place, given as its share of the data, that SEQLOOM_FAIL names."""
-    asked = _asked()
-    if asked is None or asked.name not in places:
+    """Yield the data in one piece, or in two at a fail point; `places` gives each point's share of the data."""
+    failure = _asked()
+    if failure is None or failure.name not in places:
         yield data
         return
-    size = int(len(data) * places[asked.name])
+    size = int(len(data) * places[failure.name])
     yield data[:size]
-    asked.strike()
+    failure.trigger()
     yield data[size:]
 
 
 @cache
-def _asked() -> _Asked | None:
+def _asked() -> _Failure | None:
     text = os.environ.get("SEQLOOM_FAIL", "")
     if not text:
         return None
@@ -107,7 +107,7 @@ def _asked() -> _Asked | None:
         raise ConfigError(
             f"SEQLOOM_FAIL={text[:80]}", fix="write name:kill, name:enospc or name:raise, perhaps :number"
         )
-    return _Asked(name, how, int(time[:9]))
+    return _Failure(name, how, int(time[:9]))
 
 
 Chunk = bytes | bytearray | memoryview
@@ -115,9 +115,9 @@ Contents = str | Chunk | Iterable[Chunk]
 
 
 class FileLayer(Protocol):
-    """Every way in which Seqloom changes a disk; tests record these calls and make them fail.
+    """All operations with which Seqloom changes the disk; tests record these calls and make them fail.
 
-    A handle is a file descriptor. Each operation raises OSError when the system refuses it.
+    A handle is a file descriptor. Each operation raises OSError when the system call fails.
     """
 
     def make_folder(self, path: Path) -> None: ...
@@ -141,20 +141,20 @@ class RealFiles:
         path.mkdir()
 
     def create(self, path: Path, mode: int) -> int:
-        # O_EXCL: a temporary name that exists is somebody else's file or a planted link.
+        # O_EXCL: an existing temporary name is another process's file or a planted link.
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
 
     def open_to_append(self, path: Path) -> int:
-        """The locked handle of a file that grows; a link is refused, because appending would write through it."""
-        # Two writers take turns: without this, one could cut off as torn what the other is still writing.
+        """Open a file for appending and lock it; raise for a symbolic link, because appending would follow it."""
+        # Writers take turns: otherwise one could truncate, as a torn line, what the other is still writing.
         return _locked(path, fcntl.LOCK_EX)
 
     def open_to_hold(self, path: Path) -> int:
-        """The same for a lock that nobody waits for: BlockingIOError if another process has it."""
+        """Open and lock without waiting; raise BlockingIOError if another process has the lock."""
         return _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, handle: int, data: memoryview) -> None:
-        while data:  # one call may write less than all: Linux stops at 2 GiB
+        while data:  # one call may write only part: Linux stops at 2 GiB
             data = data[os.write(handle, data) :]
 
     def truncate(self, handle: int, size: int) -> None:
@@ -180,7 +180,7 @@ class RealFiles:
         try:
             os.fsync(handle)
         except OSError as error:
-            # Some network and user-space file systems have no sync for folders; as PostgreSQL does, go on without.
+            # Some network and user-space file systems cannot sync folders; continue without, as PostgreSQL does.
             if error.errno != errno.EINVAL:
                 raise
         finally:
@@ -215,7 +215,7 @@ _CURES = {
 
 @contextmanager
 def disk_errors(asked: str, path: Path) -> Iterator[None]:
-    """A block in which an OSError becomes a DurableError that names the path, the cause and the cure."""
+    """Convert an OSError in the block to a DurableError that names the path, the cause and the fix."""
     try:
         yield
     except OSError as error:
@@ -225,7 +225,7 @@ def disk_errors(asked: str, path: Path) -> Iterator[None]:
 
 
 def _cure(error: OSError, path: Path) -> str:
-    """What to do; where the folder of what is missing is there, as /proc is, which takes no names, not to make it."""
+    """Return the fix; if the parent folder exists but takes no new names, like /proc, suggest another folder."""
     folder = Path(error.filename or path).parent
     if error.errno == errno.ENOENT and folder.is_dir():
         return f"choose another folder: {folder} is there, and neither has nor takes such a name"
@@ -233,12 +233,12 @@ def _cure(error: OSError, path: Path) -> str:
 
 
 def beside(path: Path, kind: str) -> Path:
-    """A fresh hidden name in the same folder, so on the same file system: `.name.kind-1f2e3d4c5b6a7988`."""
+    """Return a new hidden name in the same folder, thus on the same file system: `.name.kind-1f2e3d4c5b6a7988`."""
     return path.with_name(f".{path.name}.{kind}-{secrets.token_hex(8)}")
 
 
 def pieces(contents: Contents) -> Iterator[memoryview]:
-    """The contents as views of bytes, without a copy; text becomes UTF-8."""
+    """Yield the contents as byte views without copying; text becomes UTF-8."""
     if isinstance(contents, str):
         try:
             contents = contents.encode()
@@ -251,7 +251,7 @@ def pieces(contents: Contents) -> Iterator[memoryview]:
 
 
 def put(path: Path, contents: Contents, mode: int, files: FileLayer) -> tuple[int, str]:
-    """The size and sha256 of a new file that is written and synced; its name is not yet synced."""
+    """Write and sync a new file and return its size and sha256; its name is not synced yet."""
     size, digest = 0, hashlib.sha256()
     reached("file-new")
     handle = files.create(path, mode)
@@ -269,10 +269,11 @@ def put(path: Path, contents: Contents, mode: int, files: FileLayer) -> tuple[in
 
 
 def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLayer = REAL_FILES) -> None:
-    """Write a file; when it returns, `path` holds exactly `data`, and a power cut cannot take it back.
+    """Write a file atomically and durably.
 
-    At every moment and after every failure the path holds the old bytes or the new ones, whole. A symbolic link at the
-    path is replaced by a plain file: what it pointed to keeps its bytes. `mode` is narrowed by the umask as usual.
+    At every moment, also after a failure, the path holds either all old bytes or all new bytes. When the function
+    returns, the new bytes survive a power cut. A symbolic link at the path is replaced by a plain file; its target does
+    not change. `mode` is narrowed by the umask as usual.
     """
     temporary = beside(path, "tmp")
     with disk_errors("write", path):
@@ -289,7 +290,7 @@ def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLaye
 
 
 def remove_files(paths: Iterable[Path], *, files: FileLayer = REAL_FILES) -> None:
-    """Remove files of one folder; one that is not there is gone already."""
+    """Remove files of one folder; missing files are ignored."""
     for path in paths:
         with disk_errors("remove", path), suppress(FileNotFoundError):
             files.remove_file(path)
@@ -297,7 +298,7 @@ def remove_files(paths: Iterable[Path], *, files: FileLayer = REAL_FILES) -> Non
 
 
 def make_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Make a folder and those above it; when it returns, a power cut cannot take them back."""
+    """Make a folder and its parents durably: when the function returns, they survive a power cut."""
     with disk_errors("make the folder", path):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
@@ -310,13 +311,13 @@ def make_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """A folder for what nobody needs afterwards; it is gone when the block ends."""
+    """Yield a temporary folder that is removed when the block ends."""
     with tempfile.TemporaryDirectory(prefix=f"seqloom-{name}-") as path:
         yield Path(path)
 
 
 def require_free_space(path: Path, needed_bytes: int) -> int:
-    """The free bytes of the disk that holds `path`, or a refusal before the first byte is written."""
+    """Return the free bytes of the disk of `path`; raise DurableError if there are too few."""
     with disk_errors("find the free space for", path):
         existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
         free = shutil.disk_usage(existing).free
@@ -328,12 +329,11 @@ def require_free_space(path: Path, needed_bytes: int) -> int:
     return free
 
 
-# Names that earlier versions gave to files of a run folder.
-_OLD_NAMES = {RunFile.PATHS: "places.json", RunFile.TEST_EVALUATIONS: "looks.jsonl"}  # of earlier versions
+_OLD_NAMES = {RunFile.PATHS: "places.json", RunFile.TEST_EVALUATIONS: "looks.jsonl"}  # file names of earlier versions
 
 
 def existing(path: Path) -> Path:
-    """This path, or the file beside it that an earlier version wrote under another name.
+    """Return this path, or the path of the same file under the name that an earlier version used.
 
     >>> existing(Path("run/paths.json")).as_posix()
     'run/paths.json'

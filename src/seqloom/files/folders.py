@@ -1,4 +1,4 @@
-"""Write-once folders: committed by one rename, believed only if every file has the sum in the manifest.
+"""Write-once folders: committed by one rename, and accepted only if every file matches the manifest's checksums.
 
 {
   "format": 1,
@@ -30,7 +30,7 @@ from seqloom.files.disk import REAL_FILES, Chunk, Contents, FileLayer, beside, d
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-MANIFEST_LIMIT = 8 << 20  # checked before reading, so that a planted manifest cannot fill the memory
+MANIFEST_LIMIT = 8 << 20  # checked before reading, so that a planted manifest cannot exhaust memory
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(tmp|partial|trash)-[0-9a-f]{16}")
 _RESTORE = "use an older folder, or restore this one from a copy"
@@ -39,14 +39,14 @@ Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the manifest promises about one file."""
+    """The manifest's entry for one file."""
 
     size: Annotated[int, msgspec.Meta(ge=0)]
     sha256: Sha256
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a committed folder holds; a folder without one was never committed."""
+    """The list of files in a committed folder; a folder without a manifest was never committed."""
 
     format: int
     folder: str
@@ -54,25 +54,25 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     check: Sha256
 
     def text(self) -> bytes:
-        """The one spelling of this manifest; any other spelling on disk counts as damage."""
+        """Return the canonical bytes of the manifest; any other bytes on disk count as damage."""
         return (json.dumps(msgspec.to_builtins(self), indent=2) + "\n").encode()
 
 
 def sealed(folder: str, files: Mapping[str, FileEntry]) -> Manifest:
-    """The manifest of these files, its own sum filled in."""
+    """Return the manifest of these files, including its own checksum."""
     blank = Manifest(FORMAT, folder, dict(sorted(files.items())), check="")
     return msgspec.structs.replace(blank, check=hashlib.sha256(blank.text()).hexdigest())
 
 
 class _FolderVersion(msgspec.Struct, frozen=True):
-    format: int  # asked before the rest, whose form it decides
+    format: int  # decoded first, because it determines the layout of the rest
 
 
 def commit_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLayer = REAL_FILES) -> Manifest:
-    """The manifest of a new folder; when it returns, a power cut cannot take the folder back.
+    """Write a new folder durably and return its manifest; when the function returns, it survives a power cut.
 
-    Names are relative, with `/` between parts of letters, digits, `_`, `-` and `.`. A big file is given as an iterable
-    of byte chunks, which is read once. Whatever exists at `path` is refused: `remove_folder` it first.
+    Names are relative paths; their parts consist of letters, digits, `_`, `-` and `.`. Pass a big file as an iterable
+    of byte chunks, which is read once. Raises if `path` exists: call `remove_folder` first.
     """
     for name in contents:
         require_name(name, path)
@@ -81,7 +81,7 @@ def commit_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLa
 
 
 def fill(partial: Path, path: Path, contents: Mapping[str, Contents], files: FileLayer) -> Manifest:
-    """The manifest of a folder that is whole and synced but for its name, which will be `path`."""
+    """Fill a partial folder and sync everything but its name, which will be `path`; return the manifest."""
     with disk_errors("commit the folder", path):
         for folder in _folders_of(contents):
             files.make_folder(partial / folder)
@@ -91,7 +91,7 @@ def fill(partial: Path, path: Path, contents: Mapping[str, Contents], files: Fil
 
 @contextmanager
 def committing(path: Path, files: FileLayer) -> Iterator[Path]:
-    """A new folder beside `path`, which takes that name when the block ends well and is deleted when it does not."""
+    """Yield a new folder next to `path` that is renamed to `path` if the block succeeds, and deleted if it raises."""
     with disk_errors("commit the folder", path):
         if path.exists() or path.is_symlink():
             raise DurableError(f"{path} exists, and folders are written once", fix="choose another name or remove it")
@@ -99,7 +99,7 @@ def committing(path: Path, files: FileLayer) -> Iterator[Path]:
         yield partial
         with disk_errors("commit the folder", path):
             reached("before-rename")
-            files.rename(partial, path)  # refused by the system if a folder with files appeared meanwhile
+            files.rename(partial, path)  # the system refuses if a folder with files appeared meanwhile
     with disk_errors("commit the folder", path):
         reached("after-rename")
         files.sync_folder(path.parent)
@@ -107,7 +107,7 @@ def committing(path: Path, files: FileLayer) -> Iterator[Path]:
 
 @contextmanager
 def unfinished(path: Path, files: FileLayer) -> Iterator[Path]:
-    """A new folder beside `path` under a hidden name, deleted if the block does not end well."""
+    """Yield a new hidden folder next to `path` that is deleted if the block raises."""
     partial = begin(path, files)
     try:
         yield partial
@@ -118,8 +118,8 @@ def unfinished(path: Path, files: FileLayer) -> Iterator[Path]:
 
 
 def begin(path: Path, files: FileLayer) -> Path:
-    """A new folder beside `path` under a hidden name."""
-    if not path.name.isprintable():  # also refuses names that are not UTF-8, which a manifest could not hold
+    """Create a hidden folder next to `path`."""
+    if not path.name.isprintable():  # also rejects names that are not UTF-8, which a manifest cannot hold
         raise DurableError(f"{path.name!r} cannot be the name of a folder", fix="use printable characters")
     partial = beside(path, "partial")
     with disk_errors("commit the folder", path):
@@ -128,7 +128,7 @@ def begin(path: Path, files: FileLayer) -> Path:
 
 
 def seal(partial: Path, name: str, entries: Mapping[str, FileEntry], files: FileLayer) -> Manifest:
-    """The manifest, written last, of files that are written and synced; then every list of names is synced."""
+    """Write the manifest after all files are written and synced; then sync all folders."""
     manifest = sealed(name, entries)
     if len(manifest.text()) > MANIFEST_LIMIT:
         raise DurableError(f"{len(entries)} files are too many for one folder", fix="join small files into larger ones")
@@ -141,7 +141,7 @@ def seal(partial: Path, name: str, entries: Mapping[str, FileEntry], files: File
 
 
 def require_name(name: str, path: Path) -> None:
-    """Raise DurableError for what cannot be the name of a file in a committed folder."""
+    """Raise DurableError if this cannot be the name of a file in a committed folder."""
     if not _is_name(name):
         raise DurableError(
             f"{name!r} cannot be the name of a file in {path}",
@@ -150,7 +150,7 @@ def require_name(name: str, path: Path) -> None:
 
 
 def _folders_of(names: Collection[str]) -> list[str]:
-    """The folders inside the folder, parents before children."""
+    """Return the subfolders of these names, parents before children."""
     return sorted({str(parent) for name in names for parent in PurePosixPath(name).parents} - {"."})
 
 
@@ -159,7 +159,7 @@ def _is_name(name: str) -> bool:
 
 
 def verify_folder(path: Path) -> Manifest:
-    """The manifest of a folder whose every byte is as committed; otherwise DamagedError naming file and sums."""
+    """Verify every byte of a folder and return its manifest; raise DamagedError if a file differs."""
     manifest = read_manifest(path)
     with disk_errors("list", path):
         _refuse_strays(path, manifest.files)
@@ -170,7 +170,7 @@ def verify_folder(path: Path) -> Manifest:
 
 
 def read_file_of(folder: Path, name: str) -> bytes:
-    """The bytes of one file of a committed folder: the very bytes that were summed, not a second reading."""
+    """Read and verify one file of a committed folder; the returned bytes are the ones that were hashed."""
     manifest = read_manifest(folder)
     if name not in manifest.files:
         raise DurableError(f"{folder} has no file {name!r}", fix=f"choose from {', '.join(sorted(manifest.files))}")
@@ -178,7 +178,7 @@ def read_file_of(folder: Path, name: str) -> bytes:
 
 
 def read_folder(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of every file of a committed folder, verified as `verify_folder` does while they are read."""
+    """Yield the name and bytes of every file of a committed folder, verified like in `verify_folder` while reading."""
     manifest = read_manifest(path)
     require_own_name(path, manifest)
     with disk_errors("list", path):
@@ -188,7 +188,7 @@ def read_folder(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def require_own_name(path: Path, manifest: Manifest) -> None:
-    """Raise DamagedError for a folder that was committed under another name."""
+    """Raise DamagedError if the folder was committed under another name."""
     if manifest.folder != path.name:
         raise DamagedError(
             f"{path}: expected this folder, found {manifest.folder[:80]!r} renamed", fix="rename it back"
@@ -197,7 +197,7 @@ def require_own_name(path: Path, manifest: Manifest) -> None:
 
 def _summed_bytes(folder: Path, name: str, promised: FileEntry) -> bytes:
     with _open(folder / name) as (handle, size):
-        if size != promised.size:  # before a file that grew is read into memory
+        if size != promised.size:  # before reading a file that grew into memory
             _compare(folder / name, promised, size, hashlib.file_digest(handle, "sha256").hexdigest())
         data = handle.read(size)
     _compare(folder / name, promised, len(data), hashlib.sha256(data).hexdigest())
@@ -205,7 +205,7 @@ def _summed_bytes(folder: Path, name: str, promised: FileEntry) -> bytes:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a folder, its form and its own sum checked; the files are not looked at."""
+    """Return the manifest of a folder after checking its format and its own checksum; the files are not read."""
     with disk_errors("read", path):
         if not path.is_dir():
             raise DurableError(f"there is no folder {path}", fix="check the path")
@@ -232,9 +232,9 @@ def read_manifest(path: Path) -> Manifest:
 
 @contextmanager
 def _open(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
-    """A plain file opened for read(), with its size. No mmap: a page lost from under one kills the process."""
+    """Open a plain file and yield it with its size. No mmap: a lost page would kill the process."""
     try:
-        # O_NONBLOCK: a named pipe must not make us wait for a writer.
+        # O_NONBLOCK: do not wait for a writer if this is a named pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             status = os.fstat(descriptor)
@@ -271,12 +271,12 @@ def _refuse_strays(root: Path, names: Collection[str]) -> None:
 
 
 def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Remove the folder. It leaves its name first, so that a crash never leaves half of it there."""
+    """Remove the folder. It is renamed first, so that a crash never leaves half of it under its name."""
     trash = beside(path, "trash")
     with disk_errors("remove", path):
         files.rename(path, trash)
-        files.sync_folder(path.parent)  # before the first piece goes, or the old name could return to a part
-        with suppress(FileNotFoundError):  # others may sweep it meanwhile
+        files.sync_folder(path.parent)  # before files are deleted, or the old name could return without them
+        with suppress(FileNotFoundError):  # another process may sweep it meanwhile
             for entry in sorted(trash.iterdir()) if not trash.is_symlink() else []:
                 delete(entry, files)
                 reached("retention-half")
@@ -284,7 +284,7 @@ def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
 
 
 def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
-    """The leftovers of interrupted writes that were removed, of all names or one; only for the one who may write it."""
+    """Remove leftovers of interrupted writes (of one name or all) and return them; only for the process that writes."""
     with disk_errors("sweep", parent):
         found = [(entry, _LEFTOVER.fullmatch(entry.name)) for entry in sorted(parent.iterdir())]
         leftovers = [entry for entry, match in found if match and name in (None, match["name"])]
@@ -294,8 +294,8 @@ def sweep(parent: Path, *, name: str | None = None, files: FileLayer = REAL_FILE
 
 
 def delete(path: Path, files: FileLayer) -> None:
-    """Remove what stands at the path piece by piece, under a name that nobody reads."""
-    with suppress(FileNotFoundError):  # others may sweep the same leftover
+    """Delete a renamed folder or file recursively."""
+    with suppress(FileNotFoundError):  # another process may sweep the same leftover
         if not path.is_dir() or path.is_symlink():
             files.remove_file(path)
             return
@@ -304,14 +304,14 @@ def delete(path: Path, files: FileLayer) -> None:
         files.remove_folder(path)
 
 
-# A folder whose files grow side by side, chunk by chunk, and that is committed like any other: for data beyond memory.
+# Folders whose files grow in parallel, chunk by chunk, for data larger than memory.
 #
-# `commit_folder` writes one file after the other, which suits what is at hand. Columns of data come a few rows at a
-# time, all columns at once; so here all files stay open, each with its running sum, and memory holds one chunk.
+# `commit_folder` writes one file after the other, which suits data that is in memory. Data columns arrive a few rows at
+# a time, for all columns; so here all files stay open with a running checksum, and memory holds one chunk.
 
 
 class _GrowingFile:
-    """An open file, and the size and sum of what it holds."""
+    """An open file with the size and checksum of its contents."""
 
     def __init__(self, path: Path, files: FileLayer) -> None:
         self.files, self.size, self.digest = files, 0, hashlib.sha256()
@@ -335,7 +335,7 @@ class GrowingFolder:
         self._files: dict[str, _GrowingFile] = {}
 
     def append(self, name: str, chunk: Chunk) -> None:
-        """Append these bytes to the file of this name, a new one if there is none."""
+        """Append bytes to the file of this name; a missing file is created."""
         require_name(name, self._path)
         if "/" in name:
             raise DurableError(f"{name!r} cannot grow in {self._path}", fix="name files without '/' here")
@@ -354,7 +354,7 @@ class GrowingFolder:
             return seal(self._partial, self._path.name, entries, self._layer)
 
     def _close(self) -> None:
-        """Close every file, also when closing one of them fails: the first failure is told."""
+        """Close every file, even if closing one fails; then raise the first error."""
         failure = None
         for file in self._files.values():
             handle, file.handle = file.handle, -1
@@ -369,9 +369,9 @@ class GrowingFolder:
 
 @contextmanager
 def grow_folder(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[GrowingFolder]:
-    """A folder to append to; it is committed when the block ends, and then a power cut cannot take it back.
+    """Yield a folder to append to; it is committed durably when the block ends.
 
-    If the block raises, nothing is left. Whatever exists at `path` is refused, as `commit_folder` does.
+    If the block raises, nothing is left. Raises if `path` exists, like `commit_folder`.
 
     >>> import tempfile
     >>> from seqloom.files.folders import read_file_of
@@ -389,28 +389,27 @@ def grow_folder(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[Growin
             yield folder
             folder._seal()
         finally:
-            with suppress(OSError):  # when all went well they are closed by now
+            with suppress(OSError):  # already closed if everything succeeded
                 folder._close()
 
 
-# A folder that takes the place of another: at every moment the old one or the new one is there, or can be put back.
+# Replacing a folder: at every moment the old or the new one exists, or can be restored.
 #
-#     .model.partial-93ab/   whole, synced
-#     model/ ── rename ──▶ .model.old-51c7/        between the two renames nobody is called `model`:
-#     .model.partial-93ab/ ── rename ──▶ model/      `recover` gives the old one its name back
+#     .model.partial-93ab/   complete, synced
+#     model/ ── rename ──▶ .model.old-51c7/        between the two renames no folder is called `model`:
+#     .model.partial-93ab/ ── rename ──▶ model/      `recover` restores the old one
 #     sync the parent: only now it is saved; then the old one is deleted
 #
-# A system has no rename that exchanges two folders everywhere; so the old one steps aside instead of being deleted
-# first.
+# Not every system can exchange two folders in one rename, so the old one is renamed instead of being deleted first.
 
 _OLD = re.compile(r"\.(?P<name>.+)\.old-[0-9a-f]{16}")
 
 
 def replace_folder(path: Path, contents: Mapping[str, Contents], *, files: FileLayer = REAL_FILES) -> Manifest:
-    """The manifest of the folder that is now at `path`, whether or not there was one of ours before.
+    """Write a folder at `path`, replacing a committed folder if there is one, and return its manifest.
 
-    When it returns, a power cut cannot bring the old one back. A failure leaves the old one; what is no committed
-    folder is refused. A crash may leave the old one aside: `recover` its parent before the next look.
+    When the function returns, a power cut cannot bring the old one back. A failure leaves the old one. Raises if `path`
+    is anything but a committed folder. After a crash, call `recover` on the parent before reading the folder.
     """
     for name in contents:
         require_name(name, path)
@@ -422,7 +421,7 @@ def replace_folder(path: Path, contents: Mapping[str, Contents], *, files: FileL
 
 
 def require_replaceable(path: Path) -> None:
-    """Raise DurableError for what is there and was not committed by us."""
+    """Raise DurableError if `path` exists and Seqloom did not commit it."""
     with disk_errors("replace", path):
         ours = (path / MANIFEST).is_file() and not path.is_symlink()
         if not ours and (path.exists() or path.is_symlink()):
@@ -432,7 +431,7 @@ def require_replaceable(path: Path) -> None:
 
 
 def take_name(partial: Path, path: Path, files: FileLayer) -> None:
-    """Give the sealed folder its name for good, in the place of what had it before."""
+    """Rename the sealed folder to `path` durably, replacing the previous folder."""
     old = beside(path, "old")
     with disk_errors("replace", path):
         reached("before-rename")
@@ -446,16 +445,16 @@ def take_name(partial: Path, path: Path, files: FileLayer) -> None:
                 files.rename(old, path)
             raise
         reached("after-rename")
-        files.sync_folder(path.parent)  # before the first piece of the old one goes
+        files.sync_folder(path.parent)  # before any part of the old one is deleted
         if replaces:
-            with suppress(OSError):  # the new one is saved; what is left of the old one is swept at the next start
+            with suppress(OSError):  # the new one is saved; leftovers of the old one are swept at the next start
                 delete(old, files)
 
 
 def recover(parent: Path, *, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
-    """The folders that got their names back after a crash; all other leftovers of interrupted writes are gone.
+    """Restore folders after a crash during replacement and return them; also remove all other leftovers.
 
-    Only for the one who may write there.
+    Only the process that may write in `parent` may call this.
     """
     back = []
     with disk_errors("recover", parent):
@@ -472,17 +471,17 @@ def recover(parent: Path, *, files: FileLayer = REAL_FILES) -> tuple[Path, ...]:
     return tuple(back)
 
 
-# A folder that several processes fill and one commits: each writes files of its own, process 0 seals and renames.
+# A folder that several processes fill: each writes its own files, and process 0 seals and renames it.
 #
-#     process 0    begin_shared ──▶ its files ──┐                  ┌──▶ seal_shared: manifest, sync, rename, sync
-#     process 1       (told the name) files ────┴─ (all told: sums) ┘
+#     process 0    begin_shared ──▶ its files ──┐                        ┌──▶ seal_shared: manifest, sync, rename, sync
+#     process 1     (gets the name) files ──────┴─ (gathered checksums) ─┘
 #
-# The processes tell each other names and sums by their own means; a folder is sealed when all of them are done. When
-# one fails or dies the folder keeps its hidden name, and nobody takes it for a saved one.
+# The caller exchanges names and checksums between processes. If a process fails, the folder keeps its hidden name, so
+# it is never mistaken for a saved one.
 
 
 def begin_shared(path: Path, *, files: FileLayer = REAL_FILES) -> Path:
-    """The hidden folder in which the files of `path` are collected."""
+    """Create the hidden folder in which the files of `path` are collected."""
     require_replaceable(path)
     return begin(path, files)
 
@@ -490,7 +489,7 @@ def begin_shared(path: Path, *, files: FileLayer = REAL_FILES) -> Path:
 def put_shared(
     partial: Path, contents: Mapping[str, Contents], *, files: FileLayer = REAL_FILES
 ) -> dict[str, FileEntry]:
-    """Size and sum of each file that this process put into the hidden folder; synced, but for their names."""
+    """Write this process's files to the hidden folder; return their sizes and checksums."""
     for name in contents:
         require_name(name, partial)
     with disk_errors("write into", partial):
@@ -500,7 +499,7 @@ def put_shared(
 def seal_shared(
     partial: Path, path: Path, entries: Mapping[str, FileEntry], *, files: FileLayer = REAL_FILES
 ) -> Manifest:
-    """The manifest of the folder, which now has its name for good; one of ours that had it before is replaced."""
+    """Write the manifest and rename the folder durably, replacing a previous committed folder; return the manifest."""
     with disk_errors("commit the folder", path):
         manifest = seal(partial, path.name, entries, files)
     take_name(partial, path, files)
@@ -508,14 +507,14 @@ def seal_shared(
 
 
 def drop_shared(partial: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Remove the hidden folder, as far as the disk lets it go."""
+    """Remove the hidden folder, ignoring disk errors."""
     with suppress(OSError):
         delete(partial, files)
 
 
 @dataclass(frozen=True)
 class NumberedFolder:
-    """A numbered folder that verified."""
+    """A numbered folder that was verified."""
 
     number: int
     path: Path
@@ -524,7 +523,7 @@ class NumberedFolder:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A folder that was passed over, and why."""
+    """A skipped folder and the reason."""
 
     path: Path
     reason: str
@@ -532,7 +531,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest folder that verifies, if there is one, and all that were newer or misnamed."""
+    """The newest folder that verifies, if any, and the skipped ones: newer damaged ones and misnamed ones."""
 
     step: NumberedFolder | None
     skipped: tuple[Skipped, ...]
@@ -540,7 +539,7 @@ class Newest:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What retention kept, newest first, what it removed, and what it left alone because it is not whole."""
+    """Result of `prune`: kept folders, newest first, removed folders, and damaged folders that were left alone."""
 
     kept: tuple[NumberedFolder, ...]
     removed: tuple[Path, ...]
@@ -548,7 +547,7 @@ class Pruned:
 
 
 def newest_verified(parent: Path, prefix: str = "step-") -> Newest:
-    """The newest folder whose every byte is as committed, with what was skipped on the way to it."""
+    """Return the newest folder that verifies completely, with the folders skipped before it."""
     listed, passed = numbered(parent, prefix)
     skipped = list(passed)
     return Newest(next(_verified(listed, skipped), None), tuple(skipped))
@@ -557,10 +556,10 @@ def newest_verified(parent: Path, prefix: str = "step-") -> Newest:
 def prune(
     parent: Path, keep: int, prefix: str = "step-", *, protect: Collection[int] = (), files: FileLayer = REAL_FILES
 ) -> Pruned:
-    """What was kept and removed: the `keep` newest folders that verify stay, and those of protected numbers; others go.
+    """Keep the `keep` newest folders that verify and those with protected numbers; remove older ones.
 
-    Damaged folders are not counted, so they cannot push out a good one. Older folders go only if they carry our
-    manifest under their own name; anything else is somebody else's and stays. Each call reads what it keeps.
+    Damaged folders are not counted, so they cannot displace a good one. Older folders are removed only if they have a
+    Seqloom manifest under their own name; anything else stays. Each call reads all folders that it keeps.
     """
     if keep < 1:
         raise DurableError(f"asked to keep {keep} folders in {parent}", fix="keep at least 1")
@@ -581,7 +580,7 @@ def prune(
 
 
 def numbered(parent: Path, prefix: str = "step-") -> tuple[list[tuple[int, Path]], tuple[Skipped, ...]]:
-    """The numbered folders, newest first, not looked into, and those that look like ours but are not."""
+    """Return the numbered folders, newest first and unverified, and those with a similar but invalid name."""
     found: list[tuple[int, Path]] = []
     skipped: list[Skipped] = []
     with disk_errors("list", parent):

@@ -1,8 +1,8 @@
-"""Append-only JSON lines with a sum each: `{"step": 7, "loss": 0.25, "crc": "602dd470"}`.
+"""Append-only JSON lines with checksums: `{"step": 7, "loss": 0.25, "crc": "602dd470"}`.
 
-A log is the one file that grows in place, so a crash can tear its end and nothing else: what is appended, one line or
-a group of them, is synced before the next begins. A torn line is what remains of a record nobody was told is saved;
-readers skip it and say so, and the next append cuts it off. Damage anywhere else is an error, never skipped.
+A log is the one file that grows in place, so a crash can tear its end but nothing else: each append, of one line or a
+group, is synced before the next begins. A torn line belongs to a record that was never reported as saved. Readers skip
+it and report it, and the next append removes it. Damage anywhere else is an error and is never skipped.
 """
 
 import io
@@ -25,24 +25,25 @@ _CRC = re.compile(rb'(?:, )?"crc": "([0-9a-f]{8})"\}$')
 
 @dataclass(frozen=True)
 class Lines:
-    """The records of a log in order, and whether it ends in a torn line."""
+    """The records of a log in order, and whether its last line is torn."""
 
     records: tuple[dict[str, Any], ...]
     torn: bool
 
 
 def append_line(path: Path, record: Mapping[str, Any], *, files: FileLayer = REAL_FILES) -> None:
-    """Append a record; when it returns, it is on the disk. A torn line before it is cut off first.
+    """Append a record durably, after removing a torn last line.
 
-    A symbolic link is refused, and so is a file whose end is not a log of ours: nothing foreign is ever cut.
+    Raises for a symbolic link and for a file that does not end like a Seqloom log, so that no other file is truncated.
     """
     append_lines(path, [record], files=files)
 
 
 def append_lines(path: Path, records: Iterable[Mapping[str, Any]], *, files: FileLayer = REAL_FILES) -> None:
-    """Append records; when it returns, they are on the disk: a sync for all of them, not one for each.
+    """Append records durably, with one sync for all of them.
 
-    After a crash the log ends behind one of them, perhaps with a torn line. A failure leaves none of its group.
+    After a crash the log may end after any of them, possibly with a torn line. If the call fails, none of its records
+    stay.
     """
     for group in _groups(map(_encode, records)):
         with disk_errors("append to", path):
@@ -50,7 +51,7 @@ def append_lines(path: Path, records: Iterable[Mapping[str, Any]], *, files: Fil
 
 
 def _groups(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines joined; a group is no longer than a line may be, so that readers know how far back a tear may reach."""
+    """Join lines to groups no longer than the line limit, so that readers know how far back a tear can reach."""
     group = b""
     for line in lines:
         if group and len(group) + len(line) > LINE_LIMIT:
@@ -66,7 +67,7 @@ def _append(path: Path, group: bytes, files: FileLayer) -> None:
     try:
         size = os.fstat(handle).st_size
         if size == 0:
-            files.sync_folder(path.parent)  # the name first: a line that is saved must not lose its file
+            files.sync_folder(path.parent)  # the name first: a saved line must not lose its file
         whole = _whole_size(handle, size, path)
         if whole < size:
             files.truncate(handle, whole)
@@ -79,17 +80,17 @@ def _append(path: Path, group: bytes, files: FileLayer) -> None:
                 files.truncate(handle, whole)
             raise
     finally:
-        with suppress(OSError):  # by now the lines are synced or cut off again: a close cannot change that
+        with suppress(OSError):  # the lines are synced or removed by now: close cannot change that
             files.close(handle)
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]], *, files: FileLayer = REAL_FILES) -> None:
-    """Replace the log by exactly these records, as when a run goes back to an earlier step."""
+    """Replace the log with these records, for example when a run returns to an earlier step."""
     write_file(path, (_encode(record) for record in records), files=files)
 
 
 def read_lines(path: Path) -> Lines:
-    """The records of a log, and whether a torn line was skipped at its end; a log not yet begun has none."""
+    """Read the records of a log, and whether a torn last line was skipped; a missing log has no records."""
     records: list[dict[str, Any]] = []
     with disk_errors("read", path):
         if not path.exists():
@@ -107,7 +108,7 @@ def read_lines(path: Path) -> Lines:
 
 
 def _encode(record: Mapping[str, Any]) -> bytes:
-    """The line of a record; the sum covers the JSON text without the sum.
+    """Return the line of a record; the checksum covers the JSON text without the checksum.
 
     >>> _encode({"step": 7, "loss": 0.25})
     b'{"step": 7, "loss": 0.25, "crc": "602dd470"}\\n'
@@ -127,7 +128,7 @@ def _encode(record: Mapping[str, Any]) -> bytes:
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
-    """The record of a line, or None for a line that is not whole."""
+    """Return the record of a line, or None if the line is incomplete or damaged."""
     found = _CRC.search(line[:-1]) if line.endswith(b"\n") else None
     if found is None:
         return None
@@ -142,7 +143,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether this can be what a crash left of one of our lines: a beginning of it, or zeros where data never came."""
+    """Whether a crash could have left this of a line: its beginning, or zeros for data that was never written."""
     if b"\0" in line:
         return True
     if line.endswith(b"\n") or not line.startswith(b"{"):
@@ -151,19 +152,19 @@ def _is_torn(line: bytes) -> bool:
         json.loads(line)
     except (ValueError, RecursionError):
         return True
-    return _decode(line + b"\n") is not None  # all but the newline; another complete object is not ours to cut
+    return _decode(line + b"\n") is not None  # only the newline is missing; other complete objects are not ours to cut
 
 
 def _whole_size(handle: int, size: int, path: Path) -> int:
-    """The size up to which the log is whole: all of it, or all but a torn last line."""
-    for reach in (4096, 2 * LINE_LIMIT + 1):  # nearly always the first is enough for the last two lines
+    """Return the size of the intact part of the log: all of it, or all but a torn last line."""
+    for reach in (4096, 2 * LINE_LIMIT + 1):  # the first is almost always enough for the last two lines
         start = max(0, size - reach)
         lines = io.BytesIO(os.pread(handle, size - start, start)).readlines()[start > 0 :]
         if start == 0 or len(lines) > 1:
             break
     if size == 0 or (lines and _decode(lines[-1]) is not None):
         return size
-    # Only behind a whole line of ours, or at the very beginning, can a torn one stand.
+    # A torn line can only follow an intact line or be the first line.
     follows_whole = _decode(lines[-2]) is not None if len(lines) > 1 else start == 0
     if not follows_whole or not _is_torn(lines[-1]):
         raise _damaged(path, "its last line")

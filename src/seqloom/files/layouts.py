@@ -1,12 +1,12 @@
 """The names of all files in a run folder and in a model folder.
 
-RUN/                                             RUN/model/, or a model folder by itself
+RUN/                                             RUN/model/, or a separate model folder
   config.toml     the complete configuration       model.safetensors        the weights
   data.json       hashes of the files, the split   config.json              the configuration of the model
-  paths.json      where the data files are         labels.json              in the order of their numbers
+  paths.json      where the data files are         labels.json              in the order of their ids
   vocabulary/     labels, tokenizers               tokenizer.json           of the input, if it is text
   checkpoints/    step-00000020/, ...              target_tokenizer.json    of a target text with its own
-  model/          the chosen weights               card.md                  the model card
+  model/          the best weights                 card.md                  the model card
   metrics.jsonl   numbers that equal runs share    manifest.json            size and sha256 of each file
   events.jsonl    what depends on the machine: speed, memory, times
   test_evaluations.jsonl   one line for each evaluation on the test set
@@ -62,4 +62,4 @@ class ModelFile(StrEnum):
     TARGET_TOKENIZER = "target_tokenizer.json"
 
 
-OLD_STATE = "standing.json"  # of a checkpoint of an earlier version, which cannot be resumed
+OLD_STATE = "standing.json"  # in checkpoints of an earlier version, which cannot be resumed

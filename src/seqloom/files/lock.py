@@ -1,15 +1,15 @@
-"""The lock of a run folder: one process writes there, a second one is told at once who does.
+"""The lock of a run folder: one process writes there, and a second one fails immediately with the first one's name.
 
-`RUN/.lock` is locked by the system as long as its holder lives, so a dead one holds up nobody. The file says who it is:
+The system locks `RUN/.lock` as long as the holder lives, so a dead process blocks nobody. The file names the holder:
 
-    {"pid": 4711, "host": "blue", "since": "2026-01-31T12:00:00+00:00"}     held, or its holder died
-    (empty)                                                                 let go
+    {"pid": 4711, "host": "blue", "since": "2026-01-31T12:00:00+00:00"}     locked, or its holder died
+    (empty)                                                                 released
 
-A holder may remove the folder before he lets go. Whoever opened the lock meanwhile then has one that nobody else can
-find, and begins again: what is held is always the file that stands at the path.
+The holder may remove the folder before releasing the lock. A process that has opened the removed lock file tries again,
+because only the file that is now at the path counts.
 
-Locks of the system do not always reach from one machine to another over a network file system; the name of another
-host in a lock that seems free is therefore refused, and a person decides.
+System locks do not always work between machines on a network file system. So a lock file that names another host raises
+an error even if it seems free, and the user decides.
 """
 
 import os
@@ -28,11 +28,11 @@ from seqloom.files.disk import REAL_FILES, FileLayer, disk_errors, make_folder
 from seqloom.files.folders import remove_folder
 
 LOCK = ".lock"
-LONGEST = 4_096  # bytes of a lock that are read
-PATIENCE = 0.3  # seconds in which a new holder writes its name
-ATTEMPTS = 10  # to open a lock that others take away, again and again
+LONGEST = 4_096  # bytes of a lock file to read
+PATIENCE = 0.3  # seconds that a new holder may take to write its name
+ATTEMPTS = 10  # to open a lock that other processes keep removing
 
-_HELD: set[int] = set()  # handles that children of this process must not keep open
+_HELD: set[int] = set()  # handles that child processes must close
 
 
 class _Holder(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ class _Holder(msgspec.Struct, frozen=True):
 
 @contextmanager
 def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
-    """A block in which this process alone may write in the folder `path`; HeldError at once if another one does.
+    """Hold the write lock of the folder `path` during the block; raise HeldError if another process holds it.
 
-    The folder is made if it is missing.
+    The folder is created if it is missing.
     """
     lock = path / LOCK
     handle = _taken(lock, files)
@@ -61,20 +61,20 @@ def hold(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
 
 
 def remove_held(path: Path, *, files: FileLayer = REAL_FILES) -> None:
-    """Remove a folder that this process holds; it may be gone already: a person may tidy up."""
+    """Remove a folder that this process holds; it may already be removed."""
     if path.exists():
         remove_folder(path, files=files)
 
 
 def _taken(lock: Path, files: FileLayer) -> int:
-    """The locked handle of the file that stands at the path."""
+    """Return the locked handle of the file that is now at the path."""
     _close_in_children()
     for _ in range(ATTEMPTS):
         make_folder(lock.parent, files=files)
         with disk_errors("lock", lock):
             try:
                 handle = files.open_to_hold(lock)
-            except FileNotFoundError:  # the folder has gone meanwhile
+            except FileNotFoundError:  # the folder was removed meanwhile
                 continue
             except BlockingIOError:
                 raise _refusal(lock) from None
@@ -94,10 +94,10 @@ def _stands(handle: int, lock: Path) -> bool:
 
 
 def _let_go(handle: int, lock: Path, files: FileLayer) -> None:
-    if handle not in _HELD:  # a child of the holder has nothing to let go
+    if handle not in _HELD:  # a child of the holder has nothing to release
         return
     _HELD.discard(handle)
-    with suppress(OSError):  # a name that stays is that of a dead process, and a close has closed all the same
+    with suppress(OSError):  # a remaining name belongs to a dead process, and a failed close still closes
         holder = _holder(lock)
         if holder is not None and (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
             files.truncate(handle, 0)
@@ -106,7 +106,7 @@ def _let_go(handle: int, lock: Path, files: FileLayer) -> None:
 
 
 def _holder(lock: Path) -> _Holder | None:
-    """Who wrote the lock; None for an empty one, and for half a name that a crash left."""
+    """Return the holder written in the lock; None if it is empty or incomplete after a crash."""
     try:
         with lock.open("rb") as file:
             return msgspec.json.decode(file.read(LONGEST), type=_Holder)
@@ -134,7 +134,7 @@ def _require_no_other_host(lock: Path) -> None:
 
 @cache
 def _close_in_children() -> None:
-    """Once for this process: a child that outlives the holder must not keep the lock."""
+    """Register once per process that children close the lock, so that they cannot keep it after the holder ends."""
     os.register_at_fork(after_in_child=_close_held)
 
 
@@ -146,9 +146,9 @@ def _close_held() -> None:
 
 @contextmanager
 def alone(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
-    """A block in which one process at a time is at work on `path`; others wait, and a dead one holds up nobody.
+    """Let one process at a time work on `path`; others wait, and a dead process blocks nobody.
 
-    The lock is on an empty hidden file beside it, `.name.lock`, which stays.
+    The lock is an empty hidden file next to it, `.name.lock`, which is not removed.
     """
     lock = path.with_name(f".{path.name}.lock")
     with disk_errors("lock", lock):
@@ -156,5 +156,5 @@ def alone(path: Path, *, files: FileLayer = REAL_FILES) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # a close that reports an error has closed, and unlocked, all the same
+        with suppress(OSError):  # a failed close still closes and unlocks
             files.close(handle)

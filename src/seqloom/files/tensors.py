@@ -1,10 +1,10 @@
-"""Tensors as bytes and back: safetensors, looked at by ourselves before the library sees them.
+"""Tensors to bytes and back: safetensors, validated here before the library reads them.
 
-    8 bytes: size of the header │ header: JSON of names, types, shapes, places │ the numbers of each tensor
+    8 bytes: size of the header │ header: JSON of names, types, shapes, offsets │ the numbers of each tensor
 
-A header can claim anything: tensors larger than the file, overlapping ones, millions of them. So every claim is
-compared with the bytes that are there before memory is taken for one tensor. Nothing is mapped: a page that a disk
-loses from under a map kills the process. Model folders, checkpoints and imported weights all come through here.
+A header can claim anything: tensors larger than the file, overlapping ones, millions of them. So every claim is checked
+against the actual bytes before memory is allocated. Nothing is memory-mapped: a page lost on disk would kill the
+process. Model folders, checkpoints and imported weights are all read here.
 """
 
 import json
@@ -23,7 +23,7 @@ from seqloom.errors import DamagedError
 
 HEADER_LIMIT = 8 << 20  # bytes
 MOST_TENSORS = 65_536
-NOTE = "seqloom"  # the one key of the metadata: the order of several would differ from writing to writing
+NOTE = "seqloom"  # the only metadata key: several would be written in varying order
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 DTYPES |= {"I64": torch.int64, "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]{0,255}")
@@ -33,19 +33,19 @@ Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Slot(NamedTuple):
-    """What a tensor is, without its numbers."""
+    """The type and shape of a tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Slot":
-        """The slot that a tensor fits."""
+        """Return the slot of a tensor."""
         return cls(tensor.dtype, tuple(tensor.shape))
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """The size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:
@@ -61,30 +61,30 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TensorHeader(NamedTuple):
-    """What a file of weights claims to hold."""
+    """The declared contents of a weights file."""
 
     slots: dict[str, Slot]
-    note: dict[str, Any]  # written beside them
+    note: dict[str, Any]  # stored with the tensors
 
 
 def to_bytes(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> bytes:
-    """The bytes of a file of weights: the same for the same tensors and note."""
+    """Return the bytes of a weights file; equal tensors and notes give equal bytes."""
     whole = {}
     for name, tensor in tensors.items():
         here = tensor.detach().to("cpu").contiguous()
-        # In memory of its own: a view of a larger one would be refused, or written with all of it.
+        # In its own memory: a view of a larger tensor would be refused, or written with all of it.
         whole[name] = here if here.untyped_storage().nbytes() == here.nbytes else here.clone()
     return bytes(safetensors.torch.save(whole, metadata={NOTE: json.dumps(note, sort_keys=True)}))
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
-    """The names of tensors that hold a number that is none, or infinite."""
+    """Return the names of tensors with NaN or infinite values."""
     floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
     return [name for name, tensor in floating.items() if not bool(all_finite(tensor))]
 
 
 def all_finite(tensor: Tensor) -> Tensor:
-    """Whether all numbers of a floating tensor are finite, on its device: its least and its largest tell, in one pass.
+    """Return whether all values of a floating tensor are finite, as a tensor on its device, from min and max.
 
     >>> [bool(all_finite(torch.tensor([0.0, number]))) for number in (-2.0, float("nan"), float("-inf"))]
     [True, False, False]
@@ -95,7 +95,7 @@ def all_finite(tensor: Tensor) -> Tensor:
 
 
 def from_bytes(data: bytes, place: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the note in the bytes of a file; DamagedError, with the place, for anything else."""
+    """Return the tensors and the note of a weights file; raise DamagedError naming `place` if the bytes are invalid."""
     header = read_header(data, place)
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
@@ -105,12 +105,12 @@ def from_bytes(data: bytes, place: str) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def read_header(data: bytes, place: str) -> TensorHeader:
-    """What the file claims to hold, every claim compared with its size."""
+    """Return the declared contents of the file, checked against its size."""
     size = int.from_bytes(data[:8], "little") if len(data) >= 8 else -1
     if not 0 < size <= min(HEADER_LIMIT, len(data) - 8):
         raise _damaged(place, f"a header of {size:,} bytes in a file of {len(data):,}")
     text = data[8 : 8 + size]
-    if (count := text.count(b'"data_offsets"')) > MOST_TENSORS:  # of each one; before they are taken apart
+    if (count := text.count(b'"data_offsets"')) > MOST_TENSORS:  # once per tensor; counted before decoding
         raise _damaged(place, f"{count:,} tensors, more than {MOST_TENSORS:,}")
     try:
         header = json.loads(text.decode(), object_pairs_hook=_no_repeats)
@@ -155,7 +155,7 @@ def _entry(name: str, entry: Any, place: str) -> _Entry:
 
 
 def _require_filled(entries: Mapping[str, _Entry], room: int, place: str) -> None:
-    """Refuse tensors that overlap, leave holes, or do not end where the file ends."""
+    """Raise DamagedError for tensors that overlap, leave gaps, or do not end at the end of the file."""
     at = 0
     for name, entry in sorted(entries.items(), key=lambda pair: pair[1].data_offsets):
         begin, end = entry.data_offsets

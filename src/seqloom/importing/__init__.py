@@ -1,17 +1,17 @@
-"""Import pretrained models: exactly, or not at all.
+"""Import of pretrained models; a model that cannot be reproduced exactly is an error.
 
     a folder: config.json, tokenizer.json, model.safetensors          an encoder of the architecture of BERT
-    a file:   the vectors of words (GloVe, word2vec, fastText)        their mean, weighted or not
+    a file:   word vectors (GloVe, word2vec, fastText)                their mean, weighted or not
                                     │
                                     ▼
-    a model folder as training writes it: inspect, embed, search and fine-tune it like any other
+    a model folder like those of training: inspect, embed, search and fine-tune it
 
 Imported files are untrusted: no code is run, no pickle is opened, and sizes are checked before memory is allocated. A
 setting that could change the outputs and is not supported is an error.
 
     models.py        `import_model`
-    bert.py          an encoder: its configuration, vocabulary and weights, and how it makes the vector of a sentence
-    static.py        the vectors of words
+    bert.py          an encoder: its configuration, vocabulary and weights, and its sentence vectors
+    static.py        word vectors
     checkpoint.py    reading untrusted files
 """
 

@@ -1,7 +1,7 @@
-"""An encoder of the architecture of BERT (Devlin et al. 2019) under our names: the numbers are the same.
+"""Import of an encoder with the BERT architecture (Devlin et al. 2019): its weights under Seqloom's names.
 
-    theirs                                              ours
-    embeddings.word_embeddings                          encoder.input.table, its rows in our order
+    BERT                                                Seqloom
+    embeddings.word_embeddings                          encoder.input.table, rows in Seqloom's token order
     embeddings.position_embeddings, token_type[0]       encoder.entry.0.table: every text has type 0, so its vector is
                                                         added to all positions
     embeddings.LayerNorm                                encoder.entry.1.module
@@ -41,7 +41,7 @@ from seqloom.text.special_tokens import BEGIN, COUNT, END, MASK, PAD, SEPARATOR,
 from seqloom.text.subwords import INSIDE, WordpieceData, WordpieceSegmenter
 from seqloom.text.tokenizer import Tokenizer
 
-# How a checkpoint makes the vector of a text: pooling, normalization, and the maximum length.
+# How a checkpoint computes the vector of a text: pooling, normalization, and the maximum length.
 #
 #     modules.json                  Transformer, Pooling, Normalize: the order of the modules, and their folders
 #     1_Pooling/config.json         mean, max, first or last token
@@ -134,12 +134,12 @@ def _longest(folder: Path) -> int | None:
     return longest
 
 
-# tokenizer.json of BERT: the same subwords with our numbers, and the row of each in the original embedding table.
+# tokenizer.json of BERT: the same subwords with Seqloom's ids, and the row of each in the original embedding table.
 #
-#     [PAD] [UNK] [CLS] [SEP] [MASK]   ──▶   PAD UNKNOWN BEGIN END MASK, the first numbers of every vocabulary
-#     all others, in their order       ──▶   the following numbers
+#     [PAD] [UNK] [CLS] [SEP] [MASK]   ──▶   PAD UNKNOWN BEGIN END MASK, the first ids of every vocabulary
+#     all others, in their order       ──▶   the following ids
 #
-# SEPARATOR, between two texts, has no token of its own there and starts with the vector of [SEP].
+# BERT has no equivalent of SEPARATOR (between two texts); it starts with the vector of [SEP].
 
 SPECIAL = {PAD: "[PAD]", UNKNOWN: "[UNK]", BEGIN: "[CLS]", END: "[SEP]", MASK: "[MASK]", SEPARATOR: "[SEP]"}
 OTHER_FILE = "give a checkpoint with the tokenizer of BERT"
@@ -164,7 +164,7 @@ class _Normalizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str
     clean_text: bool = True
     handle_chinese_chars: bool = True
-    strip_accents: bool | None = None  # None: where letters are made small
+    strip_accents: bool | None = None  # None: only if text is lowercased
     lowercase: bool = True
 
 
@@ -263,7 +263,7 @@ def _require_frame(step: dict[str, Any], vocab: dict[str, int]) -> None:
         raise ConfigError("texts are not put between [CLS] and [SEP]", fix=OTHER_FILE)
 
 
-# config.json of an encoder like BERT: settings that are supported, ignored, or refused.
+# config.json of a BERT encoder: settings that are supported, ignored, or refused.
 #
 # An unknown key could change what the model computes. So every key must be supported, or be known to concern something
 # else: training, generation, heads, label names.
@@ -283,14 +283,14 @@ HARMLESS = {
     # how outputs are returned, and memory
     *("output_attentions", "output_hidden_states", "output_past", "return_dict", "use_cache", "torchscript"),
     *("chunk_size_feed_forward", "tie_word_embeddings", "attn_implementation", "_attn_implementation"),
-    # numbers of special tokens: tokenizer.json says which they are
+    # ids of special tokens: tokenizer.json defines them
     *("pad_token_id", "bos_token_id", "eos_token_id", "sep_token_id", "cls_token_id", "mask_token_id"),
     *("unk_token_id", "decoder_start_token_id"),
 }
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
-    """What config.json says about an encoder; the defaults are those of the original."""
+    """The settings of an encoder in config.json; the defaults are BERT's."""
 
     model_type: str
     hidden_size: Size

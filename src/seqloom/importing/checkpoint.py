@@ -34,7 +34,7 @@ def read_json(path: Path, form: type[Read]) -> Read:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is no such file."""
+    """The object in a JSON file; empty if the file does not exist."""
     return read_json(path, dict[str, Any]) if path.exists() else {}
 
 

@@ -87,7 +87,6 @@ def imported(
 
 
 def card_of(bundle: Bundle) -> str:
-    """The model card."""
     return "\n".join(
         [
             f"# embed: imported from {bundle.notes['imported']['from']}",
@@ -103,7 +102,7 @@ def card_of(bundle: Bundle) -> str:
 
 
 def facts_of(bundle: Bundle) -> tuple[str, ...]:
-    """What was imported, in short lines."""
+    """Return a summary of the imported model in short lines."""
     facts, tokenizer = bundle.notes["imported"], bundle.spec.tokenizer
     assert tokenizer is not None, "both kinds read text"
     longest = bundle.notes.get("max_length")

@@ -1,7 +1,7 @@
-"""Reads further files as training read its own, unless options say otherwise.
+"""Reads further files with the settings of training, unless options override them.
 
 A run knows the delimiter, the encoding and the columns of its data. A file of the same format for predict or evaluate
-is read the same way. Options that are given win, and a message lists the settings that were reused, as flags.
+is read the same way. Given options win, and a message lists the reused settings as flags.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ class FileReading(NamedTuple):
 
 
 def reading_as_trained(run: RunConfig | None, paths: tuple[Path, ...], given: Mapping[str, Any]) -> FileReading:
-    """How to read files: by the given settings, else as in training if they have the same format.
+    """Return how to read files: by the given settings, else as in training if they have the same format.
 
-    A format that was given for training holds for files with the same suffix, and for files of unknown suffix.
+    A format that was given for training also applies to files with the same suffix or an unknown suffix.
     """
     if run is None:
         return FileReading(ReadingConfig(**given))

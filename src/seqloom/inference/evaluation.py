@@ -5,7 +5,7 @@
     the name of a data set     its dev or test set
 
 Labels and tokenizers are those of the model: labels that are not in the training data count as errors. If a split has
-files of its own, no other file is read.
+its own files, no other file is read.
 """
 
 import math
@@ -55,8 +55,8 @@ from seqloom.version import __version__
 
 # The record of test evaluations.
 #
-# A test set is only an honest measure while nobody chooses by it: evaluating ten models and keeping the best is a slow
-# way of training on it. So every evaluation on the test set is recorded, on disk, before its result is shown.
+# A test set is only unbiased as long as nobody selects models by it: evaluating ten models and keeping the best is a
+# form of training on it. So every evaluation on the test set is recorded on disk before its result is shown.
 
 
 class TestEvaluations(NamedTuple):
@@ -81,7 +81,7 @@ class TestEvaluations(NamedTuple):
         return read_lines(self.path).records
 
     def record(self, metrics: Mapping[str, float], intervals: Mapping[str, tuple[float, float]], **facts: Any) -> None:
-        """Record a test evaluation; it is on disk when this returns."""
+        """Record a test evaluation durably."""
         line = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "seqloom": __version__,
@@ -93,7 +93,7 @@ class TestEvaluations(NamedTuple):
 
 
 def _finite(value: float) -> float | None:
-    """A number for JSON, which has no infinite ones."""
+    """Return the number, or None if it is not finite, which JSON cannot represent."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -102,7 +102,7 @@ def _finite(value: float) -> float | None:
 # Prepared data keeps only token numbers and the file and line of each row. So texts and further columns are read from
 # the file again, and rows are found by file and line.
 
-LENGTH = "length"  # of the input: a column that every data set has for slices
+LENGTH = "length"  # length of the input: a column for slices in every data set
 
 Where = tuple[str, int | None]  # the file and the line of a row
 EVERY = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # for a second reading: the first one has reported bad rows
@@ -117,7 +117,7 @@ class Origin(NamedTuple):
     messages: tuple[str, ...] = ()  # how the data was found and read
 
     def values(self, column: str, rows: Sequence[int]) -> list[Any]:
-        """The values of a column for some rows, in order; ConfigError if the data has no such column."""
+        """The values of a column for some rows, in order; ConfigError if the column does not exist."""
         if not isinstance(self.dataset, FileSet):
             return self._own(column, rows, ())
         places = [self._where(row) for row in rows]
@@ -246,7 +246,7 @@ def _with_test_rows(data: DataConfig) -> tuple[str, ...]:
 
 
 def _overlap(path: Path, other: Path) -> bool:
-    """Whether two files are the same, or one of them is a folder that the other lies in."""
+    """Whether two paths are the same, or one of them is a folder that contains the other."""
     return path.is_relative_to(other) or other.is_relative_to(path)
 
 
@@ -296,16 +296,16 @@ def origin_for(
     return Origin(dataset, kept, source.split, source.messages)
 
 
-# The error file: the worst predictions, the worst first, each with its whole input.
+# The error file: the worst predictions, the worst first, each with its complete input.
 #
 #     {"id": "r7", "file": "a.csv", "line": 12, "predicted": "bad", "expected": "good", "correct": false, ...}
 #
-# Wrong predictions come before correct ones, then the highest loss first. `id` is that of the data, if it has any. The
-# file is a table (.csv) or JSON lines, and is written completely or not at all.
+# Wrong predictions come before correct ones, then the highest loss first. `id` is the one in the data, if any. The file
+# is a table (.csv) or JSON lines, and is written atomically.
 
 MOST_ERRORS = 1_000
 ENDINGS = (".jsonl", ".csv")
-OWN = ("id", "file", "line", "input", "predicted", "expected", "correct", "loss")  # of every line
+OWN = ("id", "file", "line", "input", "predicted", "expected", "correct", "loss")  # columns of every line
 
 
 def require_errors(path: Path, most: int) -> int:
@@ -349,6 +349,6 @@ def _line(task: Task, one: EvaluatedExample, example: Example | None, origin: Or
 
 
 def whole(kind: InputKind, example: Example) -> str | list[str] | None:
-    """The whole input if it is text, or a list of several texts; None for arrays."""
+    """Return the complete input if it is text, or a list of several texts; None for arrays."""
     texts = kind.texts(example.input)
     return list(texts) if len(texts) > 1 else texts[0] if texts else None

@@ -115,7 +115,7 @@ def stream(task: Task, model: nn.Module, prompt: str, how: AnyDecoding) -> Itera
 
 
 def _required(text: Any, number: int) -> str:
-    """The text; ConfigError if it is none."""
+    """Return the text; raise ConfigError if it is not a string."""
     if not isinstance(text, str):
         raise ConfigError(f"prompt {number:,} is not a text but {type(text).__name__}", fix="give str only")
     require_whole(text, f"prompt {number:,}")
@@ -135,5 +135,5 @@ def translating(
     `settings` are those of a beam, `given` is a complete decoding.
     """
     how = chosen(given, settings if given is not None else {"beam_size": BEAM_SIZE} | settings)
-    asked = Translator.of(task).writing(how)
-    return asked.copying(model) if replace_unknown else asked
+    translator = Translator.of(task).writing(how)
+    return translator.copying(model) if replace_unknown else translator

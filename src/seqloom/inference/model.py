@@ -51,7 +51,7 @@ from seqloom.tasks.encoders import lengths_read, longest_input
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
 from seqloom.tasks.task import Calibrator, Prediction, Task, Vectorizer, Writer, task_of
 
-# A trained model that was read from its folder, and what is known about its training.
+# A trained model that was loaded from its folder, with the settings and data of its training.
 
 
 class OpenedModel:
@@ -72,7 +72,7 @@ class OpenedModel:
         bundle = read_bundle(path)
         self.path, self.device = path, torch.device(device)
         self.config, self.spec, self.notes = bundle.config, bundle.spec, bundle.notes
-        decided = bundle.notes.get("metric")  # in its training
+        decided = bundle.notes.get("metric")  # during training
         self.task = task_of(bundle.spec).with_metric(None if decided is None else str(decided))
         self.task.require(bundle.config)
         self.model = built(bundle, device)
@@ -81,7 +81,7 @@ class OpenedModel:
 
     @cached_property
     def data(self) -> RunData | None:
-        """The data of its run, with the present paths of its files; None outside a run."""
+        """The data of its run, with the current paths of its files; None outside a run."""
         return None if self.folder is None or self.run is None else located(self.folder, self.run)
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class LoadedModel(OpenedModel):
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None
     ) -> Iterator[Reply]:
         """The same for windows of examples, each with its `VectorPrediction`; bad rows as in `replies`."""
-        encoder, limits = self._asked(ledger)
+        encoder, limits = self._encoder_and_limits(ledger)
         chosen = self.vector_budget if batch_tokens is None else batch_tokens
         return replies(windows, encoder, self._vectors, batch_tokens=chosen, limits=limits)
 
@@ -215,10 +215,10 @@ class LoadedModel(OpenedModel):
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[Reply]:
         """The same for windows of examples; with a `BadRowLedger`, bad rows are yielded too, in their place."""
-        encoder, limits = self._asked(ledger)
+        encoder, limits = self._encoder_and_limits(ledger)
         return replies(windows, encoder, self._answer, batch_tokens=batch_tokens, limits=limits)
 
-    def _asked(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
+    def _encoder_and_limits(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """The encoder of inputs, and the limits of the model."""
         encoder = encoder_of(self.task.input_spec, self.reading().max_length, ledger)
         return encoder, Limits(self.spec.sizes, self.positions)
@@ -359,16 +359,16 @@ class LoadedModel(OpenedModel):
         named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
         named |= {"coverage_penalty": coverage_penalty}
         task = translating(self.task, self.model, decoding, stated(named), replace_unknown=replace_unknown)
-        return self._asking(task).predict(sources, batch_tokens=batch_tokens)
+        return self._with_task(task).predict(sources, batch_tokens=batch_tokens)
 
     def translator(self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False) -> "LoadedModel":
-        """The same model whose `predict`, `answers` and `replies` translate as `translate` does."""
-        return self._asking(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
+        """Return the same model, but its `predict`, `answers` and `replies` translate like `translate`."""
+        return self._with_task(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
 
-    def _asking(self, task: Task) -> "LoadedModel":
-        asked = copy.copy(self)
-        asked.task = task
-        return asked
+    def _with_task(self, task: Task) -> "LoadedModel":
+        copied = copy.copy(self)
+        copied.task = task
+        return copied
 
     @property
     def subject(self) -> Subject:
@@ -379,12 +379,12 @@ class LoadedModel(OpenedModel):
     def inspect(
         self, given: Any, *, target: str | None = None, data: Iterable[Any] = (), show: Show | None = None
     ) -> "Inspection":
-        """Look inside the model for one input.
+        """Inspect the model on one input.
 
         Args:
             given: the input.
-            target: the translation to look at (default: that of the model).
-            among: further inputs, for views of several inputs such as `filters`.
+            target: the translation to inspect (default: the model's own).
+            data: further inputs, for views of several inputs such as `filters`.
             show: called with the progress of long work.
 
         Returns:
@@ -469,7 +469,7 @@ class LoadedModel(OpenedModel):
         return evaluation._replace(unseen=unseen, slices=slices, messages=origin.messages)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
-        """The task for rows that the calibration was fitted on: cross-fitted, each half with that of the other half."""
+        """Return the task for rows that the calibration was fitted on: each half uses that of the other half."""
         calibration = task.spec.calibration
         if self.run is None or calibration == Calibration() or not isinstance(task, Calibrator):
             return task

@@ -56,7 +56,6 @@ class GivenInputs(Ledger):
     """A ledger for values from Python: its messages name no flags."""
 
     def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
-        """Count a bad value."""
         super().bad_row(code, text, place, NAMED_FLAG.sub("", fix))
 
 
@@ -69,10 +68,10 @@ def replies(
         columns = encoder.columns(window) if window else {}
         fit = _fitting(window, columns, encoder, limits)
         ledger.close()
-        asked = [window[row] for row in fit]
+        kept = [window[row] for row in fit]
         chosen = {name: column.select(fit) for name, column in columns.items()}
-        predicted = _answered(chosen, encoder.schema.input, answer, batch_tokens) if asked else []
-        answered = [(one, prediction.with_input(one.input)) for one, prediction in zip(asked, predicted, strict=True)]
+        predicted = _answered(chosen, encoder.schema.input, answer, batch_tokens) if kept else []
+        answered = [(one, prediction.with_input(one.input)) for one, prediction in zip(kept, predicted, strict=True)]
         yield from _merged(answered, ledger, done)
         done += len(answered)
     ledger.close()
@@ -100,7 +99,7 @@ def report_too_long(length: int, most: int, place: Place, ledger: Ledger) -> Non
 
 
 def _merged(answered: list[tuple[Example, Prediction]], ledger: Ledger, done: int) -> Iterator[Reply]:
-    """The predictions with each bad row where it stands in its file."""
+    """Yield the predictions with each bad row at its position in the file."""
     kept = ledger.kept if isinstance(ledger, BadRowLedger) else []
     placed = []
     for rows, problem in kept:  # placed by line, or by the number of rows before it
@@ -140,7 +139,7 @@ def windows_of(examples: Iterable[Example]) -> Iterator[list[Example]]:
 
 
 def batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
-    """The rows of each batch, at most `batch_tokens` tokens, the longest first: memory runs out at once or never.
+    """Return the rows of each batch of at most `batch_tokens` tokens, longest first: memory errors come early.
 
     >>> [rows.tolist() for rows in batches(np.array([1, 5, 2, 5]), batch_tokens=10)]
     [[1, 3], [2, 0]]

@@ -1,17 +1,17 @@
 """Confidence intervals of metrics: the bootstrap (Efron 1979, Koehn 2004).
 
 A resample draws N of the N examples with replacement. Every metric is a function of summed statistics, so a resample
-only needs to know how often each example was drawn: the model does not run again, and a few resamples at a time are in
-memory. A metric that is no function of sums, such as a rank correlation, is computed from the drawn rows; for many rows
-there are fewer resamples of it, because each one sorts all rows.
+only needs to know how often each example was drawn: the model does not run again, and only a few resamples are in
+memory at a time. A metric that is not a function of sums, such as a rank correlation, is computed from the drawn rows;
+for many rows it gets fewer resamples, because each one sorts all rows.
 
-An interval always contains the metric itself. Noise can only increase a calibration error, so resamples of it are too
+An interval always contains the metric itself. Noise can only increase a calibration error, so its resamples are too
 high and the metric is then an end of its interval.
 
-With one row, or if all rows are alike, every resample gives the same value. The bootstrap would claim certainty, so
-such a metric has no interval. If all rows are correct or all are wrong, the rule of three applies (Hanley and
-Lippman-Hand 1983): if none of n rows differs, fewer than 3/n of all further rows do, with 95 % confidence, because
-(1 - 3/n)^n is about 0.05.
+With one row, or if all rows are equal, every resample gives the same value. The bootstrap would claim certainty, so the
+metric has no interval. If all rows are correct or all are wrong, the rule of three applies (Hanley and Lippman-Hand
+1983): if 0 of n rows differ, fewer than 3/n of all further rows do, with 95 % confidence, because (1 - 3/n)^n is about
+0.05.
 """
 
 import math
@@ -22,14 +22,14 @@ from typing import NamedTuple
 import numpy as np
 
 Interval = tuple[float, float]
-Measure = Callable[[np.ndarray], dict[str, np.ndarray]]  # figures of sums [...,W], each [...]
-MeasureRows = Callable[[np.ndarray], dict[str, float]]  # figures of rows [N,S]
-Summed = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows [N,S], each taken so often [R,N], added up: [R,W]
-SHARES = frozenset({"accuracy", "exact_match", "f1", "macro_f1", "precision", "recall"})  # in [0,1], and 1 is all right
-TOGETHER = 2**18  # counts of drawn rows that are held at a time
-SAME = 1e-12  # of a figure: what the order of a sum may change
-THREE = 3  # rows of n further ones that may differ if none of n did
-SORTED = 10**7, 100  # rows to sort for an interval, and the fewest resamples
+Measure = Callable[[np.ndarray], dict[str, np.ndarray]]  # metrics of sums [...,W], each [...]
+MeasureRows = Callable[[np.ndarray], dict[str, float]]  # metrics of rows [N,S]
+Summed = Callable[[np.ndarray, np.ndarray], np.ndarray]  # sums [R,W] of rows [N,S], where each row counts [R,N] times
+SHARES = frozenset({"accuracy", "exact_match", "f1", "macro_f1", "precision", "recall"})  # in [0,1], where 1 is perfect
+TOGETHER = 2**18  # counts of drawn rows in memory at a time
+SAME = 1e-12  # relative difference that the order of a sum may cause
+THREE = 3  # of n further rows, how many may differ if 0 of n did
+SORTED = 10**7, 100  # maximum rows to sort for an interval, and the minimum number of resamples
 
 
 def added(statistics: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -38,7 +38,6 @@ def added(statistics: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def no_rows(_: np.ndarray) -> dict[str, float]:
-    """No metrics."""
     return {}
 
 
@@ -92,7 +91,7 @@ def intervals(
     drawn = measure(resampled_sums(statistics, resamples, _generator(seed), summed))
     drawn |= _resampled_rows(statistics, rows, resamples, _generator(seed))
     tails = [(1 - level) / 2, (1 + level) / 2]
-    # resamples that differ only by rounding are the same
+    # Resamples that differ only by rounding count as equal
     spread = {name: values for name, values in drawn.items() if not np.ptp(values) <= SAME * np.abs(values).max()}
     ends = {name: np.quantile(values, tails).tolist() for name, values in spread.items()}
     found = {name: (min(low, figures[name]), max(high, figures[name])) for name, (low, high) in ends.items()}
@@ -142,7 +141,7 @@ def rows_alike(
 def _rows_with(
     figures: dict[str, float], statistics: np.ndarray, measure: Measure, summed: Summed, together: int = 256
 ) -> dict[str, int]:
-    """How many single rows have the same value, by metric."""
+    """Return, for each metric, how many single rows have the same value as the whole."""
     found = dict.fromkeys(figures, 0)
     for start in range(0, len(statistics), together):
         block = statistics[start : start + together]
@@ -196,14 +195,14 @@ def rule_of_three(rows: int, level: float) -> float:
 #     P_j  = h_j D - (h_j - 1) D_j   with h_j = n / m_j                      pseudo-value of group j
 #     error^2 = mean of (P_j - weighted mean of P)^2 / (h_j - 1)             Busing, Meijer and van der Leeden 1999
 #
-# Up to `MOST_GROUPS` examples, each is a group of its own, and the error of a mean is that of a paired t-test. With
+# Up to `MOST_GROUPS` examples, each is its own group, and the error of a mean equals that of a paired t-test. With
 # more examples, neighbors are left out together to limit the cost; group sizes differ by at most one.
 
-MOST_GROUPS = 500  # the error is then known to 3 %: 1 / sqrt(2 x 499)
+MOST_GROUPS = 500  # the standard error is then known to 3 %: 1 / sqrt(2 x 499)
 
 
 class PairedDifference(NamedTuple):
-    """The metric of the first model minus that of the second, and its standard error over the examples."""
+    """The first model's metric minus the second model's, and its standard error over the examples."""
 
     value: float
     error: float
@@ -227,14 +226,14 @@ def paired_differences(
     cuts = np.linspace(0, len(first), min(groups, len(first)) + 1).astype(int)
     times = len(first) / np.diff(cuts)  # h_j
     whole, others = (_figures(table, cuts, summed, measure) for table in (first, second))
-    with np.errstate(invalid="ignore"):  # a perplexity may be infinite, and the error of its difference is NaN then
+    with np.errstate(invalid="ignore"):  # a perplexity may be infinite; then the error of the difference is NaN
         return {name: _difference(whole[name] - others[name], times) for name in whole}
 
 
 def _figures(
     table: np.ndarray, cuts: np.ndarray, summed: Callable[[np.ndarray], np.ndarray], measure: Measure
 ) -> dict[str, np.ndarray]:
-    """The metrics [1+G] of the whole table, and without each of the groups."""
+    """The metrics [1+G] of the complete table, and without each of the groups."""
     sums = summed(table)
     parts = [summed(table[start:end]) for start, end in pairwise(cuts)]
     return measure(np.stack([sums, *(sums - part for part in parts)]))
@@ -247,14 +246,14 @@ def _difference(found: np.ndarray, times: np.ndarray) -> PairedDifference:
     return PairedDifference(float(whole), float(np.sqrt(spread.mean())))
 
 
-# Ratios and perplexity, of one set or of a thousand resampled ones at once. Each takes arrays of sums [...] and gives
-# an array [...]. Nothing found of nothing there is 0, as in conlleval.
+# Ratios and perplexity. Each takes arrays of sums [...] and returns an array [...], so that one call can handle a
+# thousand resamples. 0 / 0 is 0, as in conlleval.
 
-LARGEST_EXPONENT = 700.0  # exp of it is the last power that float64 holds, with room to spare
+LARGEST_EXPONENT = 700.0  # the largest exponent for float64, with a margin
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, and 0 where the whole is 0.
+    """Return part / whole, and 0 where the whole is 0.
 
     >>> ratio(np.array([1.0, 0.0]), np.array([4.0, 0.0])).tolist()
     [0.25, 0.0]
@@ -266,7 +265,7 @@ def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def sums_by(groups: np.ndarray, times: np.ndarray, count: int) -> np.ndarray:
-    """[...,count] the numbers [...,N] added up by the group of each [N].
+    """Sum the numbers [...,N] by the group [N] of each; return [...,count].
 
     >>> sums_by(np.array([2, 0, 2]), np.array([[1.0, 1.0, 1.0], [0.5, 0.0, 4.0]]), 3).tolist()
     [[1.0, 0.0, 2.0], [0.0, 0.0, 4.5]]
@@ -282,7 +281,7 @@ def sums_by(groups: np.ndarray, times: np.ndarray, count: int) -> np.ndarray:
 
 
 def perplexity(loss: np.ndarray) -> np.ndarray:
-    """exp(loss): among how many equally likely tokens the model would be as unsure; finite, whatever the loss.
+    """Return exp(loss): the number of equally likely tokens with the same uncertainty; finite for any loss.
 
     >>> perplexity(np.log(np.array([8.0]))).round(6).tolist(), bool(np.isfinite(perplexity(np.array(1e9))))
     ([8.0], True)

@@ -5,9 +5,9 @@ Of a hundred predictions with probability 0.8, eighty should be correct. The exp
 and accuracy of a bin, weighted by the number of predictions in it.
 
 Networks that are trained long are overconfident. Temperature scaling (Guo et al. 2017) divides the logits z by one
-number T; it changes no prediction, because softmax(z / T) has its maximum where softmax(z) has it. T minimizes the loss
-on the dev set. A dev set of a few correct rows would ask for T = 0, so log T has a normal prior around 0 with the
-standard deviation `DOUBT`.
+number T; it changes no prediction, because softmax(z / T) and softmax(z) have the same maximum. T minimizes the loss
+on the dev set. On a dev set with a few rows, all correct, the best T would be 0, so log T has a normal prior around 0
+with the standard deviation `DOUBT`.
 
 A calibration looks too good on the rows that it was fitted on. So metrics of the dev set itself are cross-fitted: each
 half of its rows uses the calibration of the other half. The final calibration is fitted on all rows.
@@ -22,9 +22,9 @@ import numpy as np
 from seqloom.metrics.bootstrap import ratio, sums_by
 
 BINS = 15
-EDGES = np.linspace(0, 1, BINS + 1)  # a bin holds its upper edge
-DOUBT = 0.5  # of log T
-FARTHEST = 3.0  # of log T: temperatures lie between 1/20 and 20
+EDGES = np.linspace(0, 1, BINS + 1)  # a bin includes its upper edge
+DOUBT = 0.5  # standard deviation of log T
+FARTHEST = 3.0  # maximum of |log T|: temperatures are between 1/20 and 20
 
 
 class Calibration(NamedTuple):

@@ -69,7 +69,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 KINDS = 3  # of columns for each number
-NO_SPREAD = 1e-12  # of the summed squares: below it is rounding
+NO_SPREAD = 1e-12  # relative to the summed squares: smaller is rounding
 
 
 def explained_statistics(predicted: np.ndarray, expected: np.ndarray, near: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@
     chrf              of characters of detokenized text
 
 If the references of a corpus are tokenized already, `bleu_tokenized` uses the tokens between spaces, as papers about
-such corpora do. If not, both sides are split by `seqloom.text.words.word_pattern`: words, and every punctuation mark by
+these corpora do. If not, both sides are split by `seqloom.text.words.word_pattern`: words, and every punctuation mark by
 itself. The references decide together: they are taken as tokenized unless more of them have a full stop or comma
 attached to a word ("red, blue.") than have one that stands alone ("red , blue ."). All rows of an evaluation decide
 once (`agreed`), and its slices, resamples and single rows use the same rule. The signature names it;
@@ -182,7 +182,7 @@ def chrf_signature() -> str:
 
 # Scripts that are written without spaces: Thai, Lao, Burmese, Khmer, Japanese and Chinese.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-SENTENCE = 8  # characters of such a script, from which on a text is more than a single form
+SENTENCE = 8  # minimum characters of a text in these scripts to count as a sentence
 
 
 def deciding_score(texts: Sequence[str]) -> str:
@@ -245,8 +245,8 @@ def agreed(rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
 
 def _are_spaced(sums: np.ndarray) -> np.ndarray:
     """[...,1] whether the references are tokenized already."""
-    stands, hangs = np.split(sums[..., VOTES], 2, axis=-1)
-    return np.asarray(stands >= hangs)
+    separate, attached = np.split(sums[..., VOTES], 2, axis=-1)
+    return np.asarray(separate >= attached)
 
 
 def text_scores(sums: np.ndarray) -> dict[str, np.ndarray]:
@@ -256,7 +256,7 @@ def text_scores(sums: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _of_words(sums: np.ndarray) -> dict[str, np.ndarray]:
-    """The statistics of each kind of BLEU."""
+    """Return the statistics of each kind of BLEU."""
     read, spaced, plain, *_ = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
     return {"bleu": read, "bleu_tokenized": np.where(_are_spaced(sums), spaced, plain)}
 

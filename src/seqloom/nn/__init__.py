@@ -1,1 +1,1 @@
-"""Neural networks: shapes, layers and models; `ops` is the mathematics and `mixers` the sequence layers."""
+"""Neural networks: shapes, layers and models; `ops` holds the operators and `mixers` the sequence layers."""

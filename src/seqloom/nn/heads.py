@@ -1,7 +1,7 @@
 """Heads: outputs from contextual vectors, their loss, and the best prediction.
 
-A head reads a sequence and answers at every element; one answer for a whole sequence is the same head on the pooled
-vector, as a sequence of length one.
+A head computes an output at every element. For one output per sequence, the same head reads the pooled vector as a
+sequence of length one.
 """
 
 from collections.abc import Callable
@@ -42,8 +42,8 @@ CHUNK = 1024  # elements whose scores over the vocabulary are in memory at a tim
 class Losses(NamedTuple):
     """The loss of each element for evaluation: no label smoothing, no class weights, no gradient.
 
-    The weight is what the loss of an element counts: 0 in the padding, and where the target is negative, which stands
-    for a class that training never saw.
+    The weight of an element is 0 in the padding and where the target is negative, which marks a class that is not in
+    the training data.
     """
 
     values: Tensor  # [B,T]
@@ -110,12 +110,12 @@ def _known(x: Padded, targets: Tensor) -> Tensor:
 
 
 def _documents(x: Padded) -> Padded:
-    """Every document in a row of its own; rows with one document are unchanged, without synchronizing the device."""
+    """Return every document in its own row; rows with one document are unchanged, without synchronizing the device."""
     return x if x.segments is None else unpack(x).rows
 
 
 def _wide(scores: Tensor) -> Tensor:
-    """The scores in float32 or wider: under autocast they may have less precision."""
+    """Return the scores in float32 or wider: under autocast they may have less precision."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
@@ -130,7 +130,7 @@ class ClassHead(Head):
         self._weigh(config)
 
     def _weigh(self, config: ClassHeadConfig | ScoresHeadConfig) -> None:
-        """Set what the loss needs; class weights are settings, so they are not stored with the model."""
+        """Set label smoothing and class weights; they are settings, so they are not stored with the weights."""
         weights = torch.tensor(config.class_weights) if config.class_weights else None
         self.smoothing = config.label_smoothing
         self.register_buffer("class_weights", weights, persistent=False)
@@ -155,7 +155,7 @@ class ClassHead(Head):
 
 
 class ScoresHead(ClassHead):
-    """softmax(x + b): the vector is the scores."""
+    """softmax(x + b): the vector already contains the scores."""
 
     def __init__(self, config: ScoresHeadConfig) -> None:
         Head.__init__(self)
@@ -167,7 +167,7 @@ class ScoresHead(ClassHead):
 
     @torch.no_grad()
     def curvature(self, x: Padded, targets: Tensor) -> Curvature:
-        """The same in closed form, in float32."""
+        """The second derivative in closed form, in float32."""
         scores = self(x).values.float()
         return cross_entropy_curvature(
             scores, targets, weights=x.valid, smoothing=self.smoothing, class_weights=self.class_weights
@@ -175,7 +175,7 @@ class ScoresHead(ClassHead):
 
 
 class LabelsHead(Head):
-    """sigmoid(W x + b): each label by itself; targets are zeros and ones [B,T,K]."""
+    """sigmoid(W x + b): each label is independent; targets are zeros and ones [B,T,K]."""
 
     def __init__(self, config: LabelsHeadConfig, width: int) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class LabelsHead(Head):
 
 
 class LabelScoresHead(LabelsHead):
-    """sigmoid(x + b): the vector is the scores of the labels."""
+    """sigmoid(x + b): the vector already contains the scores of the labels."""
 
     def __init__(self, config: LabelScoresHeadConfig) -> None:
         Head.__init__(self)
@@ -237,7 +237,7 @@ class NumberHead(Head):
 
 
 class NumberScoresHead(NumberHead):
-    """x + b: the vector is the numbers."""
+    """x + b: the vector already contains the numbers."""
 
     def __init__(self, config: NumberScoresHeadConfig) -> None:
         Head.__init__(self)
@@ -280,10 +280,9 @@ class CrfHead(Head):
         return Loss(-likelihood.sum(), rows.lengths.sum().to(likelihood.dtype))
 
     def _require_legal(self, tags: Tensor, lengths: Tensor) -> None:
-        """Raise DataError for forbidden transitions between tags; checked on the CPU only, to avoid synchronizing a
-        GPU.
+        """Raise DataError for forbidden transitions between tags; checked on the CPU only, to avoid a GPU sync.
 
-        Files are checked when they are read, so this is for tensors that somebody made.
+        Files are checked when they are read, so this check is for tensors from user code.
         """
         if tags.device.type == "cpu" and bool(crf.forbidden(tags, lengths, self.transitions).any()):
             raise DataError("a sequence of tags has a transition that the scheme forbids", fix="correct the tags")
@@ -307,7 +306,7 @@ class CrfHead(Head):
 
 
 class NextTokenHead(Head):
-    """softmax(E x + b) over the vocabulary; tied, E is the table of the input's vectors (Press and Wolf 2017)."""
+    """softmax(E x + b) over the vocabulary; if tied, E is the input's embedding table (Press and Wolf 2017)."""
 
     def __init__(self, config: NextTokenHeadConfig, width: int, tied_to: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -337,7 +336,7 @@ class NextTokenHead(Head):
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         known = _known(x, targets)
         chunks = zip(torch.split(x.values[known], CHUNK), torch.split(targets[known], CHUNK), strict=True)
-        found = [F.cross_entropy(_wide(self._scores(one)), said, reduction="none") for one, said in chunks]
+        found = [F.cross_entropy(_wide(self._scores(one)), target, reduction="none") for one, target in chunks]
         values = torch.zeros(targets.shape, dtype=found[0].dtype, device=targets.device)
         values[known] = torch.cat(found)
         return Losses(values, known.to(values.dtype))
@@ -369,7 +368,7 @@ class Pooler(nn.Module):
         if how == "attention":
             self.inner = nn.Linear(width, width)
             self.direction = nn.Parameter(torch.randn(width) * width**-0.5)
-        self.weights = Tap()  # [B,T], offered, of attention pooling
+        self.weights = Tap()  # [B,T] of attention pooling, computed only for listeners
 
     def forward(self, x: Padded) -> Tensor:
         """[N,D], with N the number of documents: the rows, unless documents are packed."""

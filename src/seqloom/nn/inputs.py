@@ -75,7 +75,7 @@ class Tokens(Stateless):
         _require_tokens(x, len(self.table))
         tokens = x.values.masked_fill(~x.valid, 0)
         values = nn.functional.embedding(tokens, self.table)
-        if self.training and self.token_dropout:  # all places of a token together
+        if self.training and self.token_dropout:  # all occurrences of a token together
             kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.token_dropout)
             values = values * kept[tokens, None]
         return x.with_values(self.widen(values) if hasattr(self, "widen") else values)
@@ -107,7 +107,7 @@ class Ngrams(CausalMixer[tuple[Tensor]]):
         return x.with_values(vectors.sum(dim=2)), (tokens.gather(1, columns),)
 
     def features(self, tokens: Tensor, time: int) -> tuple[Tensor, Tensor]:
-        """[B,T,n] the row of each n-gram that ends at each of the last `time` tokens, and whether it is whole."""
+        """[B,T,n] the row of each n-gram that ends at each of the last `time` tokens, and whether it is complete."""
         reach = self.order - 1
         code = tokens[:, reach : reach + time]
         rows, known = [code], [torch.ones_like(code, dtype=torch.bool)]
@@ -119,22 +119,22 @@ class Ngrams(CausalMixer[tuple[Tensor]]):
         return torch.stack(rows, dim=2), torch.stack(known, dim=2)
 
     def occurrences(self, x: Padded) -> tuple[Tensor, Tensor]:
-        """[B,T,n] the row of each n-gram that ends at each element, and its weight: 1, or 0 where it is not whole."""
+        """[B,T,n] the row of each n-gram that ends at each element, and its weight: 1, or 0 if it is incomplete."""
         tokens = torch.cat([self.begin(len(x.lengths))[0], x.values.masked_fill(~x.valid, 0)], dim=1)
         rows, known = self.features(tokens, x.values.shape[1])
         return rows, (known & x.valid[..., None]).to(self.table.dtype)
 
 
 def _joined(code: Tensor, earlier: Tensor) -> Tensor:
-    """The code of n-grams with one more token before them.
+    """Return the hash code of n-grams with one more token before them.
 
-    A multiplicative hash: neighbors in either token fall into distant buckets.
+    A multiplicative hash: neighboring token ids get distant buckets.
     """
     return (code * 1_000_003 + earlier + 1) % 2**31 * 0x5BD1E995 % 2**31
 
 
 class Bags(NamedTuple):
-    """The different n-grams of each text, ordered by text and row; M in all."""
+    """The distinct n-grams of each text, ordered by text and row; M in total."""
 
     texts: Tensor  # [M] the number of the text
     rows: Tensor  # [M] the row of the n-gram
@@ -145,12 +145,12 @@ class Bags(NamedTuple):
 class Tfidf(Input):
     """phi(x): sublinear TF-IDF of the n-grams of a text, of order 1 to n (Salton and Buckley 1988).
 
-        phi_g(x) = (1 + log c_g) idf_g / norm        c_g: how often n-gram g stands in the text
-        idf_g = 1 + log((1 + N) / (1 + n_g))         in n_g of the N texts of the training set; 0 where it is in none
+        phi_g(x) = (1 + log c_g) idf_g / norm        c_g: the count of n-gram g in the text
+        idf_g = 1 + log((1 + N) / (1 + n_g))         g is in n_g of the N texts of the training set; 0 if n_g is 0
 
-    What g gives to the scores, phi_g w_g, is spread evenly over the places where it stands. So the sum over a text is
-    W phi(x), and what each element gives can be told. Tokens have a row each; longer n-grams share `buckets` rows
-    through a hash and count half: there are many, most of them rare, and else they would make up most of the norm.
+    The contribution of g to the scores, phi_g w_g, is divided evenly among its occurrences. So the sum over a text is
+    W phi(x), and each element has a contribution. Tokens have a row each. Longer n-grams share `buckets` rows through a
+    hash and have weight 0.5: most of them are rare, and with weight 1 they would dominate the norm.
     """
 
     idf: Tensor
@@ -183,7 +183,7 @@ class Tfidf(Input):
         return self._counted(*self._features(x))[0]
 
     def fit(self, texts: Iterable[Padded]) -> None:
-        """Take `idf` from these texts, which must be the training set; every row is one text."""
+        """Compute `idf` from these texts, which must be the training set; every row is one text."""
         total, containing = 0, torch.zeros_like(self.idf, dtype=torch.int64)
         for x in texts:
             total += len(x.lengths)
@@ -193,7 +193,7 @@ class Tfidf(Input):
         self.idf.copy_(idf.masked_fill(containing == 0, 0))
 
     def _features(self, x: Padded) -> tuple[Tensor, Tensor]:
-        """[B,T,n] the row of each n-gram that ends at each element, and whether it is whole."""
+        """[B,T,n] the row of each n-gram that ends at each element, and whether it is complete."""
         _require_tokens(x, self.vocab_size)
         code = x.values.masked_fill(~x.valid, 0).long()
         tokens, rows, known = code, [code], [x.valid]
@@ -204,7 +204,7 @@ class Tfidf(Input):
         return torch.stack(rows, dim=2), torch.stack(known, dim=2)
 
     def _counted(self, rows: Tensor, known: Tensor) -> tuple[Bags, Tensor]:
-        """The n-grams of each text, and for each occurrence which of them it is."""
+        """Return the n-grams of each text, and the index of the n-gram of each occurrence."""
         text = torch.arange(len(rows), device=rows.device)[:, None, None].expand_as(rows)
         keys, places, counts = torch.unique(
             text[known] * len(self.idf) + rows[known], return_inverse=True, return_counts=True
@@ -217,7 +217,7 @@ class Tfidf(Input):
 
 
 def _later(tokens: Tensor, steps: int) -> Tensor:
-    """[B,T] each row moved to the right by so many elements."""
+    """[B,T] each row shifted to the right by `steps` elements."""
     return nn.functional.pad(tokens, (steps, 0))[:, : tokens.shape[1]]
 
 
@@ -292,14 +292,14 @@ class SpelledWords(Input):
         return words.with_values(self.widen(torch.cat([vectors, self._spelled(letters)], dim=2)))
 
     def _spelled(self, letters: Tensor) -> Tensor:
-        """[B,T,S] the vectors of characters; zero for a word without any."""
+        """[B,T,S] the vectors of characters; zero for a word without characters."""
         flat = letters.flatten(0, 1).int()  # [N,L]
         x = Padded(nn.functional.embedding(flat, self.letters), (flat > 0).sum(dim=1))
         vectors: Tensor = self.spelling(x.with_values(x.values))
         return vectors.view(*letters.shape[:2], vectors.shape[1])
 
     def _some_unknown(self, tokens: Tensor) -> Tensor:
-        """The tokens, in training some of the rare ones replaced by UNKNOWN."""
+        """Return the tokens; in training, some rare ones are replaced by UNKNOWN."""
         if not (self.training and self.unknown_rate) or self.rare_from is None:
             return tokens
         drawn = torch.rand(tokens.shape, device=tokens.device) < self.unknown_rate
@@ -307,7 +307,7 @@ class SpelledWords(Input):
 
 
 class _Picture(Input):
-    """What the picture inputs share: the check of the shape."""
+    """Base class of the picture inputs: checks the shape."""
 
     def __init__(self, config: PictureConfig) -> None:
         super().__init__()
@@ -329,7 +329,7 @@ class _Picture(Input):
 
 
 class Flat(_Picture):
-    """The whole picture as one vector, mapped linearly: a sequence of length one."""
+    """The complete picture as one vector, mapped linearly: a sequence of length one."""
 
     def __init__(self, config: FlatConfig, width: int) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""Models: input, encoder or decoder, head. Each gives scores, a summed loss, and the best prediction."""
+"""Models: input, encoder or decoder, and head. Each computes scores, a summed loss, and the best prediction."""
 
 from functools import partial
 from itertools import pairwise
@@ -66,7 +66,7 @@ class SequenceModel(nn.Module):
 class ElementModel(nn.Module):
     """One prediction per element: tags, classes or numbers per step, or masked tokens.
 
-    Of words in subwords all pieces are read, and a word's answer is given at its first piece (Devlin et al. 2019).
+    For words in subwords, all subwords are read, and the output of a word is at its first one (Devlin et al. 2019).
     """
 
     def __init__(self, config: ElementModelConfig) -> None:
@@ -128,7 +128,7 @@ class LanguageModel(CausalMixer[Any]):
         return x
 
     def continued_features(self, inputs: Padded, state: Any) -> tuple[Padded, Any]:
-        """The same for further elements of each row, and the state after them; None is the state at the start."""
+        """The same for further elements of each row, and the state after them; None is the initial state."""
         return self.decoder.step(inputs, self.initial_state(len(inputs.lengths)) if state is None else state)
 
     def forward(self, x: Padded) -> Padded:
@@ -143,9 +143,9 @@ class LanguageModel(CausalMixer[Any]):
         return self._penalized(self.head.loss(x, _fitting(batch.targets, x)), x)
 
     def continued_loss(self, batch: Batch[Padded, Tensor], state: Any) -> tuple[Loss, Any]:
-        """The loss of continuing from a state, and the detached state after it, from which the next step continues.
+        """Return the loss of continuing from a state, and the detached state after it, for the next step.
 
-        So gradients end at the borders of steps while the memory does not: truncated back-propagation through time.
+        So gradients end at step boundaries but the state continues: truncated back-propagation through time.
         """
         _require_batch(batch)
         x, after = self.continued_features(batch.inputs, state)
@@ -234,7 +234,7 @@ class Embedder(nn.Module):
     def read(self, texts: Padded, *, chunks: int = 1) -> Tensor:
         """The same; with gradients, in chunks whose activations are recomputed in the backward pass.
 
-        There are at least `chunks` of them, and none has more rows than `micro_batch` of the configuration.
+        There are at least `chunks` chunks, each with at most `micro_batch` rows (from the configuration).
         """
         rows = len(texts.lengths)
         size = min(self.config.micro_batch or rows, -(-rows // chunks))
@@ -242,11 +242,11 @@ class Embedder(nn.Module):
             vectors: Tensor = self(texts)
             return vectors
         parts = torch.split(torch.arange(rows, device=texts.lengths.device), size)
-        # dropout draws the same masks again: the random state is kept for each chunk
+        # Dropout draws the same masks again: checkpoint restores the random state of each chunk
         return torch.cat([checkpoint(self, texts.select(part), use_reentrant=False) for part in parts])
 
     def loss(self, batch: Batch[Any, Tensor], *, chunks: int = 1) -> Loss:
-        """The loss of its objective, summed over the rows; inputs are Padded, Both or Triple, targets scores [B]."""
+        """Return the objective's loss, summed over the rows; inputs are Padded, Both or Triple, targets scores [B]."""
         _require_batch(batch)
         return self.objective(partial(self.read, chunks=chunks), batch.inputs, batch.targets).loss
 

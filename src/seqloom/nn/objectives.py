@@ -4,7 +4,7 @@
     Both                two texts
     Triple              anchor, positive, negative
 
-`Read` is any function from texts to vectors [B,D]: the model, row by row or some rows at a time. Every row weighs 1.
+`Read` is any function from texts to vectors [B,D]: the model, for all rows or in chunks. Every row has weight 1.
 """
 
 from abc import ABC, abstractmethod
@@ -45,11 +45,11 @@ class Objective(ABC):
 
 
 class RowObjective(Objective):
-    """One whose loss of a row depends on that row alone, so that a batch can be split into micro-batches."""
+    """An objective whose loss of a row depends only on that row, so that a batch can be split into micro-batches."""
 
 
 class Contrast(Objective):
-    """(l(x,y) + l(y,x)) / 2, with l the cross-entropy of finding the text that belongs to each."""
+    """(l(x,y) + l(y,x)) / 2, with l the cross-entropy of finding the matching text."""
 
     def __init__(self, config: ContrastConfig | ViewsConfig) -> None:
         self.temperature = config.temperature
@@ -95,7 +95,7 @@ class ScoredCosine(RowObjective):
 
 
 class Rank(Objective):
-    """Ranks cosine similarities by the scores: one loss for the whole batch, shared among its rows."""
+    """Ranks cosine similarities by the scores: one loss for the complete batch, divided among its rows."""
 
     def __init__(self, config: RankConfig) -> None:
         self.scale = config.scale
@@ -148,7 +148,7 @@ def _cosines_of(read: Read, texts: Together) -> Tensor:
 
 
 def thinned(tokens: Padded, draws: Tensor, left_out: float) -> Padded:
-    """The rows without the ordinary tokens whose draw [B,T] is below the share; at least one stays.
+    """Return the rows without the ordinary tokens whose draw [B,T] is below `left_out`; at least one stays.
 
     >>> text = Padded.of(torch.tensor([[7, 8, 9]]))
     >>> thinned(text, torch.tensor([[0.9, 0.1, 0.5]]), 0.3).values.tolist()
@@ -157,5 +157,5 @@ def thinned(tokens: Padded, draws: Tensor, left_out: float) -> Padded:
     ordinary = tokens.valid & (tokens.values >= COUNT)
     likeliest = draws.masked_fill(~ordinary, -1.0).amax(dim=1, keepdim=True)
     kept = tokens.valid & (~ordinary | (draws >= left_out) | (draws == likeliest))
-    order = (~kept).to(torch.int8).argsort(dim=1, stable=True)  # those that stay, in their order, then the others
+    order = (~kept).to(torch.int8).argsort(dim=1, stable=True)  # kept tokens in order, then the others
     return Padded(tokens.values, kept.sum(dim=1)).with_values(tokens.values.gather(1, order))

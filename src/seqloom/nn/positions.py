@@ -1,12 +1,12 @@
 """Absolute positions: a vector for each position, added to the input or concatenated with it.
 
-    learned     p_t = row t of a learned table; nothing beyond its last row
+    learned     p_t = row t of a learned table; positions after its last row are an error
     sinusoidal  p_t[2i] = sin(t / 10000^(2i/D)),  p_t[2i+1] = cos(t / 10000^(2i/D))        Vaswani et al. 2017
 
-What comes out is a x_t + p_t. Sinusoids have a root mean square of 0.71 and vectors of tokens start at D^-1/2, so
-without the scale a of the inputs positions would drown tokens; Vaswani et al. take a = D^1/2.
+The result is a x_t + p_t. Sinusoids have a root mean square of 0.71 and token vectors start at D^-1/2, so without the
+input scale a, positions would dominate tokens; Vaswani et al. use a = D^1/2.
 
-Positions that act between two places (Shaw, ALiBi, rotary, T5) live with attention: seqloom.nn.ops.relations.
+Relative positions (Shaw, ALiBi, rotary, T5) are part of attention: seqloom.nn.ops.relations.
 """
 
 import torch

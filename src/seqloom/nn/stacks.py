@@ -1,6 +1,6 @@
 """Blocks: a mixer with norms, residuals and a feed-forward layer; and stacks of blocks after an input and positions.
 
-The drawings are in `seqloom.config.stacks.BlockConfig`. The state of a chain is the tuple of its links' states.
+The equations are in `seqloom.config.stacks.BlockConfig`. The state of a chain is the tuple of its links' states.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def build_norm(norm: Norm, width: int, epsilon: Epsilon | None = None) -> nn.Mod
 class SequenceDropout(nn.Module):
     """x * m, with one mask m [B,1,D] for all elements of a row (Gal and Ghahramani 2016); kept units grow by 1/(1-p).
 
-    A unit that is left out stays out: what a recurrence carries from element to element is not noise on noise.
+    A dropped unit stays dropped for the sequence, so a recurrence does not accumulate new noise at every element.
     """
 
     def __init__(self, rate: float) -> None:
@@ -50,14 +50,14 @@ class SequenceDropout(nn.Module):
         self.rate = rate
 
     def forward(self, values: Tensor) -> Tensor:
-        """[B,T,D] with some units of each row at zero; as they are in evaluation."""
+        """Return [B,T,D] with some units of each row zeroed; unchanged in evaluation."""
         if not (self.training and self.rate):
             return values
         return values * F.dropout(torch.ones_like(values[:, :1]), self.rate)
 
 
 def build_dropout(rate: float, mask: DropoutMask) -> nn.Module:
-    """Dropout with a mask for each element, or one mask for a whole sequence."""
+    """Return dropout with a mask per element, or one mask per sequence."""
     return nn.Dropout(rate) if mask == "element" else SequenceDropout(rate)
 
 
@@ -77,7 +77,7 @@ class FeedForward(nn.Module):
         self.hidden = Tap()  # [B,T,hidden] after the nonlinearity
 
     def forward(self, values: Tensor) -> Tensor:
-        """The same map applied to the last axis."""
+        """Apply the layer to the last axis."""
         inner = self.inward(values)
         active = F.silu(inner) * self.gate(values) if self.activation is None else self.activation(inner)
         result: Tensor = self.outward(self.dropout(self.hidden(active)))
@@ -95,12 +95,12 @@ class Around(nn.Module):
         self.dropout = dropout
 
     def enter(self, values: Tensor) -> Tensor:
-        """What the sub-layer reads."""
+        """Return the input of the sub-layer."""
         entering: Tensor = self.norm(values) if self.arrangement == "pre" else values
         return entering
 
     def leave(self, values: Tensor, result: Tensor) -> Tensor:
-        """The result with its residual and norm."""
+        """Return the result with its residual and norm."""
         result = self.dropout(result)
         if self.arrangement == "plain":
             return result
@@ -122,11 +122,11 @@ class Block(Mixer):
         self.output = Tap()  # [B,T,D]
 
     def enter(self, x: Padded) -> Padded:
-        """What the mixer reads; mixers ignore padding, so it need not be zero here."""
+        """Return the input of the mixer; mixers ignore padding, so it need not be zero here."""
         return x.with_any(self.around.enter(x.values))
 
     def leave(self, x: Padded, mixed: Padded) -> Padded:
-        """The output of the block, given that of the mixer."""
+        """Return the output of the block, given the mixer's output."""
         values = self.around.leave(x.values, mixed.values)
         if hasattr(self, "feed_forward"):
             around = self.around_feed_forward
@@ -165,7 +165,7 @@ class DecoderState(NamedTuple):
 
 
 class DecoderBlock(ConditionedMixer[DecoderState]):
-    """A causal mixer, attention to the memory, and a feed-forward, each with residual and norm."""
+    """A causal mixer, attention to the memory, and a feed-forward layer, each with residual and norm."""
 
     def __init__(self, config: DecoderBlockConfig, width: int, position: Position = "none") -> None:
         super().__init__()
@@ -192,15 +192,15 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
 
     def _read(self, x: Padded, mixed: Padded, source: CrossSource) -> Padded:
         values = self.around.leave(x.values, mixed.values)
-        asked, _ = self.cross.extend(x.with_any(self.around_cross.enter(values)), source)
-        values = self.around_cross.leave(values, asked.values)
+        attended, _ = self.cross.extend(x.with_any(self.around_cross.enter(values)), source)
+        values = self.around_cross.leave(values, attended.values)
         around = self.around_feed_forward
         values = around.leave(values, self.feed_forward(around.enter(values)))
         return x.with_values(self.output(values))
 
 
 class Everywhere(Stateless):
-    """A module applied to each vector by itself: a norm, dropout."""
+    """A module applied to each vector separately: a norm, dropout."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -265,7 +265,7 @@ def _norms(config: StackConfig, norm: Norm | None) -> list[Everywhere]:
 
 
 class Encoder(nn.Module):
-    """Turns a whole input (tokens, vectors or pictures) into contextual vectors."""
+    """Turns a complete input (tokens, vectors or pictures) into contextual vectors."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Taps: named points inside a model where values can be recorded or replaced.
 
-A tap is an identity. Its name is its path in the module (`decoder.layers.0.mixer.weights`), it has no weights, and when
-nobody listens it costs one function call. What is dear to compute is *offered*: made only when somebody listens.
+A tap is an identity module without weights. Its name is its path in the module (`decoder.layers.0.mixer.weights`).
+Without listeners it costs one function call. Expensive values are *offered*: they are computed only for listeners.
 """
 
 from collections.abc import Callable, Iterator
@@ -54,27 +54,27 @@ def taps(model: nn.Module) -> dict[str, Tap]:
 
 @contextmanager
 def listening(model: nn.Module, pattern: str, listener: Listener) -> Iterator[list[str]]:
-    """Inside the `with`, `listener` is called for every tap whose name matches the pattern (`*` matches anything)."""
+    """Call `listener` in the block for every tap whose name matches the pattern (`*` matches anything)."""
     every = taps(model)
-    heard = [name for name in every if fnmatchcase(name, pattern)]
-    if not heard:
+    matched = [name for name in every if fnmatchcase(name, pattern)]
+    if not matched:
         raise ConfigError(f"no tap fits '{pattern}'", fix=did_you_mean(pattern, every))
-    for name in heard:
+    for name in matched:
         every[name]._listeners.append((name, listener))
     try:
-        yield heard
+        yield matched
     finally:
-        for name in heard:
+        for name in matched:
             every[name]._listeners.remove((name, listener))
 
 
 @contextmanager
 def recording(model: nn.Module, pattern: str) -> Iterator[dict[str, list[Any]]]:
-    """Inside the `with`, the values of all matching taps are recorded by name, in order."""
-    heard: dict[str, list[Any]] = {}
+    """Record the values of all matching taps in the block, by name, in order."""
+    recorded: dict[str, list[Any]] = {}
 
     def keep(name: str, value: Any) -> None:
-        heard.setdefault(name, []).append(value)
+        recorded.setdefault(name, []).append(value)
 
     with listening(model, pattern, keep):
-        yield heard
+        yield recorded

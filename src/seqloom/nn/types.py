@@ -1,13 +1,13 @@
-"""The vocabulary of shapes: padded sequences, states, batches and losses.
+"""Shapes: padded sequences, states, batches and losses.
 
-Letters used in shape comments everywhere:
+Letters used in all shape comments:
 
     B  rows of a batch          T  elements of a sequence       S  elements that are attended to
     D  width of a vector        H  attention heads              V  tokens in a vocabulary
     K  labels or classes        E  edges of a graph
 
-A sequence is *right-padded*: element t of row b is real when t < lengths[b]. Several documents may be packed into one
-row; `segments` then numbers them, and nothing ever flows from one document into another.
+A sequence is *right-padded*: element t of row b is real if t < lengths[b]. Several documents may be packed into one
+row; `segments` then numbers them, and no information flows between documents.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -25,7 +25,7 @@ from seqloom.errors import DataError
 #                      Layout: valid, places, masks, tables of sines
 #
 # Masks, positions and tables depend only on lengths and documents, never on values. Without a layout, a GPU would
-# compute them for each layer again, and a small model would spend more time on these kernels than on its own.
+# compute them again for each layer, and a small model would spend most of its time on these kernels.
 
 Made = TypeVar("Made")
 
@@ -53,8 +53,8 @@ class Places(NamedTuple):
 class Layout:
     """The positions of the elements of a batch, and everything else that all layers share.
 
-    Masks, positions and tables are asked for by every layer and depend on no values: whoever asks first makes them, the
-    others find them here. A layout travels with its batch (`Padded.shared`) and ends with it.
+    Every layer needs masks, positions and tables, which do not depend on values: the first caller computes them, and
+    the others get them from here. A layout belongs to its batch (`Padded.shared`).
 
     >>> layout = Layout(torch.tensor([2, 1]), None, time=2)
     >>> layout.valid.tolist(), layout.valid is layout.valid
@@ -68,9 +68,9 @@ class Layout:
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """The cached result of `make` for a key; it must depend only on the key and this layout.
+        """Return the cached result of `make` for a key; it must depend only on the key and this layout.
 
-        A tensor in a key stands for itself, not for its numbers.
+        A tensor in a key is compared by identity, not by value.
         """
         if key not in self._made:
             self._made[key] = make()
@@ -106,7 +106,7 @@ class Layout:
         return Places(steps - began, changes.cumsum(dim=1).masked_fill(self.beyond, -1), self.valid)
 
 
-NO_DOCUMENT = torch.iinfo(torch.int64).min  # no document has this number; any other will do
+NO_DOCUMENT = torch.iinfo(torch.int64).min  # not a valid document number; any other number is
 
 Inputs = TypeVar("Inputs")
 Targets = TypeVar("Targets")
@@ -115,9 +115,9 @@ Targets = TypeVar("Targets")
 class Padded(NamedTuple):
     """A batch of sequences of different lengths, right-padded with zeros.
 
-    `Padded.of` checks the shapes and zeroes the padding; `with_values` keeps it zero. `full` is known on the host: it
-    says that no row is shorter than T, so that kernels may skip the padding mask without asking the device.
-    What is made `with_values` after `laid_out` shares one layout.
+    `Padded.of` checks the shapes and zeroes the padding; `with_values` keeps it zero. `full` is known on the host: if
+    it is true, no row is shorter than T, and kernels can skip the padding mask without synchronizing the device. All
+    batches made by `with_values` after `laid_out` share one layout.
 
     >>> x = Padded.of(torch.ones(2, 3), torch.tensor([3, 1]))
     >>> x.values.tolist()
@@ -126,13 +126,13 @@ class Padded(NamedTuple):
 
     values: Tensor  # [B,T,...]: vectors [B,T,D] or tokens [B,T]
     lengths: Tensor  # [B] int64
-    segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, another one than the neighbors'
+    segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, different from neighboring documents
     full: bool = False
-    shared: Layout | None = None  # that of the batch that this one was made from; use `layout`
+    shared: Layout | None = None  # the layout of the batch that this one was made from; use `layout`
 
     @classmethod
     def of(cls, values: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> "Padded":
-        """A padded batch with its shapes checked and its padding zeroed; without lengths every row is full."""
+        """Check the shapes and zero the padding of a new batch; without lengths every row is full."""
         if not isinstance(values, Tensor):
             raise DataError(f"a batch is a tensor [rows, time, ...], found {type(values).__name__}")
         if values.ndim < 2:
@@ -202,7 +202,7 @@ class Padded(NamedTuple):
         return Padded(values, self.lengths, self.segments, self.full, self.shared)
 
     def to(self, device: torch.device | str) -> "Padded":
-        """The same batch on another device."""
+        """Return the same batch on another device."""
         segments = None if self.segments is None else self.segments.to(device)
         return Padded(self.values.to(device), self.lengths.to(device), segments, self.full)
 
@@ -230,7 +230,7 @@ class Padded(NamedTuple):
         return places._replace(segments=segments).with_values(self.values[rows, places.values])
 
     def cut(self, start: int, stop: int) -> "Padded":
-        """Columns start..stop of every row, as far as there are any, as a batch of their own."""
+        """Return the columns start..stop of every row as a batch; missing columns are left out."""
         stop = max(start, stop)
         segments = None if self.segments is None else self.segments[:, start:stop]
         lengths = (self.lengths - start).clamp(0, stop - start)
@@ -246,7 +246,7 @@ class Padded(NamedTuple):
         return picked.masked_fill(empty, 0)
 
     def reverse(self) -> "Padded":
-        """Each row read backwards, its padding still on the right."""
+        """Return each row reversed, with its padding still on the right."""
         time = torch.arange(self.values.shape[1], device=self.values.device)
         order = torch.where(self.valid, self.lengths[:, None] - 1 - time, time)  # [B,T]
         rows = torch.arange(len(self.lengths), device=self.values.device)[:, None]
@@ -322,7 +322,7 @@ State = TypeVar("State")
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
-    """The same nest of tuples with `function` applied to every tensor in it."""
+    """Apply `function` to every tensor in a nest of tuples."""
     if isinstance(state, Tensor):
         return function(state)  # type: ignore[return-value]  # a Tensor state maps to a Tensor
     assert isinstance(state, tuple), f"a state is a nest of tuples of tensors, found {type(state)}"
@@ -342,7 +342,7 @@ def count_rows(state: Any) -> int | None:
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The states of the chosen rows: every tensor of a state has the batch on axis 0; shared tensors stay shared."""
+    """Select rows of a state: every tensor has the batch on axis 0; shared tensors stay shared."""
     selected: dict[Tensor, Tensor] = {}
 
     def select(tensor: Tensor) -> Tensor:
@@ -354,7 +354,7 @@ def select_rows(state: State, rows: Tensor) -> State:
 
 
 def merge_rows(chosen: Tensor, yes: State, no: State) -> State:
-    """The state `yes` for the rows where `chosen` [B] is true, `no` for the others; shapes must agree."""
+    """Return the state `yes` for rows where `chosen` [B] is true and `no` for the others; shapes must agree."""
     if isinstance(yes, Tensor):
         assert isinstance(no, Tensor)
         return torch.where(chosen.view(-1, *(1,) * (yes.ndim - 1)), yes, no)  # type: ignore[return-value]
@@ -382,23 +382,23 @@ def on_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-# Documents packed into shared rows: unpack them into rows of their own, and pack results again.
+# Packed documents: unpack them into separate rows, and pack the results again.
 
 
 class Unpacked(NamedTuple):
-    """One document per row, and where each element of the packed batch went."""
+    """One document per row, and the new position of each element of the packed batch."""
 
     rows: Padded  # [N,T',...]: documents in reading order, row by row
     document: Tensor  # [B,T] the row of `rows` that holds the element
     position: Tensor  # [B,T] its column there
 
     def repack(self, rows: Padded, packed: Padded) -> Padded:
-        """Results computed on `rows`, at the positions of the packed batch."""
+        """Put results computed on `rows` back at the positions of the packed batch."""
         return packed.with_values(rows.values[self.document, self.position])
 
 
 def unpack(x: Padded) -> Unpacked:
-    """Every document of a batch as a row of its own.
+    """Return every document of a batch as a separate row.
 
     >>> packed = Padded.of(torch.tensor([[5, 6, 7]]), segments=torch.tensor([[0, 0, 1]]))
     >>> unpack(packed).rows.values.tolist()
@@ -418,13 +418,13 @@ def unpack(x: Padded) -> Unpacked:
 
 
 def documents_per_row(x: Padded) -> Tensor:
-    """[B] how many documents each row holds; an empty row holds one, which is empty."""
+    """[B] the number of documents in each row; an empty row has one empty document."""
     first = x.valid & (places_of(x).positions == 0)
     return first.sum(dim=1).clamp(min=1)
 
 
 def by_document(run: Callable[[Padded], Padded], x: Padded) -> Padded:
-    """`run(x)` with every document in a row of its own, for mixers without support for packing."""
+    """Return `run(x)` with every document in a separate row, for mixers without support for packing."""
     if x.segments is None:
         return run(x)
     unpacked = unpack(x)
@@ -432,7 +432,7 @@ def by_document(run: Callable[[Padded], Padded], x: Padded) -> Padded:
 
 
 class PackedRun(NamedTuple):
-    """The n-th document of every row, moved to the left; rows that have none are empty."""
+    """The n-th document of every row, moved to the left; rows without one are empty."""
 
     block: Padded  # [B,T'] without segments
     segment: Tensor  # [B] its number, NO_DOCUMENT where there is none
@@ -440,7 +440,7 @@ class PackedRun(NamedTuple):
 
 
 def runs(x: Padded) -> Iterator[PackedRun]:
-    """The documents of a packed batch in reading order: first the first ones of all rows, then the second ones..."""
+    """Yield the documents of a packed batch in reading order: the first of each row, then the second, and so on."""
     assert x.segments is not None
     valid, rows = x.valid, torch.arange(len(x.lengths), device=x.values.device)
     first = valid & (places_of(x).positions == 0)

@@ -1,12 +1,12 @@
-"""Recipes: every family of the lectures as a function from a size to a configuration.
+"""Recipes: every model family of the lectures as a function from a size to a configuration.
 
     classifier          one class per sequence           tagger      one tag per element
     language_model      the next token                  translator  a sequence from another sequence
-    picture_classifier  one class per picture            masked_model  hidden tokens
+    picture_classifier  one class per picture            masked_model  masked tokens
     sequence_model      labels, numbers or one class per sequence
     embedder            one vector per text
 
-A recipe is a starting point, and plain data: print it, change it, write it to a file.
+A recipe returns a plain configuration as a starting point: print it, change it, write it to a file.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Recipes: what each family is for, its sizes, and the shapes of model that it makes.
+"""Recipes: the purpose of each family, its sizes, and the kinds of model that it can make.
 
-The table of families comes first, then a function for each shape: a middle (`Body`) between an input and a head.
+The table of families comes first, then a function for each kind of model: a `Body` between an input and a head.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ SIZES: tuple[Size, ...] = get_args(Size)
 
 
 class SizeNumbers(NamedTuple):
-    """The numbers behind a size."""
+    """The dimensions of a size."""
 
     width: int
     layers: int
@@ -81,7 +81,7 @@ class SizeNumbers(NamedTuple):
     hidden: int
 
 
-# base and big are those of Vaswani et al. 2017, recurrent ones of Zaremba et al. 2014, 3 x 100 filters of Kim 2014
+# base and big follow Vaswani et al. 2017, recurrent sizes Zaremba et al. 2014, and 3 x 100 filters Kim 2014
 ATTENTION = {
     "tiny": SizeNumbers(12, 2, 2, 24),
     "small": SizeNumbers(192, 3, 4, 768),
@@ -102,7 +102,7 @@ FILTERS = {
 }
 
 
-# The middle of a model of each family, by size: its layers, without an input and a head.
+# The body of a model of each family, by size: its layers without input and head.
 
 
 class Body(NamedTuple):
@@ -113,7 +113,7 @@ class Body(NamedTuple):
     repeat: int = 1
     position: Position = "none"
     final_norm: Norm | None = None
-    max_length: int | None = None  # None: as the configuration has it
+    max_length: int | None = None  # None: the default of the configuration
     dropout: float = 0.1
     pooling: Pooling = "mean"
     hidden: tuple[int, ...] = ()
@@ -121,13 +121,13 @@ class Body(NamedTuple):
 
 def bag(size: Size) -> Body:
     """A mean of word vectors."""
-    # causal, the running mean makes a bag language model; pooled, the mixer is not needed
+    # A causal running mean is a bag language model; with pooling, the mixer is not needed
     scale = FILTERS[size]
     return Body(scale.width, (BlockConfig(mixer=PoolConfig()),))
 
 
 def mlp(size: Size) -> Body:
-    """Hidden layers over what is pooled."""
+    """Hidden layers on the pooled vector."""
     scale = FILTERS[size]
     return Body(scale.width, hidden=(scale.width,) * (2 if size in ("base", "big") else 1), dropout=0.2)
 
@@ -140,7 +140,7 @@ def cnn(size: Size) -> Body:
 
 
 def recurrent(mixer: OneWay) -> Callable[[Size], Body]:
-    """What stacks layers of one recurrent cell."""
+    """Return a body function for stacked layers of one recurrent cell."""
 
     def body(size: Size) -> Body:
         scale = RECURRENT[size]
@@ -158,7 +158,7 @@ def bilstm(size: Size) -> Body:
 
 
 def self_attention(size: Size) -> Body:
-    """Deck A's minimal block: attention with positions, then a feed-forward; no residual, no norm."""
+    """Deck A's minimal block: attention with positions, then a feed-forward layer; no residual, no norm."""
     scale = ATTENTION[size]
     block = BlockConfig(mixer=AttentionConfig(num_heads=1), feed_forward=FeedForwardConfig(hidden=scale.hidden))
     return Body(scale.width, (block,), position="sinusoidal")
@@ -176,7 +176,7 @@ def _attention_stack(mixer: Callable[[int], OneWay], size: Size, position: Posit
 
 
 def patterned(pattern: Pattern, position: Position) -> Callable[[Size], Body]:
-    """What stacks attention that sees a part of the sequence."""
+    """Return a body function for attention that sees a part of the sequence."""
 
     def mixer(heads: int) -> OneWay:
         return AttentionConfig(num_heads=heads, pattern=pattern)
@@ -215,17 +215,17 @@ Shape = Literal[
 
 
 class Recipe(NamedTuple):
-    """A family: what it is for, and the shapes of model it makes."""
+    """A family: its purpose, and the kinds of model it makes."""
 
     name: str
     purpose: str
     shapes: tuple[Shape, ...]
-    body: Callable[[Size], Body] | None = None  # None: the shape's own function knows it by name
+    body: Callable[[Size], Body] | None = None  # None: handled by name in the function of each kind of model
 
 
 _TEXT: tuple[Shape, ...] = ("classifier", "tagger", "language-model", "embedder")
 _ALL: tuple[Shape, ...] = (*_TEXT, "translator")
-_MASKED: tuple[Shape, ...] = ("masked-model",)  # of those that see both sides
+_MASKED: tuple[Shape, ...] = ("masked-model",)  # bodies that see both sides
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -281,7 +281,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def names(shape: Shape, first: str | None = None) -> list[str]:
-    """The recipes that make a shape of model, a usual one first where it is named."""
+    """Return the names of recipes for a kind of model, with `first` at the front if given."""
     if shape not in get_args(Shape):
         raise ConfigError(f"there is no shape '{shape}'", fix=did_you_mean(shape, get_args(Shape)))
     found = [name for name, recipe in RECIPES.items() if shape in recipe.shapes]
@@ -289,14 +289,14 @@ def names(shape: Shape, first: str | None = None) -> list[str]:
 
 
 def body_of(name: str, shape: Shape, size: Size) -> Body:
-    """The middle of the model that a recipe makes; ConfigError where it makes no such shape."""
+    """Return the body of a recipe; raise ConfigError if the recipe does not make this kind of model."""
     recipe = recipe_of(name, shape, size)
     assert recipe.body is not None, f"{name} is made by the shape's own function"
     return recipe.body(size)
 
 
 def recipe_of(name: str, shape: Shape, size: Size) -> Recipe:
-    """The recipe of a name; ConfigError where there is none, or none of this shape or size."""
+    """Return the recipe of a name; raise ConfigError if it does not exist for this kind of model and size."""
     if name not in RECIPES:
         raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(str(name), RECIPES))
     if shape not in RECIPES[name].shapes:
@@ -307,11 +307,11 @@ def recipe_of(name: str, shape: Shape, size: Size) -> Recipe:
     return RECIPES[name]
 
 
-# The parts of models that several shapes share: a middle between an input and a head.
+# Parts that several kinds of model share.
 
 
 def around(body: Body, inputs: AnyInput) -> dict[str, Any]:
-    """The settings that encoders and decoders share."""
+    """Return the settings that encoders and decoders share."""
     return {
         "width": body.width,
         "position": body.position,
@@ -322,10 +322,10 @@ def around(body: Body, inputs: AnyInput) -> dict[str, Any]:
 
 
 def _input_scale(body: Body, inputs: AnyInput) -> float:
-    """What makes inputs as large as the sinusoids that are added to them, at the start of training.
+    """Return the factor that scales inputs to the size of the sinusoids added to them, at the start of training.
 
-    A table of vectors starts at width^-1/2, and sinusoids have a root mean square of 2^-1/2. Shrinking the sinusoids
-    instead was measured too: scores of attention then start near zero, and order is learned late (docs/recipes.md).
+    Token vectors start at width^-1/2, and sinusoids have a root mean square of 2^-1/2. Scaling the sinusoids down
+    instead was measured too: attention scores then start near zero, and order is learned late (docs/recipes.md).
     Numbers and pixels are mapped to about the size of sinusoids.
     """
     looked_up = isinstance(inputs, TokensConfig | NgramsConfig | SpelledConfig)
@@ -333,12 +333,12 @@ def _input_scale(body: Body, inputs: AnyInput) -> float:
 
 
 def encode(body: Body, inputs: AnyInput) -> EncoderConfig:
-    """The encoder with this middle."""
+    """Return the encoder with this body."""
     return EncoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs))
 
 
 def answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelConfig:
-    """The model with this middle and one answer for each sequence."""
+    """Return the model with this body and one output per sequence."""
     return SequenceModelConfig(
         encoder=encode(body, inputs),
         pooling=body.pooling,
@@ -348,16 +348,16 @@ def answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelCo
     )
 
 
-# Models that read one sequence: of it one answer, one for each element, the next token, or a vector.
+# Models that read one sequence and predict one output, one per element, the next token, or a vector.
 
 
 def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
-    """A model that names one class for each sequence of tokens or vectors."""
+    """Return a model that predicts one class for each sequence of tokens or vectors."""
     return sequence_model(name, inputs=inputs, head=ClassHeadConfig(num_classes=num_classes), size=size)
 
 
 def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
-    """A model with one answer for each sequence of tokens or vectors: a class, labels or numbers, as its head has."""
+    """Return a model with one output for each sequence: a class, labels or numbers, by its head."""
     if recipe_of(name, "classifier", size).name == "linear":
         return _linear(inputs, head.unmapped())
     return answering(body_of(name, "classifier", size), inputs, head)
@@ -370,7 +370,7 @@ def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
     if not isinstance(inputs, TokensConfig | NgramsConfig | TfidfConfig):
         raise ConfigError("'linear' counts tokens, and vectors have none", fix="choose 'mlp' for vectors")
     counted = TfidfConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
-    # squared errors of long sums of counts leap; TF-IDF is of length one
+    # Squared errors of long sums of counts are unstable; TF-IDF vectors have length one
     mean = isinstance(head, NumberScoresHeadConfig) and isinstance(counted, NgramsConfig)
     return SequenceModelConfig(
         encoder=EncoderConfig(input=counted, width=head.answers), pooling="mean" if mean else "sum", head=head
@@ -378,7 +378,7 @@ def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
 
 
 def tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "small") -> ElementModelConfig:
-    """A model that names one class for each element of a sequence."""
+    """Return a model that predicts one class for each element of a sequence."""
     return ElementModelConfig(
         encoder=encode(body_of(name, "tagger", size), inputs), head=ClassHeadConfig(num_classes=num_tags)
     )
@@ -387,10 +387,10 @@ def tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "sma
 def embedder(
     name: str, *, inputs: SequenceInput, objective: AnyObjective | None = None, size: Size = "small"
 ) -> EmbedderConfig:
-    """A model that gives one vector to each text: the encoder of a classifier, pooled as it is there.
+    """Return a model that computes one vector for each text: the encoder of a classifier, with the same pooling.
 
-    A bag takes the largest value of each dimension (Shen et al. 2018): in a mean, frequent words say most. Hidden
-    layers become one linear map.
+    A bag uses maximum pooling (Shen et al. 2018): in a mean, frequent words dominate. Hidden layers become one linear
+    map.
     """
     body = body_of(name, "embedder", size)
     if any(isinstance(layer.mixer, PoolConfig) for layer in body.layers):
@@ -405,7 +405,7 @@ def embedder(
 
 
 def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> ElementModelConfig:
-    """A model that gives a probability to each hidden token; it reads with the vectors that it writes with."""
+    """Return a model that predicts masked tokens; its input and output embeddings are tied."""
     return ElementModelConfig(
         encoder=encode(body_of(name, "masked-model", size), inputs),
         head=NextTokenHeadConfig(vocab_size=inputs.vocab_size),
@@ -413,7 +413,7 @@ def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> El
 
 
 def language_model(name: str, *, vocab_size: int, size: Size = "small") -> LanguageModelConfig:
-    """A model that gives a probability to each next token; it reads with the vectors that it writes with."""
+    """Return a model that predicts the next token; its input and output embeddings are tied."""
     body, inputs = body_of(name, "language-model", size), TokensConfig(vocab_size=vocab_size)
     return LanguageModelConfig(
         decoder=DecoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs)),
@@ -423,13 +423,13 @@ def language_model(name: str, *, vocab_size: int, size: Size = "small") -> Langu
 
 # Models that read pictures: pixels, 2-D filters or patches.
 
-_LEAST_PATCHES, _MOST_PATCHES = 16, 4096  # so many make a picture of patches worth attending to
+_LEAST_PATCHES, _MOST_PATCHES = 16, 4096  # number of patches for which attention is worthwhile
 
 
 def picture_classifier(
     name: str, *, height: int, width: int, channels: int = 1, num_classes: int, size: Size = "small"
 ) -> SequenceModelConfig:
-    """A model that names one class for each picture."""
+    """Return a model that predicts one class for each picture."""
     recipe = recipe_of(name, "picture-classifier", size)
     shape, head = {"height": height, "width": width, "channels": channels}, ClassHeadConfig(num_classes=num_classes)
     if name == "conv2d":
@@ -439,7 +439,7 @@ def picture_classifier(
             counts = counts[1:]
         return answering(Body(scale.width, pooling="max"), FiltersConfig(**shape, filters=counts), head)
     assert recipe.body is not None
-    flat, body = FlatConfig(**shape), recipe.body(size)  # whichever is wanted, the sizes are checked here
+    flat, body = FlatConfig(**shape), recipe.body(size)  # checks the sizes in any case
     if name == "mlp":
         return answering(body, flat, head)
     tiling = (side for side in range(1, 17) if height % side == 0 and width % side == 0)
@@ -449,16 +449,16 @@ def picture_classifier(
             f"no square of at most 16 x 16 tiles {height} x {width} pixels into {_MOST_PATCHES:,} patches or fewer",
             fix="crop or pad the pictures, for example to multiples of 16",
         )
-    # patches lie in a plane, so their place is learned, not a distance along the reading order
+    # Patches are in a plane, so positions are learned instead of a distance in reading order
     body = body._replace(position="learned", max_length=count)
     return answering(body, PatchesConfig(**shape, patch=patch), head)
 
 
-# Models that write a sequence while looking at another.
+# Models that generate a sequence from another one.
 
 
 def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Size = "small") -> EncoderDecoderConfig:
-    """A model that writes a sequence of tokens while looking at a source: text, vectors or a picture."""
+    """Return a model that generates a sequence of tokens from a source: text, vectors or a picture."""
     recipe = recipe_of(name, "translator", size)
     body = bilstm(size) if recipe.body is None else recipe.body(size)
     layers, repeat = (_seq2seq(name), 1) if recipe.body is None else (_decoder_layers(body, size), body.repeat)
@@ -471,14 +471,14 @@ def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Siz
 
 
 def _seq2seq(name: str) -> tuple[AnyConditioned, ...]:
-    """Two LSTM layers that start from the source's last vector, and the attention that the name asks for."""
+    """Return two LSTM layers that start from the source's last vector, and the attention that the name implies."""
     layers: tuple[AnyConditioned, ...] = (SeededConfig(mixer=LstmConfig(), dropout=0.3),) * 2
     scores: dict[str, Score] = {f"seq2seq-{score}": score for score in ("dot", "scaled_dot", "additive", "bilinear")}
     return (*layers, AlignmentConfig(score=scores[name], dropout=0.3)) if name in scores else layers
 
 
 def _decoder_layers(body: Body, size: Size) -> tuple[AnyConditioned, ...]:
-    """The blocks of an encoder, each with attention to the source in its middle."""
+    """Return the blocks of an encoder, each with attention to the source in its middle."""
     return tuple(
         DecoderBlockConfig(
             mixer=_one_way(layer.mixer),

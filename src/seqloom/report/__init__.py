@@ -1,1 +1,1 @@
-"""What is shown: figures, and the pages and tables they stand in."""
+"""Documents, figures and tables, and their renderers."""

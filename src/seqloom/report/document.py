@@ -1,17 +1,17 @@
-"""A document: what a result shows, as plain values, with one renderer each for terminal, page, Markdown and JSON.
+"""Documents: the content of a report as plain values, with renderers for terminal, HTML, Markdown and JSON.
 
     Document(title, blocks)
-      Heading  Paragraph  Aside     words: a title, a text, a soft remark
-      TableBlock  Bullets  Quote    rows and columns; a list; what somebody else said
+      Heading  Paragraph  Aside     a title, a text, a side note
+      TableBlock  Bullets  Quote    rows and columns; a list; text from the data or a model
       KeyFigures  Callout           a few large numbers; the verdict
-      Pictures  CodeBlock           figures; a file or a command as it stands
-      Details                       what a page folds away, and a terminal leaves out
-      Interactive                   what only a page can do, with a script of its own, and what is shown elsewhere
+      Pictures  CodeBlock           figures; a file or a command
+      Details                       collapsed on a page, left out in a terminal
+      Interactive                   page content with its own script, and its replacement elsewhere
 
     a line is a str, or Spans of words, `Code` and `Mark`s;   a cell is a line, a number, a `Bar`, or Paragraphs
 
-What is empty is left out, and so is a heading with nothing below it: whoever writes a document need not ask. Numbers
-stay numbers until they are printed, by `seqloom.report.numbers`.
+Empty blocks are left out, and so are headings with nothing below them, so the author need not check. Numbers stay
+numbers until `seqloom.report.numbers` formats them.
 
 >>> found = Document("Results", (Heading("Scores"), TableBlock(("metric", "value"), (("accuracy", 0.93333),))))
 >>> print(found.text(50))
@@ -36,30 +36,30 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.markup import Markup
 from seqloom.report.numbers import number
 
-Kind = Literal["fine", "warn", "reject", "note", "open", "plain"]  # of a verdict; open: nobody knows
+Kind = Literal["fine", "warn", "reject", "note", "open", "plain"]  # of a verdict; open: undecided
 SIGNS: dict[str, str] = {"fine": "✓", "warn": "!", "reject": "✗", "note": "·", "open": "?", "plain": ""}
-NUMERIC = re.compile(r"[-+<>]?\d|-?$|not finite$")  # how a cell of a column of numbers begins
+NUMERIC = re.compile(r"[-+<>]?\d|-?$|not finite$")  # how a cell in a numeric column begins
 
 
 class Code(str):
-    """Words as they are typed: a flag, a file, a code."""
+    """Text to type literally: a flag, a file name, code."""
 
     __slots__ = ()
 
 
 class Mark(str):
-    """A sign: one of the kinds of SIGNS."""
+    """A sign: one of the kinds in SIGNS."""
 
     __slots__ = ()
 
 
 class Spans(tuple[str, ...]):
-    """A line of several spans, each a str, `Code` or a `Mark`."""
+    """A line of several spans, each a str, `Code` or `Mark`."""
 
     __slots__ = ()
 
     def __new__(cls, *spans: str) -> "Spans":
-        """The line."""
+        """Create the line from its spans."""
         return super().__new__(cls, spans)
 
 
@@ -67,18 +67,18 @@ Line = str | Spans
 
 
 class Paragraphs(tuple[Line, ...]):
-    """A cell of several lines, one below the other."""
+    """A cell with several lines."""
 
     __slots__ = ()
 
     def __new__(cls, *lines: Line) -> "Paragraphs":
-        """The cell."""
+        """Create the cell from its lines."""
         return super().__new__(cls, lines)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A cell that is a bar: this share of the room there is."""
+    """A cell that shows a bar; its length is a share of the available width."""
 
     share: float
 
@@ -87,12 +87,12 @@ TableCell = Line | Paragraphs | Bar | float | None
 
 
 def spans(line: Line) -> tuple[str, ...]:
-    """The spans of a line."""
+    """Return the spans of a line."""
     return tuple(line) if isinstance(line, Spans) else (line,)
 
 
 def lines_of(cell: TableCell) -> tuple[Line, ...]:
-    """The lines of a cell that is no bar; a number is printed."""
+    """Return the lines of a cell that is not a bar; numbers are formatted."""
     if isinstance(cell, Paragraphs):
         return tuple(cell)
     if isinstance(cell, str | Spans):
@@ -102,7 +102,7 @@ def lines_of(cell: TableCell) -> tuple[Line, ...]:
 
 @dataclass(frozen=True)
 class DocumentBlock:
-    """A part of a document; one whose first field is empty has nothing to show."""
+    """A part of a document; it is empty if its first field is empty."""
 
     kind: ClassVar[str]
 
@@ -111,13 +111,13 @@ class DocumentBlock:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it."""
+        """Whether the block has no content."""
         return not getattr(self, fields(self)[0].name)
 
 
 @dataclass(frozen=True)
 class Heading(DocumentBlock, kind="heading"):
-    """The title of what follows, down to the next heading of its level."""
+    """A heading; it covers everything up to the next heading of its level."""
 
     line: Line
     level: int = 2
@@ -132,14 +132,14 @@ class Paragraph(DocumentBlock, kind="paragraph"):
 
 @dataclass(frozen=True)
 class Aside(DocumentBlock, kind="aside"):
-    """A soft remark."""
+    """A side note."""
 
     line: Line
 
 
 @dataclass(frozen=True)
 class Callout(DocumentBlock, kind="callout"):
-    """The verdict, in a box."""
+    """The verdict, shown in a box."""
 
     line: Line
     verdict: Kind = "plain"
@@ -154,14 +154,14 @@ class Bullets(DocumentBlock, kind="bullets"):
 
 @dataclass(frozen=True)
 class Quote(DocumentBlock, kind="quote"):
-    """Lines of somebody else: of the data, or of a model."""
+    """Lines quoted from the data or from a model."""
 
     lines: Sequence[Line]
 
 
 @dataclass(frozen=True)
 class CodeBlock(DocumentBlock, kind="code"):
-    """A file or a command as it stands."""
+    """A file or a command, shown verbatim."""
 
     text: str
     language: str = ""
@@ -169,7 +169,7 @@ class CodeBlock(DocumentBlock, kind="code"):
 
 @dataclass(frozen=True)
 class KeyFigures(DocumentBlock, kind="figures"):
-    """A few numbers that are seen first, each with what it is."""
+    """A few important numbers with their names, shown large."""
 
     figures: Sequence[tuple[str | float, str]]
 
@@ -184,7 +184,7 @@ class Pictures(DocumentBlock, kind="pictures"):
 
 @dataclass(frozen=True)
 class TableBlock(DocumentBlock, kind="table"):
-    """Rows of cells under their heads, if they have any; a terminal shows the first `brief` rows."""
+    """Rows of cells with optional column headers; a terminal shows the first `brief` rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[TableCell]]
@@ -192,12 +192,12 @@ class TableBlock(DocumentBlock, kind="table"):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no row."""
+        """Whether the table has no rows."""
         return not self.rows
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Of each column whether its cells begin as numbers do; the first one names its row, and never is."""
+        """Whether each column is numeric; the first one names its row and never is."""
         return tuple(
             at > 0
             and not any(isinstance(cell, Bar | Spans | Paragraphs) for cell in column)
@@ -208,7 +208,7 @@ class TableBlock(DocumentBlock, kind="table"):
 
 @dataclass(frozen=True)
 class Details(DocumentBlock, kind="details"):
-    """What a page folds away under its title, and a terminal leaves out."""
+    """Blocks that a page collapses under a title and a terminal leaves out."""
 
     title: str
     blocks: Sequence[DocumentBlock]
@@ -218,16 +218,16 @@ class Details(DocumentBlock, kind="details"):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is folded away."""
+        """Whether there are no blocks inside."""
         return not self.blocks
 
 
 @dataclass(frozen=True)
 class Interactive(DocumentBlock, ABC, kind="interactive"):
-    """What only a page can do: markup of its own, rules that join the style sheet, and at most one script.
+    """Content for pages only: its own markup, extra style rules, and at most one script.
 
-    Every other form shows `blocks` in its place. The script is code of ours, never of a user's; it finds what `data`
-    gives in the element `data`.
+    Other formats show `blocks` instead. The script is part of Seqloom, never from a user; it reads `data` from the
+    element `data`.
     """
 
     rules: ClassVar[str] = ""
@@ -235,24 +235,24 @@ class Interactive(DocumentBlock, ABC, kind="interactive"):
 
     @property
     def is_empty(self) -> bool:
-        """Never: a page has something to show."""
+        """Always False: a page has content to show."""
         return False
 
     @abstractmethod
     def markup(self) -> Sequence[Markup]:
-        """What stands on the page, made with `tag`."""
+        """Return the markup for the page, made with `tag`."""
 
     def script(self) -> str:
-        """The script; without one a page needs none."""
+        """Return the script, or an empty string."""
         return ""
 
     def data(self) -> Mapping[str, Any]:
-        """What the script reads, as plain values."""
+        """Return the data for the script as plain values."""
         return {}
 
 
 def filled(blocks: Sequence[DocumentBlock]) -> list[DocumentBlock]:
-    """The blocks that have something to show, without headings that have nothing below them."""
+    """Return the blocks that are not empty, without headings that have nothing below them."""
     kept: list[DocumentBlock] = []
     for block in reversed([block for block in blocks if not block.is_empty]):
         below = kept[-1] if kept else None
@@ -266,7 +266,7 @@ def filled(blocks: Sequence[DocumentBlock]) -> list[DocumentBlock]:
 
 @dataclass(frozen=True)
 class Document:
-    """A title and what stands below it."""
+    """A title and the blocks below it."""
 
     title: str
     blocks: Sequence[DocumentBlock]
@@ -276,7 +276,7 @@ class Document:
 
     @property
     def still(self) -> tuple[DocumentBlock, ...]:
-        """The blocks where no page is: what is interactive as its figures and texts."""
+        """Return the blocks for formats other than HTML: interactive blocks are replaced by their figures and texts."""
         return tuple(
             part
             for block in self.blocks
@@ -284,25 +284,25 @@ class Document:
         )
 
     def text(self, width: int = 80, color: bool = False) -> str:
-        """The document as lines of at most `width` columns, with 24-bit terminal colors if asked for."""
+        """Return the document as lines of at most `width` columns, with 24-bit terminal colors if `color` is set."""
         from seqloom.report.terminal import written
 
         return written(self, width, color)
 
     def html(self) -> str:
-        """The document as one HTML page: no address, at most one script, light or dark as the reader prefers."""
+        """Return the document as one self-contained HTML page with at most one script, in a light and a dark theme."""
         from seqloom.report.html import page
 
         return page(self)
 
     def markdown(self) -> str:
-        """The document as Markdown."""
+        """Return the document as Markdown."""
         from seqloom.report.markdown import marked
 
         return marked(self)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as plain values: the blocks by kind, figures as their numbers."""
+        """Return the document as plain values: the blocks by kind, figures as their numbers."""
         return {"title": self.title, "blocks": [_plain(block) for block in self.still]}
 
     def _repr_html_(self) -> str:
@@ -330,28 +330,28 @@ def _plain(value: Any) -> Any:
 
 
 class Shown:
-    """A result that shows itself: whoever has a document has a text, a page and a place in a notebook."""
+    """Base class of results with a `document`; provides text, HTML, Markdown, JSON and notebook display."""
 
     __slots__ = ()
 
     def document(self) -> Document:
-        """What is shown."""
+        """Return the document that shows this result."""
         raise NotImplementedError
 
     def text(self, width: int = 80, color: bool = False) -> str:
-        """The result as lines of at most `width` columns, with 24-bit terminal colors if asked for."""
+        """Return the result as lines of at most `width` columns, with 24-bit terminal colors if `color` is set."""
         return self.document().text(width, color)
 
     def html(self) -> str:
-        """The result as one HTML page that needs nothing else, light or dark as the reader prefers."""
+        """Return the result as one self-contained HTML page, in a light and a dark theme."""
         return self.document().html()
 
     def markdown(self) -> str:
-        """The result as Markdown."""
+        """Return the result as Markdown."""
         return self.document().markdown()
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain values; a number that is not finite is None."""
+        """Return the result as plain values; numbers that are not finite become None."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 

@@ -1,7 +1,7 @@
-"""A document as one HTML page: one style sheet, no address, at most one script, light or dark as the reader prefers.
+"""HTML renderer: a self-contained page with one style sheet, no links, at most one script, and a light and dark theme.
 
-A script is named by its sum in the policy of the page, so that nothing else can run; what it reads stands beside it as
-JSON, in which no `<` can end the element early.
+The page's content security policy allows a script only by its hash. The script's data is embedded as JSON in which `<`
+is escaped, so that it cannot end the element early.
 """
 
 import base64
@@ -18,13 +18,13 @@ from seqloom.report.numbers import number
 
 LONGEST = 10_000  # characters of a span
 LONGEST_FILE = 40_000
-SHORT = 40  # characters of a cell that is not wrapped
+SHORT = 40  # maximum characters of a cell that is not wrapped
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLES = (
     f":root{{color-scheme:light dark}}body{{margin:0;background:#fff;color:#1c2026;font-family:{FONT}}}"
     "@media (prefers-color-scheme:dark){body{background:#14171c;color:#e6e8eb}}"
     "main{margin:0 auto;padding:24px 20px}svg{display:block;max-width:100%;height:auto}"
-    # Words begin where pictures do, whose own margin is 20; pictures stand side by side where there is room.
+    # Text aligns with figures, whose own margin is 20; figures are placed side by side where they fit.
     "main>figure{display:inline-block;vertical-align:top;margin:12px 0 12px -20px;max-width:calc(100% + 40px)}"
     "@media (min-width:1000px){main>figure{margin-left:-24px}main>figure>svg{zoom:1.2}}"
     ":root{--soft:#59616d;--rule:#e1e4e8;--panel:#f6f7f9;--bar:#336d9c;--fine:#1f7a4d;--warn:#96590a;--reject:#b3261e}"
@@ -58,7 +58,7 @@ STYLES = (
     "blockquote{border-left:3px solid var(--rule);padding:2px 0 2px 14px;margin:12px 0;overflow-wrap:anywhere}"
     "ul{margin:4px 0;padding-left:20px}figure{margin:12px -16px}"
     ".figures{display:grid;gap:8px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,510px),1fr))}"
-    ".figures .line text[text-anchor]{font-size:14px}"  # ticks: side by side they are drawn smaller than made
+    ".figures .line text[text-anchor]{font-size:14px}"  # tick labels: figures side by side are scaled down
     ".figures figure{margin:8px 0;min-width:0}"
     "@media (max-width:640px){td.name{white-space:normal;min-width:90px;overflow-wrap:anywhere;width:auto}"
     ".track{min-width:50px}.number{padding-left:6px}th,td{padding-right:6px}}"
@@ -66,7 +66,7 @@ STYLES = (
 
 
 def page(document: Document) -> str:
-    """The page of a document."""
+    """Return the HTML page of a document."""
     body = [tag("h1", _line(document.title)), *(drawn(block, document.title) for block in document.blocks)]
     moving = [block for block in document.blocks if isinstance(block, doc.Interactive)]
     scripted = [block for block in moving if block.script()]
@@ -89,8 +89,8 @@ def page(document: Document) -> str:
 
 
 def framed(page: str) -> str:
-    """The page in a frame of its own, so that its style stays inside; for notebooks."""
-    sandbox = 'sandbox="allow-scripts"' if "<script" in page else "sandbox"  # all that is shown is escaped: it is ours
+    """Return the page inside an iframe, so that its style does not leak; for notebooks."""
+    sandbox = 'sandbox="allow-scripts"' if "<script" in page else "sandbox"  # safe: content is escaped
     return f'<iframe {sandbox} srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
 
 
@@ -99,7 +99,7 @@ def _line(line: Line) -> Markup:
 
 
 def _span(span: str) -> Markup:
-    """A span, cut if it is endless, its direction kept to itself."""
+    """Return a span, truncated if very long, with its text direction isolated."""
     if isinstance(span, Mark):
         return tag("b", SIGNS[span], class_=f"mark {span}")
     text = span[:LONGEST]
@@ -108,7 +108,7 @@ def _span(span: str) -> Markup:
 
 
 def drawn(block: DocumentBlock, title: str = "") -> Markup:
-    """A block as markup; a figure does not repeat the title of the page."""
+    """Return the markup of a block; a figure does not repeat the page title."""
     match block:
         case doc.Heading(line, level):
             return tag(f"h{level}", _line(line))
@@ -144,7 +144,7 @@ def drawn(block: DocumentBlock, title: str = "") -> Markup:
 
 
 def _table(table: doc.TableBlock) -> Markup:
-    """The table; without heads its first column holds names, and numbers stand close to them."""
+    """Return the table; without headers its first column holds names, and numbers are placed close to them."""
     short = [all(map(_is_short, column)) for column in zip(*table.rows, strict=True)]
     if any(table.heads):
         texts = ["name" if one else "wide" for one in short]
@@ -158,7 +158,7 @@ def _table(table: doc.TableBlock) -> Markup:
 
 
 def _is_short(cell: TableCell) -> bool:
-    """Whether a cell needs no room of its own beside longer ones."""
+    """Whether a cell is short enough not to be wrapped."""
     lines = lines_of(cell)
     return not isinstance(cell, Bar) and len(lines) == 1 and sum(map(len, spans(lines[0]))) <= SHORT
 

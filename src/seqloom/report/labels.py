@@ -1,7 +1,7 @@
-"""Labels made safe, measured and cut: what is invisible becomes visible, what is wide is counted wide.
+"""Makes labels safe to display, measures and truncates them.
 
-A label may come from any file a user opened, so it may hold terminal escapes, line breaks or characters that reorder
-their neighbors. `visible` turns those into escapes such as `\\x1b`; no other file of `report` looks at characters.
+A label may come from any file, so it may contain terminal escapes, line breaks or characters that reorder their
+neighbors. `visible` turns those into escapes such as `\\x1b`; no other module of `report` inspects characters.
 """
 
 import re
@@ -11,25 +11,25 @@ from functools import lru_cache
 
 LEFT_ISOLATE, RIGHT_ISOLATE = "\u2068", "\u2069"
 ELLIPSIS = "…"
-SPACE, EMPTY = "␣", "∅"  # how an edge of spaces and a token of nothing are shown
-LONGEST = 1000  # characters: no place in a figure has room for more
+SPACE, EMPTY = "␣", "∅"  # shown for spaces at the edges and for an empty token
+LONGEST = 1000  # characters: no figure has room for more
 EMOJI_SELECTOR = "\ufe0f"
-# Format characters that readers need: joiners (Persian, emoji) and the Arabic and Syriac signs that do have a shape.
+# Format characters that are kept: joiners (Persian, emoji) and the visible Arabic and Syriac signs.
 KEPT_FORMATS = frozenset("\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u08e2")
 JOINERS = frozenset("\u200c\u200d")
 JOINER, SKIN_TONES, FLAG_TAGS = "\u200d", ("\U0001f3fb", "\U0001f3ff"), ("\U000e0020", "\U000e007f")
 HALF_FLAGS = ("\U0001f1e6", "\U0001f1ff")
-LONGEST_CLUSTER = 64  # characters as readers see them; what is longer may be cut
+LONGEST_CLUSTER = 64  # characters of a grapheme cluster; a longer one may be cut
 MARKS = ("Mn", "Me", "Mc")
 RIGHT_TO_LEFT = frozenset({"R", "AL"})
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-HYPHEN = re.compile(r"(?:(?<=[\s(\[=])|^)-(?=\d)")  # not that of a word, nor of a token in quotes
+HYPHEN = re.compile(r"(?:(?<=[\s(\[=])|^)-(?=\d)")  # not a hyphen in a word or in a quoted token
 
 Measure = Callable[[str], float]
 
 
 def visible(text: str) -> str:
-    """The text with every control, bidi, line-breaking or unencodable character written as an escape.
+    """Return the text with every control, bidi, line-breaking or unencodable character escaped.
 
     >>> visible("red \\x1b[31m, turned \\u202e, next\\r\\nline")
     'red \\\\x1b[31m, turned \\\\u202e, next\\\\x0d\\\\x0aline'
@@ -37,9 +37,9 @@ def visible(text: str) -> str:
     shown = text
     if not text.isprintable():
         shown = "".join(_escaped(letter) if _is_hidden(letter) else letter for letter in text)
-    if shown and all(_columns_of(letter) == 0 for letter in shown):  # joiners or marks alone leave an empty place
+    if shown and all(_columns_of(letter) == 0 for letter in shown):  # only joiners or marks: nothing would be visible
         return "".join(map(_escaped, text))
-    return f"◌{shown}" if shown and unicodedata.category(shown[0]) in MARKS else shown  # not to sit on a neighbor
+    return f"◌{shown}" if shown and unicodedata.category(shown[0]) in MARKS else shown  # not on a neighbor
 
 
 @lru_cache(maxsize=4096)
@@ -57,14 +57,14 @@ def _escaped(letter: str) -> str:
 
 
 def columns(text: str) -> int:
-    """The number of terminal columns the text takes: wide characters two, combining marks none.
+    """Return the number of terminal columns of the text: wide characters take two, combining marks zero.
 
     >>> columns("abc"), columns("词语"), columns("e\\u0301")
     (3, 4, 1)
     """
     total = last = 0
     for letter in text:
-        if letter == EMOJI_SELECTOR:  # turns the narrow sign before it into a wide picture
+        if letter == EMOJI_SELECTOR:  # turns the narrow character before it into a wide emoji
             last = 1 if last == 1 else 0
         else:
             last = _columns_of(letter)
@@ -77,18 +77,18 @@ def _columns_of(letter: str) -> int:
     category = unicodedata.category(letter)
     if letter in JOINERS or letter in (LEFT_ISOLATE, RIGHT_ISOLATE) or category in ("Mn", "Me"):
         return 0
-    if category == "Cn":  # newer than this Python's tables, most likely an emoji: never count too little
+    if category == "Cn":  # newer than this Python's tables, most likely an emoji: assume wide
         return 2
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def breadth(text: str) -> int:
-    """The terminal columns of the text made visible; of a very long text, those of its beginning."""
+    """Return the terminal columns of the visible form; of a very long text, only those of its beginning."""
     return columns(visible(text[:LONGEST]))
 
 
 def ems(text: str) -> float:
-    """The width of the text in a proportional sans-serif font, in units of its size; an estimate, rather too large."""
+    """Estimate the width of the text in a proportional sans-serif font, in ems; the estimate is rather too large."""
     return sum(map(_ems_of, text))
 
 
@@ -106,7 +106,7 @@ def _ems_of(letter: str) -> float:
 
 
 def edged(token: str) -> str:
-    """The token with what would be lost at its edges made visible: spaces, and a token of nothing.
+    """Return the token with spaces at its edges made visible, and a sign for an empty token.
 
     >>> edged(" bad"), edged("not"), edged("")
     ('␣bad', 'not', '∅')
@@ -120,17 +120,17 @@ def edged(token: str) -> str:
 
 
 def fit(text: str, width: float, measure: Measure = columns) -> str:
-    """The text if it is at most `width` wide, else its beginning and an ellipsis.
+    """Return the text if it is at most `width` wide, else its beginning and an ellipsis.
 
     >>> fit("attention", 6)
     'atten…'
     """
-    limit = int(8 * width) + 8  # a flood of zero-width marks is cut as well
+    limit = int(8 * width) + 8  # also truncates long runs of zero-width marks
     if len(text) <= limit and measure(text) <= width:
         return text
     kept, room = "", width - measure(ELLIPSIS)
     for letter in text[:limit]:
-        room -= measure(kept[-1:] + letter) - measure(kept[-1:])  # an emoji selector widens the sign before it
+        room -= measure(kept[-1:] + letter) - measure(kept[-1:])  # an emoji selector widens the character before it
         if room < 0:
             break
         kept += letter
@@ -138,7 +138,7 @@ def fit(text: str, width: float, measure: Measure = columns) -> str:
 
 
 def wrap(text: str, width: float, measure: Measure = columns) -> list[str]:
-    """The text as lines at most `width` wide, broken at spaces, inside a word only where the word alone is too long."""
+    """Wrap the text to lines at most `width` wide, at spaces; a word is broken only if it is too long for a line."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):
@@ -158,36 +158,36 @@ def wrap(text: str, width: float, measure: Measure = columns) -> list[str]:
 
 
 def stacked_cell(text: str, width: int, *, right: bool = False) -> list[str]:
-    """The whole text as cells of this width below each other: nothing is cut off."""
+    """Wrap the complete text to a stack of cells of this width."""
     return [cell(line, width, right=right) for line in wrap(text, width)]
 
 
 def shortened(text: str, limit: int = 200) -> str:
-    """The visible text, or the beginning of a very long one and how long it is."""
+    """Return the visible text, or the beginning of a very long one and its length."""
     return visible(text) if len(text) <= limit else f"{visible(text[:limit])}… ({len(text):,} characters)"
 
 
 def reads_right_to_left(text: str) -> bool:
-    """Whether the first letter with a direction of its own is a right-to-left one."""
+    """Whether the first letter with a direction is right-to-left."""
     directions = (unicodedata.bidirectional(letter) for letter in text)
     return next((d for d in directions if d == "L" or d in RIGHT_TO_LEFT), "L") in RIGHT_TO_LEFT
 
 
 def isolated(text: str) -> str:
-    """The text between isolate marks if it holds right-to-left letters, so that it cannot reorder its neighbors."""
+    """Wrap the text in isolate marks if it has right-to-left letters, so that it cannot reorder its neighbors."""
     turns = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in text)
     return f"{LEFT_ISOLATE}{text}{RIGHT_ISOLATE}" if turns else text
 
 
 def cell(text: str, width: int, *, right: bool = False) -> str:
-    """The text cut and padded to exactly `width` columns, isolated; the padding stands outside the isolate."""
+    """Truncate and pad the text to exactly `width` columns, isolated; the padding is outside the isolate."""
     short = fit(text, width)
     padding = " " * (width - columns(short))
     return padding + isolated(short) if right else isolated(short) + padding
 
 
 def minus_signed(text: str) -> str:
-    """The text as printed in a picture: each number below zero with a true minus sign.
+    """Return the text for a figure: each negative number gets a true minus sign.
 
     >>> minus_signed("Together -0.75 (-2 to -1), not '-5' and not half-1")
     "Together −0.75 (−2 to −1), not '-5' and not half-1"
@@ -196,7 +196,7 @@ def minus_signed(text: str) -> str:
 
 
 def typeset(numeral: str) -> str:
-    """The numeral as printed in a picture: a true minus sign, a power of ten instead of an `e`.
+    """Return the number for a figure: with a true minus sign, and a power of ten instead of an `e`.
 
     >>> typeset("-2e-5"), typeset("1e6"), typeset("-0.5")
     ('−2×10⁻⁵', '10⁶', '−0.5')
@@ -210,12 +210,12 @@ def typeset(numeral: str) -> str:
 
 
 def excerpt(text: str, width: int) -> str:
-    """The text, or its beginning and an ellipsis, in at most `width` columns; emoji and accented letters stay whole.
+    """Return the text, or its beginning and an ellipsis, in at most `width` columns; grapheme clusters stay intact.
 
     >>> excerpt("Strange \\x1b things happen", 14), excerpt("family 👨‍👩‍👧‍👦!", 12)
     ('Strange \\\\x1b …', 'family …')
     """
-    limit = 8 * width + 8  # a flood of marks on one letter takes no width, but no reader either
+    limit = 8 * width + 8  # a long run of marks on one letter has no width but must end
     kept, room = "", width
     for cluster in _clusters(text[: limit + 1]):
         shown = visible(cluster)
@@ -230,7 +230,7 @@ def excerpt(text: str, width: int) -> str:
 
 
 def excerpt_from(text: str, start: int, width: int) -> str:
-    """The text from character `start` on, or from the beginning of what readers see there, with an ellipsis before it.
+    """Return an excerpt that begins at the grapheme cluster of character `start`, after an ellipsis.
 
     >>> excerpt_from("one two three four", 8, 8), excerpt_from("short", 0, 8)
     ('…three …', 'short')
@@ -244,7 +244,7 @@ def excerpt_from(text: str, start: int, width: int) -> str:
 
 
 def _clusters(text: str) -> Iterator[str]:
-    """The characters as readers see them: a letter with its marks, an emoji with all that is joined to it, a flag."""
+    """Yield grapheme clusters: a letter with its marks, an emoji sequence, a flag."""
     cluster = ""
     for letter in text:
         if cluster and not _continues(cluster, letter):

@@ -1,4 +1,4 @@
-"""A document as Markdown; words that would mean something to Markdown are escaped, code stands in spans of its own."""
+"""Markdown renderer; text that Markdown would interpret is escaped, and code becomes code spans."""
 
 import re
 from dataclasses import replace
@@ -9,18 +9,18 @@ from seqloom.report.labels import visible
 from seqloom.report.numbers import number, share
 
 LONGEST = 10_000  # characters of a span
-COLUMNS = 80  # of a figure
+COLUMNS = 80  # width of a figure
 SPECIAL = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|^(?=[#+-]\s)|^\d+(?=[.)]\s)")
 
 
 def marked(document: Document) -> str:
-    """The document as Markdown."""
+    """Return the document as Markdown."""
     shown = [block_md(block, document.title) for block in document.still]
     return "\n\n".join([f"# {_line(document.title)}", *shown]) + "\n"
 
 
 def code(text: str) -> str:
-    """Words as a code span of one line, with nothing hidden in them.
+    """Return text as a one-line code span with invisible characters escaped.
 
     >>> print(code("a`b\\n# c"), code(""))
     ``a`b\\x0a# c`` (empty)
@@ -44,7 +44,7 @@ def _span(span: str) -> str:
 
 
 def block_md(block: DocumentBlock, title: str = "") -> str:
-    """A block as Markdown, of a document of this title."""
+    """Return a block as Markdown; `title` is the title of the document."""
     match block:
         case doc.Heading(line, level):
             return f"{'#' * level} {_line(line)}"

@@ -1,22 +1,22 @@
-"""Numbers in print: the one place that decides how a number, a size, a duration, a share or a count looks.
+"""Number formatting: the one module that formats numbers, sizes, durations, shares and counts.
 
     number      0.9333   12,346   1.5e-5        share      25 %   3.1 %   <0.1 %
     size        900 B   25 MB   2.5 GB          interval   0.87 to 0.92
     duration    7.2 s   1 min 15 s   2 h 5 min  counted    1 row   4,500 rows
 
-Pages, cards, terminal lines and messages all print with these, so the same value looks the same everywhere. Nothing is
-imported here, so every package can.
+Pages, cards, terminal lines and messages all use these functions, so equal values look the same everywhere. The module
+imports nothing from Seqloom, so every package can import it.
 """
 
-DIGITS = 4  # that matter in a number
-LARGEST = 1e15  # up to here a number is written out
-SMALLEST_SHARE = 0.0005  # less is not nothing, and as much below all is not all
+DIGITS = 4  # significant digits
+LARGEST = 1e15  # larger numbers use exponents
+SMALLEST_SHARE = 0.0005  # smaller shares are not rounded to 0 %, nor their complements to 100 %
 NOT_FINITE = "not finite"
 UNKNOWN = "-"
 
 
 def number(value: float | None) -> str:
-    """A number in four digits that matter; whole ones, and those from a thousand on, with commas.
+    """Format a number with four significant digits; integers and numbers from 1,000 get commas.
 
     >>> number(0.98765), number(20.0), number(12345.6), number(1234567), number(0.000015)
     ('0.9877', '20', '12,346', '1,234,567', '1.5e-5')
@@ -35,7 +35,7 @@ def number(value: float | None) -> str:
 
 
 def signed(value: float) -> str:
-    """A difference, with its sign.
+    """Format a difference with its sign.
 
     >>> signed(0.0125), signed(-3.0), signed(0.0)
     ('+0.0125', '-3', '0')
@@ -44,7 +44,7 @@ def signed(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """The ends of an interval.
+    """Format the two ends of an interval.
 
     >>> interval(0.8766, 0.92)
     '0.8766 to 0.92'
@@ -53,7 +53,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def estimate(value: float | None, ends: tuple[float | None, float | None] | None) -> str:
-    """A value with the ends of its interval, where there is one.
+    """Format a value with its interval, if there is one.
 
     >>> estimate(0.9, (0.8766, 0.92)), estimate(0.9, None)
     ('0.9 (0.8766 to 0.92)', '0.9')
@@ -62,7 +62,7 @@ def estimate(value: float | None, ends: tuple[float | None, float | None] | None
 
 
 def probability(p: float | None) -> str:
-    """A p in two digits; nothing where there is none.
+    """Format a p-value with two digits; None gives an empty string.
 
     >>> probability(0.0321), probability(0.00001), probability(None)
     ('0.032', '<0.001', '')
@@ -71,7 +71,7 @@ def probability(p: float | None) -> str:
 
 
 def share(part: float, total: float = 1.0) -> str:
-    """A share in percent; what is there is never nothing, and what is missing is never left out.
+    """Format a share in percent; a nonzero share is never rounded to 0 %, nor an incomplete one to 100 %.
 
     >>> share(0.25), share(1, 32), share(1, 4500), share(4499, 4500), share(0, 0)
     ('25 %', '3.1 %', '<0.1 %', '>99.9 %', '0 %')
@@ -85,7 +85,7 @@ def share(part: float, total: float = 1.0) -> str:
 
 
 def part_of(count: int, total: int) -> str:
-    """A count and its share of the total.
+    """Format a count with its share of the total.
 
     >>> part_of(30, 120), part_of(0, 7)
     ('30 (25 %)', '0')
@@ -94,7 +94,7 @@ def part_of(count: int, total: int) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in three digits, thousands of them as kB, MB, GB and TB.
+    """Format a number of bytes with three digits, in B, kB, MB, GB or TB.
 
     >>> size(900), size(412_300_000), size(25_000_000), size(2.5e9), size(999_999)
     ('900 B', '412 MB', '25 MB', '2.5 GB', '1 MB')
@@ -106,7 +106,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units.
+    """Format a duration in its two largest units.
 
     >>> duration(0.0123), duration(7.25), duration(75), duration(7_500), duration(200_000)
     ('12.3 ms', '7.2 s', '1 min 15 s', '2 h 5 min', '2 d 7 h')
@@ -123,7 +123,7 @@ def duration(seconds: float) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """A count and what is counted.
+    """Format a count with the noun that is counted.
 
     >>> counted(1, "row"), counted(4500, "row"), counted(2, "class", "classes")
     ('1 row', '4,500 rows', '2 classes')

@@ -1,7 +1,7 @@
-"""A document as lines for a terminal: what stands below a heading is indented, and no line is too wide.
+"""Terminal renderer: content below a heading is indented, and no line exceeds the width.
 
-A table that is too wide wraps its long texts; where that is not enough, the columns that have no room follow below
-their row, each with its name.
+A table that is too wide wraps its long texts. If that is not enough, the columns that do not fit follow below their
+row, each with its name.
 """
 
 import re
@@ -19,7 +19,7 @@ from seqloom.report.numbers import number
 
 NARROWEST = 50  # columns
 INDENT, GAP, JOINED = "  ", "  ", " · "
-WRAPPED = 24  # columns that a wrapped text needs at least
+WRAPPED = 24  # minimum columns of a wrapped text
 BAR = 20  # columns
 LONGEST = 10_000  # characters of a span
 DECIMAL = re.compile(r"[-+]?[\d,]+(\.\d+)?$")
@@ -34,14 +34,14 @@ TINTS: dict[str, Color] = {
 
 
 def written(document: Document, width: int, color: bool) -> str:
-    """The document as lines of at most `width` columns."""
+    """Return the document as lines of at most `width` columns."""
     if width < NARROWEST:
         raise DataError(f"a report {width} columns wide was asked for", fix=f"give it at least {NARROWEST}")
     lines = [_bold(isolated(excerpt(document.title, width)), color)]
     indent, after_heading = "", False
     for block in document.still:
         indent = "" if isinstance(block, doc.Heading) else indent
-        found = [f"{indent}{line}".rstrip() for line in told(block, width - len(indent), color, document.title)]
+        found = [f"{indent}{line}".rstrip() for line in block_lines(block, width - len(indent), color, document.title)]
         if found and not after_heading and not isinstance(block, doc.Paragraph | doc.Aside | doc.Callout | doc.Bullets):
             lines.append("")
         lines += found
@@ -55,7 +55,7 @@ def _bold(text: str, color: bool) -> str:
 
 
 def _words(line: Line) -> str:
-    """The line as text of one piece, nothing hidden in it."""
+    """Return the line as text with invisible characters escaped."""
     return "".join(f"{SIGNS[span]} " if isinstance(span, Mark) else visible(span[:LONGEST]) for span in spans(line))
 
 
@@ -65,15 +65,15 @@ def _wrapped(line: Line, width: int, color: bool, first: str = "", later: str = 
 
 
 def _tinted(text: str, line: TableCell, color: bool) -> str:
-    """The text with the sign that it begins with in its color."""
+    """Color the sign that the text begins with."""
     mark = line[0] if isinstance(line, Spans) and line else None
     if not color or not isinstance(mark, Mark):
         return text
     return text.replace(SIGNS[mark], in_color(SIGNS[mark], TINTS[mark]), 1)
 
 
-def told(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iterator[str]:
-    """A block as lines, of a document of this title; nothing for what a page folds away."""
+def block_lines(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iterator[str]:
+    """Yield the lines of a block; `title` is the title of the document. Collapsed blocks yield nothing."""
     match block:
         case doc.Heading(line):
             yield from (_bold(text, color) for text in _wrapped(line, width, False))
@@ -99,7 +99,7 @@ def told(block: DocumentBlock, width: int, color: bool, title: str = "") -> Iter
                 yield from _wrapped(words, width, False, head, " " * (room + len(GAP)))
         case doc.Pictures(figures, brief):
             for at, figure in enumerate(figures[:brief]):
-                named = replace(figure, title="") if figure.title == title else figure  # which stands above already
+                named = replace(figure, title="") if figure.title == title else figure  # printed above
                 yield from ["", *named.text(width, color).split("\n")][not at :]
         case doc.TableBlock():
             yield from _table(block, width, color)
@@ -122,8 +122,8 @@ def _table(table: doc.TableBlock, width: int, color: bool) -> Iterator[str]:
         yield _tinted(first, row[0], color)
         yield from others
         below = list(zip(heads, texts, strict=True))[len(widths) :]
-        told_below = JOINED.join(f"{head} {text.strip()}".replace("\n", " ") for head, text in below if text.strip())
-        yield from _wrapped(told_below, width, False, INDENT, INDENT) if told_below else ()
+        rest = JOINED.join(f"{head} {text.strip()}".replace("\n", " ") for head, text in below if text.strip())
+        yield from _wrapped(rest, width, False, INDENT, INDENT) if rest else ()
     if len(rows) < len(table.rows):
         yield f"and {len(table.rows) - len(rows):,} more"
 
@@ -135,14 +135,14 @@ def _text(cell: TableCell) -> str:
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:
-    """Numbers with their points below each other."""
+    """Align numbers at their decimal points."""
     behind = [len(text.partition(".")[2]) + ("." in text) if DECIMAL.match(text) else None for text in texts]
     most = max((count for count in behind if count is not None), default=0)
     return [text if count is None else text + " " * (most - count) for text, count in zip(texts, behind, strict=True)]
 
 
 def _fitted(sizes: Sequence[int], numeric: Sequence[bool], width: int) -> list[int]:
-    """The widths of the columns that stand beside each other, all of them where long texts can be wrapped."""
+    """Return the widths of the columns that fit side by side; all of them if wrapping long texts suffices."""
     room = width - len(GAP) * (len(sizes) - 1)
     if sum(sizes) <= room:
         return list(sizes)
@@ -164,7 +164,7 @@ def _fitted(sizes: Sequence[int], numeric: Sequence[bool], width: int) -> list[i
 
 
 def _grid(texts: Sequence[str], numeric: Sequence[bool], widths: Sequence[int]) -> list[str]:
-    """The lines of a row."""
+    """Return the lines of a row."""
     stacks = [
         [part for line in text.split("\n") for part in wrap(line, width)]
         for text, width in zip(texts, widths, strict=False)

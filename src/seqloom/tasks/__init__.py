@@ -1,1 +1,1 @@
-"""Tasks: what a model predicts, how it is trained for that, and how it is evaluated."""
+"""Tasks: the predictions of a model, its training, and its evaluation."""

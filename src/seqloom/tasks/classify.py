@@ -215,7 +215,7 @@ def class_head(settings: HeadSettings, labels: Sequence[str]) -> ClassHeadConfig
     return ClassHeadConfig(num_classes=len(labels), label_smoothing=settings.label_smoothing, class_weights=weights)
 
 
-# Several labels: any number of them per example, each with a probability of its own.
+# Several labels: any number of them per example, each with its own probability.
 #
 #     f1                   micro F1 of all labels, beside micro precision and recall
 #     macro_f1             the mean F1 over all labels that are expected or predicted

@@ -93,7 +93,7 @@ def vectors_of(vectors: Tensor) -> list[VectorPrediction]:
 
 
 def together(schema: Schema) -> str:
-    """What a row holds, in the words of objectives: text, pair, triple or scored."""
+    """Return the kind of row, in the words of objectives: text, pair, triple or scored."""
     return "scored" if schema.target.measured else schema.input.name
 
 
@@ -236,7 +236,7 @@ class EmbedScored(Embed):
     def evaluate_batch(
         self, model: nn.Module, batch: Batch[Any, Tensor], state: Any
     ) -> tuple[list[EvaluatedExample], Any]:
-        """The evaluated pairs; none is correct or wrong."""
+        """Return the evaluated pairs; they are neither correct nor wrong."""
         found = self.found(model, batch)
         columns = (found.cosines, batch.targets, found.losses, torch.ones_like(found.losses))
         table = torch.stack([column.detach().cpu().double() for column in columns], dim=1).numpy()
@@ -266,7 +266,7 @@ class EmbedScored(Embed):
 
 
 def _named(kind: str) -> str:
-    """What a row holds, for people."""
+    """Return the kind of row as a readable name."""
     return {"text": "single texts", "pair": "pairs", "triple": "triples", "scored": "pairs with a score"}[kind]
 
 
@@ -276,6 +276,6 @@ def _second_reading(model: Embedder, texts: Padded) -> ObjectiveLoss:
     seeds = [crc32(row[:length].tobytes()) for row, length in zip(tokens, texts.lengths.tolist(), strict=True)]
     draws = [np.random.Generator(np.random.PCG64(seed)).random(width, np.float32) for seed in seeds]
     second = thinned(texts, torch.from_numpy(np.stack(draws)).to(texts.values.device), DROPPED_SHARE)
-    asked = model.config.objective
-    temperature = asked.temperature if isinstance(asked, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
+    goal = model.config.objective
+    temperature = goal.temperature if isinstance(goal, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
     return Contrast(ViewsConfig(temperature=temperature)).of((model.read(texts), model.read(second)), (texts, texts))

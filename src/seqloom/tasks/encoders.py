@@ -1,6 +1,6 @@
-"""What tasks share whose models are an encoder and a head: one prediction per sequence, or one per element.
+"""Shared parts of tasks whose models are an encoder and a head: one prediction per sequence, or one per element.
 
-Also which input layer fits the data, and whether that of a custom model does.
+Also selects the input layer for the data, and checks that of a custom model.
 
 The default for text is `cnn`: it needs little data and trains in seconds on a CPU. For vectors, which are mostly
 measured over time, it is `gru`; for pictures `conv2d`; for tags and series `bilstm`, which sees both sides of a word.
@@ -71,7 +71,7 @@ def require_input(spec: ModelSpec, given: InputConfig) -> None:
 
 
 def _reads(given: InputConfig) -> str:
-    """What an input layer reads; two layers with the same description read the same data."""
+    """Describe what an input layer reads; two layers with the same description read the same data."""
     if isinstance(given, TokensConfig | NgramsConfig | TfidfConfig):
         return f"{given.vocab_size:,} tokens"
     if isinstance(given, SpelledConfig):
@@ -164,7 +164,7 @@ def longest_input(model: AnyModel) -> int | None:
 
 
 def lengths_read(model: AnyModel, prepared: Prepared) -> np.ndarray:
-    """[N] how many tokens or steps of each row a model reads at once; texts of pairs are read one by one."""
+    """[N] the number of tokens or steps of each row that a model reads together; texts of pairs are read one by one."""
     column = prepared.columns["input"]
     return longest_texts(column) if isinstance(model, EmbedderConfig) else np.asarray(column.lengths)
 
@@ -238,7 +238,7 @@ class SequenceTask(Vectorizer):
             model = SequenceModelConfig(encoder=model.encoder, head=any_head)
         model = require_shape(self, SequenceModelConfig, model)
         head = self.head(HeadSettings())
-        ready = head.unmapped()  # a head without weights stays one
+        ready = head.unmapped()  # a head without weights stays unmapped
         same = isinstance(model.head, type(ready)) and model.head.answers == ready.answers
         return msgspec.structs.replace(model, head=ready if same else head)
 

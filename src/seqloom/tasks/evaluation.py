@@ -61,7 +61,7 @@ class Evaluation(NamedTuple):
         examples: a sample of examples with their predictions and targets.
         confusion: the confusion matrix, as counts of (expected, predicted); empty for tasks without single labels.
         ids: the id of each row of `statistics`.
-        worst: the worst predictions, the worst first, as many as were asked for.
+        worst: the worst predictions, the worst first, as many as requested.
         unseen: labels that are not in the training data.
         slices: metrics by the values of columns.
         evaluator: the task that computed the metrics.
@@ -142,7 +142,7 @@ def evaluate(
     if not statistics:
         raise DataError("there are no examples to evaluate", fix="give at least one batch")
     table = task.agreed(np.stack(statistics), np.stack(statistics))
-    # The statistics of kept examples follow the rule that all rows choose.
+    # The statistics of kept examples follow the rule chosen by all rows.
     chosen, worst_kept = (
         tuple(one._replace(statistics=task.agreed(one.statistics[None], table)[0]) for one in some)
         for some in (kept, bad)
@@ -161,7 +161,7 @@ def _metrics(task: Evaluator, statistics: np.ndarray) -> dict[str, float]:
 
 @contextmanager
 def answering(model: nn.Module) -> Iterator[None]:
-    """Inside the `with`, a model is in evaluation mode without gradients; afterwards its modes are restored."""
+    """Put the model in evaluation mode without gradients in the block; then restore its modes."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

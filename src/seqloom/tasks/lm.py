@@ -1,16 +1,16 @@
-"""Language modeling: the next token, given all before it.
+"""Language modeling: predict the next token from all tokens before it.
 
     perplexity       exp of the mean loss over all tokens and ENDs
     bits_per_byte    the same loss per byte of the original text. It can be compared between tokenizers if they lose
                      nothing: `unknown`, the share of unknown tokens, is zero, and case, spacing and Unicode form are
-                     kept. `signatures` say what is lost.
+                     kept. `signatures` lists the losses.
 
 The perplexity depends on how the text is batched, and a model is evaluated as it was trained. By length and packed,
 each document starts with its own BEGIN; packed, a document that is longer than a row continues without its past. In
 streams the state is carried from document to document and from step to step, in training without its gradient. A test
 set in streams is read as one row, from its first token to its last.
 
-The text of a continuation is what follows its prompt, with its first space: prompt + continuation is the whole text.
+A continuation is the text after its prompt, including its first space: prompt + continuation is the complete text.
 
 The default is `lstm`: the best of the small models, and its memory does not grow with the text.
 """
@@ -88,7 +88,6 @@ class LanguageModeling(Continuer):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer."""
         assert self.spec.tokenizer is not None, "a schema with text has a tokenizer"
         return self.spec.tokenizer
 
@@ -185,7 +184,7 @@ class LanguageModeling(Continuer):
         }
 
     def signatures(self, statistics: np.ndarray) -> dict[str, str]:
-        """What bits per byte leave out: what the tokenizer loses need not be predicted, so the value is too low."""
+        """Return what the tokenizer loses: it is not predicted, so bits per byte are too low."""
         if not (lost := self.tokenizer.config.forgets):
             return {}
         lacks = f"of text without its {' and '.join(lost)}: compare only with models that ignore the same"

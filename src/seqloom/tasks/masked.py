@@ -4,17 +4,17 @@
     accuracy      the share of masked tokens whose most likely token is correct
 
 Pretrain on text alone, then start a classifier or tagger from the encoder with `--init` (Devlin et al. 2019). Any
-encoder that sees both sides will do. `predict` fills each [MASK] in a text.
+encoder that sees both sides can be used. `predict` fills each [MASK] in a text.
 
-Batches by length keep documents whole; packs cut documents that are longer than a row, and end each with END. The
+Batches by length do not split documents; packs split documents that are longer than a row, and end each with END. The
 default is `encoder`, the Transformer of Devlin et al.
 
 15 % of the tokens are selected, at least one. Of these, 80 % become MASK, 10 % another token, and 10 % stay, so that
 the model learns to use every token and not only MASK. Special tokens are never selected.
 
 In training, masks are drawn from torch's generator, which each step seeds with its number: they differ between epochs,
-and are the same after a run is resumed. They cover 15 % of a row, whatever is packed into it. In evaluation they cover
-15 % of each document, and the tokens of the document decide which: always the same ones, alone or packed with others.
+and are the same after a run is resumed. They cover 15 % of each row. In evaluation they cover 15 % of each document,
+and depend only on its tokens: they are the same alone or packed with others.
 """
 
 from collections.abc import Sequence
@@ -215,7 +215,6 @@ class MaskedPrediction(Task):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer."""
         assert self.spec.tokenizer is not None, "a schema with text has a tokenizer"
         return self.spec.tokenizer
 

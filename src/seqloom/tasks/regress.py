@@ -126,7 +126,7 @@ class Regress(NumberTask, SequenceTask):
     def evaluate_batch(
         self, model: nn.Module, batch: Batch[Any, Tensor], state: Any
     ) -> tuple[list[EvaluatedExample], Any]:
-        """The evaluated rows; none is correct or wrong."""
+        """Return the evaluated rows; they are neither correct nor wrong."""
         predicted, expected = self._answers(model, batch.inputs), batch.targets.cpu().double().numpy()
         errors = predicted - expected
         sums = [np.abs(errors).sum(axis=1), (errors**2).sum(axis=1)]
@@ -177,7 +177,7 @@ class Regress(NumberTask, SequenceTask):
 #     r2                over all steps; for several numbers the mean over them
 #     spearman          the rank correlation inside a sequence: the mean over sequences of two or more steps
 #
-# Targets are standardized as those of whole sequences are.
+# Targets are standardized in the same way as above.
 
 
 class RegressSteps(NumberTask, ElementTask):
@@ -194,7 +194,7 @@ class RegressSteps(NumberTask, ElementTask):
     def evaluate_batch(
         self, model: nn.Module, batch: Batch[Any, Tensor], state: Any
     ) -> tuple[list[EvaluatedExample], Any]:
-        """The evaluated rows; none is correct or wrong."""
+        """Return the evaluated rows; they are neither correct nor wrong."""
         answers, targets = self._answers(model, batch.inputs), batch.targets.cpu().double().numpy()
         rows = zip(batch.ids, answers, targets, strict=True)
         return [self._evaluated(id_, predicted, expected[: len(predicted)]) for id_, predicted, expected in rows], None

@@ -3,7 +3,7 @@
     f1          of spans, if the tags follow a scheme such as BIO: boundaries and type must match (conlleval, seqeval)
     accuracy    of tags; decides if the tags mark no spans (parts of speech)
 
-Predicted tags are always valid in their scheme, whatever the head (`Chain`). Inputs of any length are read in windows.
+Predicted tags are always valid in their scheme, with any head (`Chain`). Inputs of any length are read in windows.
 A tag that is not in the training data is always an error: neighboring ones count as one missed span.
 """
 
@@ -61,7 +61,7 @@ class Chain(NamedTuple):
 
     @classmethod
     def of(cls, labels: tuple[str, ...]) -> "Chain":
-        """The chain of these tags; ConfigError if no tag may stand alone."""
+        """Return the chain of these tags; raise ConfigError if no tag may form a sequence by itself."""
         scheme = scheme_of(labels)
         legal = (torch.empty(0),) * 3 if scheme == "none" else crf.legal_transitions(labels, scheme)
         return cls(scheme, *legal)
@@ -82,7 +82,7 @@ class Chain(NamedTuple):
         return self._within(head.transitions if isinstance(head, CrfHead) else _free(scores))
 
     def _within(self, moves: crf.Transitions) -> crf.Transitions:
-        """The same scores of moves, of which those that the scheme forbids are illegal."""
+        """Return the same transition scores, with those that the scheme forbids marked as illegal."""
         if self.scheme == "none":
             return moves
         device = moves.start.device
@@ -91,7 +91,7 @@ class Chain(NamedTuple):
 
 
 def _free(scores: Tensor) -> crf.Transitions:
-    """Transitions that score zero, all of them allowed."""
+    """Return transitions that all score zero and are allowed."""
     count = scores.shape[-1]
     one, square = scores.new_zeros(count), scores.new_zeros(count, count)
     return crf.Transitions(one, square, one, one == 0, square == 0, one == 0)
@@ -164,7 +164,7 @@ class TagsPrediction(Prediction):
 
 SHORTEST_WINDOW = 32  # tokens or steps, for models that were trained on very short inputs
 DEFAULT_WINDOW = 512  # if the length of the training inputs is unknown
-BATCH_TOKENS = 8_192  # tokens or steps that are read at once
+BATCH_TOKENS = 8_192  # tokens or steps read together
 
 
 class TextWindow(NamedTuple):
@@ -173,11 +173,11 @@ class TextWindow(NamedTuple):
     start: int
     stop: int
     first: int
-    last: int  # the first one that is not used
+    last: int  # the first unused one
 
 
 def window_size(model: ElementModel, longest: int) -> int:
-    """How many tokens or steps a model reads at once; `longest` is that of the training inputs, 0 if unknown."""
+    """How many tokens or steps a model reads together; `longest` is the longest training input, 0 if unknown."""
     size, limit = max(SHORTEST_WINDOW, longest) if longest else DEFAULT_WINDOW, model.config.encoder.limit()
     return size if limit is None else min(size, limit)
 
@@ -242,7 +242,7 @@ def _ends(inputs: Any, row: int) -> np.ndarray:
 
 
 def _cut(inputs: Any, some: Sequence[tuple[int, TextWindow]], ends: Sequence[np.ndarray], size: int) -> Any:
-    """The inputs of some windows, each as a row of its own."""
+    """The inputs of some windows, each as a separate row."""
     rows = torch.tensor([row for row, _ in some])
     words = torch.tensor([(window.start, window.stop) for _, window in some])
     if isinstance(inputs, Spelled):

@@ -1,13 +1,13 @@
-"""The contract of a task: four small parts that every task has, and a few that only some have.
+"""The interface of a task: four small parts that every task has, and a few that only some have.
 
-    ModelMaker    builds the model: recipes, their settings, and what a custom model must look like
+    ModelMaker    builds the model: recipes, their settings, and the requirements for a custom model
     Batcher       turns examples into batches, and batches into a loss
     Evaluator     turns predictions into statistics, and statistics into metrics
     Predictor     turns inputs into predictions with a trained model
 
 Only some tasks can generate text, continue a prompt or embed texts. These abilities are separate classes below.
 
-A new task is one class in one file, and a line in `TASKS`. No other code asks for its name.
+A new task is one class in one file, and a line in `TASKS`. No other code depends on its name.
 
     examples ──▶ batch ──▶ loss                    training
                    │
@@ -16,7 +16,7 @@ A new task is one class in one file, and a line in `TASKS`. No other code asks f
 Every metric is a function of sums of statistics over examples: correct predictions, entities found, squared errors,
 counts of n-grams. So a metric over a million examples needs one row of numbers, distributed ranks can add their sums,
 and a confidence interval resamples the rows (Koehn 2004) without running the model again. A few metrics, such as rank
-correlations, are no function of sums. They are computed from all rows (`measure_rows`) and cannot choose checkpoints.
+correlations, are not functions of sums. They are computed from all rows (`measure_rows`) and cannot choose checkpoints.
 """
 
 import copy
@@ -128,7 +128,7 @@ class HeadSettings(NamedTuple):
     label_smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()  # one per label; empty: all labels weigh the same
     kind: HeadKind = "class"
-    pooling: Pooling | None = None  # for embedding models, as the next two; None: that of the recipe
+    pooling: Pooling | None = None  # for embedding models, like the next two; None: the recipe's
     objective: str | AnyObjective | None = None  # None: chosen by the data
     micro_batch: int | None = None
 
@@ -145,7 +145,7 @@ class ShellUsage(NamedTuple):
 
 
 class ModelSpec(NamedTuple):
-    """Schema, tokenizers, sizes and calibration of a model: all that its weights do not say. Stored beside them."""
+    """Schema, tokenizers, sizes and calibration of a model: everything besides its weights. Stored next to them."""
 
     schema: Schema
     tokenizer: Tokenizer | None
@@ -209,7 +209,7 @@ class ModelMaker(ABC):
         """Raise ConfigError if a custom model does not fit: another shape, or another number of labels."""
 
     def require_settings(self, head: HeadSettings) -> None:
-        """Raise ConfigError for label smoothing or class weights if the task has no use for them."""
+        """Raise ConfigError for label smoothing or class weights if the task does not use them."""
         if head.label_smoothing and "label_smoothing" not in self.settings:
             found = f"label smoothing is for single labels and text, and {self.name} has neither here"
             raise ConfigError(found, fix="leave it out")
@@ -280,11 +280,11 @@ class Batcher(ABC):
 
 
 class Division(NamedTuple):
-    """How a step is computed in less memory; the gradient is that of the whole batch."""
+    """How a step is computed in less memory; the gradient is that of the complete batch."""
 
     task: Batcher  # computes the loss of each micro-batch
     micro_batches: int
-    message: str = ""  # for people
+    message: str = ""  # shown to the user
 
 
 def wrong_batching(task: TaskName, batching: AnyBatching) -> ConfigError:
@@ -342,7 +342,7 @@ class Evaluator(ABC):
         """All metrics, each [...], of sums [...,W] from `summed`; among them `loss` and the metric that decides."""
 
     def measure_rows(self, statistics: np.ndarray) -> dict[str, float]:
-        """Metrics that are no function of sums, from the statistics [N,S] of all examples; most tasks have none."""
+        """Metrics that are not functions of sums, from the statistics [N,S] of all examples; most tasks have none."""
         return {}
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
@@ -360,14 +360,14 @@ class Evaluator(ABC):
         return {}
 
     def signatures(self, statistics: np.ndarray) -> dict[str, str]:
-        """Signatures of metrics, by name, such as that of sacreBLEU: how exactly each was computed."""
+        """Signatures of metrics, by name, as in sacreBLEU: the exact settings of each."""
         return {}
 
     def agreed(self, rows: np.ndarray, everyone: np.ndarray) -> np.ndarray:
-        """Rows [N,S] that follow the rule which all rows [M,S] of an evaluation choose together.
+        """Return rows [N,S] that follow the rule which all rows [M,S] of an evaluation choose together.
 
-        Where a metric has several rules and the data decides on one, slices, resamples and single rows must use the
-        same one. Most tasks have nothing to decide.
+        If a metric has several rules and the data decides, slices, resamples and single rows must use the same rule.
+        Most tasks have nothing to decide.
         """
         return rows
 
@@ -404,7 +404,7 @@ class Predictor(ABC):
 
 
 class Task(ModelMaker, Batcher, Evaluator, Predictor):
-    """What a model is trained for. One class for each task, and the only place that knows it."""
+    """The purpose of a model: one class for each task, which contains all code that is specific to it."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
@@ -480,9 +480,9 @@ class Calibrator(Task):
         return torch.tensor([[self.reading_of(id_).temperature] for id_ in ids], dtype=torch.float64)
 
     def for_validation(self, model: nn.Module, batches: Iterable[Batch[Any, Any]]) -> Self:
-        """The task as a validation uses it to choose checkpoints; `batches` are the whole dev set.
+        """Return the task that validation uses to choose checkpoints; `batches` are the complete dev set.
 
-        Single labels need no thresholds, and no batch is read.
+        Single labels need no thresholds, so no batch is read.
         """
         return self
 
@@ -494,7 +494,7 @@ class Ability(Task):
 
     @classmethod
     def of(cls, task: Task, asked: str = "") -> Self:
-        """The same task, typed as one with this ability; ConfigError if it lacks it. `asked` names the option."""
+        """Return the same task, typed with this ability, or raise ConfigError. `asked` names the option."""
         if not isinstance(task, cls):
             found, fix = cls.LACKING
             raise ConfigError(found.format(task=task.name, asked=asked), fix=fix)
@@ -547,7 +547,7 @@ class Continuer(Writer):
 
 
 class Vectorizer(Ability):
-    """A task whose model can embed a whole input."""
+    """A task whose model can embed a complete input."""
 
     LACKING = (
         "this model cannot embed texts: its task is {task}",
@@ -563,7 +563,7 @@ class Vectorizer(Ability):
         """The number of dimensions of these vectors."""
 
 
-# Where the task of each kind of target is defined. It is loaded when it is asked for, without the others.
+# The module of each task, by kind of target. Only the required one is imported.
 TASKS = {
     "label": "seqloom.tasks.classify:Classify",
     "labels": "seqloom.tasks.classify:ClassifySeveral",
@@ -579,11 +579,11 @@ TASKS = {
 
 
 def task_class(target: str) -> type[Task]:
-    """The task that asks for this kind of target, by its name."""
+    """Return the task for this kind of target, by its name."""
     found: type[Task] = pkgutil.resolve_name(TASKS[target])
     return found
 
 
 def task_of(spec: ModelSpec) -> Task:
-    """The task that the numbers of a model belong to: the kinds of its data decide."""
+    """Return the task of a model, by the kinds of its data."""
     return task_class(spec.schema.target.name)(spec)

@@ -3,7 +3,7 @@
     bleu              of detokenized text against the original reference, 0..100; see `seqloom.metrics.text`
     bleu_tokenized    of tokens between spaces, in the case of the model: as papers report it
     chrf              of characters, 0..100
-    exact_match       the share of examples whose whole text is correct, token for token
+    exact_match       the share of examples whose complete text is correct, token for token
     perplexity        exp of the mean loss over target tokens and END (teacher forcing)
 
 BLEU decides; chrF for texts without spaces; exact match if most targets are single forms, such as dates or inflected
@@ -194,7 +194,7 @@ class Translate(Translator):
     def evaluate_batch(
         self, model: nn.Module, batch: Batch[Pair, Tensor], state: Any
     ) -> tuple[list[EvaluatedExample], Any]:
-        """The evaluated rows: correct if the whole text is the expected one."""
+        """Return the evaluated rows: correct if the complete text is the expected one."""
         writing, inputs = cast(EncoderDecoder, model), _read(batch.inputs)
         losses = writing.head.losses(writing.features(inputs), batch.targets)
         rows = zip(batch.targets.tolist(), inputs.target.lengths.tolist(), strict=True)
@@ -290,8 +290,8 @@ class Translate(Translator):
     def most_tokens(self, lengths: Tensor) -> Tensor:
         """[B] the most tokens of an output, by the length of its source.
 
-        Twice the source and some more if both tokenizers are of one kind; else more, because one source token may
-        stand for many target tokens.
+        Twice the source and some more if both tokenizers are of one kind; otherwise more, because one source token may
+        correspond to many target tokens.
         """
         source = self.spec.tokenizer
         alike = source is not None and source.config.kind() == self.tokenizer.config.kind()

@@ -1,1 +1,1 @@
-"""Text as tokens: normalizing, tokenizing, alignment of words and subwords."""
+"""Text processing: normalization, tokenizers, and alignment of words with subword tokens."""

@@ -1,12 +1,11 @@
-"""Characters and bytes: the two segmenters that need no model, only numpy.
+"""Character and byte segmenters, which need no fitted model beyond a character list, and words as byte arrays.
 
-The letters of words: the bytes of UTF-8, so that no letter is unknown and no alphabet has to be fitted.
+`letters_of` encodes words as UTF-8 bytes, so no letter is unknown and no alphabet has to be fitted:
 
 cat       99  97 116   0   0 ...
 naïve    110  97 195 175 118 101   0 ...
 
-A word beyond `MOST` keeps its beginning and its end, where its meaning and its form are; an address of the web has
-its name in front and its kind behind.
+A word longer than `MOST` bytes keeps its beginning and its end, which say most about its meaning and form.
 """
 
 from collections import Counter
@@ -26,13 +25,13 @@ CODE_POINTS = 0x110000
 
 
 class CharactersData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a vocabulary of characters consists of: they stand here one behind the other."""
+    """The stored vocabulary of a character segmenter: all its characters in one string."""
 
     characters: str
 
 
 class CharacterSegmenter:
-    """Characters by their numbers; what is not in the vocabulary is UNKNOWN."""
+    """Segmenter with one token per character; characters outside the vocabulary become UNKNOWN."""
 
     def __init__(self, config: CharactersConfig, data: CharactersData) -> None:
         known = data.characters
@@ -41,7 +40,7 @@ class CharacterSegmenter:
         if len(set(known)) < len(known):
             raise DataError("a character of the vocabulary stands there twice")
         self._known = known
-        self._tokens = np.full(CODE_POINTS, UNKNOWN, np.int32)  # of every code point
+        self._tokens = np.full(CODE_POINTS, UNKNOWN, np.int32)  # indexed by code point
         self._tokens[_codes(known)] = np.arange(COUNT, COUNT + len(known))
 
     @property
@@ -59,7 +58,7 @@ class CharacterSegmenter:
         return self.text([self.piece(token) for token in tokens.tolist()])
 
     def text(self, characters: Sequence[str]) -> str:
-        """The text of characters, whether they are in the vocabulary or not."""
+        """Return the text of these characters, which may be outside the vocabulary."""
         return "".join(characters)
 
     def piece(self, token: int) -> str:
@@ -74,7 +73,7 @@ def _codes(text: str) -> np.ndarray:
 
 
 def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> tuple[CharacterSegmenter, int]:
-    """The vocabulary of the most frequent characters in blocks of texts, and how many characters it leaves out."""
+    """Fit a vocabulary of the most frequent characters; return the segmenter and the number of characters dropped."""
     totals = np.zeros(CODE_POINTS, np.int64)
     for block in texts:
         codes, counts = np.unique(_codes("".join(block)), return_counts=True)
@@ -85,11 +84,11 @@ def fit_characters(config: CharactersConfig, texts: Iterator[Sequence[str]]) -> 
 
 
 class BytesData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What has to be kept of a segmenter of bytes: no field, for all bytes are known."""
+    """The stored data of a byte segmenter: empty, because all bytes are known."""
 
 
 class ByteSegmenter:
-    """The bytes of UTF-8: byte b is token b + COUNT."""
+    """Segmenter with one token per UTF-8 byte: byte b is token b + COUNT."""
 
     def __init__(self, config: BytesConfig, data: BytesData) -> None:
         self._data = data
@@ -104,24 +103,24 @@ class ByteSegmenter:
         return Ragged(values, starts_of([len(text) for text in encoded]))
 
     def encode_with_offsets(self, text: str) -> TokenSpans:
-        """One token for each byte, and the character that it is part of."""
+        """Return one token per byte, with the span of the character that the byte belongs to."""
         encoded = text.encode()
         return TokenSpans(self.encode([text]).values, spans_of_bytes(encoded, np.ones(len(encoded), np.int64)))
 
     def decode(self, tokens: np.ndarray) -> str:
-        r"""The text of the bytes; those that make no character are written out as \xNN."""
+        r"""Decode bytes to text; bytes that are not valid UTF-8 are written as \xNN."""
         return (tokens - COUNT).astype(np.uint8).tobytes().decode("utf-8", errors="backslashreplace")
 
     def piece(self, token: int) -> str:
         return bytes([token - COUNT]).decode("ascii", errors="backslashreplace")
 
     def data(self) -> BytesData:
-        """What is kept in a file: no more than that it is one of bytes."""
+        """Return the data to store, which is empty."""
         return self._data
 
 
 def fit_bytes(config: BytesConfig, texts: Iterator[Sequence[str]]) -> tuple[ByteSegmenter, int]:
-    """The segmenter into bytes; the texts are only checked, and nothing is left out."""
+    """Return the byte segmenter and 0 dropped characters; the texts are only validated."""
     for _ in texts:
         pass
     return ByteSegmenter(config, BytesData()), 0
@@ -131,12 +130,12 @@ MOST = 32  # bytes of a word
 
 
 def letters_of(words: Sequence[str]) -> np.ndarray:
-    """[words, MOST] uint8, zeros behind the shorter words.
+    """Return the bytes of words as a zero-padded uint8 array [words, MOST].
 
     >>> letters_of(["cat", "a"])[:, :4].tolist()
     [[99, 97, 116, 0], [97, 0, 0, 0]]
     """
-    numbers: dict[str, int] = {}  # different words once: text repeats itself
+    numbers: dict[str, int] = {}  # encode each distinct word once
     of_word = [numbers.setdefault(word, len(numbers)) for word in words]
     spelled = b"".join(_spelled(word).ljust(MOST, b"\0") for word in numbers)
     table: np.ndarray = np.frombuffer(spelled, np.uint8).reshape(-1, MOST)[np.array(of_word, np.int64)]

@@ -1,4 +1,4 @@
-"""Rows of different lengths in one array: what tokenizers give, and what columns of data hold."""
+"""Ragged arrays: rows of different lengths in one flat array, used by tokenizers and data columns."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Ragged(NamedTuple):
-    """Rows of different lengths in one array: row i is values[starts[i]:starts[i + 1]].
+    """Rows of different lengths in one flat array: row i is values[starts[i]:starts[i + 1]].
 
     >>> column = Ragged.of([[5, 6, 7], [], [8]], np.int32)
     >>> column.row(0).tolist(), column.rows, column.lengths.tolist()
@@ -20,15 +20,15 @@ class Ragged(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[float] | np.ndarray], dtype: np.typing.DTypeLike) -> "Ragged":
-        """Rows put one behind the other."""
+        """Build a ragged array from a sequence of rows."""
         starts = starts_of([len(row) for row in rows])
         if any(isinstance(row, np.ndarray) for row in rows):
             return cls(np.concatenate([np.asarray(row, dtype) for row in rows]), starts)
-        return cls(np.array(list(chain.from_iterable(rows)), dtype), starts)  # lists: one call for all is twice as fast
+        return cls(np.array(list(chain.from_iterable(rows)), dtype), starts)  # one call for all lists is twice as fast
 
     @classmethod
     def joined(cls, blocks: "Sequence[Ragged]", dtype: np.typing.DTypeLike | None = None) -> "Ragged":
-        """The rows of several blocks, one behind the other; no block at all gives no rows, with values of `dtype`.
+        """Concatenate the rows of several blocks; without blocks, return zero rows with values of `dtype`.
 
         >>> Ragged.joined([Ragged.of([[5], []], np.int32), Ragged.of([[6, 7]], np.int32)]).starts.tolist()
         [0, 1, 1, 3]
@@ -42,20 +42,19 @@ class Ragged(NamedTuple):
         return cls(values, starts_of(lengths))
 
     def row(self, index: int) -> np.ndarray:
-        """One row."""
         return self.values[self.starts[index] : self.starts[index + 1]]
 
     def select(self, rows: np.ndarray) -> "Ragged":
-        """The chosen rows, in the order asked for.
+        """Return the rows with these indices, in this order.
 
         >>> Ragged.of([[5, 6], [], [8]], np.int32).select(np.array([2, 0])).values.tolist()
         [8, 5, 6]
         """
-        begins = self.starts[rows]  # not `lengths`, which would walk over all rows to choose a few
+        begins = self.starts[rows]  # `lengths` would read all rows to select a few
         return self._gather(begins, self.starts[rows + 1] - begins)
 
     def shorten(self, lengths: np.ndarray) -> "Ragged":
-        """The first elements of each row, at most so many.
+        """Truncate row i to at most lengths[i] elements.
 
         >>> Ragged.of([[5, 6, 7], [], [8]], np.int32).shorten(np.array([2, 2, 0])).values.tolist()
         [5, 6]
@@ -69,17 +68,17 @@ class Ragged(NamedTuple):
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many elements each row has."""
+        """The number of elements in each row."""
         return np.diff(self.starts)
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.starts) - 1
 
 
 def starts_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """[rows + 1] int64: where rows of these lengths begin, and where the last one ends.
+    """Return the start of each row plus the end of the last one, as int64 [rows + 1].
 
     >>> starts_of([3, 0, 1]).tolist()
     [0, 3, 3, 4]

@@ -1,11 +1,11 @@
-"""What every way of cutting text shares: the contract of a segmenter, what it gives, and texts in blocks.
+"""The segmenter interface, normalization, and framing, shared by all tokenizers.
 
     text ──▶ normalizer ──▶ segmenter ──▶ tokens
                  │             └── spans in the normalized text
-                 └── where each of its characters stood in the original
+                 └── position of each character in the original text
 
-A *segmenter* sees normalized text only and gives the numbers of our tokens: those of `tokens` come first, so piece n of
-its vocabulary is token n + COUNT.
+A *segmenter* sees only normalized text and returns Seqloom's token ids. Special tokens have the first ids, so piece n
+of the segmenter's vocabulary is token n + COUNT.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,42 +22,42 @@ from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import BEGIN, END, SEPARATOR
 
-BLOCK = 4_096  # texts that are worked on together
-BLOCK_CHARACTERS = 2**22  # of them, unless a single text has more
+BLOCK = 4_096  # texts processed together
+BLOCK_CHARACTERS = 2**22  # maximum characters per block, unless a single text has more
 
 
 class TokenSpans(NamedTuple):
-    """The tokens of one text, and what each stands for: text[start:stop]."""
+    """The tokens of one text and the span of each: text[start:stop]."""
 
     tokens: np.ndarray  # [n] int32
     spans: np.ndarray  # [n, 2] int64: start and stop in characters; several pieces of one character share its span
 
 
 class Segmenter(Protocol):
-    """Cuts normalized texts into pieces of a fixed vocabulary; all numbers are tokens, the special ones included."""
+    """Splits normalized texts into pieces of a fixed vocabulary; all ids are token ids, including special tokens."""
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are, with the special ones."""
+        """The number of tokens, including special tokens."""
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """The tokens of each text."""
+        """Return the tokens of each text."""
 
     def encode_with_offsets(self, text: str) -> TokenSpans:
-        """The same tokens for one text, each with its span."""
+        """Return the tokens of one text, each with its span."""
 
     def decode(self, tokens: np.ndarray) -> str:
-        """The text of tokens, none of which is special."""
+        """Return the text of tokens, which must not include special tokens."""
 
     def piece(self, token: int) -> str:
-        """One piece as it is shown to people."""
+        """Return one piece as a printable string."""
 
     def data(self) -> msgspec.Struct:
-        """What must be stored beside the configuration to make the same segmenter again."""
+        """Return the data to store with the configuration so that the segmenter can be rebuilt."""
 
 
 def blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists of bounded size, each text checked; what is not text is refused with its number."""
+    """Yield the texts in lists of bounded size; raise DataError with the text's number if one is not valid text."""
     if isinstance(texts, str):
         raise DataError("expected several texts, found one", fix="put it in a list")
     block: list[str] = []
@@ -75,7 +75,7 @@ def blocks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _whole(block: list[str], before: int) -> list[str]:
-    """The block, if every text in it can be written as UTF-8."""
+    """Return the block if every text in it can be encoded as UTF-8."""
     try:
         "".join(block).encode()
     except UnicodeEncodeError:
@@ -85,7 +85,7 @@ def _whole(block: list[str], before: int) -> list[str]:
 
 
 def require_whole(text: str, what: str = "the text") -> None:
-    """Raise DataError for half of a surrogate pair: no bytes stand for it, and no file holds it."""
+    """Raise DataError if the text contains an unpaired surrogate, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -95,26 +95,26 @@ def require_whole(text: str, what: str = "the text") -> None:
 
 
 def spans_of_bytes(text: bytes, lengths: np.ndarray) -> np.ndarray:
-    """[n, 2] the characters that pieces touch, where the pieces lie one behind the other in the bytes of a text.
+    """Return the character spans [n, 2] of consecutive pieces, given their lengths in bytes.
 
-    A piece may begin or end inside a character, which then belongs to both.
+    A piece may begin or end inside a character; the character then belongs to both pieces.
 
     >>> spans_of_bytes("aé".encode(), np.array([2, 1])).tolist()
     [[0, 2], [1, 2]]
     """
     begins = (np.frombuffer(text, np.uint8) & 0xC0) != 0x80  # true at the first byte of each character
-    before = np.concatenate([[0], np.cumsum(begins)])  # characters that begin before each byte
+    before = np.concatenate([[0], np.cumsum(begins)])  # number of characters that begin before each byte
     stops = np.cumsum(lengths)
     starts = stops - lengths
-    first = np.minimum(starts + 1, stops)  # a piece without bytes touches nothing
+    first = np.minimum(starts + 1, stops)  # an empty piece has an empty span
     return np.stack([before[first] - (lengths > 0), before[stops]], axis=1)
 
 
-# Normalizing: unicode forms and lower case, with the way back to the original text.
+# Normalization: Unicode forms and lowercasing, with offsets into the original text.
 #
-# Most text is ASCII, where every form leaves it alone and lower case changes no length. For the rest the rules, and the
-# record of which character came from where, are those of the `tokenizers` library. Lower case can undo a form (the
-# decomposed capital of `ǰ` has no composed one), so the form is applied before and after it.
+# Most text is ASCII, which no Unicode form changes and whose length lowercasing keeps. All other text goes through the
+# `tokenizers` library, which also records the source of each character. Lowercasing can undo a form (the decomposed
+# capital of `ǰ` has no composed form), so the form is applied before and after it.
 
 FORMS: dict[UnicodeForm, list[type[normalizers.Normalizer]]] = {
     "as-is": [],
@@ -126,21 +126,21 @@ FORMS: dict[UnicodeForm, list[type[normalizers.Normalizer]]] = {
 
 
 class Normalized(NamedTuple):
-    """A normalized text; its character i stands for original[starts[i]:stops[i]]."""
+    """A normalized text; its character i comes from original[starts[i]:stops[i]]."""
 
     text: str
-    starts: np.ndarray  # [characters] int64, never falling
-    stops: np.ndarray  # [characters] int64, never falling
+    starts: np.ndarray  # [characters] int64, non-decreasing
+    stops: np.ndarray  # [characters] int64, non-decreasing
 
     def original(self, spans: np.ndarray) -> np.ndarray:
-        """[n, 2] spans of the original for spans of this text; an empty span stays empty."""
+        """Convert spans [n, 2] of the normalized text to spans of the original; an empty span stays empty."""
         starts = np.append(self.starts, self.stops[-1:] if len(self.stops) else 0)[spans[:, 0]]
         stops = np.append(0, self.stops)[spans[:, 1]]
         return np.stack([starts, np.where(spans[:, 0] < spans[:, 1], stops, starts)], axis=1)
 
 
 class Normalizer:
-    """Turns texts into the form that a tokenizer was asked to cut."""
+    """Applies the Unicode form and lowercasing that a tokenizer is configured with."""
 
     def __init__(self, config: TokenizerConfig) -> None:
         self._lower = config.lowercase
@@ -148,7 +148,7 @@ class Normalizer:
         self._aligner = _aligner(config.normalize, config.lowercase)
 
     def apply(self, texts: Sequence[str]) -> Sequence[str]:
-        """The texts, normalized."""
+        """Return the normalized texts."""
         return [self._one(text) for text in texts] if self._changes else texts
 
     def _one(self, text: str) -> str:
@@ -159,12 +159,12 @@ class Normalizer:
         return str(normalizer.normalize_str(text))
 
     def apply_with_offsets(self, text: str) -> Normalized:
-        """The text, normalized, with the way back."""
+        """Return the normalized text with offsets into the original."""
         if text.isascii() or not self._changes:
             places = np.arange(len(text))
             return Normalized(self._one(text), places, places + 1)
         spans = np.array(self._aligner.encode(text).offsets, np.int64).reshape(-1, 2)
-        # They cover the whole original: an accent that was composed belongs to the letter before it.
+        # The spans must cover the original completely: a composed accent belongs to the letter before it.
         starts = np.maximum.accumulate(spans[:, 0])
         starts[0] = 0
         stops = np.maximum.accumulate(np.maximum(spans[:, 1], np.append(starts[1:], len(text))))
@@ -173,24 +173,24 @@ class Normalizer:
 
 @cache
 def _aligner(form: UnicodeForm, lower: bool) -> Library:
-    """A tokenizer that gives one unknown token for each normalized character, and so the place it came from."""
+    """Return a library tokenizer with one unknown token per normalized character, so that its offsets can be read."""
     aligner = Library(models.BPE(vocab={"unknown": 0}, merges=[], unk_token="unknown", fuse_unk=False))
     steps = [*FORMS[form], normalizers.Lowercase, *FORMS[form]] if lower else FORMS[form]
     aligner.normalizer = normalizers.Sequence([step() for step in steps])
     return aligner
 
 
-# Frames: some encoders read every text between two tokens, BEGIN and END (Devlin et al. 2019: [CLS] and [SEP]).
+# Framing: some encoders expect every text between two tokens, BEGIN and END (Devlin et al. 2019: [CLS] and [SEP]).
 #
 #     BEGIN  the  cat  sat  END                   a text
-#     BEGIN  the  cat  END                        the same, cut to four: END stays
+#     BEGIN  the  cat  END                        the same text truncated to four tokens: END stays
 #     BEGIN  the  END  SEPARATOR  BEGIN  a  END   two texts
 #
-# A tokenizer whose configuration is `framed` gives every text so; no other token of it is special.
+# A tokenizer configured as `framed` adds these two tokens to every text and no other special token.
 
 
 def framed(rows: Ragged) -> Ragged:
-    """Each row between BEGIN and END.
+    """Add BEGIN and END to each row.
 
     >>> framed(Ragged.of([[7, 8], []], np.int32)).values.tolist() == [BEGIN, 7, 8, END, BEGIN, END]
     True
@@ -205,13 +205,13 @@ def framed(rows: Ragged) -> Ragged:
 
 
 def framed_spans(pieces: TokenSpans, length: int) -> TokenSpans:
-    """The same of one text of so many characters; BEGIN and END stand for none of them."""
+    """Add BEGIN and END to one text of `length` characters; both get empty spans."""
     tokens = np.concatenate([[BEGIN], pieces.tokens, [END]]).astype(pieces.tokens.dtype)
     return TokenSpans(tokens, np.concatenate([[[0, 0]], pieces.spans, [[length, length]]]))
 
 
 def closed(rows: Ragged) -> Ragged:
-    """Framed rows, some of them cut, whose every text ends with END again: it takes the place of the last token left.
+    """Make every text in framed, possibly truncated rows end with END again, in place of its last remaining token.
 
     >>> closed(Ragged.of([[BEGIN, 7, 8], [BEGIN, 7, SEPARATOR, BEGIN, END]], np.int32)).values.tolist()
     [2, 7, 3, 2, 3, 5, 2, 3]

@@ -1,11 +1,11 @@
-"""Subwords over bytes: byte-pair merges and the unigram model, cut by the `tokenizers` library.
+"""Subword segmenters: byte-level BPE and unigram, and WordPiece, all run by the `tokenizers` library.
 
-The library works on strings, so each byte is written as one printable character, its *letter*; all 256 are pieces, and
-nothing is unknown. Before a text stands one space more, so that a word has the same pieces wherever it is: first in a
-text, inside it, or alone in a list of words. `decode` takes that space away again.
+The library works on strings, so each byte is written as one printable character, its *letter*. All 256 letters are
+pieces, so nothing is unknown. A space is added before each text so that a word has the same pieces at the start of a
+text, inside it, or in a list of words. `decode` removes that space.
 
-The pattern below cuts a text before the model sees it. All its runs are bounded, so that no text, and no fitting, takes
-more than linear time; a longer run is simply cut into several.
+The pattern below splits a text before the model sees it. All its runs are bounded, so encoding and fitting take linear
+time; a longer run is split into several.
 """
 
 import json
@@ -30,16 +30,16 @@ PATTERN = (
     r" ?[\p{L}\p{M}]{1,64}"
     r"| ?\p{N}{1,16}"
     r"| ?[^\s\p{L}\p{M}\p{N}]{1,64}"
-    r"|\s{1,64}(?!\S)"  # leaves the last space of a run to the word behind it
+    r"|\s{1,64}(?!\S)"  # leaves the last space of a run to the next word
     r"|\s{1,64}"
 )
-LEAST = 2  # times that a pair must occur to be merged
-LONGEST = 1_024  # bytes of a piece that is read from a file; a fitted one has 257 at most
+LEAST = 2  # minimum count of a pair to be merged
+LONGEST = 1_024  # maximum bytes of a piece read from a file; a fitted piece has at most 257
 
 
 @cache
 def letters() -> tuple[str, ...]:
-    """The letter of each byte: itself where it is printable Latin-1, else the next free one from U+0100 on."""
+    """Return the letter of each byte: printable Latin-1 as is, else the next free one from U+0100."""
     kept = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     free = iter(range(0x100, 0x200))
     return tuple(chr(byte if byte in kept else next(free)) for byte in range(256))
@@ -72,7 +72,7 @@ def _spaced(text: str) -> str:
 
 
 class SubwordSegmenter:
-    """Base of the BPE and unigram segmenters, which use a model of the library."""
+    """Base class of the BPE and unigram segmenters, which use a model of the library."""
 
     def __init__(self, model: models.Model, pieces: Sequence[bytes], limit: int) -> None:
         if COUNT + len(pieces) > limit:
@@ -91,29 +91,29 @@ class SubwordSegmenter:
         return Ragged(rows.values + np.int32(COUNT), rows.starts)
 
     def encode_with_offsets(self, text: str) -> TokenSpans:
-        """The tokens, and the characters that their bytes are part of; the space in front is no character."""
+        """Return the tokens with the character spans of their bytes; the added space has no span."""
         tokens = self.encode([text]).values
         spans = spans_of_bytes(_spaced(text).encode(), self._lengths[tokens - COUNT])
         return TokenSpans(tokens, np.maximum(spans - 1, 0))
 
     def decode(self, tokens: np.ndarray) -> str:
-        r"""The text of the pieces without the space in front; bytes that make no character are written out as \xNN."""
+        r"""Decode the pieces without the added space; bytes that are not valid UTF-8 are written as \xNN."""
         text = b"".join([self._pieces[number] for number in (tokens - COUNT).tolist()])
         return text.decode("utf-8", errors="backslashreplace").removeprefix(" ")
 
     def piece(self, token: int) -> str:
-        """The piece; bytes that make no character are written out."""
+        """Return the piece; bytes that are not valid UTF-8 are escaped."""
         return self._pieces[token - COUNT].decode("utf-8", errors="backslashreplace")
 
 
 class BpeData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The merges in their order, each of two pieces: the 256 letters are the first pieces, a merge makes the next."""
+    """The BPE merges in order, each a pair of pieces; the 256 letters come first, and each merge adds a piece."""
 
     merges: tuple[tuple[int, int], ...]
 
 
 class BpeSegmenter(SubwordSegmenter):
-    """Cuts by merging, again and again, the pair of neighbors that was learned first (Sennrich et al. 2016)."""
+    """Repeatedly merges the pair of neighbors that was learned first (Sennrich et al. 2016)."""
 
     def __init__(self, config: BpeConfig, data: BpeData) -> None:
         pieces = _merged(data.merges)
@@ -121,16 +121,16 @@ class BpeSegmenter(SubwordSegmenter):
         merges = [(pieces[left], pieces[right]) for left, right in data.merges]
         super().__init__(models.BPE(vocab=numbers, merges=merges), [*map(_as_bytes, pieces)], config.vocab_size)
         self._data = data
-        self._ranks = {pair: rank for rank, pair in reversed([*enumerate(merges)])}  # of a pair, the first merge
+        self._ranks = {pair: rank for rank, pair in reversed([*enumerate(merges)])}  # the first merge of each pair
 
     def data(self) -> BpeData:
         return self._data
 
     def history(self, token: int) -> list[list[str]]:
-        """How a piece came to be: its bytes, and what they are after each merge, to the piece itself.
+        """Return the steps that merge a piece's bytes into the piece: the bytes, then the parts after each merge.
 
-        A text is merged pair by pair, the pair that was learned first before all others. No merge crosses the borders
-        of a piece that is left in the end, so inside it the same merges happen as when it stands alone.
+        Merging always takes the pair that was learned first. No merge crosses the border of a final piece, so the
+        merges inside it do not depend on the rest of the text.
         """
         parts = [*_as_letters(self._pieces[token - COUNT])]
         steps = [parts]
@@ -143,7 +143,7 @@ class BpeSegmenter(SubwordSegmenter):
 
 
 def _merged(merges: Iterable[tuple[int, int]]) -> list[str]:
-    """The pieces, written in letters, that the merges make; two merges may make the same one."""
+    """Return the pieces, in letters, that the merges make; two merges may make the same piece."""
     pieces = sorted(letters())
     known = set(pieces)
     for number, (left, right) in enumerate(merges):
@@ -159,7 +159,7 @@ def _merged(merges: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def fit_bpe(config: BpeConfig, texts: Iterator[Sequence[str]]) -> tuple[BpeSegmenter, int]:
-    """The merges learned from blocks of normalized texts; nothing is left out."""
+    """Fit BPE merges on blocks of normalized texts; return the segmenter and 0 dropped words."""
     library = _library(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocab_size - COUNT, min_frequency=LEAST, initial_alphabet=list(letters()), show_progress=False
@@ -171,13 +171,13 @@ def fit_bpe(config: BpeConfig, texts: Iterator[Sequence[str]]) -> tuple[BpeSegme
 
 
 class UnigramData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The pieces, written in letters, and the logarithm of how probable each is."""
+    """The unigram pieces, in letters, and the log probability of each."""
 
     pieces: tuple[tuple[str, float], ...]
 
 
 class UnigramSegmenter(SubwordSegmenter):
-    """Cuts into the most probable pieces, taken as independent of one another (Kudo 2018)."""
+    """Splits into the most probable sequence of pieces, treated as independent (Kudo 2018)."""
 
     def __init__(self, config: UnigramConfig, data: UnigramData) -> None:
         _require_pieces([piece for piece, _ in data.pieces], [score for _, score in data.pieces])
@@ -202,7 +202,7 @@ def _require_pieces(pieces: list[str], scores: list[float]) -> None:
 
 
 def fit_unigram(config: UnigramConfig, texts: Iterator[Sequence[str]]) -> tuple[UnigramSegmenter, int]:
-    """The pieces learned from blocks of normalized texts; nothing is left out."""
+    """Fit unigram pieces on blocks of normalized texts; return the segmenter and 0 dropped words."""
     cut = pre_tokenizers.Split(Regex(PATTERN), "isolated")
     found = (cut.pre_tokenize_str(_spaced(text)) for text in chain.from_iterable(texts))
     parts = count_parts(part for parts in found for part, _ in parts)
@@ -210,29 +210,29 @@ def fit_unigram(config: UnigramConfig, texts: Iterator[Sequence[str]]) -> tuple[
     return UnigramSegmenter(config, UnigramData(tuple((_as_letters(piece), score) for piece, score in pieces))), 0
 
 
-# Subwords by the longest match, as BERT cuts text (Schuster and Nakajima 2012; Devlin et al. 2019).
+# WordPiece: greedy longest match, as in BERT (Schuster and Nakajima 2012; Devlin et al. 2019).
 #
 #     "Unaffable!"  ──▶  unaffable !  ──▶  una ##ffa ##ble !
 #
-# Text is cleaned of control characters, Chinese characters stand alone, accents are taken off; white space and marks of
-# punctuation part the words. A word is cut from its left into the longest pieces that the vocabulary has, those inside
-# a word written with ## before them; a word that cannot be cut so is UNKNOWN as a whole.
+# Control characters are removed, Chinese characters become separate words, and accents are stripped; white space and
+# punctuation separate words. A word is split from the left into the longest pieces in the vocabulary. Pieces inside a
+# word start with ##. A word that cannot be split this way becomes UNKNOWN.
 #
-# Such a vocabulary comes with the weights of an imported model, and its special pieces are no part of it: a text that
-# says "[MASK]" gives a bracket, a word and a bracket.
+# The vocabulary comes with an imported model. Its special pieces are left out: "[MASK]" in a text becomes a bracket, a
+# word and a bracket.
 
-INSIDE = "##"  # before a piece that does not begin a word
-NO_PIECE = "no piece"  # the library's name of what is unknown: no text gives it, because of its space
+INSIDE = "##"  # prefix of a piece that does not begin a word
+NO_PIECE = "no piece"  # the library's unknown token: the space ensures that no text produces it
 
 
 class WordpieceData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The pieces in the order of their numbers, the special ones left out."""
+    """The pieces in order of their ids, without the special ones."""
 
     pieces: tuple[str, ...]
 
 
 class WordpieceSegmenter:
-    """Cuts words into the longest pieces from the left."""
+    """Splits words into the longest pieces from the left."""
 
     def __init__(self, config: WordpieceConfig, data: WordpieceData) -> None:
         if len(set(data.pieces)) < len(data.pieces) or not all(data.pieces):
@@ -240,7 +240,7 @@ class WordpieceSegmenter:
         if NO_PIECE in data.pieces:
             raise DataError(f"a piece of the vocabulary is '{NO_PIECE}', and no piece holds a space")
         self._pieces = data.pieces
-        # The library's tokenizer; lower case is none of its business, it has been made before.
+        # The library's tokenizer does not lowercase: the normalizer has done it.
         numbers = {piece: number for number, piece in enumerate((*data.pieces, NO_PIECE))}
         model = models.WordPiece(
             vocab=numbers,
@@ -268,17 +268,17 @@ class WordpieceSegmenter:
         return Ragged(self._tokens(rows.values), rows.starts)
 
     def _tokens(self, numbers: np.ndarray) -> np.ndarray:
-        """The tokens of the library's numbers, of which the last is that of what is unknown."""
+        """Convert the library's ids to tokens; its last id is the unknown token."""
         return np.where(numbers < len(self._pieces), numbers + np.int32(COUNT), np.int32(UNKNOWN))
 
     def encode_with_offsets(self, text: str) -> TokenSpans:
-        """The tokens, and the characters that each stands for."""
+        """Return the tokens with the character span of each."""
         found = self._library.encode(text, add_special_tokens=False)
         tokens = self._tokens(np.array(found.ids, np.int32))
         return TokenSpans(tokens, np.array(found.offsets, np.int64).reshape(-1, 2))
 
     def decode(self, tokens: np.ndarray) -> str:
-        """The text of the pieces: how words were spaced and written is not kept."""
+        """Return the text of the pieces; the original spacing and case are lost."""
         words: list[str] = []
         for piece in map(self.piece, tokens.tolist()):
             if piece.startswith(INSIDE) and words:
@@ -288,7 +288,7 @@ class WordpieceSegmenter:
         return detokenized(words)
 
     def piece(self, token: int) -> str:
-        """The piece, with ## before one that does not begin a word."""
+        """Return the piece, with ## if it does not begin a word."""
         return self._pieces[token - COUNT]
 
     def data(self) -> WordpieceData:

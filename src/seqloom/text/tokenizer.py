@@ -1,4 +1,4 @@
-"""Tokenizers: text becomes tokens, and tokens text. One class for all kinds; what differs is its segmenter.
+"""Tokenizers: one class for all kinds, with a segmenter that does the splitting.
 
 >>> from seqloom.config.tokenizers import WordsConfig
 >>> tokenizer = fit(WordsConfig(lowercase=True), ["The cat sat.", "A cat!"])
@@ -7,12 +7,12 @@
 >>> tokenizer.decode([9, 6, 10])
 'a cat sat'
 
-A tokenizer as one JSON document: format, version, configuration, and what its segmenter was fitted to.
+A tokenizer is saved as one JSON document with its format, version, configuration and segmenter data:
 
     {"format": "seqloom-tokenizer", "version": 1, "config": {"kind": "bpe", ...}, "dropped": 0, "data": {...}}
 
-Only our own data is stored, never a description of the library's objects: those are made anew by our code, so that a
-document cannot bring in special tokens, patterns or steps, and does not depend on the version of the library.
+Only Seqloom's own data is stored, not the library's serialized objects. Seqloom rebuilds those, so a document cannot
+add special tokens, patterns or steps and does not depend on the library's version.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ FIX = "take the file that was written with the model, or fit the tokenizer again
 
 
 class TokenizerDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """The document; `config` and `data` are read when the version and the kind are known."""
+    """The saved document; `config` and `data` are decoded once the version and the kind are known."""
 
     format: str
     version: int
@@ -95,11 +95,11 @@ FITTINGS: dict[str, Fitting] = {
 
 
 class Tokenizer:
-    """A fitted tokenizer. No text gives a special token, whatever is written in it; UNKNOWN stands for what is new."""
+    """A fitted tokenizer. No text produces a special token; UNKNOWN replaces what is not in the vocabulary."""
 
     def __init__(self, config: AnyTokenizer, segmenter: Segmenter, dropped: int = 0) -> None:
         self.config = config
-        self.dropped = dropped  # different words or characters of the texts that the vocabulary leaves out
+        self.dropped = dropped  # number of distinct words or characters that the vocabulary leaves out
         self.segmenter = segmenter
         self._normalizer = Normalizer(config)
 
@@ -108,37 +108,37 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are, with the special ones."""
+        """The number of tokens, including special tokens."""
         return self.segmenter.vocab_size
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """The tokens of each text; no special ones are added, but for the BEGIN and END of a framed tokenizer."""
+        """Return the tokens of each text; the only special tokens added are BEGIN and END of a framed tokenizer."""
         inner = self.encode_inner(texts)
         return framed(inner) if self.config.framed else inner
 
     def encode_inner(self, texts: Sequence[str]) -> Ragged:
-        """The same without BEGIN and END: the tokens of parts of texts, which are put together."""
+        """Return tokens without BEGIN and END, for parts of texts that are joined later."""
         return Ragged.joined(
             [self.segmenter.encode(self._normalizer.apply(block)) for block in blocks(texts)], np.int32
         )
 
     def encode_with_offsets(self, text: str) -> TokenSpans:
-        """The same tokens for one text, and for each the part of the original text that it stands for."""
+        """Return the tokens of one text, each with its span in the original text."""
         inner = self.inner_with_offsets(text)
         return framed_spans(inner, len(text)) if self.config.framed else inner
 
     def inner_with_offsets(self, text: str) -> TokenSpans:
-        """The same for `encode_inner`."""
+        """Return the tokens of `encode_inner` for one text, with spans."""
         require_whole(text)
         normalized = self._normalizer.apply_with_offsets(text)
         pieces = self.segmenter.encode_with_offsets(normalized.text)
         return pieces._replace(spans=normalized.original(pieces.spans))
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
-        """The tokens of each sentence, every word cut by itself, and the place of each word's first one.
+        """Return the tokens of each sentence, encoded word by word, and the position of each word's first token.
 
-        A word that gives no piece gives UNKNOWN once, so that every word has a place. A frame stands around the
-        sentence.
+        A word without pieces becomes one UNKNOWN, so that every word has a position. A framed tokenizer adds BEGIN and
+        END around the sentence.
         """
         for number, words in enumerate(sentences):
             if isinstance(words, str):
@@ -152,7 +152,7 @@ class Tokenizer:
         return framed(tokens), firsts._replace(values=firsts.values + np.int32(1))
 
     def _encode_words(self, sentences: Sequence[Sequence[str]]) -> tuple[Ragged, Ragged]:
-        numbers: dict[str, int] = {}  # of the different words, in the order in which they come
+        numbers: dict[str, int] = {}  # distinct words, in order of appearance
         flat = np.array([numbers.setdefault(word, len(numbers)) for words in sentences for word in words], np.int64)
         cut = self.encode_inner(list(numbers))
         filled = np.insert(cut.values, cut.starts[:-1][cut.lengths == 0], UNKNOWN)
@@ -164,15 +164,15 @@ class Tokenizer:
         return Ragged(words.values, starts), Ragged(firsts, sentence_words)
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of tokens, the special ones left out.
+        """Return the text of tokens without the special tokens.
 
-        Bytes, characters, bpe and unigram give back exactly the text that was encoded, if it was not normalized and
-        nothing in it was unknown.
+        Byte, character, BPE and unigram tokenizers return exactly the encoded text if it was not normalized and had no
+        unknown characters.
         """
         return self.segmenter.decode(self._plain(tokens))
 
     def tokenized(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The same with a space between each two words and marks, where tokens are words; else the text itself."""
+        """Return the text with a space between words and marks if tokens are words; else the same text as `decode`."""
         plain = self._plain(tokens)
         return (
             self.segmenter.spaced(plain) if isinstance(self.segmenter, WordSegmenter) else self.segmenter.decode(plain)
@@ -180,29 +180,29 @@ class Tokenizer:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether some text holds what the vocabulary lacks: words and characters do, bytes and subwords never."""
+        """Whether texts can have unknown tokens: true for words and characters, false for bytes and subwords."""
         return isinstance(self.segmenter, WordSegmenter | CharacterSegmenter)
 
     def decode_copying(self, tokens: Sequence[int], copies: Sequence[str]) -> str:
-        """The text of tokens with these words, or characters, one after another in the places of UNKNOWN."""
+        """Return the text of tokens, replacing each UNKNOWN with the next of these words or characters."""
         if not isinstance(self.segmenter, WordSegmenter | CharacterSegmenter):
             return self.decode(tokens)
         given, known = iter(copies), [token for token in tokens if token == UNKNOWN or token >= COUNT]
         return self.segmenter.text([next(given) if token == UNKNOWN else self.piece(token) for token in known])
 
     def _plain(self, tokens: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The tokens without the special ones; DataError for a number that is none."""
+        """Return the tokens without special tokens; raise DataError for an id outside the vocabulary."""
         numbers = np.asarray(tokens, np.int64).reshape(-1)
         for token in numbers[(numbers < 0) | (numbers >= self.vocab_size)][:1].tolist():
             self._require_token(token)
         return numbers[numbers >= COUNT]
 
     def normalized(self, texts: Sequence[str]) -> Sequence[str]:
-        """The texts in the unicode form and case that the tokenizer cuts."""
+        """Return the texts in the Unicode form and case that the tokenizer uses."""
         return self._normalizer.apply(texts)
 
     def piece(self, token: int) -> str:
-        """One token as it is shown to people."""
+        """Return one token as a printable string."""
         self._require_token(token)
         return NAMES[token] if token < COUNT else self.segmenter.piece(token)
 
@@ -211,13 +211,13 @@ class Tokenizer:
             raise DataError(f"{token} is no token of this tokenizer, which has 0..{self.vocab_size - 1}")
 
     def to_json(self) -> str:
-        """The tokenizer as one JSON document: the same bytes for the same tokenizer."""
+        """Return the tokenizer as a JSON document; equal tokenizers give equal bytes."""
         config, data = (msgspec.Raw(msgspec.json.encode(one)) for one in (self.config, self.segmenter.data()))
         return msgspec.json.encode(TokenizerDocument(FORMAT, VERSION, config, self.dropped, data)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        """The tokenizer in a JSON document, every part of it checked."""
+        """Load and validate a tokenizer from a JSON document."""
         try:
             if len(text) > MAX_CHARACTERS:
                 raise DataError(f"{len(text):,} characters, and the limit is {MAX_CHARACTERS:,}")
@@ -236,17 +236,17 @@ class Tokenizer:
 
 
 def fit(config: FittedTokenizer, texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer whose vocabulary comes from these texts, which must be training data; they are read once."""
+    """Fit a tokenizer on these texts, which must be training data; they are read once."""
     normalizer = Normalizer(config)
     segmenter, dropped = FITTINGS[config.kind()](config, map(normalizer.apply, blocks(texts)))
     return Tokenizer(config, segmenter, dropped)
 
 
 class TokenizerFit:
-    """A tokenizer that is fitted to texts which are given some at a time.
+    """Fits a tokenizer on texts that are added a few at a time.
 
-    Fitting pulls its texts. So it has a thread of its own, which works only while it is waited for: nothing runs side
-    by side, and what it raises is raised where the texts are given.
+    Fitting pulls its texts from an iterator, so it runs in its own thread. The thread works only while a caller waits
+    for it, so nothing runs concurrently, and its errors are raised in the caller.
 
     >>> from seqloom.config.tokenizers import WordsConfig
     >>> with TokenizerFit(WordsConfig()) as fitting:
@@ -257,8 +257,8 @@ class TokenizerFit:
     """
 
     def __init__(self, config: AnyTokenizer) -> None:
-        self._given = SimpleQueue[Sequence[str] | None]()  # None: there are no more
-        self._told = SimpleQueue[Tokenizer | BaseException | None]()  # None: it waits for more
+        self._given = SimpleQueue[Sequence[str] | None]()  # None: no more texts
+        self._results = SimpleQueue[Tokenizer | BaseException | None]()  # None: waiting for more texts
         self._thread = Thread(target=self._fit, args=(config,), name="fitting a tokenizer", daemon=True)
         self._left = False
 
@@ -270,36 +270,35 @@ class TokenizerFit:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._left = True
         self._given.put(None)
-        if kind is None:  # else nobody waits for a fit that may take minutes: the thread ends with the process
+        if kind is None:  # otherwise do not wait for a fit that may take minutes: the thread ends with the process
             self._thread.join()
 
     def add(self, texts: Sequence[str]) -> None:
-        """Add more texts."""
         self._given.put(texts)
         self._answer()
 
     def tokenizer(self) -> Tokenizer:
-        """What was fitted to all of them."""
+        """Return the tokenizer fitted on all added texts."""
         self._given.put(None)
         fitted = self._answer()
         assert fitted is not None, "it was told that there are no more"
         return fitted
 
     def _answer(self) -> Tokenizer | None:
-        told = self._told.get()
-        if isinstance(told, BaseException):
-            raise told
-        return told
+        result = self._results.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def _fit(self, config: AnyTokenizer) -> None:
         try:
-            self._told.put(config.fit(chain.from_iterable(self._blocks())))
+            self._results.put(config.fit(chain.from_iterable(self._blocks())))
         except BaseException as error:
-            self._told.put(error)
+            self._results.put(error)
 
     def _blocks(self) -> Iterator[Sequence[str]]:
         while True:
-            self._told.put(None)
+            self._results.put(None)
             block = self._given.get()
             if self._left:
                 raise InterruptedError("nobody waits for the tokenizer any more")
@@ -308,23 +307,23 @@ class TokenizerFit:
             yield block
 
 
-# Words and their subwords, lined up in one way for training and for serving.
+# Alignment of words with subword tokens, the same in training and serving.
 #
-# text      No    way   !           spans of words: given by the data, or found by `split_words`
-# tokens   Ġ No  Ġwa y Ġ!          every word is cut by itself
+# text      No    way   !           word spans: given by the data, or found by `split_words`
+# tokens   Ġ No  Ġwa y Ġ!          every word is encoded separately
 # firsts    0     2     4           tags belong to the first token of each word
 
 
 class Aligned(NamedTuple):
-    """The tokens of a text that was cut into words."""
+    """The tokens of a text that is split into words."""
 
     tokens: np.ndarray  # [n] int32
-    firsts: np.ndarray  # [words] int32, the place of each word's first token
-    spans: np.ndarray  # [n, 2] int64, where each token stands in the text, in characters
+    firsts: np.ndarray  # [words] int32, the position of each word's first token
+    spans: np.ndarray  # [n, 2] int64, the character span of each token in the text
 
 
 def split_words(text: str) -> tuple[tuple[int, int], ...]:
-    """The spans of the words and marks of a raw text.
+    """Return the spans of the words and marks in a raw text.
 
     >>> split_words("No way!")
     ((0, 2), (3, 6), (6, 7))
@@ -333,7 +332,7 @@ def split_words(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def align(tokenizer: Tokenizer, text: str, spans: Sequence[tuple[int, int]]) -> Aligned:
-    """The tokens that `encode_words` gives for the words of a text, and the part of the text each stands for."""
+    """Return the tokens of `encode_words` for one text, with the span of each."""
     for start, stop in spans:
         if not 0 <= start <= stop <= len(text):
             raise DataError(f"a word from {start} to {stop} does not lie in a text of {len(text):,} characters")
@@ -342,7 +341,7 @@ def align(tokenizer: Tokenizer, text: str, spans: Sequence[tuple[int, int]]) -> 
             raise DataError(f"the word {start}..{after} begins before the word in front of it ends, at {stop}")
     tokens, firsts = tokenizer.encode_words([[text[start:stop] for start, stop in spans]])
     offsets = [tokenizer.inner_with_offsets(text[start:stop]).spans + start for start, stop in spans]
-    # a word without a piece is one UNKNOWN
+    # A word without pieces is one UNKNOWN
     offsets = [one if len(one) else np.array([word], np.int64) for one, word in zip(offsets, spans, strict=True)]
     if tokenizer.config.framed:
         offsets = [np.zeros((1, 2), np.int64), *offsets, np.full((1, 2), len(text), np.int64)]

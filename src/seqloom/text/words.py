@@ -1,22 +1,19 @@
-"""Words and marks: the pattern that cuts text into them, and the vocabulary of whole words.
+"""Word-level segmenter: the pattern that splits text into words and marks, detokenization, and the word vocabulary.
 
-A word is a run of letters, digits, underscores and the marks that combine with them. Everything else but white space
-is a mark by itself, together with what belongs to it: an accent, a skin tone, and the next mark after a joiner, so that
-a family of emoji is one mark.
+A word is a run of letters, digits, underscores and their combining marks. Every other character except white space is a
+separate mark, together with its accents and skin tones and the next mark after a joiner, so a family emoji is one mark.
 
-From words and marks back to text that people read: "Hello , world !" becomes "Hello, world!".
-
-How words were spaced is not kept by a vocabulary of words, so it is put back by rule. A rule looks at a mark and its
-neighbors, never at the language:
+A word vocabulary does not keep the spacing, so `detokenized` restores it with rules: "Hello , world !" becomes
+"Hello, world!". A rule looks at a mark and its neighbors, never at the language:
 
     closes    . , ! ? ; : ) ] } % … » ” ’        no space before it
     opens     ( [ { ¿ ¡ « „ ‚ ‘ $ £ € #          no space after it
     joins     - / ' ’ @ between two words        no space on either side: well-known, don't
-    pairs     " and “, which opens where nothing is open and closes what is; ' at the border of words
-    numbers   . , : between digits as they stand in 3.14, 1,000 and 10:30
+    pairs     " and “ close if one is open, else they open; ' too, at a word border
+    numbers   . , : between digits as in 3.14, 1,000 and 10:30
 
-Cut again by the same pattern, the text gives the same words: that is the law. What cannot be known is guessed: a dash
-that stood alone becomes a hyphen, the owner's apostrophe of "dogs' bones" joins.
+Splitting the result again always gives the same words. Ambiguous cases are guessed: a dash that had spaces becomes a
+hyphen, and the possessive apostrophe of "dogs' bones" joins the two words.
 """
 
 import re
@@ -38,12 +35,12 @@ from seqloom.text.special_tokens import COUNT, UNKNOWN
 CLOSING = frozenset(".,!?;:)]}%…»”°、。，！？；：）」』")
 OPENING = frozenset("([{¿¡«„‚‘$£€#（「『")
 JOINING = frozenset("-/'’@")
-PAIRED = {'"': '"', "“": "„", "'": "'"}  # a mark that closes if the other one is open, and opens else
-DIGITS_AFTER = {".": range(1, 9), ",": range(3, 4), ":": range(2, 3)}  # how many a number goes on with
+PAIRED = {'"': '"', "“": "„", "'": "'"}  # a mark closes if its value is open, else it opens
+DIGITS_AFTER = {".": range(1, 9), ",": range(3, 4), ":": range(2, 3)}  # digits that may follow the mark in a number
 
 
 def detokenized(words: Sequence[str]) -> str:
-    """The text of words and marks, as `word_pattern` cuts them.
+    """Join words and marks, as split by `word_pattern`, into text.
 
     >>> detokenized(["He", "said", ":", '"', "It", "'", "s", "3", ".", "50", "(", "well", "-", "known", ")", ".", '"'])
     'He said: "It\\'s 3.50 (well-known)."'
@@ -54,13 +51,13 @@ def detokenized(words: Sequence[str]) -> str:
         after = words[number + 1] if number + 1 < len(words) else ""
         left, right = _joins(before, word, after, opened)
         text.append(word if glued or left else f" {word}")
-        # a word can follow a mark without a space and be cut from it, but an accent would belong to the mark
+        # A word after a mark without a space is split off again, but an accent would belong to the mark
         glued = right and (after[:1].isalnum() or after.isascii())
     return "".join(text)
 
 
 def _joins(before: str, mark: str, after: str, opened: set[str]) -> tuple[bool, bool]:
-    """Whether a word or mark stands without a space before it, and after it; what is open is kept up to date."""
+    """Return whether a word or mark joins the text before it and after it; updates `opened`."""
     if mark in JOINING and _is_word(before) and _is_word(after):
         return True, True
     if mark in PAIRED:
@@ -78,8 +75,8 @@ def _is_word(text: str) -> bool:
     return text[-1:].isalnum() and text[:1].isalnum()
 
 
-LONGEST = 256  # characters of a word that can be in a vocabulary; a longer one is a line without spaces
-MOST_COUNTED = 2**20  # different words that are counted at a time, about 120 MB of them
+LONGEST = 256  # maximum characters of a word in a vocabulary; longer ones are lines without spaces
+MOST_COUNTED = 2**20  # distinct words counted at a time, about 120 MB
 JOINERS = "\u200c\u200d"
 SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 _ASCII, _BETWEEN_SPACES = re.compile(r"\w+|\S"), re.compile(r"\S+")
@@ -87,15 +84,15 @@ _ASCII, _BETWEEN_SPACES = re.compile(r"\w+|\S"), re.compile(r"\S+")
 
 @cache
 def word_pattern() -> re.Pattern[str]:
-    """Finds words and marks in time linear in the text: no branch goes back over what it has read."""
+    """Return a pattern that finds words and marks in linear time: it never backtracks."""
     combining = _combining()
     word = rf"\w{combining}{JOINERS}"
-    plain = r"[!-/:-@\[-^`{-~](?![\u0300-\U0010ffff])"  # marks of ASCII that nothing can belong to: only for speed
+    plain = r"[!-/:-@\[-^`{-~](?![\u0300-\U0010ffff])"  # ASCII marks that no combining mark follows: only for speed
     return re.compile(rf"{plain}|[{word}]+|\S(?:[{combining}{SKIN_TONES}]|\u200d[^\s{word}])*")
 
 
 def pattern_for(text: str) -> re.Pattern[str]:
-    """What finds the words of `word_pattern` in this text: of ASCII, which has no marks to combine, in half the time.
+    """Return a pattern that finds the same words as `word_pattern` in this text; for ASCII it takes half the time.
 
     >>> [pattern_for(text).findall(text) for text in ("It's 3 o'clock", "cafe\u0301!")]
     [['It', "'", 's', '3', 'o', "'", 'clock'], ['café', '!']]
@@ -108,8 +105,8 @@ def _pattern_between_spaces(_: str) -> re.Pattern[str]:
 
 
 def _combining() -> str:
-    """The combining marks (categories Mn, Mc, Me) as ranges of a character class."""
-    planes = chain(range(0x20000), range(0xE0000, 0xE1000))  # the others hold none
+    """Return the combining marks (categories Mn, Mc, Me) as ranges of a character class."""
+    planes = chain(range(0x20000), range(0xE0000, 0xE1000))  # the other planes have no combining marks
     marks = [code for code in planes if unicodedata.category(chr(code))[0] == "M"]
     firsts = [code for before, code in zip([-2, *marks], marks, strict=False) if code != before + 1]
     lasts = [code for code, after in zip(marks, [*marks[1:], -2], strict=True) if after != code + 1]
@@ -121,13 +118,13 @@ def _patterns(config: WordsConfig) -> Callable[[str], re.Pattern[str]]:
 
 
 class WordsData(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a vocabulary of words consists of."""
+    """The stored vocabulary of a word segmenter."""
 
     words: tuple[str, ...]
 
 
 class WordSegmenter:
-    """Words by their numbers; what is not in the vocabulary is UNKNOWN."""
+    """Segmenter with one token per word; words outside the vocabulary become UNKNOWN."""
 
     def __init__(self, config: WordsConfig, data: WordsData) -> None:
         if COUNT + len(data.words) > config.vocab_size:
@@ -160,7 +157,7 @@ class WordSegmenter:
         return [numbers.get(word, UNKNOWN) for word in words]
 
     def whole(self, words: Iterable[str]) -> list[str]:
-        """Those of the words that no text gives in several pieces, each once, without those that are known already."""
+        """Return the distinct new words that the pattern would not split."""
         new = (word for word in dict.fromkeys(words) if word not in self._numbers and len(word) <= LONGEST)
         return [word for word in new if self._pattern_for(word).findall(word) == [word]]
 
@@ -169,15 +166,15 @@ class WordSegmenter:
         return TokenSpans(self.encode([text]).values, np.fromiter(ends, np.int64).reshape(-1, 2))
 
     def decode(self, tokens: np.ndarray) -> str:
-        """The text of the words: how they were spaced is not kept, so marks are put where people expect them."""
+        """Return the text of the words; spacing is restored by rules."""
         return self.text([self._words[token - COUNT] for token in tokens.tolist()])
 
     def text(self, words: Sequence[str]) -> str:
-        """The text of words and marks, whether they are in the vocabulary or not."""
+        """Join words and marks, which may be outside the vocabulary, into text."""
         return self._join(words)
 
     def spaced(self, tokens: np.ndarray) -> str:
-        """The words and marks with a space between each two."""
+        """Return the words and marks separated by spaces."""
         return " ".join(self._words[token - COUNT] for token in tokens.tolist())
 
     def piece(self, token: int) -> str:
@@ -188,7 +185,7 @@ class WordSegmenter:
 
 
 def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[WordSegmenter, int]:
-    """The vocabulary of the most frequent words in blocks of normalized texts, and how many words it leaves out."""
+    """Fit a vocabulary of the most frequent words; return the segmenter and the number of words dropped."""
     pattern_for, most = _patterns(config), max(MOST_COUNTED, 4 * config.vocab_size)
     counts: Counter[str] = Counter()
     forgotten = 0
@@ -201,9 +198,10 @@ def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[Word
 
 
 def forget_rare(counts: Counter[str], most: int) -> int:
-    """How many of the rarest words were taken out until at most so many are left: memory has an end, and text has none.
+    """Drop the rarest words until at most `most` are left, to bound memory; return the number dropped.
 
-    A word that comes again is counted anew, so only words rare throughout lose anything (Manku & Motwani 2002).
+    A dropped word that comes again is counted from zero, so only words that are rare throughout lose counts (Manku &
+    Motwani 2002).
     """
     before, floor = len(counts), 1
     while len(counts) > most:
@@ -214,6 +212,6 @@ def forget_rare(counts: Counter[str], most: int) -> int:
 
 
 def most_frequent(counts: Counter[str], limit: int, least: int) -> tuple[str, ...]:
-    """At most `limit` words that occur `least` times, the most frequent first, equal ones in code point order."""
+    """Return at most `limit` words with at least `least` occurrences, most frequent first, ties in code point order."""
     kept = [word for word, count in counts.items() if count >= least and len(word) <= LONGEST]
     return tuple(sorted(kept, key=lambda word: (-counts[word], word))[:limit])

@@ -1,1 +1,1 @@
-"""Checks of examples: one file a check."""
+"""Checks of examples, one module per check."""

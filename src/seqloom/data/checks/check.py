@@ -42,7 +42,7 @@ class ExampleBlock:
 
     @cached_property
     def keys(self) -> np.ndarray:
-        """[rows] int64, equal for equal inputs. Valid in this process only, like Python's hash."""
+        """[rows] int64, equal for equal inputs; valid only in this process, like Python's hash."""
         if len(self.inputs) == 1:
             return hashes(self.inputs[0])
         if self.inputs:

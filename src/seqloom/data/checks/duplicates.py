@@ -237,7 +237,7 @@ def _compared(texts: Iterable[str]) -> str:
 
 
 class _Row(NamedTuple):
-    """What is kept of a row: about two kilobytes, whatever its size."""
+    """The stored part of a row: about two kilobytes for any size."""
 
     text: str | None  # as it is compared; None for vectors and pictures
     shown: str

@@ -193,7 +193,7 @@ def _band_keys(band: np.ndarray) -> np.ndarray:
 def _band_pairs(keys: np.ndarray, further: Sequence[np.ndarray], neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of rows in one bucket: all pairs of a small bucket; neighbors of a large one, sorted by more bands.
 
-    After sorting, rows that agree in many bands are neighbors, wherever they are in the file.
+    After sorting, rows that agree in many bands are neighbors, at any distance in the file.
     """
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]

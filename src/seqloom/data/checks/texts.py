@@ -1,9 +1,9 @@
-"""Checks of texts: invisible and odd characters, and pairs of parallel text that are no translations.
+"""Checks of texts: invisible and odd characters, and pairs of parallel text that are not translations.
 
 Bidi controls, invisible characters, noncharacters and private use are counted and shown, never changed ("Bad
 Characters", Boucher et al. 2022). A text is checked as an array of code points against one table; ASCII is skipped.
 
-Two files of parallel text may have equally many lines and still be misaligned. But long sentences have long
+Two files of parallel text may have the same number of lines and still be misaligned. But long sentences have long
 translations: in a window of neighboring lines, the logarithms of the two lengths correlate. If one side is shifted by a
 few lines, they correlate only after it is shifted back; if it is shuffled, not at all. Two windows in a row must agree
 before a warning.
@@ -53,7 +53,7 @@ class CharacterCheck:
         self._samples: dict[int, list[tuple[str, Place]]] = {kind: [] for kind in CODES}
 
     def update(self, block: ExampleBlock) -> None:
-        """Count the rows of a block with such characters."""
+        """Count the rows of a block with these characters."""
         for texts in [*block.inputs, *([block.targets] if block.targets else [])]:
             start = size = 0
             for end, text in enumerate(texts, 1):  # about SLICE characters at a time

@@ -65,7 +65,7 @@ class Kind(ABC):
 
 
 class InputKind(Kind):
-    """A kind of input. The properties tell other code what it needs to know."""
+    """A kind of input. Other code reads its properties."""
 
     noun: ClassVar[str]  # in messages: "the model reads ..."
     column_names: ClassVar[tuple[tuple[str, ...], ...]] = ()  # common names of its columns, in lower case
@@ -151,7 +151,7 @@ class InputKind(Kind):
         return {**columns, "input": closed(short) if framed else short}
 
     def sizes(self, column: Ragged) -> tuple[int, ...]:
-        """The shape of one step, or of a whole example of fixed size; empty for tokens."""
+        """Return the shape of one step, or of a complete example of fixed size; empty for tokens."""
         inner = tuple(column.values.shape[1:])
         return (int(column.lengths[0]), *inner) if self.fixed_size else inner
 
@@ -169,7 +169,7 @@ class InputKind(Kind):
 
 
 class Coding(NamedTuple):
-    """What is needed to encode targets: tokenizers, label numbers, and their inputs."""
+    """The data for encoding targets: tokenizers, label ids, and the inputs."""
 
     tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer | None
@@ -181,7 +181,7 @@ class Coding(NamedTuple):
 
 
 class TargetKind(Kind):
-    """A kind of target. The properties tell other code what it needs to know."""
+    """A kind of target. Other code reads its properties."""
 
     task: ClassVar[Task]
     column_names: ClassVar[tuple[str, ...]] = ()  # common names of its column, in lower case
@@ -278,9 +278,9 @@ def shifted(read: "Padded") -> tuple["Padded", "Tensor"]:
 
     batch, lengths = len(read.lengths), read.lengths
     before = torch.cat([torch.full((batch, 1), BEGIN), read.values], dim=1)
-    said = torch.cat([read.values, torch.zeros(batch, 1, dtype=torch.int64)], dim=1)
-    said[torch.arange(batch), lengths] = END
-    return read._replace(values=before, lengths=lengths + 1), said
+    targets = torch.cat([read.values, torch.zeros(batch, 1, dtype=torch.int64)], dim=1)
+    targets[torch.arange(batch), lengths] = END
+    return read._replace(values=before, lengths=lengths + 1), targets
 
 
 def even(column: Ragged, what: str) -> np.ndarray:

@@ -7,7 +7,7 @@ tokenizers can be compared. An END counts as one byte, for the line break or end
     bits per byte = (loss of all tokens and ENDs) / log 2 / (bytes of all texts + number of texts)
 
 The bytes of a text are distributed evenly over its tokens, in integers. So steps, rows and ranks add up exactly to the
-bytes of a whole split, however it is cut into batches.
+bytes of a complete split, for any batching.
 """
 
 from collections.abc import Sequence

@@ -71,7 +71,7 @@ class PictureInput(InputKind):
             from PIL import Image, ImageOps
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what pillow only warns of is refused, or harmless
+                warnings.simplefilter("ignore")  # pillow's warnings are rejected below, or harmless
                 with Image.open(path, formats=sorted(set(FORMATS.values()))) as image:
                     _require_header(image, path)
                     image.load()

@@ -54,7 +54,6 @@ class Words(NamedTuple):
         return cls(text, tuple(found.span() for found in re.finditer("[^ ]+", text)))
 
     def words(self) -> list[str]:
-        """The words themselves."""
         return [self.text[start:stop] for start, stop in self.spans]
 
 

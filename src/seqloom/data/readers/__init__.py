@@ -1,1 +1,1 @@
-"""Readers: one file a format."""
+"""Readers, one module per format."""

@@ -97,7 +97,7 @@ def stored_arrays(path: Path, ledger: Ledger) -> dict[str, StoredArray]:
 
 
 def _require_sizes(path: Path, members: list[zipfile.ZipInfo], ledger: Ledger) -> None:
-    """Reject zip bombs by the list of members; no more than that is ever unpacked."""
+    """Reject zip bombs by the list of members, which limits what is unpacked."""
     place = Place(str(path))
     for member in members:
         if member.flag_bits & 1 or member.compress_type not in PLAIN_MEMBERS:

@@ -22,7 +22,7 @@ from seqloom.data.values import Record, Table
 from seqloom.report.numbers import counted
 
 LONGEST = 10_000  # words of a sentence
-COMMENTS = 100  # paragraphs of comments that may stand before the first word
+COMMENTS = 100  # maximum paragraphs of comments before the first word
 DOCUMENT = "-DOCSTART-"
 SEPARATORS = {"\t": "tabs", " ": "spaces"}
 
@@ -257,7 +257,7 @@ def _parse(sentence: Sentence) -> Parsed | Fault:
 
 
 def _range_stop(number: str, following: int, before: int) -> int:
-    """The last word of a range that begins with the following word; 0 if it is not such a range."""
+    """Return the last word of a range that begins with the following word; 0 if it is not a valid range."""
     match = RANGE.fullmatch(number)
     if match is None or int(match[1]) != following or following <= before or int(match[2]) < following:
         return 0

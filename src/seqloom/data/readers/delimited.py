@@ -222,7 +222,7 @@ class Delimited:
         if self.width == 1 and self.reading.delimiter is None:  # another delimiter may be meant
             own = self.dialect.delimiter
             others = [mark for mark in "\t;,|" if mark != own]
-            known = others if self.reading.header else others[: int(own != "\t")]  # data may hold any mark but a tab
+            known = others if self.reading.header else others[: int(own != "\t")]  # data may contain any mark but a tab
             for other in (mark for mark in known if mark in self.first.raw):
                 shown, meant = (mark.replace("\t", "\\t") for mark in (other, own))
                 fix = f"use --delimiter '{shown}', or --delimiter '{meant}' if the file has one column"

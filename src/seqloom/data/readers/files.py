@@ -17,7 +17,7 @@ from seqloom.data.problems import Ledger, Place
 from seqloom.errors import DataError, near_name
 from seqloom.report.numbers import counted
 
-HEAD = 512  # bytes: enough for every signature below, including that of tar
+HEAD = 512  # bytes: enough for every signature below, including tar
 PAGES = (".html", ".htm")
 ADDRESSES = ("http:/", "https:/")  # a Path has one slash where a URL has two
 ARCHIVES = {".zip", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar"}
@@ -66,7 +66,7 @@ KINDS = [
 
 
 def known_format(path: Path) -> Format | None:
-    """The format that the extension stands for, if there is one."""
+    """The format of the extension, or None."""
     bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
     found = EXTENSIONS.get(bare.suffix.lower())
     return None if bare is not path and found in ("parquet", "npz") else found

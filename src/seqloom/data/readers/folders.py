@@ -8,7 +8,7 @@ Files are sorted by name. Skipped files are reported: hidden files, files next t
 type. A link must stay inside the folder.
 
 This works for any kind of input whose values are files (`suffixes` and `decode` of `InputKind`), such as pictures. A
-column of a table may name such files, relative to the folder of the table and inside it.
+column of a table may name these files, relative to the folder of the table and inside it.
 """
 
 import os

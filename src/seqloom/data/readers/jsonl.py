@@ -101,7 +101,7 @@ def first_object(lines: Iterator[Line], path: Path, ledger: Ledger) -> First | N
 
 
 def records_of(path: Path, first: First, lines: Iterator[Line], ledger: Ledger) -> Iterator[Record]:
-    """Yield the records of lines that are not blank; lines that are not such an object are bad rows."""
+    """Yield the records of lines that are not blank; all other lines are bad rows."""
     decode, name, count = msgspec.json.Decoder().decode, str(path), len(first.columns)
     pick = itemgetter(*first.columns) if count > 1 else lambda found: tuple(found[key] for key in first.columns)
     for number, text in lines:

@@ -1,6 +1,6 @@
 """Opening a text file safely: it is verified, unpacked, decoded, cut into lines, and checked.
 
-    path ──▶ files ──▶ compressed ──▶ characters ──▶ passages of whole lines
+    path ──▶ files ──▶ compressed ──▶ characters ──▶ passages of complete lines
             regular?   .gz, .xz in    strict, with    \\n and \\r\\n only,
             magic?     chunks, caps   a diagnosis     about 1 MiB of text each
 
@@ -25,7 +25,7 @@ from seqloom.errors import did_you_mean
 from seqloom.report.numbers import counted
 from seqloom.report.numbers import size as bytes_said
 
-# The bytes of a file in chunks, unpacked if its name ends in .gz or .xz; the whole file is never in memory.
+# The bytes of a file in chunks, unpacked if its name ends in .gz or .xz; the complete file is never in memory.
 #
 # A few kilobytes can unpack into terabytes, so the unpacked size is limited to RATIO times the stored size; small files
 # may always unpack to FLOOR.
@@ -63,7 +63,7 @@ class Packing(NamedTuple):
 
 
 class _Gzip:
-    """Like lzma's decompressor, it keeps the input that it has not consumed yet; zlib hands it back."""
+    """Like lzma's decompressor, it keeps the input that it has not consumed yet; zlib returns it."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -179,9 +179,9 @@ def text_of(chunks: Iterator[bytes], encoding: str, path: Path, ledger: Ledger) 
             text = decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
             decoder.setstate(state)
-            held = len(error.object) - len(chunk)  # bytes of a character that began in the chunk before
-            reading.follow(decoder.decode(chunk[: max(0, error.start - held)]))
-            reading.refuse(error, before - held + error.start, at_end=not chunk)
+            carried = len(error.object) - len(chunk)  # bytes of a character that began in the chunk before
+            reading.follow(decoder.decode(chunk[: max(0, error.start - carried)]))
+            reading.refuse(error, before - carried + error.start, at_end=not chunk)
         before += len(chunk)
         if text:
             yield reading.follow(text)
@@ -307,10 +307,10 @@ def _cut(bad: bytes) -> bool:
     return 0 < len(bad) < needed and all(0x80 <= byte <= 0xBF for byte in bad[1:])
 
 
-# Characters become passages of whole lines, and each passage is checked once for damaged or odd characters.
+# Characters become passages of complete lines, and each passage is checked once for damaged or odd characters.
 #
 # A line ends only at \n or \r\n; U+2028, NEL, VT, FF and a bare CR are characters of a line. About a megabyte is
-# checked at once; single lines are searched only if something was found.
+# checked together; single lines are searched only if something was found.
 
 LONGEST_LINE = 16 << 20  # characters
 MOJIBAKE_SHARE = 0.001  # of the lines
@@ -327,7 +327,7 @@ AROUND = 15  # characters shown on each side of a finding
 
 
 class Passage(NamedTuple):
-    """Whole lines with their line ends; only the last line of a file may have none."""
+    """Complete lines with their line ends; only the last line of a file may have none."""
 
     first_line: int
     text: str
@@ -336,18 +336,18 @@ class Passage(NamedTuple):
 def passages_of(texts: Iterator[str], path: Path, ledger: Ledger, longest: int = LONGEST_LINE) -> Iterator[Passage]:
     """Yield the text in passages that end at line ends, checked by a `PassageChecker`."""
     checker = PassageChecker(path, ledger)
-    held: list[str] = []  # parts of an incomplete line
+    pending: list[str] = []  # parts of an incomplete line
     size = 0
     for text in texts:
         cut = text.rfind("\n") + 1
         if cut:
-            yield checker.check("".join([*held, text[:cut]]))
-            held, size = [], 0
-        held.append(text[cut:])
+            yield checker.check("".join([*pending, text[:cut]]))
+            pending, size = [], 0
+        pending.append(text[cut:])
         size += len(text) - cut
         if size > longest:
-            checker.refuse_long(held, longest)
-    if rest := "".join(held):
+            checker.refuse_long(pending, longest)
+    if rest := "".join(pending):
         checker.require_feeds(rest)
         yield checker.check(rest)
     checker.finish()
@@ -373,9 +373,9 @@ class PassageChecker:
             self.returns += text.count("\r")
             self.both += text.count("\r\n")
         if not text.isascii():
-            for mark, (code, said) in LOST.items():
+            for mark, (code, message) in LOST.items():
                 if count := text.count(mark):
-                    self.ledger.warn(code, said, self._place(text, text.index(mark)), count=count)
+                    self.ledger.warn(code, message, self._place(text, text.index(mark)), count=count)
             if "\u00c3" in text or "\u00c2" in text or "\u00e2\u20ac" in text:
                 self._count_mojibake(text)
         newlines = text.count("\n")
@@ -399,9 +399,9 @@ class PassageChecker:
     def _place(self, text: str, at: int) -> Place:
         return Place(self.path, self.line + text.count("\n", 0, at), at - text.rfind("\n", 0, at))
 
-    def refuse_long(self, held: list[str], longest: int) -> NoReturn:
+    def refuse_long(self, pending: list[str], longest: int) -> NoReturn:
         """Raise RejectedError for a line that is too long."""
-        if self.line == 1 and (returns := sum(piece.count("\r") for piece in held)):
+        if self.line == 1 and (returns := sum(piece.count("\r") for piece in pending)):
             self._refuse_returns(f"more than {_amount(longest)}", returns)
         text = f"line {self.line:,} is longer than {longest >> 20:,} MiB"
         fix = "check that the file is text with one row per line, or split this line"
@@ -417,7 +417,7 @@ class PassageChecker:
         self.ledger.bad_file("line.cr_only", text, Place(self.path, 1), "convert CR to LF: tr '\\r' '\\n'")
 
     def finish(self) -> None:
-        """Report what is known only after the whole file."""
+        """Report findings that are known only at the end of the file."""
         place = Place(self.path)
         if self.both and self.feeds > self.both:
             ends = f"{counted(self.both, 'line')} {'ends' if self.both == 1 else 'end'}"
@@ -437,7 +437,7 @@ def _amount(size: int) -> str:
 
 
 def open_passages(path: Path, reading: ReadingConfig, ledger: Ledger, longest: int = LONGEST_LINE) -> Iterator[Passage]:
-    """Yield a text file as passages of whole lines, with their line ends."""
+    """Yield a text file as passages of complete lines, with their line ends."""
     format: Format = "text" if reading.format in (None, "folder", "parallel") else reading.format
     require_regular(path, ledger)
     chunks, first = chunks_of(path, ledger, format), b""

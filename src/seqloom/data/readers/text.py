@@ -1,7 +1,7 @@
 """Plain text: each line, paragraph or file is one row; or two files of parallel text, source and target.
 
 A blank line between lines of text is skipped and counted (poems, the Penn Treebank); with a template it is a bad row. A
-paragraph ends at a blank line. A whole file keeps all of its characters, including line ends.
+paragraph ends at a blank line. A file that is one row keeps all of its characters, including line ends.
 
 A template splits a line at the marks between the fields: "IN: {source} OUT: {target}". Each field ends at the first
 occurrence of the next mark; the last field takes the rest. There is no backtracking, so the time is linear in the line.
@@ -125,16 +125,16 @@ def _lines(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Recor
 
 
 def _paragraphs(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:
-    held: list[str] = []
+    parts: list[str] = []
     begin = size = 0
     for number, line in chain(lines_of(path, reading, ledger), [(0, "")]):  # the end of the file ends a paragraph
         if not line or line.isspace():
-            if held:
-                yield Record(("\n".join(held),), str(path), begin)
-            held, size = [], 0
+            if parts:
+                yield Record(("\n".join(parts),), str(path), begin)
+            parts, size = [], 0
             continue
-        begin = begin if held else number
-        held.append(line)
+        begin = begin if parts else number
+        parts.append(line)
         size += len(line)
         if size > LARGEST_PARAGRAPH:
             place = Place(str(path), begin)

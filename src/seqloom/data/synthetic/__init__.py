@@ -1,1 +1,1 @@
-"""Data sets that need no file: one file a set."""
+"""Synthetic data sets, which need no files."""

@@ -1,9 +1,11 @@
-"""Arithmetic: small expressions of digits and the last digit of their value, as one of ten classes.
+"""Arithmetic and ListOps: expressions of digits and the value to predict.
+
+Arithmetic: the last digit of the value of a small expression, as one of ten classes.
 
     ( 3 + ( 2 * 4 ) ) - 9  ->  2              1 - ( 5 * 2 )  ->  1      (-9 is 1 modulo 10)
 
-One digit of every expression is reached through sums and differences alone. It is uniform, so the value modulo 10 is
-uniform as well, whatever stands around it: the classes are balanced, and every other digit leaves all of them open.
+One digit of every expression enters only through sums and differences. It is uniform, so the value modulo 10 is uniform
+too: the classes are balanced, and no other digit narrows them down.
 """
 
 from statistics import median
@@ -36,7 +38,7 @@ def _bracketed(term: _Term) -> list[str]:
 
 
 def _any(draws: RandomDraws, operators: int) -> _Term:
-    """An expression with so many operators of any kind."""
+    """Draw an expression with this many operators of any kind."""
     if not operators:
         return _digit(draws)
     left = draws.below(operators)
@@ -44,7 +46,7 @@ def _any(draws: RandomDraws, operators: int) -> _Term:
 
 
 def _open(draws: RandomDraws, operators: int) -> _Term:
-    """An expression with so many operators whose value is uniform modulo 10."""
+    """Draw an expression with this many operators whose value is uniform modulo 10."""
     if not operators:
         return _digit(draws)
     inside = draws.below(operators)
@@ -75,10 +77,11 @@ ARITHMETIC = SyntheticSet(
 # `listops` is the task of Long Range Arena (Tay et al. 2021). A tree grows from depth 1: at a depth below 10 a node is
 # an operator with probability 1/4 and otherwise a digit, at depth 10 always a digit; an operator is MIN, MAX, MED (the
 # median, rounded down) or SM (the sum modulo 10) with 2 to 10 arguments. Digits count 1 and operators 2, and only trees
-# of more than 500 and fewer than 2,000 are kept, none twice. The text is what its models read: round brackets dropped,
-# "]" renamed "X". Its cut to 2,000 tokens cuts nothing, as a token is what the length counts. Labels are as they fall.
+# of more than 500 and fewer than 2,000 are kept, without duplicates. The text is what the published models read: round
+# brackets are dropped, "]" is renamed "X". Truncation to 2,000 tokens cuts nothing, because length counts tokens.
+# Labels are not balanced.
 #
-# `listops_small` is the same with lengths 20 to 100 and a depth of 4, to be quick.
+# `listops_small` is the same with lengths 20 to 100 and a depth of 4, for quick runs.
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 OPENING = tuple(f"[{operator}" for operator in OPERATORS)
@@ -86,7 +89,7 @@ MOST_ARGUMENTS, CLOSING = 10, "X"
 
 
 def apply(operator: str, values: list[int]) -> int:
-    """The value of an operation.
+    """Return the value of an operation.
 
     >>> [apply(operator, [9, 4, 8, 1]) for operator in OPERATORS]
     [1, 9, 6, 2]
@@ -99,12 +102,12 @@ def apply(operator: str, values: list[int]) -> int:
 
 
 def evaluate(tokens: list[str]) -> int:
-    """The value of a list.
+    """Return the value of a list.
 
     >>> evaluate("[MAX 4 [SM 7 8 X 3 X".split())
     5
     """
-    waiting: list[tuple[str, list[int]]] = [("MAX", [])]  # the operations that are open; the outermost is the answer's
+    waiting: list[tuple[str, list[int]]] = [("MAX", [])]  # open operations; the outermost collects the answer
     for token in tokens:
         if token.startswith("["):
             waiting.append((token[1:], []))
@@ -115,9 +118,9 @@ def evaluate(tokens: list[str]) -> int:
 
 
 def _tree(draws: RandomDraws, depth: int, enough: int) -> list[str]:
-    """The tokens of a tree of at most so many levels; one that has grown to `enough` is not finished."""
+    """Return the tokens of a tree with at most `depth` levels; stop early once its length reaches `enough`."""
     tokens: list[str] = []
-    missing = [1]  # arguments of the operators that are open, below the root itself
+    missing = [1]  # missing arguments of the open operators, below the root
     while missing and len(tokens) < enough:
         if not missing[-1]:
             missing.pop()

@@ -1,4 +1,4 @@
-"""Adding and pictures: inputs that are arrays of numbers."""
+"""Adding and pictures: data sets whose inputs are arrays of numbers."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,12 @@ import numpy as np
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Sizes, SyntheticSet
 
-# Adding: the sum of two marked numbers in a long row of numbers.
+# Adding: the sum of two marked numbers in a long sequence of numbers.
 #
 # Hochreiter and Schmidhuber 1997, in the form of Bai et al. 2018: `length` steps of two channels; the first is uniform
-# on [0, 1), the second is 0 but for a 1 at two different steps. The marks are drawn over the whole length (other papers
-# put one into each half). The target is the sum of the two marked numbers; the loss is the mean squared error, and
-# whoever always answers 1 has 1/6.
+# on [0, 1), the second is 0 except for a 1 at two different steps. The marks are drawn over the whole length (other
+# papers put one into each half). The target is the sum of the two marked numbers; the loss is the mean squared error,
+# and always predicting 1 gives a loss of 1/6.
 
 
 def _draw_sum(draws: RandomDraws, length: int) -> DrawnExample:
@@ -34,7 +34,7 @@ ADDING = SyntheticSet(
 )
 
 
-# Pictures: six shapes of any size at any place, in noise, 16 x 16 pixels of gray from 0 to 1.
+# Pictures: six shapes of random size and position in noise, 16 x 16 gray pixels from 0 to 1.
 
 LABELS = ("disc", "ring", "square", "cross", "saltire", "triangle")
 SIDE, LEAST_RADIUS, MOST_RADIUS = 16, 3, 6
@@ -42,7 +42,7 @@ NOISE = 0.25
 
 
 def _shape(label: str, y: np.ndarray, x: np.ndarray, radius: int) -> np.ndarray:
-    """[H,W] where the shape is, given the distances down [H,1] and to the right [1,W] from its center."""
+    """Return the mask [H,W] of a shape, given the distances down [H,1] and to the right [1,W] from its center."""
     far, near = np.maximum(abs(y), abs(x)), np.minimum(abs(y), abs(x))
     inside: dict[str, Callable[[], np.ndarray]] = {
         "disc": lambda: np.hypot(y, x) <= radius,

@@ -1,14 +1,14 @@
-"""Grammar: text from a small context-free grammar whose entropy is known, so that perplexity has a floor.
+"""Grammar: text from a small context-free grammar with known entropy, so the lowest possible perplexity is known.
 
     the fox that the poets near the mill admire sings . two herons wait . the baker hears a drum .
 
-A verb agrees with its noun in number, over whatever stands between: a phrase with a noun of its own, a clause, a clause
-in the clause. Every rule has a whole number of hundredths for its probability. From those follow, exactly,
+A verb agrees with its noun in number across everything between them: a phrase with its own noun, a clause, or a nested
+clause. The probability of every rule is a whole percentage. From the rules follow, exactly,
 
-    H(A) = sum over rules A -> B1..Bn of p (-log2 p + H(B1) + .. + H(Bn))      the bits that a token is worth
-    L(A) = sum over rules A -> B1..Bn of p (L(B1) + .. + L(Bn))                the words that it becomes
+    H(A) = sum over rules A -> B1..Bn of p (-log2 p + H(B1) + .. + H(Bn))      the entropy of a symbol in bits
+    L(A) = sum over rules A -> B1..Bn of p (L(B1) + .. + L(Bn))                its expected number of words
 
-and for a given text its probability by the inside algorithm (Baker 1979), which sums over all derivations.
+and the probability of a text by the inside algorithm (Baker 1979), which sums over all derivations.
 """
 
 import math
@@ -20,25 +20,25 @@ import numpy as np
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet
 
-SENTENCES = 3  # in each text
+SENTENCES = 3  # per text
 START = "Sentence"
 
 
 class Rule(NamedTuple):
-    """So many of a hundred times, a token becomes these."""
+    """A rule: its probability in percent and the symbols that it produces."""
 
     percent: int
     tokens: tuple[str, ...]
 
 
 def _rules(text: str) -> tuple[Rule, ...]:
-    """Rules written as "60 Determiner Noun | 40 Noun"."""
+    """Parse rules written as "60 Determiner Noun | 40 Noun"."""
     sides = [side.split() for side in text.split("|")]
     return tuple(Rule(int(side[0]), tuple(side[1:])) for side in sides)
 
 
 def _numbered(one: str, other: str) -> dict[str, tuple[Rule, ...]]:
-    """The rules of a noun phrase and its verb in one number."""
+    """Return the rules of a noun phrase and its verb for one grammatical number."""
     return {
         f"Phrase{one}": _rules(
             f"45 Determiner{one} Noun{one} | 20 Determiner{one} Likeness Noun{one} | "
@@ -70,25 +70,25 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 
 class Worth(NamedTuple):
-    """What a text is worth on the average."""
+    """The average information and length of a text."""
 
     bits: float
     words: float
 
     @property
     def perplexity(self) -> float:
-        """The lowest perplexity per word that any model can have, the end of the text counted as a word."""
+        """The lowest perplexity per word that any model can reach; the end of the text counts as a word."""
         return float(2 ** (self.bits / (self.words + 1)))
 
 
 def worth() -> Worth:
-    """The exact mean over all texts; their end costs nothing, as it follows the third sentence always.
+    """Return the exact mean over all texts; the end adds no bits, because it always follows the third sentence.
 
     >>> print("{:.3f} bits, {:.3f} words".format(*worth()))
     53.809 bits, 21.804 words
     """
     names = list(RULES)
-    uses = np.zeros((len(names), len(names)))  # [A,B] how many B a rule of A has on the average
+    uses = np.zeros((len(names), len(names)))  # [A,B] expected number of B in a rule of A
     bits, words = np.zeros(len(names)), np.zeros(len(names))
     for row, name in enumerate(names):
         for percent, tokens in RULES[name]:
@@ -103,7 +103,7 @@ def worth() -> Worth:
 
 
 def surprise(text: str) -> float:
-    """The bits that a text is worth, -log2 of its probability; infinite for a text that is not of the grammar.
+    """Return -log2 of a text's probability, in bits; infinite if the grammar cannot produce it.
 
     >>> surprise("a fox sing . a fox sings . a fox sings .")
     inf
@@ -116,11 +116,11 @@ def surprise(text: str) -> float:
 
 
 def _inside(words: tuple[str, ...]) -> float:
-    """The probability that the start token becomes exactly these words; no rule begins with its own token."""
+    """Return the probability that the start symbol produces exactly these words; there is no left recursion."""
 
     @cache
     def ends(token: str, start: int) -> dict[int, float]:
-        """The probability that the token becomes the words from `start` up to each possible end."""
+        """Return the probability that the symbol produces the words from `start` up to each possible end."""
         if token not in RULES:
             return {start + 1: 1.0} if words[start : start + 1] == (token,) else {}
         total: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""Brackets and copy: what was opened or shown long ago must be remembered."""
+"""Brackets, copy and copy memory: tasks that require remembering distant tokens."""
 
 from functools import cache
 
@@ -10,16 +10,16 @@ from seqloom.data.synthetic.set import DrawnExample, Parameter, RandomDraws, Siz
 #
 #     balanced  ( [ ] { } )             broken  ( [ } { ] )
 #
-# A broken string is a balanced one in which two closing brackets of different kinds have changed places. Both are drawn
-# together: they have the same brackets in the same numbers, they open and close at the same places, and only a memory
-# for what was opened, however long ago, tells them apart.
+# A broken string is a balanced one with two closing brackets of different kinds swapped. Both are drawn together: they
+# have the same counts of brackets and open and close at the same places, so only a memory of the open brackets tells
+# them apart.
 
 LABELS = ("broken", "balanced")
 OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
 def _balanced(draws: RandomDraws, pairs: int) -> list[str]:
-    """A balanced string: where both are possible, opening and closing are equally likely."""
+    """Draw a balanced string; where both are possible, opening and closing are equally likely."""
     string: list[str] = []
     waiting: list[int] = []
     left = pairs
@@ -34,7 +34,7 @@ def _balanced(draws: RandomDraws, pairs: int) -> list[str]:
 
 
 def _broken(draws: RandomDraws, string: list[str]) -> list[str] | None:
-    """The string with two closing brackets exchanged; None if all of them are of one kind."""
+    """Return the string with two closing brackets swapped; None if all closing brackets are of one kind."""
     closing = [at for at, bracket in enumerate(string) if bracket in CLOSING]
     one = draws.pick(closing)
     others = [at for at in closing if string[at] != string[one]]
@@ -69,7 +69,7 @@ BRACKETS = SyntheticSet(
 #
 #     distance 5:   c a h a b ?  ->  c
 #
-# The distractors are the same eight tokens, so what must be remembered is a place, not a word.
+# The distractors are the same eight tokens, so the model must remember a position, not a word.
 
 TOKENS = tuple("abcdefgh")
 QUESTION = "?"
@@ -91,14 +91,14 @@ COPY = SyntheticSet(
 )
 
 
-# Copy memory: ten tokens are shown, and after `delay` steps they are to be said again, in their order.
+# Copy memory: ten tokens are shown, and after `delay` steps the model must repeat them in order.
 #
 # The published form (Hochreiter and Schmidhuber 1997; Arjovsky et al. 2016; Bai et al. 2018), delay + 20 steps:
 #
-#     input    s1 .. s10  0 x (delay - 1)  9 x 11      the first 9 is the delimiter, the others ask
+#     input    s1 .. s10  0 x (delay - 1)  9 x 11      the first 9 is the delimiter, the others request the output
 #     target   0 x (delay + 10)            s1 .. s10   s drawn uniformly from 1..8
 #
-# A model without memory that says 0 and then guesses has a cross-entropy of 10 ln 8 / (delay + 20) per step.
+# A model without memory that predicts 0 and then guesses has a cross-entropy of 10 ln 8 / (delay + 20) per step.
 
 SHOWN = 10
 TAGS = tuple("0123456789")
@@ -106,7 +106,7 @@ TAGS = tuple("0123456789")
 
 @cache
 def _spans(steps: int) -> tuple[tuple[int, int], ...]:
-    """Where the words stand: one letter each, a space between."""
+    """Return the spans of the words: one letter each, separated by spaces."""
     return tuple((2 * step, 2 * step + 1) for step in range(steps))
 
 

@@ -1,4 +1,4 @@
-"""Phrases whose parts have an answer each: dates to be written again, films and people to be tagged."""
+"""Dates and movies: dates to convert to ISO form, and titles and people to tag."""
 
 from collections.abc import Callable
 from datetime import date
@@ -7,12 +7,12 @@ from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet, fingerprint, part_of
 
-# Dates: English dates as people write them, and the same day in the ISO form.
+# Dates: English dates in many forms, and the same day in ISO form.
 #
 #     the 3rd of May, 2019  ->  2019-05-03          Friday 03-MAY-2019  ->  2019-05-03
 #
-# Every character of the answer has its place in the source, but in another order and often under another name:
-# attention has something to align. No form is ambiguous: months have names, or the year stands first.
+# Every character of the target comes from a place in the source, but in another order and often in another form, so
+# attention has something to align. No form is ambiguous: months have names, or the year comes first.
 
 FIRST_YEAR, LAST_YEAR = 1900, 2099
 MONTHS = (
@@ -54,7 +54,7 @@ CASES: tuple[Callable[[str], str], ...] = (str, str, str.lower, str.upper)
 
 
 def nth(day: int) -> str:
-    """A day with its ending.
+    """Return a day with its ordinal ending.
 
     >>> [nth(day) for day in (1, 2, 3, 4, 11, 22)]
     ['1st', '2nd', '3rd', '4th', '11th', '22nd']
@@ -64,7 +64,7 @@ def nth(day: int) -> str:
 
 
 def spell(day: date, form: str) -> str:
-    """A day written in a form.
+    """Write a day in a form.
 
     >>> spell(date(2019, 5, 3), "{brief}, {short} {nth}, {year}")
     'Fri, May 3rd, 2019'
@@ -100,14 +100,14 @@ DATES = SyntheticSet(
 )
 
 
-# Movies: titles and people in questions about films, one BIO tag for each word.
+# Movies: titles and people in questions about films, with one BIO tag per word.
 #
 #     who directed the silent river with anna kovac
 #     O   O        B-TITLE I-TITLE I-TITLE O B-PERSON I-PERSON
 #
-# Titles and names are put together from parts, and every composition belongs to one part of the set: a test title has
-# never been seen, only its words. The same words stand outside of titles too, and given names inside of them, so a list
-# of words does not do.
+# Titles and names are composed of parts, and every composition belongs to one split: the words of a test title occur in
+# training, but not the title itself. The same words also occur outside titles, and given names inside titles, so a word
+# list does not solve the task.
 
 TAGS = ("O", "B-TITLE", "I-TITLE", "B-PERSON", "I-PERSON")
 GIVEN = (
@@ -177,7 +177,7 @@ def _draw_movie(draws: RandomDraws) -> DrawnExample:
         if slot in _ENTITIES:
             kind, compose = _ENTITIES[slot]
             while part_of(fingerprint(" ".join(entity := compose(draws)))) != draws.part:
-                pass  # until the composition belongs to the part being drawn
+                pass  # until the composition belongs to the requested split
             words += entity
             tags += [f"B-{kind}", *[f"I-{kind}"] * (len(entity) - 1)]
         else:

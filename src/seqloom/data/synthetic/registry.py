@@ -1,14 +1,14 @@
-"""Data sets that need no file: each is written by a seed, and each has a difficulty that was measured.
+"""The registry of synthetic data sets: each is generated from a seed, and each has a measured difficulty.
 
-    dates        translate   seq2seq with attention 98 %     brackets       classify    memory for what is open
+    dates        translate   seq2seq with attention 98 %     brackets       classify    memory of open brackets
     reviews      classify    bag 80 % at most, lstm 95 %     arithmetic     classify    ten classes
     questions    classify    bag 55 % at most, cnn 98 %      copy           classify    rnn 30 % at most
     homographs   classify    context decides                 copy_memory    tag         the published form
     movies       tag         bilstm-crf 95 F1                adding         regress     the published form
-    grammar      lm          a known floor                   listops        classify    the published form
+    grammar      lm          known lowest perplexity         listops        classify    the published form
     pictures     classify    filters and patches             listops_small  classify    the same, shorter
 
-Examples are a pure function of the set, the part, the seed and the place; parts never share an input.
+Examples are a pure function of the set, the split, the seed and the index; splits never share an input.
 """
 
 from seqloom.data.synthetic.arithmetic import ARITHMETIC, LISTOPS, LISTOPS_SMALL
@@ -30,7 +30,7 @@ NAMES: dict[str, SyntheticSet] = {
 
 
 def named(name: str) -> SyntheticSet:
-    """The set with this name; ConfigError with the nearest name if there is none."""
+    """Return the set with this name; raise ConfigError with the nearest name if there is none."""
     if name not in NAMES:
         raise ConfigError(f"there is no embedded set '{name}'", fix=did_you_mean(str(name), NAMES))
     return NAMES[name]

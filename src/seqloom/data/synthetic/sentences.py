@@ -1,16 +1,16 @@
-"""Sentences with a label: told by the order of words, by a denial, by the company of a word."""
+"""Questions, reviews and homographs: sentences whose label depends on word order, negation, or context."""
 
 from typing import NamedTuple
 
 from seqloom.data.schema import Schema
 from seqloom.data.synthetic.set import DrawnExample, RandomDraws, Sizes, SyntheticSet
 
-# Questions: is it a statement or a question? The same words, another order, and no question mark.
+# Questions: is it a statement or a question? Both have the same words in different order, without a question mark.
 #
 #     the old baker is in the garden today                 is the old baker in the garden today
 #
-# Both orders of every sentence are drawn together, so every bag of words has both labels: whoever does not see order
-# is right half of the time, and no more.
+# Both orders of every sentence are drawn together, so every bag of words has both labels: a model that ignores order is
+# right half of the time.
 
 QUESTION_LABELS = ("statement", "question")
 LIKENESSES = ("old", "young", "quiet", "clever", "tired", "cheerful", "tall", "famous", "hungry", "patient", "curious")
@@ -35,7 +35,7 @@ PLACES = (
 )
 COMPANIONS = ("", "with a friend", "with the others", "without a hat", "with a lamp", "with a violin", "with a map")
 TIMES = ("", "today", "again", "this week", "at noon", "before dawn", "after lunch", "every evening")
-OPENINGS = ("", "", "", "so", "well", "but", "and", "anyway")  # so that the first word does not tell
+OPENINGS = ("", "", "", "so", "well", "but", "and", "anyway")  # so that the first word does not reveal the label
 
 
 def _draw_question(draws: RandomDraws) -> DrawnExample:
@@ -59,14 +59,14 @@ QUESTIONS = SyntheticSet(
 )
 
 
-# Reviews: praise or blame, where counting kind words helps little.
+# Reviews: positive or negative, where counting positive words helps little.
 #
 #     my neighbour called the music dreadful , i did not for one moment find the story charming , or so i told my aunt
 #
-# A review quotes the opinions of others, which do not matter, and gives one of its own, which does. That one may be
-# denied, some words before its adjective, and a last clause may take everything back. So the sentiment is the product
-# of three signs: of one adjective among several, of the denial, and of the end. Reviews come in pairs that differ in
-# the adjective of the verdict alone, and each kind of review occurs with both labels equally often.
+# A review quotes irrelevant opinions of others and gives one verdict of its own. The verdict may be negated some words
+# before its adjective, and a last clause may reverse everything. So the sentiment is the product of three signs: of one
+# adjective among several, of the negation, and of the ending. Reviews come in pairs that differ only in the adjective
+# of the verdict, and each kind of review occurs with both labels equally often.
 
 REVIEW_LABELS = ("negative", "positive")
 KIND = ("charming", "brilliant", "lovely", "gripping", "delightful", "clever", "moving", "superb", "witty", "graceful")
@@ -120,7 +120,7 @@ def _draw_review(draws: RandomDraws) -> DrawnExample:
         for kind, word in zip((True, False), words, strict=True)
     ]
     adjectives = {*KIND, *UNKIND, "{word}"}
-    key = " ".join("_" if word in adjectives else word for word in skeleton.split(" "))  # it follows from either review
+    key = " ".join("_" if word in adjectives else word for word in skeleton.split(" "))  # equal for both reviews
     return DrawnExample(key, tuple(draws.mixed(rows)))
 
 
@@ -133,14 +133,14 @@ REVIEWS = SyntheticSet(
 )
 
 
-# Homographs: one spelling, several senses; the label is the sense, and only the company of the word tells it.
+# Homographs: one spelling, several senses; the label is the sense, and only the context reveals it.
 #
-# Six English words and the Persian شیر, which is milk, a lion or a tap, in short sentences from right to left. Every
-# sense of a word is used in sentences of the same build, so the build does not give it away.
+# Six English words and the Persian شیر, which means milk, lion or tap, in short sentences (the Persian ones right to
+# left). All senses of a word are used in the same sentence patterns, so the pattern does not reveal the sense.
 
 
 class Sense(NamedTuple):
-    """One meaning of a word: who has to do with it, what is done, and what stands around; {} is the word."""
+    """One sense of a word: its subjects, its actions and its surroundings; {} is the word."""
 
     label: str
     actors: tuple[str, ...]

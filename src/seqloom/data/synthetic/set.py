@@ -1,11 +1,11 @@
-"""What every embedded set is: a name, a schema, and a draw that is repeated until there are enough examples.
+"""The definition of a synthetic set: a name, a schema, and a draw function, called until there are enough examples.
 
-    draw ──▶ Drawn(key, rows) ──▶ the key's part is another one? again
-                              ──▶ drawn before? again
+    draw ──▶ Drawn(key, rows) ──▶ the key belongs to another split? draw again
+                              ──▶ already drawn? draw again
                               ──▶ Example, Example, ...
 
-The key is a function of the input alone, so no input can stand in two parts, whatever the seeds were. Rows drawn
-together (a statement and its question) share their key: they stay together.
+The key depends only on the input, so no input is in two splits, for any seeds. Rows drawn together (a statement and its
+question) share their key and stay together.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from seqloom.data.problems import Place
 from seqloom.data.schema import Example, Input, Schema, Target
 from seqloom.errors import ConfigError, DataError, did_you_mean
 
-# Draws: chance that is a pure function of a few words, the same on every machine and with every numpy.
+# Random draws that are a pure function of a few words, the same on every machine and with every numpy version.
 #
-# Philox4x64 (Salmon et al. 2011) is a published function from a key to a stream of 64-bit words. Numpy promises to keep
-# its bit generators as they are, but not how it makes integers or reals of their bits; so that is done here.
+# Philox4x64 (Salmon et al. 2011) is a published function from a key to a stream of 64-bit words. Numpy guarantees the
+# output of its bit generators, but not how it derives integers or floats from the bits; so that is done here.
 
 SplitName = Literal["train", "dev", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -32,13 +32,13 @@ _BLOCK = 1024  # words fetched at a time
 
 
 def fingerprint(key: str | bytes) -> int:
-    """A number of 64 bits that stands for an input."""
+    """Return a 64-bit hash of an input."""
     whole = key.encode() if isinstance(key, str) else key
     return int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")
 
 
 def part_of(mark: int) -> SplitName:
-    """The part to which the input with this fingerprint belongs for ever: a tenth is test, a tenth dev, the rest train.
+    """Return the split that the input with this fingerprint always belongs to: 10 % test, 10 % dev, the rest train.
 
     >>> [part_of(fingerprint(word)) for word in ("oak", "elm", "ash", "fig", "yew")]
     ['train', 'train', 'train', 'train', 'dev']
@@ -48,7 +48,7 @@ def part_of(mark: int) -> SplitName:
 
 
 class RandomDraws:
-    """One stream of draws, for one part of one set.
+    """A stream of random draws for one split of one set.
 
     >>> first, second = RandomDraws("dice", "train", 0), RandomDraws("dice", "train", 0)
     >>> [first.below(6) for _ in range(8)] == [second.below(6) for _ in range(8)]
@@ -67,53 +67,53 @@ class RandomDraws:
         return self._block.pop()
 
     def below(self, count: int) -> int:
-        """A whole number in 0..count-1, each as likely as the others (to within count / 2**64)."""
+        """Draw an integer in 0..count-1, uniform to within count / 2**64."""
         return (self._word() * count) >> 64
 
     def between(self, least: int, most: int) -> int:
-        """A whole number in least..most, both of them included."""
+        """Draw an integer in least..most, both included."""
         return least + self.below(most - least + 1)
 
     def chance(self, percent: int) -> bool:
-        """True in so many of a hundred draws."""
+        """Return True with this probability in percent."""
         return self.below(100) < percent
 
     def pick(self, things: Sequence[Thing]) -> Thing:
-        """One of the things."""
+        """Draw one of the things."""
         return things[self.below(len(things))]
 
     def several(self, things: Sequence[Thing], count: int) -> list[Thing]:
-        """So many different ones of the things, in any order."""
+        """Draw `count` different things, in random order."""
         left = list(things)
         return [left.pop(self.below(len(left))) for _ in range(count)]
 
     def mixed(self, things: Sequence[Thing]) -> list[Thing]:
-        """All of the things in another order, each order as likely."""
+        """Return the things in random order."""
         return self.several(things, len(things))
 
     def reals(self, count: int) -> np.ndarray:
-        """[count] float32 in [0, 1): multiples of 2**-24, which float32 holds exactly."""
+        """Draw float32 numbers [count] in [0, 1): multiples of 2**-24, which float32 represents exactly."""
         words = self._words.random_raw(count)
         return (words >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
 
     def bytes(self, count: int) -> np.ndarray:
-        """[count] uint8, the lowest byte of each word first whatever the machine."""
+        """Draw uint8 numbers [count], the lowest byte of each word first on every machine."""
         words = self._words.random_raw(-(-count // 8))
         return words.astype("<u8").view(np.uint8)[:count]
 
 
-_PATIENCE = 2_000  # draws in vain, one after another: of a space with room left, one in ten fits even the test set
+_PATIENCE = 2_000  # failed draws in a row: while the space is not exhausted, one in ten fits even the test set
 
 
 class DrawnExample(NamedTuple):
-    """What one draw gives: rows of input and target, and the key that decides their part."""
+    """The result of one draw: rows of input and target, and the key that determines their split."""
 
     key: str | bytes
     rows: tuple[tuple[Input, Target], ...]
 
 
 class Parameter(NamedTuple):
-    """A whole number that a set may be asked for."""
+    """An integer parameter of a set."""
 
     default: int
     least: int
@@ -121,7 +121,7 @@ class Parameter(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many examples each part has unless another count is asked for."""
+    """The default number of examples in each split."""
 
     train: int
     dev: int
@@ -129,24 +129,24 @@ class Sizes(NamedTuple):
 
 
 class SyntheticSet(NamedTuple):
-    """A data set that is written by a seed."""
+    """A data set that is generated from a seed."""
 
     name: str
     schema: Schema
     description: str
-    draw: Callable[..., DrawnExample]  # of Draws and the parameters by name
+    draw: Callable[..., DrawnExample]  # called with RandomDraws and the parameters by name
     sizes: Sizes
     parameters: Mapping[str, Parameter] = {}
 
     @property
     def task(self) -> Task:
-        """What a model is to learn from it."""
+        """The task that a model learns from the set."""
         return self.schema.task
 
     def examples(
         self, part: SplitName, seed: int = 0, count: int | None = None, **parameters: int
     ) -> Iterator[Example]:
-        """The first `count` examples of a part: the same for the same name, part, seed and parameters, always."""
+        """Yield the first `count` examples of a split; they depend only on the name, split, seed and parameters."""
         if part not in SPLITS:
             raise ConfigError(f"the set '{self.name}' has no part '{part}'", fix=did_you_mean(str(part), SPLITS))
         wanted = getattr(self.sizes, part) if count is None else count
@@ -171,7 +171,7 @@ class SyntheticSet(NamedTuple):
                 index += 1
 
     def _accepted(self, draws: RandomDraws, settings: Mapping[str, int]) -> Iterator[DrawnExample]:
-        """Draws that fall into the part, no key twice."""
+        """Yield draws that belong to the split, without duplicate keys."""
         seen: set[int] = set()
         vain = 0
         while vain < _PATIENCE:

@@ -1,1 +1,1 @@
-"""Mixers: every way in which the positions of a sequence may see one another, under one contract."""
+"""Mixers: all layers in which positions of a sequence exchange information, with one interface."""

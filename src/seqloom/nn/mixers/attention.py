@@ -1,11 +1,11 @@
-"""Attention as a mixer: every position asks all that it may see, and takes a mixture of what they hold.
+"""Attention as a mixer: every position reads a weighted mixture of all positions that it may see.
 
     q = W_Q x,  k = W_K x,  v = W_V x       split into heads
     head_h = attend(q_h, k_h, v_h)          score x mask x position x kernel: seqloom.nn.ops.attention
     y = W_O [head_1; ...; head_H]
 
-Of the three uses (deck D), two are here: encoder self-attention sees both sides, decoder self-attention only the past.
-The third, attention of a decoder to what an encoder left, is in `seqloom.nn.mixers.cross`.
+Two of the three uses (deck D) are here: encoder self-attention sees both sides, decoder self-attention only the past.
+The third, attention of a decoder to encoder outputs, is in `seqloom.nn.mixers.cross`.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ from seqloom.nn.types import Layout, Padded, Places, places_of
 
 
 class Matcher(nn.Module):
-    """The learned part of a score, for each head; dot and scaled dot have none."""
+    """The learned part of a score, for each head; dot and scaled dot have no weights."""
 
     def __init__(self, name: ScoreName, num_heads: int, head_width: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Matcher(nn.Module):
             self.direction = drawn(head_width)
 
     def score(self) -> Score:
-        """The score in the form that the operators take."""
+        """Return the score in the form that the operators take."""
         if self.name == "bilinear":
             return Bilinear(self.weight)
         if self.name == "additive":
@@ -63,7 +63,7 @@ class Matcher(nn.Module):
 
 
 class Relation(nn.Module):
-    """What distance adds: the learned tables of Shaw and T5, the fixed slopes of ALiBi, or the turning of rotary."""
+    """Relative positions: the learned tables of Shaw and T5, the fixed slopes of ALiBi, or rotary embeddings."""
 
     slopes: Tensor
 
@@ -80,7 +80,7 @@ class Relation(nn.Module):
             self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
 
     def bias(self) -> Bias:
-        """The bias in the form that the operators take."""
+        """Return the bias in the form that the operators take."""
         if self.position == "shaw":
             return Shaw(self.keys, self.values)
         if self.position == "t5":
@@ -88,7 +88,7 @@ class Relation(nn.Module):
         return Alibi(self.slopes) if self.position == "alibi" else NoBias()
 
     def turn(self, vectors: Tensor, places: Places, layout: Layout) -> Tensor:
-        """Queries or keys [B,H,T,D] as they enter the score."""
+        """Return queries or keys [B,H,T,D], rotated if the positions are rotary."""
         if self.position != "rotary":
             return vectors
         width = vectors.shape[-1]
@@ -98,7 +98,7 @@ class Relation(nn.Module):
 
 
 class Heads(nn.Module):
-    """Queries, keys and values of every head, and the way back: W_Q, W_K, W_V, W_O with biases."""
+    """Query, key, value and output projections of all heads: W_Q, W_K, W_V, W_O with biases."""
 
     def __init__(self, width: int, num_heads: int) -> None:
         super().__init__()
@@ -109,15 +109,15 @@ class Heads(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def split(self, values: Tensor) -> Tensor:
-        """[B,T,D] as [B,H,T,D/H]."""
+        """Reshape [B,T,D] to [B,H,T,D/H]."""
         batch, time, width = values.shape
         return values.view(batch, time, self.num_heads, width // self.num_heads).transpose(1, 2)
 
     def project(self, values: Tensor, *linears: nn.Linear) -> tuple[Tensor, ...]:
-        """What some of the linear maps make of [B,T,D], each [B,H,T,D/H].
+        """Apply some of the projections to [B,T,D]; each result is [B,H,T,D/H].
 
-        Where gradients are wanted it is one map: that saves two thirds of the backward pass's kernels. Elsewhere there
-        is nothing to save, and who writes token by token would copy all weights for each.
+        With gradients, the projections are one matrix product, which saves two thirds of the backward pass's kernels.
+        Without, that saves nothing, and generation would copy all weights for each token.
         """
         if not torch.is_grad_enabled():
             return tuple(self.split(linear(values)) for linear in linears)
@@ -127,13 +127,13 @@ class Heads(nn.Module):
         return every.permute(2, 0, 3, 1, 4).unbind()
 
     def join(self, values: Tensor) -> Tensor:
-        """[B,H,T,D/H] as [B,T,D], through W_O."""
+        """Merge heads [B,H,T,D/H] to [B,T,D] and apply W_O."""
         joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
         return joined
 
 
 def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
-    """Who may read whom under a pattern of attention."""
+    """Return the mask of an attention pattern."""
     direction: Mask = Causal() if causal else Everything()
     if isinstance(pattern, FullConfig):
         return direction
@@ -146,7 +146,7 @@ Vectors = tuple[Tensor, Tensor, Tensor]  # queries, keys and values, each [B,H,T
 
 
 class _SelfAttending(nn.Module):
-    """What self-attention in both directions and in one share."""
+    """Shared parts of bidirectional and causal self-attention."""
 
     def __init__(self, config: AttentionConfig, width: int, position: Position, *, causal: bool) -> None:
         super().__init__()
@@ -157,11 +157,11 @@ class _SelfAttending(nn.Module):
         self.relation = Relation(position, config.num_heads, head_width, two_sided=not causal)
         self.pattern = pattern_mask(config.pattern, causal=causal)
         self.dropout = config.dropout
-        self.weights = Tap()  # the Request, offered: `weights` of nn/ops/attention.py gives any of its rows
-        self.mixed = Tap()  # [B,H,T,D/H] what each head found
+        self.weights = Tap()  # the Request: `weights` of nn/ops/attention.py computes any of its rows
+        self.mixed = Tap()  # [B,H,T,D/H] output of each head
 
     def request(self, vectors: Vectors, places: Places, layout: Layout, *, extra: Mask) -> Request:
-        """The request for one sequence that attends to itself: every pattern lets a real element read itself."""
+        """Return the request for self-attention over one sequence; in every pattern, a real element may read itself."""
         return Request(
             *vectors,
             places,
@@ -176,18 +176,18 @@ class _SelfAttending(nn.Module):
         )
 
     def project(self, x: Padded, places: Places, layout: Layout) -> Vectors:
-        """Queries, keys and values of every head, turned by their positions if they are rotary."""
+        """Return the queries, keys and values of every head, rotated if positions are rotary."""
         heads, turn = self.heads, self.relation.turn
         query, key, value = heads.project(x.values, heads.query, heads.key, heads.value)
         return turn(query, places, layout), turn(key, places, layout), value
 
     def answer(self, x: Padded, request: Request) -> Padded:
-        """What the heads found, joined."""
+        """Compute the attention and join its heads."""
         self.weights.offer(lambda: request)
         return x.with_values(self.heads.join(self.mixed(attend(request))))
 
     def whole(self, x: Padded, *, sees_ahead: bool) -> Padded:
-        """The whole sequence at once; padding is masked only where a real query could see it."""
+        """Process complete sequences; padding is masked only where a real query could see it."""
         layout = x.layout
         extra: Mask = Everything() if x.full or not sees_ahead else Padding()
         if x.segments is not None:
@@ -197,7 +197,7 @@ class _SelfAttending(nn.Module):
 
 
 class SelfAttention(_SelfAttending, Mixer):
-    """Positions see both sides, as far as the pattern goes."""
+    """Self-attention to both sides, as far as the pattern reaches."""
 
     def __init__(self, config: AttentionConfig, width: int, position: Position = "none") -> None:
         super().__init__(config, width, position, causal=False)
@@ -207,7 +207,7 @@ class SelfAttention(_SelfAttending, Mixer):
 
 
 class Read(NamedTuple):
-    """Where the elements stood that are remembered: all layers of a stack that remember the same share it."""
+    """The positions of cached elements; all layers of a stack with equal caches share it."""
 
     positions: Tensor  # [B,S] int64
     valid: Tensor  # [B,S] bool: rows of a batch may have read different numbers of elements
@@ -215,22 +215,22 @@ class Read(NamedTuple):
 
     @property
     def places(self) -> Places:
-        """Where the keys stand."""
+        """Return the positions of the keys."""
         return Places(self.positions, torch.zeros_like(self.positions), self.valid)
 
     def followed_by(self, places: Places, lengths: Tensor) -> "Read":
-        """The same after further elements."""
+        """Return the record after further elements."""
         positions = torch.cat([self.positions, places.positions], dim=1)
         return Read(positions, torch.cat([self.valid, places.valid], dim=1), self.seen + lengths)
 
     def latest(self, count: int) -> tuple[Tensor, "Read"]:
-        """[B,count] the columns of the last real elements of each row, and where those stood."""
+        """Return the columns [B,count] of the last real elements of each row, and their positions."""
         order = self.positions.masked_fill(~self.valid, -1).topk(count, dim=1).indices.flip(1)
         return order, Read(self.positions.gather(1, order), self.valid.gather(1, order), self.seen)
 
 
 class Cache(NamedTuple):
-    """What attention remembers: the keys and values it has read, and where they stood."""
+    """The state of causal attention: keys and values read so far, and their positions."""
 
     keys: Growing  # [B,H,S,D/H]
     values: Growing  # [B,H,S,D/H]
@@ -238,7 +238,7 @@ class Cache(NamedTuple):
 
 
 class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
-    """Positions see the past, as far as the pattern goes; a window forgets what is out of its reach."""
+    """Self-attention to the past, as far as the pattern reaches; a window drops keys that are out of reach."""
 
     def __init__(self, config: AttentionConfig, width: int, position: Position = "none") -> None:
         super().__init__(config, width, position, causal=True)
@@ -255,7 +255,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
 
     def reset(self, inner: Cache, rows: Tensor) -> Cache:
         valid = inner.read.valid & ~rows[:, None]
-        used = valid.any(dim=0)  # columns that no row reads any more are dropped
+        used = valid.any(dim=0)  # drop columns that no row can read
         return Cache(
             Growing([inner.keys.held[:, :, used]]),
             Growing([inner.values.held[:, :, used]]),
@@ -264,8 +264,9 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
 
     def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
         layout, first = x.layout, inner.read.valid.shape[1] == 0
-        # An empty cache has read nothing, unless its reach is none: then all layers begin alike. Else the whole of Read
-        # is the key: a layer that forgot columns has other ones than a layer that has seen just as many elements.
+        # With an empty cache all layers have read the same, unless their reach is 0. Otherwise the key is the Read
+        # object: a layer that dropped columns has different ones than a layer that has seen the same number of
+        # elements.
         key = ("first",) if first and self.reach != 0 else inner.read
         places, read, key_places = layout.once(("read on", *key), lambda: _read_on(x, inner.read))
         query, further_keys, further_values = self.project(x, places, layout)
@@ -276,7 +277,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         return self.answer(x, request), self._forget(cache, layout)
 
     def _forget(self, cache: Cache, layout: Layout) -> Cache:
-        """The cache without what no later query can see: the last `reach` real keys of each row stay."""
+        """Drop everything that no later query can see: keep the last `reach` real keys of each row."""
         reach, read = self.reach, cache.read
         if reach is None or read.valid.shape[1] <= reach:
             return cache
@@ -286,7 +287,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
 
 
 def _read_on(x: Padded, read: Read) -> tuple[Places, Read, Places]:
-    """Where further elements stand, what is read with them, and where all keys stand then."""
+    """Return the positions of further elements, the updated record, and the positions of all keys."""
     places = places_of(x, read.seen)
     after = read.followed_by(places, x.lengths)
     return places, after, after.places

@@ -1,4 +1,4 @@
-"""Two recurrences side by side, one reading from each end: y_t = [forward(x)_t ; backward(x)_t]."""
+"""Bidirectional recurrence: one reads from each end, y_t = [forward(x)_t ; backward(x)_t]."""
 
 import torch
 
@@ -10,7 +10,7 @@ from seqloom.nn.types import Padded
 class Bidirectional(Mixer):
     """Every position sees the past through one mixer and the future through another, each with half the width.
 
-    Both read the whole input, as torch's bidirectional recurrences do, so that weights can be exchanged.
+    Both read the complete input, like torch's bidirectional recurrences, so that weights can be exchanged.
     """
 
     def __init__(self, config: BidirectionalConfig, width: int) -> None:

@@ -1,16 +1,16 @@
-"""The contract of every sequence layer.
+"""The interface of every sequence layer.
 
-    Mixer             forward(x)                            the whole sequence at once
+    Mixer             forward(x)                            the complete sequence
     CausalMixer       initial_state(n), step(x, state)      any number of further elements per row; state is a value
                       forward(x)                            equals step from initial_state
     ConditionedMixer  forward(x, memory), initial_state(memory), step(x, state)
 
-A recurrent state, a convolution's last inputs, attention's keys and values are one idea: what `step` must remember. It
-is passed in and handed back, never kept in a module, with the batch on axis 0 of every tensor: a beam, several users,
-a shared prefix and truncated back-propagation then need no code of their own.
+The state is what `step` must remember: a recurrent state, the last inputs of a convolution, or the keys and values of
+attention. It is passed in and returned, never stored in a module, and the batch is axis 0 of every tensor. So beam
+search, several users, a shared prefix and truncated back-propagation need no extra code.
 
-Who writes a causal mixer writes `begin` and `extend` for plain rows; `step` here adds packed documents to all of them:
-where the document changes, the row's state is reset.
+A causal mixer implements `begin` and `extend` for plain rows. `step` adds packed documents for all of them: where the
+document changes, the row's state is reset.
 """
 
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -35,51 +35,51 @@ Inner = TypeVar("Inner")
 
 
 class Mixer(nn.Module):
-    """Lets the positions of a sequence see one another."""
+    """A layer in which the positions of a sequence exchange information."""
 
     def forward(self, x: Padded) -> Padded:
-        """A sequence of the same lengths; packed documents do not see one another.
+        """Return a sequence of the same lengths; packed documents do not see one another.
 
-        Whatever stands in the padding of x does not matter: a block hands over its norm's answer to zero. What comes
-        out of the padding is zero.
+        The values in the padding of x are ignored (a block passes the norm of zero there). The padding of the result is
+        zero.
         """
         raise NotImplementedError
 
 
 class StateStanding(NamedTuple, Generic[Inner]):
-    """The state of a causal mixer: which document each row is in, and what is remembered of it."""
+    """The state of a causal mixer: the current document of each row, and the state within it."""
 
     segment: Tensor  # [B] int64, NO_DOCUMENT before the first element
     inner: Inner
 
 
 class CausalMixer(Mixer, Generic[Inner]):
-    """A mixer that never looks ahead, so that it can be read on element by element."""
+    """A mixer that never looks ahead, so that it can process a sequence step by step."""
 
     def begin(self, batch_size: int) -> Inner:
-        """What is remembered before the first element of a document."""
+        """Return the state before the first element of a document."""
         raise NotImplementedError
 
     def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
-        """The outputs for further elements of each row's document (0 or more), and what is remembered after them."""
+        """Process further elements of each row's document (0 or more); return their outputs and the new state."""
         raise NotImplementedError
 
     def reset(self, inner: Inner, rows: Tensor) -> Inner:
-        """The memory with the rows where `rows` [B] is true put back to the beginning."""
+        """Reset the rows of the state where `rows` [B] is true."""
         return merge_rows(rows, self.begin(len(rows)), inner)
 
     def initial_state(self, batch_size: int) -> StateStanding[Inner]:
-        """The state before the first element."""
+        """Return the state before the first element."""
         if batch_size < 1:
             raise DataError(f"a state of {batch_size} rows", fix="give the number of rows of the batch to come")
         segment = torch.full((batch_size,), NO_DOCUMENT, dtype=torch.int64, device=self.device)
         return StateStanding(segment, self.begin(batch_size))
 
     def step(self, x: Padded, state: StateStanding[Inner]) -> tuple[Padded, StateStanding[Inner]]:
-        """The outputs for further elements, and the state after them; a row of length 0 keeps its state.
+        """Process further elements; return their outputs and the new state. A row of length 0 keeps its state.
 
-        A block without segment numbers goes on with the document that its row is in; where there is none yet, it begins
-        document number 0, and a later block may go on with that number.
+        A block without segment numbers continues its row's document. If there is none yet, it begins document number 0,
+        and a later block may continue with that number.
         """
         require_padded(x)
         _require_standing(state)
@@ -96,23 +96,22 @@ class CausalMixer(Mixer, Generic[Inner]):
             segment = torch.where(here, number, segment)
             y, inner = self.extend(block, inner)
             pieces.append((y, columns))
-        if not pieces:  # no row has a further element
+        if not pieces:  # all rows are empty
             pieces.append((self.extend(x._replace(segments=None), inner)[0], x.lengths.new_zeros(x.values.shape[:2])))
         return _assemble(x, pieces), StateStanding(segment, inner)
 
     def forward(self, x: Padded) -> Padded:
-        """The same outputs for the whole sequence; overridden where a whole sequence can be had faster."""
+        """Process complete sequences; overridden where there is a faster way than `step`."""
         return by_document(lambda rows: self.extend(rows, self.begin(len(rows.lengths)))[0], x)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         weight = next(self.parameters(), None)
         return torch.device("cpu") if weight is None else weight.device
 
 
 class Stateless(CausalMixer[tuple[()]]):
-    """A causal mixer whose outputs depend on nothing but the element itself: `forward` is all there is to write."""
+    """A causal mixer whose outputs depend only on the element itself; subclasses implement only `forward`."""
 
     def begin(self, batch_size: int) -> tuple[()]:
         return ()
@@ -131,13 +130,13 @@ def _require_standing(state: object) -> None:
 
 
 def _require_rows(x: Padded, rows: int | None) -> None:
-    """Raise DataError for a state of another batch: some kernels of torch would read beyond its end."""
+    """Raise DataError for the state of another batch: some torch kernels would read beyond its end."""
     if rows is not None and len(x.lengths) != rows:
         raise DataError(f"{len(x.lengths)} rows cannot go on from a state of {rows} rows", fix="select its rows first")
 
 
 def _assemble(x: Padded, pieces: list[tuple[Padded, Tensor]]) -> Padded:
-    """The outputs of the documents of each row, put back into the columns they came from."""
+    """Put the outputs of each row's documents back into their columns."""
     first = pieces[0][0].values
     values = first.new_zeros(*x.values.shape[:2], *first.shape[2:])
     for y, columns in pieces:
@@ -147,24 +146,24 @@ def _assemble(x: Padded, pieces: list[tuple[Padded, Tensor]]) -> Padded:
 
 
 class ConditionedMixer(nn.Module, Generic[Inner]):
-    """A causal mixer that also reads a memory: what an encoder left of another sequence."""
+    """A causal mixer that also reads a memory: an encoder's output for another sequence."""
 
     def begin(self, memory: Padded) -> Inner:
-        """What is known before the first element: the memory, in the form that `extend` reads."""
+        """Return the state before the first element: the memory in the form that `extend` reads."""
         raise NotImplementedError
 
     def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
-        """The outputs for further elements of each row (0 or more), and what is remembered after them."""
+        """Process further elements of each row (0 or more); return their outputs and the new state."""
         raise NotImplementedError
 
     def initial_state(self, memory: Padded) -> Inner:
-        """The state before the first element."""
+        """Return the state before the first element."""
         if memory.segments is not None:
             raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
         return self.begin(memory)
 
     def step(self, x: Padded, state: Inner) -> tuple[Padded, Inner]:
-        """The outputs for further elements, and the state after them; a row of length 0 keeps its state."""
+        """Process further elements; return their outputs and the new state. A row of length 0 keeps its state."""
         require_padded(x)
         if x.segments is not None:
             raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
@@ -172,7 +171,7 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
         return self.extend(x, state)
 
     def forward(self, x: Padded, memory: Padded) -> Padded:
-        """The outputs for a whole sequence; the n-th document of a row reads the n-th of the memory's row."""
+        """Process complete sequences; the n-th document of a row reads the n-th document of the memory's row."""
         require_padded(x)
         if len(x.lengths) != len(memory.lengths):
             raise DataError(f"{len(x.lengths)} rows cannot read a memory of {len(memory.lengths)} rows")
@@ -188,7 +187,7 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
         return targets.repack(self.whole(targets.rows, sources.rows), x)
 
     def whole(self, x: Padded, memory: Padded) -> Padded:
-        """The outputs for whole rows; overridden where they can be had faster than by `extend`."""
+        """Process complete rows; overridden where there is a faster way than `extend`."""
         return self.extend(x, self.begin(memory))[0]
 
 

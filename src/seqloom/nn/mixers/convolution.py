@@ -2,7 +2,7 @@
 
     y_t = f(b + sum_k W_k x_{t + (k - left) * dilation})
 
-Several kernel sizes stand side by side and share the width (Kim 2014); dilation spreads the taps (Bai et al. 2018).
+Several kernel sizes run in parallel and share the width (Kim 2014); dilation spreads the taps (Bai et al. 2018).
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class ConvolutionFilters(nn.Module):
 
 
 class _Convolving(nn.Module):
-    """What the centered and the causal convolution share: filters, activation, and the tap on their maps."""
+    """Shared parts of centered and causal convolution: filters, activation, and the tap on their maps."""
 
     filters: Sequence[ConvolutionFilters]
 
@@ -63,12 +63,12 @@ class Convolution(_Convolving, Mixer):
 
 
 def _clean(x: Padded) -> Tensor:
-    """The values with their padding zeroed once more: a filter near the end reads it."""
+    """Return the values with zeroed padding, because a filter near the end reads it."""
     return x.with_values(x.values).values
 
 
 class CausalConvolution(_Convolving, CausalMixer[tuple[Tensor]]):
-    """Causal: every position sees itself and what came before; the state is the last inputs."""
+    """Causal: every position sees itself and earlier ones; the state is the last inputs."""
 
     def __init__(self, config: ConvolutionConfig, width: int) -> None:
         super().__init__(config, width)

@@ -1,4 +1,4 @@
-"""Attention to a memory: what a decoder reads of what an encoder left."""
+"""Cross-attention: a decoder reads the outputs of an encoder."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from seqloom.nn.types import Padded, Places
 
 
 class CrossSource(NamedTuple):
-    """A memory as attention reads it."""
+    """The memory in the form that attention reads."""
 
     keys: Tensor  # [B,H,S,D/H]
     values: Tensor  # [B,H,S,D/H], zero where the memory of a row is empty
@@ -27,12 +27,12 @@ class CrossSource(NamedTuple):
 
     @property
     def places(self) -> Places:
-        """Where the keys stand: their order is not asked."""
+        """Return the positions of the keys; their order does not matter."""
         nowhere = torch.zeros_like(self.valid, dtype=torch.int64)
         return Places(nowhere, nowhere, self.valid)
 
     def asked(self, query: Tensor, x: Padded, score: Score, dropout: float) -> Request:
-        """The request of queries [B,H,T,D/H] that stand where x does: every real element of the memory may be read."""
+        """Return the request of queries [B,H,T,D/H] at the positions of x, with access to all of the memory."""
         layout = x.layout
         return Request(
             query,
@@ -49,7 +49,7 @@ class CrossSource(NamedTuple):
 
 
 class CrossAttention(ConditionedMixer[CrossSource]):
-    """Positions read a memory: queries from here, keys and values from there. Reading changes nothing."""
+    """Attention to a memory: queries from the decoder, keys and values from the memory. The state never changes."""
 
     def __init__(self, score: ScoreName, num_heads: int, width: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class CrossAttention(ConditionedMixer[CrossSource]):
         self.dropout = dropout
         self.heads = Heads(width, num_heads)
         self.matcher = Matcher(score, num_heads, width // num_heads)
-        self.weights = Tap()  # the Request, offered
+        self.weights = Tap()  # the Request
         self.mixed = Tap()  # [B,H,T,D/H]
 
     def begin(self, memory: Padded) -> CrossSource:
@@ -85,7 +85,7 @@ class Alignment(ConditionedMixer[CrossSource]):
         self.matcher = Matcher(config.score, 1, width)
         self.combine, self.attention_dropout = nn.Linear(2 * width, width), config.attention_dropout
         self.dropout = nn.Dropout(config.dropout)
-        self.weights = Tap()  # the Request, offered
+        self.weights = Tap()  # the Request
         self.mixed = Tap()  # [B,1,T,D] the a of the formula
 
     def begin(self, memory: Padded) -> CrossSource:

@@ -1,10 +1,10 @@
-"""Tensors that grow: something is put behind what is there, again and again, without copying it each time.
+"""Tensors that grow by appending, without copying everything each time.
 
     [ k1 k2 k3 | . . . ]   ──▶   [ k1 k2 k3 k4 | . . ]
 
-Attention adds one key and one value for every token that is written. To put each behind the others by copying all of
-them takes quadratic time; a buffer that is doubled when it is full takes linear time. Still it is a value: what
-somebody holds never changes. The free room behind it belongs to whoever comes first, and who comes second copies.
+Attention adds one key and one value for every generated token. Copying all of them each time takes quadratic time; a
+buffer that doubles when it is full takes linear time. A tensor is still an immutable value: the free space behind it is
+used by the first append, and any later append to the same tensor copies it.
 """
 
 import torch
@@ -14,14 +14,14 @@ TIME = 2  # the axis that grows, of [B,H,S,D]
 
 
 class _Room:
-    """A buffer and how much of it is taken."""
+    """A buffer and how much of it is used."""
 
     def __init__(self, buffer: Tensor) -> None:
         self.buffer, self.taken = buffer, buffer.shape[TIME]
 
 
 class Growing(tuple[Tensor]):
-    """One tensor [B,H,S,D] as a part of a state; what selects or merges rows makes one without room behind it.
+    """One tensor [B,H,S,D] in a state; selecting or merging rows returns one without free space.
 
     >>> one = Growing([torch.zeros(1, 1, 2, 3)])
     >>> two, other = one.followed_by(torch.ones(1, 1, 1, 3)), one.followed_by(torch.zeros(1, 1, 4, 3))
@@ -33,11 +33,10 @@ class Growing(tuple[Tensor]):
 
     @property
     def held(self) -> Tensor:
-        """The tensor."""
         return self[0]
 
     def followed_by(self, more: Tensor) -> "Growing":
-        """The same with more behind it along the third axis."""
+        """Return the tensor with more appended along the third axis."""
         start, stop = self.held.shape[TIME], self.held.shape[TIME] + more.shape[TIME]
         room = self._room
         if room is None or room.taken != start or self.held.requires_grad or _unlike(more, self.held):
@@ -52,19 +51,19 @@ class Growing(tuple[Tensor]):
 
 
 def _unlike(one: Tensor, other: Tensor) -> bool:
-    """Whether one tensor cannot be written behind the other: gradients flow through it, or its numbers differ."""
+    """Whether one tensor cannot be appended in place: it needs gradients, or dtypes or devices differ."""
     return one.requires_grad or one.dtype != other.dtype or one.device != other.device
 
 
 def _beginning(whole: Tensor) -> Growing:
-    """A tensor that was put together once: the next time there will be room."""
+    """Return a tensor that was concatenated once; the next append gets a buffer."""
     grown = Growing([whole])
     grown._room = None if whole.requires_grad else _Room(whole)
     return grown
 
 
-def _doubled(held: Tensor, needed: int) -> _Room:
-    """A room twice as large as is needed now, with what is held at its beginning."""
-    room = _Room(held.new_empty(*held.shape[:TIME], 2 * needed, *held.shape[TIME + 1 :]))
-    room.buffer.narrow(TIME, 0, held.shape[TIME]).copy_(held)
+def _doubled(tensor: Tensor, needed: int) -> _Room:
+    """Return a buffer of twice the needed size that begins with the given tensor."""
+    room = _Room(tensor.new_empty(*tensor.shape[:TIME], 2 * needed, *tensor.shape[TIME + 1 :]))
+    room.buffer.narrow(TIME, 0, tensor.shape[TIME]).copy_(tensor)
     return room

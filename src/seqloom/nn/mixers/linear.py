@@ -1,6 +1,6 @@
 """Linear attention as a mixer: multi-head attention whose memory is two sums of fixed size.
 
-The equations are those of `seqloom.nn.ops.linear_attention`.
+The equations are in `seqloom.nn.ops.linear_attention`.
 """
 
 import torch
@@ -17,18 +17,18 @@ from seqloom.nn.types import Padded, by_document
 
 
 class _LinearlyAttending(nn.Module):
-    """What both directions and one share: heads, and the tap on what they found."""
+    """Shared parts of bidirectional and causal linear attention: heads, and the tap on their outputs."""
 
     def __init__(self, config: LinearAttentionConfig, width: int) -> None:
         super().__init__()
         config.fit(width)
         self.heads = Heads(width, config.num_heads)
-        self.weights = Tap()  # what was asked, offered: its `weights` give any rows of the matrix that is never held
+        self.weights = Tap()  # LinearQueries: its `weights` compute any rows of the matrix that is never stored
         self.mixed = Tap()  # [B,H,T,D/H]
 
 
 class LinearAttention(_LinearlyAttending, Mixer):
-    """Positions see both sides, in time and memory linear in the length."""
+    """Attention to both sides, in time and memory linear in the length."""
 
     def forward(self, x: Padded) -> Padded:
         return by_document(self._rows, x)
@@ -36,13 +36,13 @@ class LinearAttention(_LinearlyAttending, Mixer):
     def _rows(self, x: Padded) -> Padded:
         heads = self.heads
         query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
-        self.weights.offer(lambda: _asked(query, key, x, Padding(), _nothing(key)))
+        self.weights.offer(lambda: _queries(query, key, x, Padding(), _nothing(key)))
         mixed = linear_attention.two_sided(query, key, value, x.valid)
         return x.with_values(heads.join(self.mixed(mixed)))
 
 
 class CausalLinearAttention(_LinearlyAttending, CausalMixer[AttentionSums]):
-    """Positions see the past through sums that are carried along."""
+    """Attention to the past through running sums."""
 
     def begin(self, batch_size: int) -> AttentionSums:
         weight = self.heads.key.weight
@@ -54,16 +54,16 @@ class CausalLinearAttention(_LinearlyAttending, CausalMixer[AttentionSums]):
     def extend(self, x: Padded, inner: AttentionSums) -> tuple[Padded, AttentionSums]:
         heads = self.heads
         query, key, value = (heads.split(linear(x.values)) for linear in (heads.query, heads.key, heads.value))
-        self.weights.offer(lambda: _asked(query, key, x, Causal() & Padding(), inner.vector))
+        self.weights.offer(lambda: _queries(query, key, x, Causal() & Padding(), inner.vector))
         mixed, sums = linear_attention.causal(query, key, value, x.valid, inner)
         return x.with_values(heads.join(self.mixed(mixed))), sums
 
 
-def _asked(query: Tensor, key: Tensor, x: Padded, mask: Mask, before: Tensor) -> LinearQueries:
+def _queries(query: Tensor, key: Tensor, x: Padded, mask: Mask, before: Tensor) -> LinearQueries:
     places = x.layout.places
     return LinearQueries(query, key, places, places, mask, before)
 
 
 def _nothing(key: Tensor) -> Tensor:
-    """[B,H,D] zeros, wide enough for sums: nothing was read before these keys [B,H,S,D]."""
+    """Return zeros [B,H,D] in a dtype wide enough for sums, as the state before these keys [B,H,S,D]."""
     return torch.zeros_like(key[:, :, 0], dtype=torch.promote_types(key.dtype, torch.float32))

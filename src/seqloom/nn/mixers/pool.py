@@ -2,7 +2,7 @@
 
     mean  y_t = (1/n) sum_s x_s        sum  y_t = sum_s x_s        max  y_t = max_s x_s
 
-over all s of the document, or over s <= t when running. A bag of embeddings is this mixer and nothing else.
+over all s of the document, or over s <= t if running. A bag-of-embeddings model uses only this mixer.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from seqloom.nn.types import Padded, by_document
 
 
 class Pool(Mixer):
-    """Every position sees the summary of its whole document."""
+    """Every position sees the summary of its complete document."""
 
     def __init__(self, config: PoolConfig, width: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Pool(Mixer):
 
 
 class PoolSummary(NamedTuple):
-    """What a running pool has seen."""
+    """The state of a running pool."""
 
     value: Tensor  # [B,D] the sum or the maximum so far
     seen: Tensor  # [B] how many elements
@@ -50,7 +50,7 @@ class RunningPool(CausalMixer[PoolSummary]):
 
     def begin(self, batch_size: int) -> PoolSummary:
         start = float("-inf") if self.how == "max" else 0.0
-        wide = torch.promote_types(self.place.dtype, torch.float32)  # a long sum in bfloat16 would soon stand still
+        wide = torch.promote_types(self.place.dtype, torch.float32)  # a long sum in bfloat16 would stop growing
         value = torch.full((batch_size, self.width), start, dtype=wide, device=self.place.device)
         return PoolSummary(value, torch.zeros(batch_size, dtype=torch.int64, device=self.place.device))
 

@@ -1,6 +1,6 @@
 """Recurrence as a mixer: every position sees the past through a state that is updated element by element.
 
-The equations are those of `seqloom.nn.ops.recurrence`; here they get weights, a state, and taps.
+The equations are in `seqloom.nn.ops.recurrence`; this module adds weights, a state, and taps.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def _cell_of(config: RecurrentConfig) -> Cell:
 
 
 class Recurrent(CausalMixer[Memory]):
-    """One layer of an Elman network, GRU or LSTM; names and order of its weights are torch's."""
+    """One layer of an Elman network, GRU or LSTM; weights have torch's names and order."""
 
     def __init__(self, config: RecurrentConfig, input_width: int, width: int) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class Recurrent(CausalMixer[Memory]):
 
         self.input_weight, self.hidden_weight = drawn(rows, input_width), drawn(rows, width)
         self.input_bias, self.hidden_bias = drawn(rows), drawn(rows)
-        if "forget" in self.cell.gates:  # begin by remembering: a fresh gate at 1/2 forgets all within ten elements
+        if "forget" in self.cell.gates:  # start by remembering: a gate at 1/2 forgets everything within ten elements
             forget = self.cell.gates.index("forget") * width  # Jozefowicz et al. 2015
             self.input_bias.data[forget : forget + width] += 1
-        self.gates = Tap()  # Gates, offered
+        self.gates = Tap()  # Gates, computed only for listeners
         self.hidden = Tap()  # [B,T,D]
         self._lay_together()
 
@@ -50,7 +50,7 @@ class Recurrent(CausalMixer[Memory]):
         return self
 
     def _lay_together(self) -> None:
-        """Put the weights into one chunk of device memory: cuDNN would otherwise copy them there at every call."""
+        """Store the weights in one chunk of device memory; cuDNN would otherwise copy them at every call."""
         if not self.input_weight.is_cuda:
             return
         for weight, part in zip(self.weights, _in_one_chunk(self.weights), strict=True):
@@ -58,20 +58,20 @@ class Recurrent(CausalMixer[Memory]):
 
     @property
     def weights(self) -> Weights:
-        """The weights in the form that the operators take."""
+        """Return the weights in the form that the operators take."""
         return Weights(self.input_weight, self.hidden_weight, self.input_bias, self.hidden_bias)
 
     def begin(self, batch_size: int) -> Memory:
         return tuple(self.input_weight.new_zeros(batch_size, self.width) for _ in range(self.cell.num_states))
 
     def begin_with(self, hidden: Tensor) -> Memory:
-        """What is remembered when reading starts from a given hidden vector [B,D]."""
+        """Return the state for reading from a given hidden vector [B,D]."""
         return (hidden, *(torch.zeros_like(hidden) for _ in range(self.cell.num_states - 1)))
 
     def _drawn(self) -> Weights:
-        """The weights that a call reads with: in training without some of those from state to state (DropConnect).
+        """Return the weights for one call: in training, some recurrent weights are dropped (DropConnect).
 
-        They are left out of the matrix itself, so the fused kernel goes over the whole sequence as ever.
+        They are dropped from the matrix itself, so the fused kernel still processes the complete sequence.
         """
         if not (self.training and self.weight_dropout):
             return self.weights
@@ -87,8 +87,8 @@ class Recurrent(CausalMixer[Memory]):
         return by_document(lambda rows: self.rows(rows, self.begin(len(rows.lengths))), x)
 
     def rows(self, x: Padded, inner: Memory) -> Padded:
-        """The outputs for whole rows from a given memory; the state after them is not asked for."""
-        everything = Padded.of(x.values)  # padding is read like the rest: what it leaves behind is dropped
+        """Return the outputs of complete rows from a given state, without the final state."""
+        everything = Padded.of(x.values)  # padding is read too; its outputs are dropped
         weights = self._drawn()
         outputs, _ = recur(self.cell, everything, inner, weights)
         return self._shown(x, outputs, inner, weights)
@@ -102,7 +102,7 @@ class Recurrent(CausalMixer[Memory]):
 
 
 def _in_one_chunk(weights: Weights) -> Weights:
-    """The same weights in one chunk of memory, gradients going through; cuDNN copies what lies apart at every call."""
+    """Return the same weights in one chunk of memory with gradients; cuDNN copies separate ones at every call."""
     flat = torch.cat([weight.flatten() for weight in weights])
     parts = torch.split(flat, [weight.numel() for weight in weights])
     return Weights(*(part.view_as(weight) for part, weight in zip(parts, weights, strict=True)))
@@ -111,8 +111,8 @@ def _in_one_chunk(weights: Weights) -> Weights:
 class Seeded(ConditionedMixer[Any]):
     """A recurrent decoder layer whose first state is s_0 = tanh(W m + b), with m the memory's last element.
 
-    This is the bottleneck of the first neural translators (deck E): one vector is all that the decoder learns of the
-    source, unless an `alignment` layer follows.
+    This is the bottleneck of the first neural translators (deck E): without an `alignment` layer after it, one vector
+    is all the information that the decoder has about the source.
     """
 
     def __init__(self, config: SeededConfig, width: int) -> None:

@@ -1,1 +1,1 @@
-"""The mathematics, without parameters: a plain version that is the specification, and fast ones that equal it."""
+"""Operators without parameters: a plain version that is the specification, and fast versions with equal results."""

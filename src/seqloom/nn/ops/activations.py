@@ -8,7 +8,6 @@ from torch import Tensor
 
 
 def identity(x: Tensor) -> Tensor:
-    """x itself."""
     return x
 
 

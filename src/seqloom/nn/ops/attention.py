@@ -26,7 +26,7 @@ from seqloom.nn.types import Layout, Places
 
 
 class Request(NamedTuple):
-    """What is asked of attention: the tensors, where they stand, and how they may be matched."""
+    """The input of an attention kernel: the tensors, their positions, the score, the mask and the bias."""
 
     query: Tensor  # [B,H,T,D]
     key: Tensor  # [B,H,S,D]
@@ -37,15 +37,15 @@ class Request(NamedTuple):
     mask: Mask = Everything()
     bias: Bias = NoBias()
     dropout: float = 0.0  # of the weights; 0 keeps the fused kernels
-    # Queries and keys are the elements of one sequence, whose positions count up by one along the row, so that index
-    # distance is distance; where positions start again (packed documents) the mask must hold Document().
+    # Queries and keys are the elements of one sequence, and positions count up by one along the row, so that index
+    # distance is distance; where positions restart (packed documents) the mask must contain Document().
     aligned: bool = False
-    # Whoever asks does not look at queries that may read nothing (padding), or has made the values zero there.
+    # The caller ignores queries that may read nothing (padding), or has zeroed the values there.
     heedless: bool = False
-    shared: Layout | None = None  # that of the queries: the dense mask is kept there for other layers with these keys
+    shared: Layout | None = None  # the queries' layout: caches the dense mask for other layers with these keys
 
     def rows(self, start: int, stop: int) -> "Request":
-        """The same request for queries start..stop alone."""
+        """Return the request for queries start..stop only."""
         return self._replace(
             query=self.query[:, :, start:stop],
             query_places=self.query_places.cut(start, stop),
@@ -54,7 +54,7 @@ class Request(NamedTuple):
         )
 
     def keys(self, start: int, stop: int) -> "Request":
-        """The same request with keys start..stop alone."""
+        """Return the request with keys start..stop only."""
         return self._replace(
             key=self.key[:, :, start:stop],
             value=self.value[:, :, start:stop],
@@ -64,12 +64,12 @@ class Request(NamedTuple):
         )
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor that a gradient may flow into, in the order that `refill` takes them."""
+        """Return every tensor that may need a gradient, in the order that `refill` takes them."""
         extra = [part for value in (self.score, self.bias) for part in value if isinstance(part, Tensor)]
         return [self.query, self.key, self.value, *extra]
 
     def refill(self, tensors: Iterator[Tensor]) -> "Request":
-        """The same request with other tensors in the places that `tensors` lists."""
+        """Return the request with other tensors in place of those that `tensors` lists."""
         query, key, value = next(tensors), next(tensors), next(tensors)
         scoring, bias = _refill(self.score, tensors), _refill(self.bias, tensors)
         return self._replace(query=query, key=key, value=value, score=scoring, bias=bias)
@@ -83,7 +83,7 @@ def _refill(part: Part, tensors: Iterator[Tensor]) -> Part:
 
 
 def weights(request: Request) -> Tensor:
-    """The distribution of every query over the keys, [B,H,T,S]; zero where the mask forbids."""
+    """Return the distribution of every query over the keys, [B,H,T,S]; zero where the mask forbids."""
     scores = score(request.score, request.query, request.key)
     if isinstance(request.bias, Shaw):
         assert not isinstance(request.score, Additive), "refused by the table of legal combinations"
@@ -111,12 +111,12 @@ class Kernel(NamedTuple):
 
     name: str
     refuses: Callable[[Request], str | None]  # the reason why it cannot, or None
-    suits: Callable[[Request], bool]  # whether it is worth choosing where it can
+    suits: Callable[[Request], bool]  # whether to choose it if it accepts
     run: Callable[[Request], Tensor]
 
 
 def always(_: Request) -> bool:
-    """Worth choosing wherever it can."""
+    """Return True: choose this kernel whenever it accepts."""
     return True
 
 

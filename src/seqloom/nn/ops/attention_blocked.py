@@ -1,7 +1,7 @@
-"""Attention a block of queries at a time, against the keys in reach, recomputed in the backward pass.
+"""Blockwise attention: one block of queries at a time against the keys in reach, recomputed in the backward pass.
 
-It is `plain` on one block after another, so it takes every score, mask and bias of one sequence: O(T w d) for a window
-w, and memory linear in the length for any mask.
+It runs `plain` on each block, so it takes every score, mask and bias of one sequence: O(T w d) for a window w, and
+memory linear in the length for any mask.
 """
 
 from collections.abc import Iterator
@@ -32,16 +32,16 @@ def _blocked_suits(request: Request) -> bool:
     batch, heads, time = request.query.shape[:3]
     before, after = request.mask.reach()
     if before is not None and after is not None and time > 2 * max(_BLOCK, before + after):
-        return True  # most of the matrix is never looked at
+        return True  # most of the matrix is never computed
     if SDPA.refuses(request) is None and isinstance(request.bias, NoBias):
         if request.mask in (Everything(), Causal()):
-            return False  # sdpa holds no matrix at all
-        return batch * time * time > 4 * _CELLS  # it would hold the mask, one byte a cell
-    return batch * heads * time * time * _inner(request) > _CELLS  # it, or plain, would hold scores or biases
+            return False  # sdpa stores no matrix at all
+        return batch * time * time > 4 * _CELLS  # sdpa would store the mask, one byte per cell
+    return batch * heads * time * time * _inner(request) > _CELLS  # sdpa or plain would store scores or biases
 
 
 def _inner(request: Request) -> int:
-    """Numbers held for each pair of query and key: an additive score makes a vector of it."""
+    """Return the numbers stored for each pair of query and key: an additive score needs a vector."""
     return request.score.direction.shape[-1] if isinstance(request.score, Additive) else 1
 
 
@@ -58,11 +58,11 @@ def _blocks(request: Request) -> list[tuple[slice, slice]]:
 
 
 class _Blocked(torch.autograd.Function):
-    """`plain` on one block of queries after another; nothing quadratic is kept for the backward pass."""
+    """`plain` on one block of queries after another; no quadratic tensor is saved for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, request: Request, *tensors: Tensor) -> Tensor:
-        ctx.request = request.refill(tensor.new_empty(0) for tensor in tensors)  # tensors are saved in one place alone
+        ctx.request = request.refill(tensor.new_empty(0) for tensor in tensors)  # save the tensors only once
         ctx.save_for_backward(*tensors)
         device = request.query.device.type
         ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
@@ -76,7 +76,7 @@ class _Blocked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: what is recomputed here would be taken for a constant
+        if torch.is_grad_enabled():  # create_graph: the recomputed values would be treated as constants
             raise KernelError(
                 "blocked attention has no second derivative", fix='name another: using(attention="plain")'
             )
@@ -91,7 +91,7 @@ class _Blocked(torch.autograd.Function):
         totals = [
             torch.zeros_like(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32)) if want else None
             for tensor, want in zip(tensors, wanted, strict=True)
-        ]  # hundreds of blocks add to them: in bfloat16 the sum would stand still
+        ]  # hundreds of blocks are added: a bfloat16 sum would stop growing
         for queries, keys in _blocks(ctx.request.refill(iter(tensors))):
             cuts: list[Any] = [(..., queries, slice(None)), (..., keys, slice(None)), (..., keys, slice(None))]
             cuts += [...] * (len(tensors) - 3)
@@ -122,7 +122,7 @@ def _generator_state(device: torch.device) -> Tensor:
 
 @contextmanager
 def _drawing_again(state: Tensor | None, device: torch.device) -> Iterator[None]:
-    """Inside the `with`, dropout draws what it drew from this state; afterwards the generator goes on as before."""
+    """Replay dropout from this generator state in the block; then restore the generator."""
     if state is None:
         yield
         return

@@ -1,11 +1,11 @@
-"""Which kernel computes attention: each equals `plain` on all it accepts, and refuses the rest.
+"""Selection of the attention kernel: each equals `plain` on every request it accepts, and refuses the rest.
 
     edges    an edge list, one score per edge
     blocked  a block of queries at a time: windows, long sequences
     sdpa     torch's fused kernel
     plain    the definition
 
-`choose` takes the first that accepts and suits; the order is the same on every device.
+`choose` takes the first kernel that accepts and suits the request; the order is the same on every device.
 """
 
 from torch import Tensor
@@ -21,7 +21,7 @@ KERNELS: tuple[Kernel, ...] = (EDGES, BLOCKED, SDPA, PLAIN)
 
 
 def choose(request: Request) -> Kernel:
-    """The kernel that will compute a request: the one named by the user, or the first that accepts and suits."""
+    """Return the kernel for a request: the one named by the user, or the first that accepts and suits."""
     name = named("attention")
     if name is None:
         return next(kernel for kernel in KERNELS if kernel.refuses(request) is None and kernel.suits(request))
@@ -34,5 +34,5 @@ def choose(request: Request) -> Kernel:
 
 
 def attend(request: Request) -> Tensor:
-    """Attention by the chosen kernel, [B,H,T,D]."""
+    """Compute attention [B,H,T,D] with the chosen kernel."""
     return choose(request).run(request)

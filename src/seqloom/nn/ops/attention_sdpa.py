@@ -1,4 +1,4 @@
-"""Attention by torch's fused kernel; masks and biases become one dense matrix, unless the mask is just causal."""
+"""Attention by torch's fused kernel; masks and biases become one dense matrix, unless the mask is only causal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,10 +52,10 @@ def _sdpa(request: Request) -> Tensor:
 
 @contextmanager
 def without_plans(query: Tensor, mask: Tensor | None) -> Iterator[None]:
-    """Keep cuDNN from what has a mask: it plans anew, for up to a second, whenever lengths or rows are other ones.
+    """Disable cuDNN attention for requests with a mask: it plans again, for up to a second, for every new shape.
 
-    torch takes it first on newer GPUs, and ragged text has another shape at nearly every step: a translator on an H200
-    came to 31 steps in bfloat16 while it took 389 in float32, which cuDNN does not serve. Compiled models have one
+    torch prefers it on newer GPUs, and ragged text has a new shape at nearly every step: on an H200, a translator made
+    31 steps in bfloat16 in the time of 389 steps in float32, which cuDNN does not support. Compiled models have one
     shape.
     """
     if mask is None or not query.is_cuda or torch.compiler.is_compiling():
@@ -70,17 +70,17 @@ def without_plans(query: Tensor, mask: Tensor | None) -> Iterator[None]:
 
 
 def _penalties(request: Request) -> Tensor:
-    """What the scores lose by the mask, [B,1,T,S] or [B,1,1,S], made once for all layers that share it."""
+    """Return the mask as a term for the scores, [B,1,T,S] or [B,1,1,S], cached for all layers that share it."""
     mask, query, key, dtype = request.mask, request.query_places, request.key_places, request.query.dtype
     make = partial(_penalize, mask, query, key, dtype)
     return make() if request.shared is None else request.shared.once((mask, *query, *key, dtype), make)
 
 
 def _penalize(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Tensor:
-    """0 where the mask lets a query read and the lowest number elsewhere, halved so that nothing overflows.
+    """Return 0 where the mask allows reading and half the lowest number elsewhere, so that nothing overflows.
 
     Finite, as in `plain`: a query that may read nothing then has no NaN to leak into gradients. The rows of the matrix
-    begin at multiples of ALIGNMENT, else a GPU's kernel would copy it there, for each layer again.
+    begin at multiples of ALIGNMENT; otherwise the GPU kernel would copy the matrix for each layer.
     """
     allowed = compact(mask, query, key)  # [B,1,T or 1,S]
     time = allowed.shape[-1]

@@ -1,9 +1,9 @@
-"""Convolutions: the same weights slid over a sequence or a picture.
+"""Convolutions: the same weights applied at every position of a sequence or a picture.
 
     1-D   y_t   = b + sum_k W_k x_{t + (k - left) * dilation}                 zero outside the sequence
     2-D   y_o,i,j = b_o + sum_{c,u,v} W_o,c,u,v x_c,i+u,j+v                   a filter spans the full depth of its input
 
-`left` says how many of the K taps lie before t: K - 1 makes the convolution causal, (K - 1) // 2 centers it.
+`left` is the number of the K taps before t: K - 1 makes the convolution causal, (K - 1) // 2 centers it.
 """
 
 import torch
@@ -25,7 +25,7 @@ def plain(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: 
 
 
 def fused(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
-    """The same by torch's kernel, which knows no empty sequence."""
+    """The same with torch's kernel, which does not support empty sequences."""
     if values.shape[1] == 0:
         return plain(values, weight, bias, left=left, dilation=dilation)
     right = weight.shape[2] - 1 - left

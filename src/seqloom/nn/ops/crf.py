@@ -1,4 +1,4 @@
-"""Linear-chain conditional random field: how likely is a whole sequence of tags, and which one is best.
+"""Linear-chain conditional random field: the probability of a tag sequence, and the best sequence.
 
 A path y of tags through a sequence of T elements has the score
 
@@ -9,11 +9,11 @@ Collobert et al. 2011). Z needs no enumeration: with alpha_t[j] the log of the s
 
     alpha_t[j] = scores[t, j] + log sum_i exp(alpha_{t-1}[i] + between[i, j])
 
-Some moves can be declared illegal (no I-PER after B-LOC): a path that takes one has probability zero and is never the
-best. A row of length 0 has one path, the empty one: probability 1, score 0. Padding is cut out before anything else.
+Some transitions can be declared illegal (no I-PER after B-LOC): a path with one has probability zero and is never the
+best. A row of length 0 has one path, the empty one: probability 1, score 0. Padding is removed before anything else.
 
-`log_likelihood` is the plain loop with autograd through it: the specification. `fast_log_likelihood` is the same with
-the gradient in closed form: the counts of tags and moves that were observed, minus those the model expects.
+`log_likelihood` is the plain loop with autograd: the specification. `fast_log_likelihood` has the gradient in closed
+form: the observed counts of tags and transitions minus the expected ones.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,14 @@ from seqloom.config.heads import Scheme
 from seqloom.errors import ConfigError, KernelError
 from seqloom.nn.ops import crf_products
 
-# The score of an illegal move in a sum of exponentials. Not -inf: a tag that cannot be reached would be a logsumexp
-# over nothing but -inf, whose gradient is NaN. This is finite, and beside a legal path its exponential is exactly zero.
+# The score of an illegal transition in a sum of exponentials. Not -inf: the logsumexp of an unreachable tag would be
+# over -inf only, and its gradient would be NaN. This is finite, and next to a legal path its exponential is exactly
+# zero.
 _IMPOSSIBLE = -1e30
 
 
 class Transitions(NamedTuple):
-    """The scores of beginning, moving and stopping, and which of these are legal; some path must be."""
+    """The scores of starts, transitions and ends, and which are legal; there must be a legal path."""
 
     start: Tensor  # [K]
     between: Tensor  # [K,K] from, to
@@ -42,7 +43,7 @@ class Transitions(NamedTuple):
     legal_end: Tensor  # [K] bool
 
     def filled(self, illegal: float, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """Start, between and end with `illegal` in place of the scores of illegal moves."""
+        """Return start, between and end with `illegal` in place of the scores of illegal transitions."""
         moves, legal = self[:3], self[3:]
         start, between, end = (x.to(dtype).masked_fill(~ok, illegal) for x, ok in zip(moves, legal, strict=True))
         return start, between, end
@@ -78,7 +79,7 @@ def path_score(scores: Tensor, tags: Tensor, lengths: Tensor, transitions: Trans
 
 
 def forbidden(tags: Tensor, lengths: Tensor, transitions: Transitions) -> Tensor:
-    """[B] whether a sequence of tags begins, moves or ends in a way that is not legal."""
+    """Return whether each tag sequence has an illegal start, transition or end, [B]."""
     rows, time = torch.arange(len(tags), device=tags.device), tags.shape[1]
     if time == 0:
         return torch.zeros_like(lengths, dtype=torch.bool)
@@ -125,14 +126,14 @@ def marginals(scores: Tensor, lengths: Tensor, transitions: Transitions) -> Tens
 
 @torch.no_grad()
 def viterbi(scores: Tensor, lengths: Tensor, transitions: Transitions) -> tuple[Tensor, Tensor]:
-    """The best legal path [B,T], zero in the padding, and its score [B] (Viterbi 1967).
+    """Return the best legal path [B,T], zero in the padding, and its score [B] (Viterbi 1967).
 
-    best_t[j] = scores[t, j] + max_i (best_{t-1}[i] + between[i, j]); the i that won is remembered and followed back.
+    best_t[j] = scores[t, j] + max_i (best_{t-1}[i] + between[i, j]); the best i is stored for the backtrace.
     """
     scores, valid = _without_padding(scores, lengths)
     if scores.shape[1] == 0:
         return lengths.new_zeros(scores.shape[:2]), scores.sum(dim=(1, 2))
-    # A maximum has no gradient to spoil, so here -inf is exact: no score, however large, makes up for an illegal move.
+    # A maximum has no gradient that NaN could spoil, so -inf is exact here: no score outweighs an illegal transition.
     start, between, end = transitions.filled(-torch.inf, scores.dtype)
     best = start + scores[:, 0]  # [B,K]
     origins = []
@@ -143,7 +144,7 @@ def viterbi(scores: Tensor, lengths: Tensor, transitions: Transitions) -> tuple[
     score, tag = (best + end).max(dim=1)  # [B]
     path = [tag]
     for t in range(scores.shape[1] - 1, 0, -1):
-        # In the padding the last tag waits until its own element is reached.
+        # In the padding the last tag is repeated until its own element is reached.
         tag = torch.where(valid[:, t], origins[t - 1].gather(1, tag[:, None]).squeeze(1), tag)
         path.append(tag)
     tags = torch.stack(path[::-1], dim=1).masked_fill(~valid, 0)
@@ -151,18 +152,18 @@ def viterbi(scores: Tensor, lengths: Tensor, transitions: Transitions) -> tuple[
 
 
 class _Messages(NamedTuple):
-    """What the forward pass leaves for the backward pass; the batch is the last axis, where memory is contiguous."""
+    """Values saved for the backward pass; the batch is the last axis, where memory is contiguous."""
 
-    ways: Tensor  # [T-1,K,K,B] from i to j: the part of i in the sum that makes alpha[j]
+    ways: Tensor  # [T-1,K,K,B] from i to j: the share of i in the sum for alpha[j]
     final: Tensor  # [K,B] the probability of each last tag; zero for rows of length 0
 
 
 def _forward(scores: Tensor, start: Tensor, between: Tensor, end: Tensor, lengths: Tensor) -> tuple[Tensor, _Messages]:
-    """[B] log Z and the messages.
+    """Return log Z [B] and the messages.
 
-    The peak of alpha is taken out at every step and added up apart: alpha stays near zero however long the sequence, so
-    neither range nor digits are lost. (A recursion over probabilities would be faster still, but it underflows when the
-    only legal path is an unlikely one.) Elements past the length are computed too, from zero scores, and not looked at.
+    The maximum of alpha is subtracted at every step and summed separately, so alpha stays near zero and loses neither
+    range nor precision. (A recursion over probabilities would be faster, but it underflows when the only legal path is
+    an unlikely one.) Elements past the length are computed too, from zero scores, and ignored.
     """
     B, T, K = scores.shape
     elements = scores.permute(1, 2, 0).contiguous()  # [T,K,B]
@@ -174,7 +175,7 @@ def _forward(scores: Tensor, start: Tensor, between: Tensor, end: Tensor, length
         torch.amax(alpha, dim=0, out=peak)
         arriving = (alpha - peak)[:, None] + moves  # [K,K,B]
         torch.softmax(arriving, dim=0, out=way)
-        # The largest part of a sum is exp(largest - logsumexp), and at least 1/K: so its logarithm gives the logsumexp.
+        # The largest share of a sum is exp(largest - logsumexp) and at least 1/K, so its logarithm gives the logsumexp.
         log_sum = arriving.amax(dim=0).sub_(way.amax(dim=0).log_())  # [K,B]
         alpha = torch.add(log_sum, element, out=following)
     last = _last(lengths)
@@ -186,10 +187,10 @@ def _forward(scores: Tensor, start: Tensor, between: Tensor, end: Tensor, length
 
 
 def _backward(messages: _Messages, lengths: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The expected counts of tags [B,T,K], starts [K], moves [K,K] and ends [K], each row counted `weights` [B] times.
+    """Return the expected counts of tags [B,T,K], starts [K], moves [K,K] and ends [K], weighted by row.
 
-    Bayes turns each step round: p(i at t-1 | j at t) is the part of i in the sum that made alpha_t[j]. So from the last
-    tag on, p(i, j) = p(i | j) p(j) and p(i) = sum_j p(i, j). No difference of large logarithms is ever taken.
+    By Bayes' rule, p(i at t-1 | j at t) is the share of i in the sum for alpha_t[j]. So backward from the last tag,
+    p(i, j) = p(i | j) p(j) and p(i) = sum_j p(i, j). No difference of large logarithms is needed.
     """
     ways, final = messages
     K, B = final.shape
@@ -219,7 +220,7 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: autograd takes the messages for constants
+        if torch.is_grad_enabled():  # create_graph: autograd would treat the messages as constants
             raise KernelError("fast_log_likelihood has no second derivative", fix="use log_likelihood")
         *messages, lengths = ctx.saved_tensors
         if ctx.by_products:
@@ -240,11 +241,11 @@ def _last(lengths: Tensor) -> Tensor:
 
 
 def legal_transitions(labels: Sequence[str], scheme: Scheme) -> tuple[Tensor, Tensor, Tensor]:
-    """The legal starts [K], moves [K,K] (from, to) and ends [K] among labels such as O, B-PER and I-PER.
+    """Return the legal starts [K], moves [K,K] (from, to) and ends [K] among labels such as O, B-PER and I-PER.
 
-    bio: I-X continues a B-X or I-X; the others may stand anywhere (Ramshaw and Marcus 1995, in the form called IOB2).
-    bioes: B-X and I-X leave a span open that I-X or E-X must continue; O, B-X and S-X stand where none is open.
-    Before the start and after the end a sequence is as if labeled O.
+    bio: I-X continues a B-X or I-X; the others may be anywhere (Ramshaw and Marcus 1995, in the form called IOB2).
+    bioes: after B-X and I-X a span is open that I-X or E-X must continue; O, B-X and S-X need no open span.
+    The positions before the start and after the end count as O.
 
     >>> starts, moves, ends = legal_transitions(["O", "B-PER", "I-PER"], "bio")
     >>> starts.tolist(), moves[0].tolist(), ends.tolist()
@@ -262,7 +263,7 @@ def legal_transitions(labels: Sequence[str], scheme: Scheme) -> tuple[Tensor, Te
 
 
 def _parts(label: str, scheme: Scheme) -> tuple[str, str]:
-    """The position and the type of a label: B-PER is B and PER, O is O and nothing."""
+    """Return the position and the type of a label: B-PER is B and PER, O is O and an empty type."""
     positions = ["B", "I"] if scheme == "bio" else ["B", "I", "E", "S"]
     position, _, kind = label.partition("-")
     if label == "O" or (position in positions and kind):
@@ -273,7 +274,7 @@ def _parts(label: str, scheme: Scheme) -> tuple[str, str]:
 
 
 def _may_follow(parts: Sequence[tuple[str, str]], scheme: Scheme) -> Tensor:
-    """[N,N] whether the second of two labels, given by position and type, may stand behind the first."""
+    """Return whether the second of two labels, given by position and type, may follow the first, [N,N]."""
     kinds = {kind: number for number, (_, kind) in enumerate(parts)}
     types = torch.tensor([kinds[kind] for _, kind in parts])
     opens, continues = (torch.tensor([letter in some for letter, _ in parts]) for some in ("BI", "IE"))

@@ -1,4 +1,4 @@
-"""Naming a kernel: whoever names one gets that one, or a refusal; and how many a process keeps."""
+"""Selecting kernels by name, and limiting how many kernels a process caches."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _named: ContextVar[Mapping[str, str]] = ContextVar("kernels named by the user", 
 
 @contextmanager
 def using(**kernels: str) -> Iterator[None]:
-    """Inside the `with`, each operator named uses just that kernel: `using(attention="sdpa", recurrence="plain")`."""
+    """Use exactly these kernels in the block: `using(attention="sdpa", recurrence="plain")`."""
     for operator in kernels:
         if operator not in OPERATORS:
             raise ConfigError(f"there is no operator '{operator}'", fix=did_you_mean(operator, OPERATORS))
@@ -27,30 +27,30 @@ def using(**kernels: str) -> Iterator[None]:
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Inside the `with`, every operator is its own specification: slow, readable, and the oracle of the others."""
+    """Use the plain specification of every operator in the block: slow and readable, the reference for tests."""
     with using(**dict.fromkeys(OPERATORS, "plain")):
         yield
 
 
 def named(operator: str) -> str | None:
-    """The kernel that the user named for an operator, or None to choose freely."""
+    """Return the kernel that the user named for an operator, or None to choose freely."""
     return _named.get().get(operator)
 
 
-# Kernels that oneDNN, and torch's layer above it, keep: else 1,024 each, one for each shape that they meet.
+# Capacity of the kernel caches of oneDNN and torch; the default is 1,024 each, with one kernel per shape.
 CAPACITIES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
 @contextmanager
 def few_kernels() -> Iterator[None]:
-    """A block in which a process that computes on the CPU and makes its first kernel keeps few of them.
+    """Limit the kernel caches while a process on the CPU creates its first kernel.
 
-        heap    ■■■■■■■■ k ■■■■■ k ■■■■■■■■■■■ k ■■■■        ■ of one step, freed behind it    k kept, for one shape
+        heap    ■■■■■■■■ k ■■■■■ k ■■■■■■■■■■■ k ■■■■        ■ of one step, freed after it    k cached, for one shape
 
-    Texts have a new shape at nearly every step. What is kept lies between the large tensors of the steps, so freed
-    memory never becomes whole again: a process grows to three times what a step needs. With few of them it stays as it
-    is. A step of any convolutional recipe takes 27, so where shapes come again nothing is made twice. What somebody has
-    set stays.
+    Texts have a new shape at nearly every step. Cached kernels are allocated between the large tensors of the steps, so
+    freed memory is fragmented, and a process grows to three times what a step needs. With a small cache it does not
+    grow. A step of any convolutional recipe needs 27 kernels, so repeated shapes still hit the cache. Variables that
+    the user has set are not changed.
     """
     mine = {name: count for name, count in CAPACITIES.items() if name not in os.environ}
     os.environ.update(mine)

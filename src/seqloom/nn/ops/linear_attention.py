@@ -1,9 +1,9 @@
-"""Linear attention (Katharopoulos et al. 2020): a kernel in place of the softmax, so that the sum can be carried along.
+"""Linear attention (Katharopoulos et al. 2020): a kernel in place of the softmax, so that the sums can be accumulated.
 
     o_i = phi(q_i) . sum_j phi(k_j) v_j^T  /  phi(q_i) . sum_j phi(k_j)          phi(x) = elu(x) + 1
 
 Read in order, the two sums are a state of fixed size, S [D,D] and z [D]: attention as a recurrence. The plain form
-holds the T x T matrix phi(q_i) . phi(k_j); the chunked one holds it inside chunks and carries S and z between them.
+stores the T x T matrix phi(q_i) . phi(k_j); the chunked one stores it inside chunks and carries S and z between them.
 """
 
 from typing import NamedTuple
@@ -20,9 +20,9 @@ _CHUNK = 128
 
 
 class AttentionSums(NamedTuple):
-    """What linear attention remembers of the keys and values it has read; in float32 at least.
+    """The state of linear attention: sums over the keys and values read so far, in float32 or wider.
 
-    A long sum in bfloat16 would soon stand still: nothing small changes it any more.
+    A long sum in bfloat16 would stop growing.
     """
 
     matrix: Tensor  # [B,H,D,D], sum of phi(k) v^T
@@ -30,16 +30,16 @@ class AttentionSums(NamedTuple):
 
 
 def feature(x: Tensor) -> Tensor:
-    """phi(x) = elu(x) + 1: x + 1 above zero, exp(x) below; written so, because expm1(x) + 1 would cancel to zero."""
+    """Return phi(x) = elu(x) + 1: x + 1 above zero, exp(x) below; expm1(x) + 1 would cancel to zero."""
     return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
 
 class LinearQueries(NamedTuple):
-    """What linear attention was asked, from which any row of the matrix that it never holds can be had.
+    """The inputs of linear attention, from which any row of the weight matrix can be computed.
 
         a_ij = phi(q_i) . phi(k_j) / phi(q_i) . (z + sum_j' phi(k_j'))
 
-    z is the sum over what was read before these keys: where there is any, a row of weights adds up to less than 1.
+    z is the sum over everything read before these keys; if there is any, a row of weights sums to less than 1.
     """
 
     query: Tensor  # [B,H,T,D]
@@ -50,7 +50,7 @@ class LinearQueries(NamedTuple):
     before: Tensor  # [B,H,D], the z of the formula
 
     def rows(self, start: int, stop: int) -> "LinearQueries":
-        """The same for queries start..stop alone."""
+        """Return the same for queries start..stop only."""
         return self._replace(query=self.query[:, :, start:stop], query_places=self.query_places.cut(start, stop))
 
     def match(self) -> Tensor:
@@ -88,7 +88,7 @@ def everywhere(query: Tensor, key: Tensor, value: Tensor, valid: Tensor) -> Tens
 def plain_causal(
     query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: AttentionSums
 ) -> tuple[Tensor, AttentionSums]:
-    """Each query reads what came before and itself: one element at a time, [B,H,T,D] and the sums after."""
+    """Each query reads earlier elements and itself, one element at a time; return [B,H,T,D] and the new sums."""
     kept, outputs = query.dtype, [query[:, :, :0]]
     query, key, value = (x.to(sums.matrix.dtype) for x in (query, key, value))
     for time in range(query.shape[2]):
@@ -104,9 +104,9 @@ def plain_causal(
 def chunked_causal(
     query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: AttentionSums
 ) -> tuple[Tensor, AttentionSums]:
-    """The same a chunk at a time: a small triangle inside each chunk, and the carried sums for all before it."""
+    """The same, one chunk at a time: a small triangle inside each chunk, and the carried sums for everything before."""
     kept, wide, outputs = query.dtype, sums.matrix.dtype, [query[:, :, :0]]
-    # split, not slices: its backward pass joins the pieces once, where each slice would fill a whole tensor with zeros
+    # split, not slices: its backward pass joins the pieces once, where each slice would fill a full tensor with zeros
     pieces = (torch.split(x, _CHUNK, 2) for x in (query, key, value, valid[:, None, :, None]))
     for q, k, v, real in zip(*pieces, strict=True):
         q, k, v = feature(q.to(wide)), feature(k.to(wide)).masked_fill(~real, 0), v.to(wide)

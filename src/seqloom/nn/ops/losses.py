@@ -1,8 +1,7 @@
-"""Losses as weighted sums: whoever takes a step adds them up over batches and devices, and divides once.
+"""Losses as weighted sums, so that a training step can add them over batches and devices and divide once.
 
-A position of weight zero (padding, an ignored label) is cut out before anything is computed: its scores and its target,
-even a target that names no class, reach neither the value nor a gradient. Weights are data: no gradient flows into
-them.
+A position of weight zero (padding, an ignored label) is removed before anything is computed: its scores and its target,
+even an invalid target, affect neither the value nor a gradient. Weights are data: they get no gradient.
 
 The losses share one derivative. With z the scores, y the targets and a the prediction made from the scores,
 
@@ -10,7 +9,7 @@ The losses share one derivative. With z the scores, y the targets and a the pred
     logistic   a = 1 / (1 + exp(-z))        L = -y log a - (1 - y) log(1 - a)          dL/dz = a - y
     identity   a = z                        L = (z - y)^2                              dL/dz = 2 (a - y)
 
-`chunked_linear_cross_entropy` uses it: knowing dL/dz in closed form, it never has to keep the scores.
+`chunked_linear_cross_entropy` uses dL/dz in closed form, so it never has to store the scores.
 """
 
 from collections.abc import Callable
@@ -87,10 +86,10 @@ def cross_entropy_curvature(
 
 
 def binary_cross_entropy(scores: Tensor, targets: Tensor, *, weights: Tensor | None = None) -> Loss:
-    """The weighted sum of -y log a - (1 - y) log(1 - a) with a = sigmoid(z), element by element; y may lie in [0,1].
+    """The weighted sum of -y log a - (1 - y) log(1 - a) with a = sigmoid(z), element by element; y may be in [0,1].
 
-    log a is taken as log-sigmoid of z and log(1 - a) as log-sigmoid of -z: neither overflows, and neither loses the
-    last digits of a confident answer.
+    log a is computed as log-sigmoid of z and log(1 - a) as log-sigmoid of -z: neither overflows, and neither loses the
+    last digits of a confident prediction.
     """
     scores, targets, weights = _elements(scores, targets, weights)
     losses = -targets * F.logsigmoid(scores) - (1 - targets) * F.logsigmoid(-scores)
@@ -126,10 +125,10 @@ def chunked_linear_cross_entropy(
     smoothing: float = 0.0,
     chunk: int = 1024,
 ) -> Loss:
-    """The same as `linear_cross_entropy`, holding scores [chunk,V] instead of [N,V].
+    """The same as `linear_cross_entropy`, but it stores scores [chunk,V] instead of [N,V].
 
     With a large vocabulary the scores and their gradient are the largest tensors of a language model. Here each chunk
-    of rows is scored, turned into dL/dz = w (p - q) on the spot and multiplied into the gradients that are wanted:
+    of rows is scored, converted to dL/dz = w (p - q) in place and multiplied into the required gradients:
 
         dL/dfeatures = dL/dz weight        dL/dweight = (dL/dz)^T features        dL/dbias = sum_n dL/dz_n
 
@@ -145,16 +144,16 @@ def chunked_linear_cross_entropy(
 
 
 class _Rows(NamedTuple):
-    """What each row of the features is scored against."""
+    """The targets and weights of the rows of features."""
 
-    targets: Tensor  # [N] a class of each row, also of the rows of weight zero
+    targets: Tensor  # [N] a class for each row, also for rows of weight zero
     weights: Tensor  # [N] float32 or wider
     smoothing: float
     chunk: int
 
 
 class _ChunkedLinearCrossEntropy(torch.autograd.Function):
-    """The total, with its gradients computed beside it."""
+    """The total, with gradients that are computed in the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, rows: _Rows) -> Tensor:
@@ -164,7 +163,7 @@ class _ChunkedLinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: autograd takes the saved gradients for constants
+        if torch.is_grad_enabled():  # create_graph: autograd would treat the saved gradients as constants
             raise KernelError("chunked_linear_cross_entropy has no second derivative", fix="use linear_cross_entropy")
         return (*(None if gradient is None else gradient * upstream for gradient in ctx.saved_tensors), None)
 
@@ -172,12 +171,12 @@ class _ChunkedLinearCrossEntropy(torch.autograd.Function):
 def _score_chunks(
     features: Tensor, weight: Tensor, bias: Tensor | None, rows: _Rows, *, wanted: tuple[bool, bool, bool]
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """The total and the gradients by features, weight and bias; None in place of one that is not wanted."""
-    # Sums over chunks are kept in float32 or wider, in bfloat16 the hundredth chunk would hardly change them; autograd
-    # casts each gradient to the dtype of its parameter.
+    """Return the total and the gradients by features, weight and bias; None for one that is not wanted."""
+    # Sums over chunks are in float32 or wider, because in bfloat16 the hundredth chunk would hardly change them;
+    # autograd casts each gradient to the dtype of its parameter.
     wide = rows.weights.dtype
     total = features.new_zeros((), dtype=wide)
-    # float16 has no small numbers, and the scale that a trainer gives the loss only comes in the backward pass
+    # float16 has no small numbers, and the loss scale of a trainer is only applied in the backward pass
     kept = wide if features.dtype == torch.float16 else features.dtype
     by_features = torch.empty_like(features, dtype=kept) if wanted[0] else None
     by_weight = torch.zeros_like(weight, dtype=wide) if wanted[1] else None
@@ -206,13 +205,13 @@ def _score_chunks(
 
 
 def _expected_score(z: Tensor, y: Tensor, smoothing: float) -> Tensor:
-    """[n,1] sum_c q_c z_c of scores z [n,V] and targets y [n,1]; with log sum exp(z) it makes -sum_c q_c log p_c."""
+    """[n,1] sum_c q_c z_c of scores z [n,V] and targets y [n,1]; with log sum exp(z) it gives -sum_c q_c log p_c."""
     hit = z.gather(-1, y)
     return (1 - smoothing) * hit + smoothing * z.mean(dim=-1, keepdim=True) if smoothing else hit
 
 
 def _slope_over(z: Tensor, log_sum: Tensor, y: Tensor, w: Tensor, smoothing: float) -> Tensor:
-    """[n,V] dL/dz = w (p - q), written over the scores z, which nobody reads any more."""
+    """[n,V] dL/dz = w (p - q), written over the scores z, which are not needed any more."""
     slope = z.sub_(log_sum).exp_().sub_(smoothing / z.shape[-1]).mul_(w)
     return slope.scatter_add_(-1, y, (smoothing - 1) * w)
 
@@ -222,14 +221,14 @@ def _at_least_float32(values: Tensor) -> Tensor:
 
 
 def _weights_like(targets: Tensor, weights: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Weights of the targets' shape; ones when none are given."""
+    """Weights of the targets' shape; ones by default."""
     if weights is None:
         return torch.ones(targets.shape, dtype=dtype, device=targets.device)
     return weights.detach().to(dtype).expand(targets.shape)
 
 
 def _elements(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores, targets and weights in one dtype and shape, the first two zero wherever the weight is."""
+    """Return scores, targets and weights in one dtype and shape; the first two are zero where the weight is zero."""
     scores = _at_least_float32(scores)
     targets = targets.to(scores.dtype).expand(scores.shape)
     weights = _weights_like(scores, weights, scores.dtype)

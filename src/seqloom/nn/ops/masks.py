@@ -1,7 +1,7 @@
-"""Who may read whom: masks as values that combine with & and |.
+"""Attention masks: values that combine with & and |.
 
-A mask is defined once, element by element, on the places of a query and a key. The dense matrix, the blocks of the
-blockwise kernel and the predicate of a fused kernel are all this one definition, evaluated on other shapes.
+A mask is defined once, element by element, on the positions of a query and a key. The dense matrix, the blocks of the
+blockwise kernel and the predicate of a fused kernel all evaluate this one definition on different shapes.
 
         causal        window(2)      block-local(2)   strided(2)     prefix(2) | causal
         x . . . .     x . . . .      x . . . .        x . . . .      x x . . .
@@ -20,19 +20,19 @@ from torch import Tensor
 from seqloom.errors import DataError
 from seqloom.nn.types import Places
 
-Reach = tuple[int | None, int | None]  # how far a query may see before and after itself; None: no bound
+Reach = tuple[int | None, int | None]  # how far a query may see before and after itself; None: unlimited
 _STRIDE = 2**31  # node numbers of an edge list are below this, so that a pair fits one int64
 
 
 class Mask:
-    """Base of all masks: `allows` compares query places [B,T,1] with key places [B,1,S]."""
+    """Base class of all masks: `allows` compares query positions [B,T,1] with key positions [B,1,S]."""
 
     def allows(self, query: Places, key: Places) -> Tensor:
         """True where the query may read the key, [B,T,S]; an axis that does not matter may be 1."""
         raise NotImplementedError
 
     def reach(self) -> Reach:
-        """A bound on the distance, in elements of one document, that the mask lets a query see."""
+        """Return a bound on the distance, in elements of one document, that a query can see."""
         return None, None
 
     def __and__(self, other: "Mask") -> "Mask":
@@ -44,7 +44,7 @@ class Mask:
         return self if isinstance(self, Everything) else other if isinstance(other, Everything) else Either(self, other)
 
     def parts(self) -> tuple["Mask", ...]:
-        """The masks whose intersection this is."""
+        """Return the masks whose intersection this is."""
         return (self,)
 
 
@@ -100,7 +100,7 @@ class WindowMask(Mask):
 
 @dataclass(frozen=True)
 class Prefix(Mask):
-    """The first `length` keys are read by all: joined with | Causal() it makes a prefix language model."""
+    """All queries read the first `length` keys; with | Causal() this is a prefix language model."""
 
     length: int
 
@@ -191,10 +191,10 @@ def _farther(one: int | None, other: int | None) -> int | None:
 
 
 def compact(mask: Mask, query: Places, key: Places) -> Tensor:
-    """The mask as far as it differs from row to row, [B,1,T,S] or [B,1,1,S] bool."""
+    """Return the mask [B,1,T,S], or [B,1,1,S] if it is the same for all queries; bool."""
     return mask.allows(query.column(), key.row())[:, None]
 
 
 def dense(mask: Mask, query: Places, key: Places) -> Tensor:
-    """The whole mask, [B,1,T,S] bool; quadratic in the length."""
+    """Return the full mask [B,1,T,S], bool; quadratic in the length."""
     return compact(mask, query, key).expand(-1, -1, query.valid.shape[1], -1)

@@ -1,7 +1,7 @@
-"""Losses of vectors that stand together, [B] one for each row: the nearer the right ones, the smaller.
+"""Losses on embedding vectors, one per row [B]: smaller if matching vectors are nearer.
 
-Vectors [B,D] are compared by their cosines, whatever their lengths. `excluded` says which texts of a batch are no
-negatives of a row: two rows may share a text, as a question with two answers does.
+Vectors [B,D] are compared by cosine similarity. `excluded` marks texts of a batch that are not negatives of a row: two
+rows may share a text, for example a question with two answers.
 """
 
 import torch
@@ -26,7 +26,7 @@ def _unit(vectors: Tensor) -> Tensor:
 def contrast(first: Tensor, second: Tensor, excluded: Tensor, *, temperature: float) -> Tensor:
     """[B] -log softmax_j(cos(x_i, y_j) / temperature) at j = i, y [C,D] with C >= B, without the excluded [B,C].
 
-    What stands in the same row is never excluded.
+    The text in the same row is never excluded.
     """
     scores = cosines(first, second) / temperature
     own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
@@ -37,8 +37,8 @@ def contrast(first: Tensor, second: Tensor, excluded: Tensor, *, temperature: fl
 def rank(similarities: Tensor, scores: Tensor, *, scale: float) -> Tensor:
     """[B] whose mean is log(1 + sum exp(scale (s_j - s_i))) over all i, j with score_i > score_j (CoSENT).
 
-    s are cosines [B], scores [B]. The loss is one of the whole batch: half of each exp is the share of either row, and
-    the 1 that of all alike. Shares are numbers, so that the gradient is that of the whole.
+    s are cosines [B], scores [B]. The loss belongs to the complete batch: each exp is divided equally between its two
+    rows, and the 1 among all rows. These shares are constants, so the gradient is that of the complete loss.
     """
     differences = scale * (similarities[None, :] - similarities[:, None])  # [i,j]
     kept = differences.masked_fill(scores[:, None] <= scores[None, :], -torch.inf)
@@ -49,10 +49,10 @@ def rank(similarities: Tensor, scores: Tensor, *, scale: float) -> Tensor:
 
 
 def hinge(near: Tensor, far: Tensor, *, margin: float) -> Tensor:
-    """[B] how much each near cosine falls short of the far one and the margin, never below 0."""
+    """[B] max(0, far + margin - near) of the cosines."""
     return (margin - near + far).clamp(min=0)
 
 
 def hardest(similarities: Tensor, excluded: Tensor) -> Tensor:
-    """[B] the largest cosine of each row [B,C] that is not excluded; -1, the least of all, where all are."""
+    """[B] the largest cosine of each row [B,C] that is not excluded; -1, the minimum, if all are."""
     return similarities.masked_fill(excluded, -1.0).amax(dim=-1)

@@ -1,4 +1,4 @@
-"""Pooling: one vector for a whole sequence. An empty sequence gives zero.
+"""Pooling: one vector for a sequence. An empty sequence gives zero.
 
 mean  (1/n) sum_t x_t     sum  sum_t x_t     max  max_t x_t     last  x_n     first  x_1
 attention  sum_t a_t x_t,  a = softmax(u . tanh(W x_t + b))           Yang et al. 2016
@@ -18,7 +18,7 @@ def total(x: Padded) -> Tensor:
 
 
 def mean(x: Padded) -> Tensor:
-    """Their mean, [B,D]."""
+    """The mean of the real elements of each row, [B,D]."""
     sums = _wide_total(x)
     return (sums / x.lengths.clamp(min=1)[:, None].to(sums.dtype)).to(x.values.dtype)
 
@@ -30,7 +30,7 @@ def _wide_total(x: Padded) -> Tensor:
 
 
 def maximum(x: Padded) -> Tensor:
-    """Their largest value in each dimension, [B,D]."""
+    """The maximum of the real elements in each dimension, [B,D]."""
     if x.values.shape[1] == 0:
         return total(x)
     lowest = torch.finfo(x.values.dtype).min

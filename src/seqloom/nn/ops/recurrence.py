@@ -35,14 +35,14 @@ class Weights(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """What a gated cell decided at each element, by name, in the order of `Cell.gates`."""
+    """The gate activations at each element, by name, in the order of `Cell.gates`."""
 
     names: tuple[str, ...]
     values: Tensor  # [B,T,len(names),D]
 
 
 class Cell(NamedTuple):
-    """One recurrence: how a state takes in one projected input, and torch's fused kernel for a whole sequence."""
+    """One recurrence: the update by one projected input, and torch's fused kernel for a complete sequence."""
 
     name: str
     gates: tuple[str, ...]
@@ -115,17 +115,17 @@ def plain(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tenso
 
 
 def fused(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tensor, Memory]:
-    """The same by torch's kernel over the whole sequence; shorter rows go in packed, so their last state is theirs."""
+    """The same with torch's fused kernel; shorter rows are packed, so that their last state is correct."""
     if x.values.shape[1] == 0:
         return plain(cell, x, state, weights)
     start = tuple(part[None].contiguous() for part in state)
     start_argument = start if cell.num_states > 1 else start[0]
-    training = torch.is_grad_enabled()  # cuDNN keeps what its backward pass needs only then
+    training = torch.is_grad_enabled()  # only then cuDNN keeps what its backward pass needs
     options = (list(weights), True, 1, 0.0, training, False)  # parameters, biases, layers, dropout, training, two-way
     if x.full:
         outputs, *final = cell.fused(x.values, start_argument, *options, True)  # batch first
         return outputs, tuple(part[0] for part in final)
-    lengths = x.lengths.clamp(min=1)  # packing knows no empty rows: give them one element and forget it
+    lengths = x.lengths.clamp(min=1)  # packing does not support empty rows: give them one element and drop it
     packed = torch.nn.utils.rnn.pack_padded_sequence(x.values, lengths.cpu(), batch_first=True, enforce_sorted=False)
     order, back = packed.sorted_indices, packed.unsorted_indices
     assert order is not None and back is not None
@@ -142,9 +142,9 @@ KERNELS = {"plain": plain, "fused": fused}
 
 
 def recur(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tensor, Memory]:
-    """A recurrence by the named kernel, or by the fused one where torch has it for the device and type of number."""
+    """Compute a recurrence with the named kernel, or with the fused one if torch supports the device and dtype."""
     if x.values.is_cuda and torch.is_autocast_enabled("cuda"):
-        # Under autocast torch gives cuDNN's recurrences float16, whatever type was asked for; sums overflow in it.
+        # Under autocast torch always gives cuDNN's recurrences float16, in which sums overflow.
         with torch.autocast("cuda", enabled=False):
             dtype = weights.input.dtype
             return recur(cell, x._replace(values=x.values.to(dtype)), tuple(part.to(dtype) for part in state), weights)
@@ -168,6 +168,6 @@ def _fused_refuses(values: Tensor) -> str | None:
 
 
 def gates(cell: Cell, x: Padded, before: Tensor, weights: Weights) -> Gates:
-    """Every gate at every element, recomputed at once from the hidden states `before` each element, [B,T,D]."""
+    """Compute every gate at every element in one pass, from the hidden states `before` each element, [B,T,D]."""
     opened = cell.open(_feed(x.values, weights), _keep(before, weights))
     return Gates(cell.gates, torch.stack(opened, dim=2))

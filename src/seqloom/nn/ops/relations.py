@@ -1,11 +1,11 @@
-"""What distance adds to attention: biases on the scores, and rotations of queries and keys.
+"""Relative positions in attention: biases on the scores, and rotations of queries and keys.
 
     ALiBi    e_ij - m_h |i - j|                       Press et al. 2022 (deck E); symmetric when both sides are visible
     T5       e_ij + b_h[bucket(j - i)]                Raffel et al. 2020: near distances exact, far ones logarithmic
     Shaw     (q_i . (k_j + a_K[j-i])) ; z_i = sum_j alpha_ij (v_j + a_V[j-i])    Shaw et al. 2018, clipped at a radius
     rotary   rotate pairs of q and k by angle position / 10000^(2i/d)            Su et al. 2021: q . k sees only i - j
 
-Every bias is a NamedTuple of tensors that knows its term for given places; the kernels ask it, block by block.
+Every bias is a NamedTuple of tensors that computes its term for given positions; the kernels call it block by block.
 """
 
 import math
@@ -19,7 +19,7 @@ from seqloom.nn.types import Places
 
 
 class NoBias(NamedTuple):
-    """Distance adds nothing."""
+    """No bias."""
 
 
 class Alibi(NamedTuple):
@@ -78,7 +78,7 @@ Bias = NoBias | Alibi | Buckets | Shaw
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """m_h: the geometric sequence of Press et al. 2022, filled from the next power of two when heads are not one.
+    """m_h: the geometric sequence of Press et al. 2022, filled from the next power of two if needed.
 
     >>> alibi_slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -106,9 +106,9 @@ def bucket(ahead: Tensor, *, num_buckets: int, two_sided: bool, farthest: int) -
 
 @cache
 def _far_buckets(exact: int, count: int, farthest: int) -> list[int]:
-    """The distances at which the far buckets but the first begin: exact (farthest / exact)^(k / count), rounded up.
+    """Return the starts of the far buckets after the first: exact (farthest / exact)^(k / count), rounded up.
 
-    Compared as whole numbers, so that no device's logarithm can put a distance into another bucket.
+    Integers are compared, so that rounding of logarithms on a device cannot change a bucket.
     """
 
     def reached(distance: int, step: int) -> bool:
@@ -128,9 +128,9 @@ def angles(positions: Tensor, width: int) -> Tensor:
 
 
 def rotate(vectors: Tensor, positions: Tensor) -> Tensor:
-    """Each pair (x_2i, x_2i+1) of [B,H,T,D] turned by the angle of its position.
+    """Rotate each pair (x_2i, x_2i+1) of [B,H,T,D] by the angle of its position.
 
-    q_m . k_n then depends on the positions only through m - n, because turning is orthogonal.
+    q_m . k_n then depends on the positions only through m - n, because rotations are orthogonal.
     """
     cos, sin = turns(positions, vectors.shape[-1]).to(vectors.dtype).unbind(dim=-1)
     even, odd = vectors[..., 0::2], vectors[..., 1::2]
@@ -144,9 +144,9 @@ def turns(positions: Tensor, width: int) -> Tensor:
 
 
 def turn(vectors: Tensor, table: Tensor) -> Tensor:
-    """`rotate` by a table of `turns`, in its type of number: each pair is a complex number, times cos + i sin.
+    """Apply `rotate` with a table of `turns`, in the table's dtype: each pair is a complex number, times cos + i sin.
 
-    One kernel. A compiler makes one of the real formula by itself, and cannot of complex numbers.
+    This is one kernel. A compiler fuses the real formula itself, but cannot fuse complex numbers.
     """
     pairs = vectors.to(table.dtype).view(*vectors.shape[:-1], vectors.shape[-1] // 2, 2)  # [...,T,D/2,2]
     if torch.compiler.is_compiling():

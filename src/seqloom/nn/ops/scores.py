@@ -1,11 +1,11 @@
-"""How well a query matches a key: the four scores of the lectures.
+"""Attention scores: how well a query matches a key.
 
     dot         e = q . k                      Luong et al. 2015; deck E, "Attention in a Seq2Seq NMT model"
     scaled dot  e = q . k / sqrt(d)            Vaswani et al. 2017; the variance of q . k is d, so this one's is 1
     bilinear    e = q W k                      Luong et al. 2015 ("general")
     additive    e = u . tanh(W [q; k])         Bahdanau et al. 2015; W [q; k] is W_q q + W_k k
 
-The first three are dot products of the keys with a prepared query, which is what lets one fused kernel serve all three.
+The first three are dot products of the keys with a prepared query, so one fused kernel computes all three.
 """
 
 from typing import NamedTuple
@@ -60,7 +60,7 @@ Score = DotLike | Additive
 
 
 def scaled(scoring: DotLike, query: Tensor) -> tuple[Tensor, float]:
-    """A query and a factor: their product is the prepared query. Fused kernels multiply on their way."""
+    """Return a query and a factor whose product is the prepared query. Fused kernels apply the factor themselves."""
     if isinstance(scoring, ScaledDot):
         return query, query.shape[-1] ** -0.5
     return scoring.prepare(query), 1.0

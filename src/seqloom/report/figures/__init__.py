@@ -1,9 +1,9 @@
-"""Pictures from typed results: curves, bars, maps, matrices, strips of tokens, networks, as SVG and as text.
+"""Figures from typed results: curves, bars, heat maps, matrices, token strips and networks, as SVG and as text.
 
-A figure is a frozen value. `svg()` draws it, `text()` writes it in a terminal, `data()` gives it as plain values; in a
-notebook it shows itself; `page` puts several into one HTML file. No plotting library, no tensor library, no script.
+A figure is a frozen value. `svg()` draws it, `text()` prints it in a terminal, `data()` returns plain values, and a
+notebook displays it; `page` puts several into one HTML file. No plotting library, no tensor library, no script.
 
-    figure   what all kinds share, and what they accept      line  bars  points  heatmap  matrix  strip  network
+    figure   base class and argument checks                  line  bars  points  heatmap  matrix  strip  network
     markup   elements, escaped in one place; color scales    stack    several as one picture or page
     frame    axes, ticks, legends
 """

@@ -1,4 +1,4 @@
-"""Horizontal bars: labeled values on both sides of zero, each with an interval where one is known."""
+"""Horizontal bars: labeled values on both sides of zero, each with an optional interval."""
 
 import math
 from collections.abc import Sequence
@@ -59,12 +59,12 @@ class Bars(Figure, kind="bars"):
         return Plot(together([frame.drawn(depth), *bars, name]), WIDTH, depth + (50 if self.x_label else 30))
 
     def _summary(self) -> str:
-        return f"Bar chart, {self.x_label or 'values'}: " + "; ".join(map(_said, self._rows())) + "."
+        return f"Bar chart, {self.x_label or 'values'}: " + "; ".join(map(_described, self._rows())) + "."
 
     def _block(self, width: int, color: bool) -> FigureBlock:
         tails = [_number(value, interval) for _, value, interval in self._rows()]
         gutter = min(width // 3, max(map(breadth, self.labels)))
-        # with too little room for bars, intervals go on lines of their own
+        # If there is too little room for bars, intervals get separate lines
         apart = max(map(len, tails)) > width - gutter - 12
         beside = [_number(value) for value in self.values] if apart else tails
         room = width - gutter - 3 - max(map(len, beside))
@@ -85,18 +85,18 @@ def _printed(value: float | None) -> str:
     return "no value" if value is None else typeset(brief(value))
 
 
-def _said(row: tuple[str, float | None, Interval | None]) -> str:
+def _described(row: tuple[str, float | None, Interval | None]) -> str:
     text, value, interval = row
     return f"{shortened(text)} {_number(value, interval)}"
 
 
 def _bar(value: float | None, reach: Interval, room: int, color: bool) -> str:
-    """The bar in `room` columns, with the zero line between its two sides."""
+    """Return the bar in `room` columns, with the zero line between its two sides."""
     low, high = reach
     below = 0 if low >= 0 else room if high <= 0 else min(room - 1, max(1, round(room * -low / (high - low))))
     above = room - below
     length = abs(value or 0.0) / max(-low / below if below else 0.0, high / above if above else 0.0)
-    halves, eighths = (max(1, math.ceil(length * parts - 1e-9)) for parts in (2, 8))  # what is not zero is seen
+    halves, eighths = (max(1, math.ceil(length * parts - 1e-9)) for parts in (2, 8))  # nonzero values must be visible
     fall = ("▐" if halves % 2 else "") + "█" * (halves // 2)
     rise = "█" * (eighths // 8) + (EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
     left = (fall if value is not None and value < 0 else "").rjust(below)
@@ -127,7 +127,7 @@ class _BarFrame:
         place: dict[str, str | float] = {"x": min(zero, end), "y": middle - BAR_HEIGHT / 2}
         place |= {"width": abs(end - zero), "height": BAR_HEIGHT}
         theme = "fall" if value is not None and value < 0 else "bar"
-        box = tag("rect", hover(_said((text, value, interval))), **place, **look(theme))
+        box = tag("rect", hover(_described((text, value, interval))), **place, **look(theme))
         beyond = max(end, zero, self.at(interval[1]) if interval else end)
         number = label(_printed(value), beyond + 6, middle + 4, size=11)
         axis = rule(zero, ROW_HEIGHT * index, zero, ROW_HEIGHT * (index + 1), "axis")

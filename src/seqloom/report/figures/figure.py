@@ -1,6 +1,6 @@
-"""What all figures are: frozen values with a title that draw themselves as SVG and write themselves as text.
+"""Base class of all figures: frozen values with a title that render as SVG and as text.
 
-What a caller hands to a figure becomes tuples of text and finite numbers, or a `DataError`.
+Arguments are converted to tuples of text and finite numbers; anything else raises `DataError`.
 """
 
 import math
@@ -13,7 +13,7 @@ from seqloom.errors import DataError
 from seqloom.report.figures.markup import FONT, Markup, label, look, style_sheet, tag, together
 from seqloom.report.labels import ems, fit, isolated, minus_signed, visible, wrap
 
-LARGEST = 1e100  # beyond it the difference of two values may overflow
+LARGEST = 1e100  # the difference of two larger values may overflow
 
 Row = tuple[float | None, ...]
 Interval = tuple[float, float]
@@ -21,19 +21,19 @@ Item = TypeVar("Item")
 
 
 def quoted_label(label: str) -> str:
-    """The label as it may stand in a message: made visible, cut short, between quotes."""
+    """Return the label for a message: visible, shortened and quoted."""
     return f"'{fit(visible(label), 40)}'"
 
 
 def checked_text(value: object, what: str) -> str:
-    """The value, if it is text."""
+    """Return the value; raise DataError if it is not text."""
     if isinstance(value, str):
         return value
     raise DataError(f"{what} must be text, found {type(value).__name__}", fix="convert it with str()")
 
 
 def checked_labels(values: Iterable[object], what: str) -> tuple[str, ...]:
-    """The labels as a tuple of text."""
+    """Return the labels as a tuple of text."""
     if isinstance(values, str):
         found = f"found one string {quoted_label(values)}"
         raise DataError(f"{what} must be a list of labels, {found}", fix="put it in a list")
@@ -41,16 +41,16 @@ def checked_labels(values: Iterable[object], what: str) -> tuple[str, ...]:
 
 
 def checked_number(value: object, what: str) -> float | None:
-    """The value as a float; None and NaN both mean that there is no value."""
+    """Return the value as a float; None and NaN mean a missing value."""
     if value is None:
         return None
     try:
-        if isinstance(value, str | bytes | bytearray):  # float() would read those
+        if isinstance(value, str | bytes | bytearray):  # float() would parse these
             raise TypeError(value)
         real = float(value)  # type: ignore[arg-type]
-    except OverflowError:  # an int of more than 308 digits
+    except OverflowError:  # an int with more than 308 digits
         real = math.inf
-    except (TypeError, ValueError, RuntimeError):  # no number at all, or an array of several
+    except (TypeError, ValueError, RuntimeError):  # not a number, or an array of several
         raise DataError(f"{what} must be a number, found {type(value).__name__}", fix="pass plain numbers") from None
     if math.isnan(real):
         return None
@@ -61,7 +61,7 @@ def checked_number(value: object, what: str) -> float | None:
 
 
 def checked_numbers(values: Iterable[object], what: str) -> Row:
-    """The values as a tuple of floats, None where there is no value."""
+    """Return the values as a tuple of floats, None where one is missing."""
     return tuple(
         value if type(value) is float and -LARGEST <= value <= LARGEST else checked_number(value, f"{what}[{index}]")
         for index, value in enumerate(checked_items(values, what))
@@ -69,7 +69,7 @@ def checked_numbers(values: Iterable[object], what: str) -> Row:
 
 
 def every_number(values: Iterable[object], what: str) -> tuple[float, ...]:
-    """The values as a tuple of floats, none of which may be missing."""
+    """Return the values as a tuple of floats; raise DataError if one is missing."""
     found = checked_numbers(values, what)
     if None in found:
         raise DataError(f"{what}[{found.index(None)}] is missing", fix="give a number at each place")
@@ -77,7 +77,7 @@ def every_number(values: Iterable[object], what: str) -> tuple[float, ...]:
 
 
 def checked_grid(values: Iterable[Iterable[object]], *, largest: int, fix: str) -> tuple[Row, ...]:
-    """The rows as tuples of equal length, at least one cell and at most `largest`."""
+    """Return the rows as tuples of equal length, with 1 to `largest` cells."""
     rows = [tuple(checked_items(row, f"values[{index}]")) for index, row in enumerate(checked_items(values, "values"))]
     if not rows or not rows[0]:
         raise DataError(f"values has {len(rows)} rows and no cell", fix="give at least one row with one value")
@@ -99,13 +99,13 @@ def require_some(values: Sized, what: str, *, largest: int) -> None:
 
 
 def require_same_count(values: Sized, what: str, others: Sized, other: str) -> None:
-    """Require as many entries of both."""
+    """Require the same number of entries in both."""
     if len(values) != len(others):
         raise DataError(f"{what} has {len(values)} entries, {other} has {len(others)}", fix="give one for each")
 
 
 def checked_span(value: Iterable[object] | None, rows: Iterable[Row]) -> tuple[float, float] | None:
-    """The two ends of a color scale, if they are in order and every value lies between them."""
+    """Return the two ends of a color scale; they must be in order and enclose every value."""
     if value is None:
         return None
     ends = every_number(value, "span")
@@ -122,7 +122,7 @@ def checked_span(value: Iterable[object] | None, rows: Iterable[Row]) -> tuple[f
 def checked_intervals(
     intervals: Sequence[Interval | None] | None, values: Sequence[float | None], around: str
 ) -> tuple[Interval | None, ...] | None:
-    """The two ends around each value that has any."""
+    """Return the interval of each value, if any."""
     if intervals is None:
         return None
     given = tuple(checked_items(intervals, "intervals"))
@@ -138,7 +138,7 @@ def checked_intervals(
 
 
 def checked_instances(values: Iterable[object], kind: type[Item], what: str) -> tuple[Item, ...]:
-    """The values as a tuple, if each is of this kind."""
+    """Return the values as a tuple; raise DataError if one is of another type."""
     found = tuple(checked_items(values, what))
     for index, value in enumerate(found):
         if not isinstance(value, kind):
@@ -148,22 +148,22 @@ def checked_instances(values: Iterable[object], kind: type[Item], what: str) -> 
 
 
 def checked_items(values: Iterable[Item], what: str) -> Iterable[Item]:
-    """The values, if they can be gone through one by one."""
+    """Return the values; raise DataError if they are not iterable."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise DataError(f"{what} must be a sequence, found {type(values).__name__}", fix="pass a list")
     return values
 
 
-WIDTH = 720.0  # of a picture that has no reason for another width
+WIDTH = 720.0  # default width of a picture
 MARGIN = 20.0
 NARROWEST, LEAST_COLUMNS = 360.0, 40
 TITLE_SIZE, NOTE_SIZE = 16.0, 12.0
-BOLD_SIZE = TITLE_SIZE * 1.06  # bold letters are a little wider
+BOLD_SIZE = TITLE_SIZE * 1.06  # bold letters are slightly wider
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 class Plot(NamedTuple):
-    """The middle of a picture, drawn from its own upper edge down, and what must be said below it."""
+    """The middle of a picture, drawn from its upper edge down, and the notes below it."""
 
     marks: Markup
     width: float
@@ -172,7 +172,7 @@ class Plot(NamedTuple):
 
 
 class FigureBlock(NamedTuple):
-    """The middle of a figure as lines for a terminal, and what must be said below it."""
+    """The middle of a figure as terminal lines, and the notes below it."""
 
     lines: list[str]
     notes: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ class FigureBlock(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(ABC):
-    """A picture as a value; the kinds are the modules beside this one, from `Line` to `Trail`."""
+    """Base class of figures; the subclasses are in the other modules, from `Line` to `Trail`."""
 
     kind: ClassVar[str]
     title: str
@@ -195,7 +195,7 @@ class Figure(ABC):
                 checked_text(getattr(self, field.name), field.name)
 
     def _check_labels(self, *names: str, largest: int | None = None) -> None:
-        """Make these fields tuples of text, of one to `largest` entries."""
+        """Convert these fields to tuples of text with 1 to `largest` entries."""
         for name in names:
             labels = checked_labels(getattr(self, name), name)
             if largest is not None:
@@ -203,14 +203,16 @@ class Figure(ABC):
             object.__setattr__(self, name, labels)
 
     def _check_parts(self, name: str, kind: type[object], largest: int | None = None) -> None:
-        """Make a field a tuple of instances of a class, of one to `largest` entries."""
+        """Convert a field to a tuple of instances of a class, with 1 to `largest` entries."""
         parts = checked_instances(getattr(self, name), kind, name)
         if largest is not None:
             require_some(parts, name, largest=largest)
         object.__setattr__(self, name, parts)
 
     def _check_numbers(self, *names: str, others: str, gaps: bool = False) -> None:
-        """Make these fields tuples of numbers, as many as the field `others` has, none missing but `gaps`."""
+        """Convert these fields to tuples of numbers, as many as the field `others` has; values may be missing if
+        `gaps`.
+        """
         for name in names:
             numbers = (checked_numbers if gaps else every_number)(getattr(self, name), name)
             require_same_count(numbers, name, getattr(self, others), others)
@@ -226,11 +228,11 @@ class Figure(ABC):
     def _summary(self) -> str: ...
 
     def svg(self) -> str:
-        """One self-contained SVG element that follows the reader's preference for light or dark."""
+        """Return one self-contained SVG element with a light and a dark theme."""
         return self.drawn(styled=True)
 
     def drawn(self, *, styled: bool, titled: bool = True) -> Markup:
-        """The SVG element with its style sheet and its title, or without where the page around it has them already."""
+        """Return the SVG element; without style sheet or title if the page around it has them already."""
         plot = self._plot()
         notes = [note for note in (self.caption, *plot.notes) if note]
         body, width, height = _framed(plot, self.title if titled else "", notes)
@@ -242,7 +244,7 @@ class Figure(ABC):
         return tag("svg", *named, *style, body, xmlns=NAMESPACE, **size, **reader, **look_of)
 
     def text(self, width: int = 80, color: bool = False) -> str:
-        """The figure as lines of at most `width` columns, with 24-bit terminal colors if asked for."""
+        """Return the figure as lines of at most `width` columns, with 24-bit terminal colors if `color` is set."""
         if width < LEAST_COLUMNS:
             raise DataError(f"a figure {width} columns wide was asked for", fix=f"give it at least {LEAST_COLUMNS}")
         block = self._block(width, color)
@@ -251,7 +253,7 @@ class Figure(ABC):
         return "\n".join(line.rstrip() for line in (*titles, *block.lines, *notes))
 
     def data(self) -> dict[str, object]:
-        """The figure as plain values that JSON can hold, its `kind` first; a missing number is None."""
+        """Return the figure as plain values for JSON, its `kind` first; a missing number is None."""
         return {"kind": self.kind, **_plain_fields(self)}
 
     def _repr_svg_(self) -> str:
@@ -262,7 +264,7 @@ class Figure(ABC):
 
 
 def _framed(plot: Plot, title: str, notes: Sequence[str]) -> tuple[Markup, float, float]:
-    """The plot between its title and its notes on a ground of its own, and the width and the height of it all."""
+    """Return the plot between its title and its notes on its own background, with total width and height."""
     room = max(plot.width, min(WIDTH, BOLD_SIZE * ems(visible(title)) + 2 * MARGIN + 1)) - 2 * MARGIN
     width = room + 2 * MARGIN
     titles = wrap(visible(title), room / BOLD_SIZE, ems) if title else []

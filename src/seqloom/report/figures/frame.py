@@ -1,4 +1,4 @@
-"""What stands around the marks of a plot: axes with round ticks, their grid lines and numbers, and legends."""
+"""Axes with round ticks, grid lines and numbers, and legends."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ from seqloom.report.figures.markup import (
 from seqloom.report.labels import columns, fit, isolated, typeset, visible
 from seqloom.report.numbers import number
 
-TOLERANCE = 0.04  # how far beyond the data, in parts of the axis, a tick may end it
-ALMOST = 1e-9  # how much of a step may be missing at either end before a further tick is added
+TOLERANCE = 0.04  # how far beyond the data the last tick may be, as a share of the axis
+ALMOST = 1e-9  # how much of a step may be missing at either end before another tick is added
 NEGLIGIBLE = 1e-90
 LEAST_LOGARITHMIC = 1e-80  # the smallest value a log axis accepts
-DECIMALS = ((0.01, 4), (0.1, 3), (10.0, 2), (1000.0, 1), (math.inf, 0))  # below the limit, so many decimals
+DECIMALS = ((0.01, 4), (0.1, 3), (10.0, 2), (1000.0, 1), (math.inf, 0))  # (limit, decimals for numbers below it)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values with its ticks; `place` maps the range onto 0 to 1."""
+    """A range of values with its ticks; `place` maps the range to 0..1."""
 
     low: float
     high: float
@@ -43,13 +43,13 @@ class Axis:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """How far along the axis the value lies: 0 at `low`, 1 at `high`."""
+        """Return the position of the value along the axis: 0 at `low`, 1 at `high`."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def trimmed(self, low: float, high: float) -> "Axis":
-        """The axis from `low` to `high` only, with the ticks in between; a tick just outside is kept and ends it."""
+        """Return the axis from `low` to `high` with the ticks in between; a tick just outside is kept as its end."""
         low, high = widened(low, high)
         near = TOLERANCE * (high - low)
         low, high = (self.low if low - self.low <= near else low), (self.high if self.high - high <= near else high)
@@ -58,22 +58,22 @@ class Axis:
 
     @property
     def gutter(self) -> int:
-        """The columns of a terminal that the numbers beside a plot take."""
+        """The terminal columns for the numbers beside a plot."""
         return max(len(self.labels[0]), len(self.labels[-1]))
 
     def beside(self, rows: Sequence[str]) -> list[str]:
-        """The rows of a plot in a terminal, with the numbers of this upward axis before the first and the last."""
+        """Add the numbers of this vertical axis before the first and the last row of a terminal plot."""
         sides = [self.labels[-1], *[""] * (len(rows) - 2), self.labels[0]]
         return [f"{side:>{self.gutter}} {'┤' if side else '│'}{row}" for side, row in zip(sides, rows, strict=True)]
 
     def below(self, room: int) -> str:
-        """The line of numbers below a plot of so many columns in a terminal."""
+        """Return the line of numbers below a terminal plot of `room` columns."""
         ticks = zip(self.ticks, self.labels, strict=True)
         return ruler({round(self.place(tick) * (room - 1)): text for tick, text in ticks}, room)
 
 
 def linear_axis(low: float, high: float, *, count: int = 6, least_step: float = 0.0) -> Axis:
-    """An axis whose first and last tick enclose the range, about `count` steps of 1, 2 or 5 times a power of ten.
+    """Return an axis whose ticks enclose the range, with about `count` steps of 1, 2 or 5 times a power of ten.
 
     >>> linear_axis(0.12, 0.87).labels
     ('0.0', '0.2', '0.4', '0.6', '0.8', '1.0')
@@ -90,7 +90,7 @@ def linear_axis(low: float, high: float, *, count: int = 6, least_step: float = 
 
 
 def log_axis(low: float, high: float) -> Axis:
-    """An axis of powers of ten that encloses the positive range; below one decade, of round numbers.
+    """Return an axis of powers of ten that encloses the positive range; within one decade, of round numbers.
 
     >>> log_axis(0.002, 3.0).labels
     ('0.001', '0.01', '0.1', '1', '10')
@@ -105,13 +105,13 @@ def log_axis(low: float, high: float) -> Axis:
     ticks = [factor * 10.0**power for power in range(first, last + stride, stride) for factor in factors]
     below, above = max(t for t in ticks if t <= low * (1 + ALMOST)), min(t for t in ticks if t >= high * (1 - ALMOST))
     ticks = [tick for tick in ticks if below <= tick <= above]
-    plain = len(ticks) < 2 or (ticks[0] > 1e-4 and ticks[-1] < 1e5)  # else all of them as powers, none as decimals
+    plain = len(ticks) < 2 or (ticks[0] > 1e-4 and ticks[-1] < 1e5)  # else all as powers, never mixed with decimals
     labels = tuple(number(tick) if plain else _without_padding(f"{tick:.0e}") for tick in ticks)
     return Axis(min(low, below), max(high, above), tuple(ticks), labels, is_log=True)
 
 
 def widened(low: float, high: float) -> tuple[float, float]:
-    """The range itself, or one around it where it has (almost) no extent."""
+    """Return the range, widened if it has (almost) no extent."""
     largest = max(abs(low), abs(high))
     if high - low > max(ALMOST * largest, NEGLIGIBLE):
         return low, high
@@ -134,7 +134,7 @@ def _without_padding(numeral: str) -> str:
 
 
 def alike(values: Sequence[float]) -> tuple[str, ...]:
-    """The numbers with equally many decimals, as they stand in a table.
+    """Format the numbers with the same number of decimals, as in a table.
 
     >>> alike([3.0, 12.0]), alike([0.5, 0.125]), alike([150.25, 2.0])
     (('3', '12'), ('0.50', '0.12'), ('150.2', '2.0'))
@@ -149,20 +149,20 @@ def alike(values: Sequence[float]) -> tuple[str, ...]:
 
 
 PLOT_HEIGHT = 280.0
-BAR_WIDTH, BAR_HEIGHT = 160.0, 10.0  # of the key to a color scale
+BAR_WIDTH, BAR_HEIGHT = 160.0, 10.0  # of the color scale's legend
 LEGEND_HEIGHT = 40.0
 STEPS, WRITTEN_STEPS = 32, 16
 
 
 class FramePoint(NamedTuple):
-    """A point of the data, or its place: between 0 and 1 along both axes, or in pixels."""
+    """A point of the data, or its position: 0..1 along both axes, or in pixels."""
 
     x: float
     y: float
 
 
 class Frame(NamedTuple):
-    """The rectangle of the plot, from 0 down to PLOT_HEIGHT, with the two axes that fill it."""
+    """The rectangle of the plot, from 0 down to PLOT_HEIGHT, with its two axes."""
 
     left: float
     right: float
@@ -171,17 +171,17 @@ class Frame(NamedTuple):
 
     @classmethod
     def around(cls, across: Axis, upward: Axis) -> Self:
-        """The frame with room for the numbers of the upward axis beside it."""
+        """Return the frame with room for the numbers of the vertical axis."""
         left = MARGIN + max(width_of(typeset(text), 11) for text in upward.labels) + 8
         return cls(left, WIDTH - MARGIN - 8, across, upward)
 
     def at(self, x: float, y: float) -> FramePoint:
-        """The place of a point in pixels."""
+        """Return the position of a point in pixels."""
         across = self.left + self.across.place(x) * (self.right - self.left)
         return FramePoint(across, PLOT_HEIGHT * (1 - self.upward.place(y)))
 
     def drawn(self) -> Markup:
-        """Grid lines, tick marks and their numbers."""
+        """Return grid lines, tick marks and their numbers."""
         marks = []
         for tick, text in zip(self.upward.ticks, self.upward.labels, strict=True):
             y = PLOT_HEIGHT * (1 - self.upward.place(tick))
@@ -194,12 +194,14 @@ class Frame(NamedTuple):
         return together([*marks, rule(self.left, PLOT_HEIGHT, self.right, PLOT_HEIGHT, "axis")])
 
     def named_below(self, text: str, top: float) -> Markup:
-        """The name of the horizontal axis, where the frame begins at `top`."""
+        """Return the name of the horizontal axis, for a frame that begins at `top`."""
         return axis_name(text, self.left, self.right, top + PLOT_HEIGHT + 38)
 
 
 def ruler(marks: Mapping[int, str], width: int) -> str:
-    """A line of at most `width` columns with each label near its column, leaving out those that would touch another."""
+    """Return a line of at most `width` columns with each label near its column, without labels that would touch
+    another.
+    """
     line = ""
     for column, text in sorted(marks.items()):
         start = min(max(0, column - columns(text) // 2), width - columns(text))
@@ -209,7 +211,7 @@ def ruler(marks: Mapping[int, str], width: int) -> str:
 
 
 class LineLegend(NamedTuple):
-    """The names of lines beside a piece of each, and the room that they take."""
+    """The names of lines with a sample of each, and the required space."""
 
     marks: Markup
     width: float
@@ -217,7 +219,7 @@ class LineLegend(NamedTuple):
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Self:
-        """The legend, in as many rows as it needs."""
+        """Return the legend, in as many rows as it needs."""
         marks, x, y, widest = [], MARGIN, 12.0, 0.0
         for index, name in enumerate(names):
             room = min(width_of(name, 12) + 4, WIDTH / 2 - 60)
@@ -231,7 +233,7 @@ class LineLegend(NamedTuple):
 
 
 def drawn_legend(scale: ColorScale, name: str, x: float, *, room: float, gaps: bool) -> Markup:
-    """The key to a color scale: a bar of its shades, `LEGEND_HEIGHT` high, with its left edge at `x`."""
+    """Return the legend of a color scale: a bar of its shades, `LEGEND_HEIGHT` high, with its left edge at `x`."""
     step = BAR_WIDTH / STEPS
     bar = []
     for index in range(STEPS):
@@ -252,13 +254,13 @@ def drawn_legend(scale: ColorScale, name: str, x: float, *, room: float, gaps: b
 
 
 def legend_width(name: str, *, gaps: bool) -> float:
-    """The room that a legend needs to say all of its name."""
+    """Return the width of a legend with its full name."""
     swatch = 18 + width_of("no value", 12) + 12 if gaps else 0.0
     return BAR_WIDTH + 12 + swatch + width_of(name, 12) + 1
 
 
 def written_legend(scale: ColorScale, name: str, *, width: int, color: bool, gaps: bool) -> list[str]:
-    """The legend as one line, or as few as keep to `width` columns."""
+    """Return the legend as text, in as few lines of `width` columns as possible."""
     last = LEVELS - 1 + scale.is_diverging
     shades = [scale.shade(round(index * last / (WRITTEN_STEPS - 1))) for index in range(WRITTEN_STEPS)]
     ramp = "".join(shade.behind(" ") for shade in shades) if color else f"[{scale.glyphs}]"

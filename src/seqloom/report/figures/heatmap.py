@@ -1,4 +1,4 @@
-"""Heat maps: a matrix of numbers as color, large ones pooled; tiles: many small ones side by side on one scale."""
+"""Heat maps: a matrix of numbers as color, pooled if large; tiles: many small ones side by side on one scale."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,23 +38,23 @@ from seqloom.report.labels import cell, fit, isolated, shortened, typeset, visib
 from seqloom.report.numbers import number
 
 MOST_CELLS = 2**22
-LARGEST_SIDE = 256  # of a picture: beyond it blocks of cells are averaged
-HOVERED_CELLS = 48 * 48  # up to here each cell is an element that shows its number: below 5,000 elements in all
+LARGEST_SIDE = 256  # of a picture: larger matrices are averaged in blocks
+HOVERED_CELLS = 48 * 48  # up to this size each cell is an element with a tooltip, fewer than 5,000 in total
 TALLEST_TEXT = 40
 PLOT_WIDTH, PLOT_HEIGHT, LARGEST_CELL, THINNEST_STRIP = 620.0, 500.0, 32.0, 14.0
-STRIP = 120.0  # how wide a long and thin matrix becomes, where its cells need not be larger than others for it
+STRIP = 120.0  # width of a long and thin matrix, if its cells need not be larger than others for it
 MOST_TILES, MOST_TILE_CELLS = 1_024, 2**16
-SMALLEST, LARGEST = 56.0, 150.0  # of the side of a tile
+SMALLEST, LARGEST = 56.0, 150.0  # side of a tile
 TILES_WIDTH = 960.0
 GAP, NAME_HEIGHT = 12.0, 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap(Figure, kind="heat_map"):
-    """A matrix of numbers as color; `x` and `y` number its columns and rows, from 0 if not given.
+    """A matrix of numbers as color; `x` and `y` number its columns and rows, by default from 0.
 
-    The scale starts at zero, is centered on it if both signs occur, and is that of `span` if several figures share one.
-    Cells without a value are hatched. A side of more than 256 cells is drawn from means of blocks, which a note says.
+    The scale starts at zero, is centered on it if both signs occur, and is `span` if several figures share one.
+    Cells without a value are hatched. If a side has more than 256 cells, blocks are averaged, with a note.
 
     >>> print(HeatMap(title="Weights", values=[[0.0, 0.3, 1.0], [0.9, 0.5, None]]).text(40))
     Weights
@@ -148,7 +148,7 @@ class HeatMap(Figure, kind="heat_map"):
 
 
 class _Pooled(NamedTuple):
-    """The matrix as drawn: blocks of `down` rows and `across` columns in place of cells."""
+    """The matrix as drawn: blocks of `down` rows and `across` columns instead of cells."""
 
     rows: tuple[Row, ...]
     x: tuple[float, ...]
@@ -170,7 +170,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _tile(columns: int, rows: int) -> tuple[float, float]:
-    # Square tiles, unless the matrix is so long and thin that squares would leave a line.
+    # Square tiles, unless the matrix is so long and thin that it would become a line.
     across, down = min(LARGEST_CELL, PLOT_WIDTH / columns), min(LARGEST_CELL, PLOT_HEIGHT / rows)
     side = min(across, down)
     thin = max(THINNEST_STRIP, min(LARGEST_CELL, STRIP / min(columns, rows)))
@@ -207,7 +207,7 @@ class _Area(NamedTuple):
                 yield row_index, index, value
 
     def cells(self, scale: ColorScale, words: Callable[[float, float, float], str]) -> Markup:
-        """An element for each cell, which shows its number on hover."""
+        """Return an element for each cell, with its number as tooltip."""
         drawn = []
         for row, column, value in self.places():
             if value is not None:
@@ -217,11 +217,11 @@ class _Area(NamedTuple):
         return tag("g", *drawn, shape_rendering="crispEdges")
 
     def levels(self, scale: ColorScale) -> Markup:
-        """One path for each shade, through all its cells: few elements however many cells there are."""
+        """Return one path per shade for all its cells: few elements for any number of cells."""
         paths: dict[int, list[str]] = {}
         for row_index, row in enumerate(self.pooled.rows):
             for start, count, level in _runs(row, scale):
-                if level is not None:  # counted in cells: a third of the letters of coordinates
+                if level is not None:  # in units of cells: a third of the characters of coordinates
                     paths.setdefault(level, []).append(f"M{start} {row_index}h{count}v1h-{count}z")
         drawn = (
             tag("path", hover(scale.interval(level)), d="".join(parts), **scale.shade(level).fill())
@@ -234,7 +234,7 @@ class _Area(NamedTuple):
         return hatched(self.box(row, column) for row, column, value in self.places() if value is None)
 
     def axes(self) -> Markup:
-        """A frame, and as many positions along it as fit."""
+        """Return a frame with as many position labels as fit."""
         box = {"x": self.left, "y": 0, "width": self.right - self.left, "height": self.bottom}
         marks = [tag("rect", **box, fill="none", **look("axis"))]
         names = [typeset(number(value)) for value in self.pooled.x]
@@ -252,13 +252,13 @@ class _Area(NamedTuple):
 
 
 def _stride(tile: float, needed: float) -> int:
-    """The least round number of tiles that gives a label its room."""
+    """Return the smallest round number of tiles with room for a label."""
     sizes = (factor * power for power in (1, 10, 100, 1000) for factor in (1, 2, 5))
     return next(size for size in sizes if size * tile >= needed)
 
 
 def _runs(values: Sequence[float | None], scale: ColorScale) -> Iterator[tuple[int, int, int | None]]:
-    """Stretches of cells that share a shade: the first of them, how many, and the level; None where is no value."""
+    """Yield runs of cells of one shade: the first cell, the length, and the level; None for missing values."""
     levels = [None if value is None else scale.level(value) for value in values]
     for level, run in groupby(enumerate(levels), key=lambda entry: entry[1]):
         places = [at for at, _ in run]
@@ -338,7 +338,7 @@ def _range(tile: Tile) -> str:
 
 
 def _drawn(tile: Tile, x: float, y: float, side: float, scale: ColorScale) -> Markup:
-    """One path for each shade, through all its cells: few elements however many cells there are."""
+    """Return one path per shade for all its cells: few elements for any number of cells."""
     wide, high = side / len(tile.values[0]), side / len(tile.values)
     paths: dict[int, list[str]] = {}
     gaps = []

@@ -36,7 +36,7 @@ from seqloom.report.labels import cell, columns, fit, isolated, shortened, visib
 from seqloom.report.numbers import number
 
 MOST_SERIES, MOST_POINTS = 24, 1_000_000
-DOTTED = 40  # a series of at most so many points shows each as a dot
+DOTTED = 40  # a series of at most this many points shows each as a dot
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
@@ -66,7 +66,7 @@ class Series:
         return [value for value in self.y if value is not None]
 
     def runs(self) -> Iterator[list[FramePoint]]:
-        """The stretches of points without a gap between them."""
+        """Yield the runs of points without gaps."""
         pairs = zip(self.x, self.y, strict=True)
         for missing, run in groupby(pairs, key=lambda pair: pair[1] is None):
             if not missing:
@@ -77,7 +77,7 @@ class Series:
 class Line(Figure, kind="line"):
     """Curves over a common x axis, y linear or logarithmic.
 
-    In a terminal each series has a strip of its own on the same scale; a column shows the mean of the points in it.
+    In a terminal each series has a separate strip on the same scale; a column shows the mean of its points.
 
     >>> losses = Series(name="train", x=[0, 1, 2, 3], y=[2.3, 1.1, None, 0.4])
     >>> print(Line(title="Loss", series=[losses], x_label="epoch").text(40))
@@ -165,7 +165,7 @@ class Line(Figure, kind="line"):
 
 
 def _least_step(values: Sequence[float]) -> float:
-    """Between ticks: what can only be counted has none in between."""
+    """Return the smallest step between ticks: 1 for integers."""
     return 1.0 if all(value == round(value) for value in values) and max(values) > min(values) else 0.0
 
 
@@ -182,7 +182,7 @@ def _curve(series: Series, index: int, frame: Frame) -> Markup:
         places = [frame.at(*point) for point in _thinned(run, frame)]
         paths.append("M" + "L".join(f"{place.x:.1f} {place.y:.1f}" for place in places))
         for point in run if len(series.x) <= DOTTED or len(run) == 1 else ():
-            # A stroke of no length with round ends: a dot that needs no color but the line's.
+            # A stroke of length zero with round ends: a dot that has the line's color.
             note, place = hover(f"{name}: {number(point.y)} at {number(point.x)}"), frame.at(*point)
             looks: dict[str, str | float] = {**stroked(index), "stroke_dasharray": "none"}
             dot = f"M{place.x:.1f} {place.y:.1f}h0"
@@ -193,7 +193,7 @@ def _curve(series: Series, index: int, frame: Frame) -> Markup:
 
 
 def _thinned(run: list[FramePoint], frame: Frame) -> list[FramePoint]:
-    # First, lowest, highest and last point of a pixel column leave the picture of the line unchanged.
+    # The first, lowest, highest and last point of a pixel column are enough to draw the same line.
     pixels = int(frame.right - frame.left)
     if len(run) <= 4 * pixels:
         return run
@@ -206,9 +206,9 @@ def _thinned(run: list[FramePoint], frame: Frame) -> list[FramePoint]:
 
 
 def _profile(series: Series, across: Axis, upward: Axis, count: int, rows: int) -> list[str]:
-    """The curve as `count` columns of block characters, the top row first; a gap is blank, the least height is not.
+    """Return the curve as `count` columns of block characters, the top row first; gaps are blank, the minimum is not.
 
-    A column shows the mean of the points in it, and a straight line between those around it.
+    A column shows the mean of its points; columns between points are interpolated.
     """
     totals, hits = [0.0] * count, [0] * count
     heights: list[float | None] = [None] * count

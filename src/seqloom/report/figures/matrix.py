@@ -1,4 +1,4 @@
-"""Small matrices with a name for each row and column and the number in each cell: alignments, confusions."""
+"""Small matrices with named rows and columns and the number in each cell: alignments, confusion matrices."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ from seqloom.report.figures.markup import (
 from seqloom.report.labels import breadth, cell, columns, edged, fit, shortened, stacked_cell, typeset, visible
 
 LARGEST_SIDE = 64
-MOST_CELLS = 40 * 40  # three elements each: a browser stays quick below 5,000
+MOST_CELLS = 40 * 40  # three elements each: browsers stay fast below 5,000
 LONGEST_LABEL, LONGEST_ROW = 150.0, 220.0
 LONGEST_COLUMN = 14
-WIDEST_CELL, FILLED = 60.0, 440.0  # few columns are made wider, until the picture is as wide
+WIDEST_CELL, FILLED = 60.0, 440.0  # with few columns, cells grow up to this width, and the matrix up to the second
 SLOPE = 0.71  # sine and cosine of the angle of slanted labels
-LONGEST_WORD = 12  # columns, of a word in a cell
+LONGEST_WORD = 12  # columns of a word in a cell
 BROKEN = "4 3"
 NO_NUMBER = "no value"
 
@@ -50,11 +50,11 @@ Place = tuple[int, int]  # a row and a column
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix(Figure, kind="matrix"):
-    """A matrix with its rows and columns named and its numbers written out: at most 64 on a side and 1,600 in all.
+    """A matrix with named rows and columns and its numbers: at most 64 on a side and 1,600 in all.
 
-    Names may be in any script. What does not fit in the width of a terminal continues below, no number is left out.
-    `words` stand in the cells instead of their numbers, which colors and hovering still tell. Cells of `framed` have a
-    frame around them, those of `dashed` a broken one; in a terminal square and round brackets.
+    Names may be in any script. Columns that do not fit in a terminal continue below; no number is left out. `words`
+    replace the numbers in the cells, but colors and tooltips still show the numbers. Cells in `framed` have a frame,
+    those in `dashed` a dashed one; in a terminal square and round brackets.
 
     >>> print(Matrix(title="Confusion", rows=["cat", "狗"], columns=["cat", "狗"], values=[[8, 2], [1, 9]]).text(40))
     Confusion
@@ -101,7 +101,7 @@ class Matrix(Figure, kind="matrix"):
 
     @cached_property
     def _inside(self) -> list[list[str]]:
-        """What is written in each cell: its word, or its number."""
+        """Return the text of each cell: its word, or its number."""
         if not self.words:
             return self._numerals
         return [[fit(visible(word), LONGEST_WORD) for word in row] for row in self.words]
@@ -129,7 +129,7 @@ class Matrix(Figure, kind="matrix"):
         return Plot(together([name, corner, heads, body]), width, top + tile.height * len(self.rows) + 14)
 
     def _heads(self, left: float, tile: "_Tile") -> tuple[Markup, float, float]:
-        """The column names, the height they take, and how far the last reaches beyond the matrix."""
+        """Return the column names, their height, and how far the last extends beyond the matrix."""
         start = 24.0 if self.x_label else 4.0
         widest = min(LONGEST_LABEL, max(width_of(edged(text), 12) for text in self.columns))
         pairs = [(text, left + (index + 0.5) * tile.width) for index, text in enumerate(self.columns)]
@@ -151,14 +151,14 @@ class Matrix(Figure, kind="matrix"):
                 marks.append(tile.empty(x, y, words + NO_NUMBER))
             else:
                 shade = scale.shade_of(value)
-                marks.append(tile.drawn(x, y, words + self._told[row][column], self._printed(row, column), shade))
+                marks.append(tile.drawn(x, y, words + self._texts[row][column], self._printed(row, column), shade))
         frames = [tile.frame(left, place, "none") for place in self.framed]
         frames += [tile.frame(left, place, BROKEN) for place in self.dashed]
         return together([*marks, hatched(gaps), *frames])
 
     @cached_property
-    def _told(self) -> list[list[str]]:
-        """Each cell as people hear it: its word and its number."""
+    def _texts(self) -> list[list[str]]:
+        """Return the full text of each cell: its word and its number."""
         if not self.words:
             return self._numerals
         both = zip(self._inside, self._numerals, strict=True)
@@ -173,7 +173,7 @@ class Matrix(Figure, kind="matrix"):
 
     def _summary(self) -> str:
         said = []
-        for name, row in zip(self.rows, self._told, strict=True):
+        for name, row in zip(self.rows, self._texts, strict=True):
             cells = zip(self.columns, row, strict=True)
             told = ", ".join(f"{shortened(head)} {NO_NUMBER if n == NO_VALUE else n}" for head, n in cells)
             said.append(f"{shortened(name)}: {told}")
@@ -191,7 +191,7 @@ class Matrix(Figure, kind="matrix"):
         for start, end in _panels(widths, width - gutter):
             titles = [stacked_cell(heads[index], widths[index], right=True) for index in range(start, end)]
             titles.insert(0, stacked_cell(visible(self.y_label), gutter))
-            tall = max(map(len, titles))  # the last lines of all stand on one level
+            tall = max(map(len, titles))  # align the last lines
             sized = zip(titles, [gutter, *widths[start:end]], strict=True)
             filled = [[" " * wide] * (tall - len(title)) + title for title, wide in sized]
             lines += [" ".join(line) for line in zip(*filled, strict=True)]
@@ -206,8 +206,8 @@ class Matrix(Figure, kind="matrix"):
         return inside if value is None or not color else self._scale().shade_of(value).behind(inside)
 
     def _bracketed(self, row: int, column: int) -> str:
-        """What is written in a cell, in brackets where it has a frame, and in as much room where others have one."""
-        inside = self._told[row][column]
+        """Return the text of a cell, in brackets if it has a frame, padded if other cells have one."""
+        inside = self._texts[row][column]
         if (row, column) in self.framed:
             return f"[{inside}]"
         if (row, column) in self.dashed:
@@ -216,7 +216,7 @@ class Matrix(Figure, kind="matrix"):
 
 
 class _Tile(NamedTuple):
-    """The size of a cell and of the number in it."""
+    """The size of a cell and of its number."""
 
     width: float
     height: float
@@ -229,7 +229,7 @@ class _Tile(NamedTuple):
         return together([box, number])
 
     def frame(self, left: float, place: Place, dashes: str) -> Markup:
-        """A frame inside the edge of a cell, dark on a light ground so that it is seen on every color."""
+        """Return a frame inside the edge of a cell, dark on a light line so that it is visible on every color."""
         box = {"x": left + place[1] * self.width + 2, "y": place[0] * self.height + 2}
         box |= {"width": self.width - 5, "height": self.height - 5}
         look_of: dict[str, str | float] = {"fill": "none", "stroke_dasharray": dashes, "pointer_events": "none"}
@@ -242,7 +242,7 @@ class _Tile(NamedTuple):
 
 
 def _panels(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
-    """The columns cut into stretches that fit side by side."""
+    """Split the columns into panels that fit the width."""
     panels, start, used = [], 0, 0
     for index, width in enumerate(widths):
         if index > start and used + width + 1 > room:

@@ -1,4 +1,4 @@
-"""Lines between things: nodes in columns (the tree of a search, the lattice of a tagger), or two columns of tokens."""
+"""Networks: nodes in columns with edges (a search tree, the lattice of a tagger), or two linked columns of tokens."""
 
 import math
 import re
@@ -25,27 +25,27 @@ from seqloom.report.labels import cell, columns, edged, isolated, shortened, typ
 from seqloom.report.numbers import number
 
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
-ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # lines with words on them are longer
+ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # edges with labels are longer
 LINE_HEIGHT = 13.0
 WIDEST_BOX, LONGEST_LABEL = 130.0, 120.0
 SIZE, SMALL_SIZE = 11.0, 10.0
-SHARES = (0.5, 0.35, 0.65, 0.2, 0.8)  # of a line, where what it says may stand
+SHARES = (0.5, 0.35, 0.65, 0.2, 0.8)  # positions along an edge where its label may be
 NUMERAL = re.compile(r"-?[\d.]+(e-?\d+)?")
 DESCRIBED = 100
 MOST_TOKENS, MOST_LINKS, MOST_LINK_GROUPS = 512, 4_000, 24
-ROW_HEIGHT, LOW_ROW, BETWEEN = 18.0, 12.0, 300.0  # of a token, of one of many; between the two columns
+ROW_HEIGHT, LOW_ROW, BETWEEN = 18.0, 12.0, 300.0  # height of a token, of one of many; distance of the two columns
 MANY = 64
 LONGEST_TOKEN = 200.0
 THINNEST, THICKEST = 0.6, 4.0
 FAINTEST = 0.25
-HOVERED_LINKS, STEPS = 300, 8  # more links are drawn in so many steps of thickness, without a note each
+HOVERED_LINKS, STEPS = 300, 8  # more links are drawn in this many steps of thickness, without tooltips
 
 
 @dataclass(frozen=True)
 class Node:
-    """A place in a column and a row; `value` is its color, `note` what is said of it when it is pointed at.
+    """A node at a column and a row; `value` is its color, `note` its tooltip.
 
-    `below` stands under the text, apart from it.
+    `below` is a second line under the text.
     """
 
     column: int
@@ -58,7 +58,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line between two nodes, by their numbers; `group` is the number of its color, the first the strongest."""
+    """An edge between two nodes, by index; `group` is the index of its color, the first the strongest."""
 
     start: int
     stop: int
@@ -68,7 +68,7 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Figure, kind="network"):
-    """Nodes in columns with lines between them; columns and rows may have names.
+    """Nodes in columns with edges between them; columns and rows may have names.
 
     >>> nodes = [Node(0, 0, "BEGIN"), Node(1, 0, "the", 0.75), Node(1, 1, "a", 0.25)]
     >>> print(Network(title="Tree", nodes=nodes, edges=[Edge(0, 1), Edge(0, 2, 1)], groups=["best", "other"]).text(40))
@@ -82,7 +82,7 @@ class Network(Figure, kind="network"):
 
     nodes: Sequence[Node]
     edges: Sequence[Edge]
-    groups: Sequence[str] = ()  # the names of the kinds of lines
+    groups: Sequence[str] = ()  # names of the kinds of edges
     columns: Sequence[str] = ()
     rows: Sequence[str] = ()
     value_label: str = ""
@@ -179,16 +179,16 @@ class Network(Figure, kind="network"):
         half = self._gap / 2
         bend = f"M{x1:.1f} {y1:.1f}C{x1 + half:.1f} {y1:.1f} {x2 - half:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
         looks: dict[str, str | float] = {"stroke_width": _thickness(edge.group), **stroked(edge.group)}
-        return tag("path", hover(self._said(edge)), d=bend, fill="none", **looks)
+        return tag("path", hover(self._described(edge)), d=bend, fill="none", **looks)
 
     def _written_on_lines(self, top: float) -> list[Markup]:
-        """What lines say, each once, on a ground of its own between the columns, clear of what stands there already."""
-        said: dict[tuple[int, int, str], Edge] = {}
+        """Return the labels of edges, each once, on a background between the columns, without overlaps."""
+        labeled: dict[tuple[int, int, str], Edge] = {}
         for edge in self.edges:
-            said.setdefault((edge.start, edge.stop, edge.text), edge)
+            labeled.setdefault((edge.start, edge.stop, edge.text), edge)
         taken: list[tuple[float, float]] = []
         marks: list[Markup] = []
-        for edge in said.values():
+        for edge in labeled.values():
             if edge.text:
                 x1, y1, x2, y2 = self._ends(edge, top)
                 middle = (x1 + x2) / 2
@@ -220,7 +220,7 @@ class Network(Figure, kind="network"):
         return together([ground, *words])
 
     def _called(self, at: int) -> str:
-        """A node in a sentence: by the name of its row, where rows have names."""
+        """Return the name of a node in a sentence, with the name of its row if rows have names."""
         node = self.nodes[at]
         return self.rows[round(node.row)] if self.rows else node.text
 
@@ -229,13 +229,13 @@ class Network(Figure, kind="network"):
         row = f"{visible(shortened(self.rows[round(node.row)], 60))} " if self.rows else ""
         return row + (shown if node.value is None else f"{shown} {number(node.value)}")
 
-    def _said(self, edge: Edge) -> str:
+    def _described(self, edge: Edge) -> str:
         group = f" ({shortened(self.groups[edge.group])})" if self.groups[edge.group] else ""
         more = f": {shortened(edge.text)}" if edge.text else ""
         return f"{shortened(self._called(edge.start))} to {shortened(self._called(edge.stop))}{more}{group}"
 
     def _summary(self) -> str:
-        said = "; ".join(self._said(edge) for edge in self.edges[:DESCRIBED])
+        said = "; ".join(self._described(edge) for edge in self.edges[:DESCRIBED])
         return f"{len(self.nodes)} nodes in columns with {len(self.edges)} lines between them. {said}"
 
     def _block(self, width: int, color: bool) -> FigureBlock:
@@ -243,8 +243,8 @@ class Network(Figure, kind="network"):
         gutter = min(width // 3, max(columns(visible(name)) for name in names))
         lines = []
         for at, name in enumerate(names):
-            said = " · ".join(self._named(node) for node in self.nodes if node.column == at)
-            first, *others = wrap(said, width - gutter - 2)
+            listed = " · ".join(self._named(node) for node in self.nodes if node.column == at)
+            first, *others = wrap(listed, width - gutter - 2)
             lines.append(f"{cell(visible(name), gutter)}  {isolated(first)}")
             lines += [f"{'':{gutter}}  {isolated(line)}" for line in others]
         for group, name in enumerate(self.groups):
@@ -257,7 +257,7 @@ class Network(Figure, kind="network"):
 
 
 def _printed(text: str) -> str:
-    """The text as it stands in a picture; a numeral with a true minus sign."""
+    """Return the text for a picture; a number gets a true minus sign."""
     return typeset(text) if NUMERAL.fullmatch(text) else text
 
 
@@ -267,7 +267,7 @@ def _thickness(group: int) -> float:
 
 @dataclass(frozen=True)
 class Link:
-    """A line from a token on the left to one on the right; `group` is the number of its color."""
+    """A line from a token on the left to one on the right; `group` is the index of its color."""
 
     left: int
     right: int
@@ -289,7 +289,7 @@ class Links(Figure, kind="links"):
     left: Sequence[str]
     right: Sequence[str]
     links: Sequence[Link]
-    groups: Sequence[str] = ()  # their names, one color each
+    groups: Sequence[str] = ()  # names of the groups, one color each
     left_label: str = ""
     right_label: str = ""
     value_label: str = ""
@@ -348,7 +348,7 @@ class Links(Figure, kind="links"):
         return top + self._step * (at + 0.5)
 
     def _lines(self, start: float, end: float, top: float) -> list[Markup]:
-        """The faintest first: an element for each, or, of many, one for all that are about equally thick."""
+        """Return the lines, the faintest first: an element for each, or one per thickness if there are many."""
         if len(self.links) <= HOVERED_LINKS:
             ordered = sorted(self.links, key=lambda each: each.value)
             return [self._drawn([link], link.value / self._most, start, end, top) for link in ordered]
@@ -360,14 +360,14 @@ class Links(Figure, kind="links"):
     def _drawn(self, links: Sequence[Link], share: float, start: float, end: float, top: float) -> Markup:
         places = ((self._middle(link.left, top), self._middle(link.right, top)) for link in links)
         d = "".join(f"M{start:.1f} {left:.1f}L{end:.1f} {right:.1f}" for left, right in places)
-        note = [hover(self._said(links[0]))] if len(links) == 1 else []
+        note = [hover(self._described(links[0]))] if len(links) == 1 else []
         look: dict[str, str | float] = {
             "stroke_width": THINNEST + (THICKEST - THINNEST) * share,
             "stroke_opacity": FAINTEST + (1 - FAINTEST) * share,
         }
         return tag("path", *note, d=d, fill="none", **look, **stroked(links[0].group))
 
-    def _said(self, link: Link) -> str:
+    def _described(self, link: Link) -> str:
         group = f" ({shortened(self.groups[link.group])})" if self.groups[link.group] else ""
         ends = f"{shortened(self.left[link.left])} / {shortened(self.right[link.right])}"
         return f"{ends}: {number(link.value)}{group}"
@@ -381,7 +381,7 @@ class Links(Figure, kind="links"):
 
     def _summary(self) -> str:
         best = sorted(self.links, key=lambda each: -each.value)[:DESCRIBED]
-        return f"{len(self.links)} links between two columns of tokens. " + "; ".join(map(self._said, best))
+        return f"{len(self.links)} links between two columns of tokens. " + "; ".join(map(self._described, best))
 
     def _block(self, width: int, color: bool) -> FigureBlock:
         gutter = min(width // 3, max(columns(edged(text[:100])) for text in self.left))

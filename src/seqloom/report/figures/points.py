@@ -1,4 +1,4 @@
-"""Points: labeled places on two axes, some of them marked; trails: places in the order in which they are reached."""
+"""Points: labeled points on two axes, some of them marked; trails: points in the order in which they are reached."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,18 +31,18 @@ from seqloom.report.figures.markup import ColorScale, Markup, hover, label, look
 from seqloom.report.labels import edged, fit, isolated, shortened, visible
 from seqloom.report.numbers import estimate, number
 
-ROWS, TRAIL_ROWS = 12, 16  # of a terminal
+ROWS, TRAIL_ROWS = 12, 16  # in a terminal
 RADIUS, LABEL_SIZE, LONGEST_LABEL = 6.0, 12.0, 200.0
 NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of points in a terminal
-SEVERAL = "*"  # points in one place of a terminal
+SEVERAL = "*"  # several points at one place of a terminal
 MOST_PLACES = 2_000
-LABELED = 64  # more places of a trail are named by hovering alone
+LABELED = 64  # more points of a trail have only tooltips
 DESCRIBED = 200
 SIDE, TRAIL_LABEL_SIZE, LONGEST_TRAIL_LABEL = 7.0, 11.0, 120.0
 
 
 class Point(NamedTuple):
-    """One point with what belongs to it."""
+    """One point with its label and interval."""
 
     label: str
     x: float
@@ -51,13 +51,13 @@ class Point(NamedTuple):
     marked: bool
 
     def said(self) -> str:
-        """The point in words."""
+        """Describe the point in words."""
         return f"{estimate(self.y, self.interval)} at {number(self.x)}{', marked' if self.marked else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Figure, kind="points"):
-    """Labeled points, x linear or logarithmic; those that are marked are filled, and y may have an interval.
+    """Labeled points, x linear or logarithmic; marked points are filled, and y may have an interval.
 
     >>> costs = Points(title="Quality", labels=["bag", "lstm"], x=[1, 10], y=[0.5, 0.9], marked=[False, True])
     >>> print(costs.text(40))
@@ -154,10 +154,10 @@ def _disc(x: float, y: float, side: float) -> dict[str, str | float]:
 
 
 class _PointFrame(Frame):
-    """The frame with what stands in it."""
+    """A frame that draws its points and labels."""
 
     def point(self, point: Point) -> Markup:
-        """A disc for a marked point, a ring for another."""
+        """Return a disc for a marked point, a ring otherwise."""
         x, y = self.at(point.x, point.y)
         note, disc = hover(f"{shortened(point.label)}: {point.said()}"), _disc(x, y, 2 * RADIUS)
         if point.marked:
@@ -174,7 +174,7 @@ class _PointFrame(Frame):
         return tag("path", d=d, fill="none", stroke_width=1.5, **look("hatch"))
 
     def named(self, points: Sequence[Point]) -> list[Markup]:
-        """The labels, each beside its point and clear of those that stand already."""
+        """Return the labels, each next to its point, without overlaps."""
         places = [self.at(point.x, point.y) for point in points]
         taken = [(x - RADIUS, x + RADIUS, y + 4) for x, y in places]  # left, right and baseline; points first
         return [self._name(point, taken) for point in sorted(points, key=lambda one: (-one.y, one.x))]
@@ -195,15 +195,15 @@ class _PointFrame(Frame):
 def _touches(
     taken: Sequence[tuple[float, float, float]], start: float, width: float, baseline: float, high: float
 ) -> bool:
-    """Whether a label there would touch one that stands already."""
+    """Whether a label at this place would touch another."""
     return any(a < start + width and start < b and abs(line - baseline) < high for a, b, line in taken)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trail(Figure, kind="trail"):
-    """Places in the order in which they are reached: the states of a model over a sentence.
+    """Points in the order in which they are reached: the states of a model over a sentence.
 
-    `numbers` say where in the whole each place stands; they are the scale of the colors.
+    `numbers` are the positions in the complete sequence; they determine the colors.
 
     >>> print(Trail(title="States", labels=["a", "b"], x=[0, 1], y=[0, 1], numbers=[0, 1]).text(40).splitlines()[0])
     States
@@ -247,7 +247,7 @@ class Trail(Figure, kind="trail"):
         side = SIDE if len(self.labels) <= LABELED else SIDE / 2
         for text, order, place in zip(self.labels, self._order, places, strict=True):
             note = hover(f"{shortened(text)} ({number(order)})")
-            rim = tag("rect", **_disc(*place, side + 1.5), **look("soft"))  # the first shades are those of the page
+            rim = tag("rect", **_disc(*place, side + 1.5), **look("soft"))  # the first shades match the page
             marks += [rim, tag("rect", note, **_disc(*place, side), **scale.shade_of(order).fill())]
         words = self._named(frame) if len(places) <= LABELED else []
         plot = tag("g", frame.drawn(), *marks, *words, transform=f"translate(0 {top:g})")
@@ -255,7 +255,7 @@ class Trail(Figure, kind="trail"):
         return Plot(together([legend, name, frame.named_below(self.x_label, top), plot]), WIDTH, height)
 
     def _named(self, frame: Frame) -> list[Markup]:
-        """The labels, each beside its place and clear of those that stand already, or left out."""
+        """Return the labels, each next to its point, without those that would overlap."""
         taken: list[tuple[float, float, float]] = []  # left, right and baseline
         drawn = []
         for text, *place in zip(map(edged, self.labels), self.x, self.y, strict=True):
@@ -284,7 +284,7 @@ class Trail(Figure, kind="trail"):
         grid = [[" "] * room for _ in range(TRAIL_ROWS)]
         for x, y, order in zip(self.x, self.y, self._order, strict=True):
             row, column = round((1 - upward.place(y)) * (TRAIL_ROWS - 1)), round(across.place(x) * (room - 1))
-            glyph = scale.glyph(order).replace(" ", "·")  # the first places are seen too
+            glyph = scale.glyph(order).replace(" ", "·")  # so that the first points are visible
             grid[row][column] = scale.shade_of(order).behind(" ") if color else glyph
         lines = [*upward.beside(list(map("".join, grid))), " " * (upward.gutter + 2) + across.below(room)]
         lines += _axis_names(self.x_label, self.y_label, width)

@@ -1,8 +1,8 @@
-"""Several figures together: as one picture, in rows, which a file of SVG or PNG can hold, or as one HTML page.
+"""Several figures together: in rows as one picture for an SVG or PNG file, or as one HTML page.
 
-resvg, which makes PNG, draws a whole label in some other face, of any weight and slant, as soon as one of its signs is
-missing in the first. So the first is one that has `≤`, `␣`, `−` and superscripts, Hebrew and Arabic; condensed it is as
-wide as the faces of browsers. Where a machine has no face for a script, its letters are boxes.
+resvg, which makes PNG, falls back to another font of any weight and slant for the complete label if one of its
+characters is missing in the first font. So the first one has `≤`, `␣`, `−` and superscripts, Hebrew and Arabic;
+condensed, it is as wide as browser fonts. Scripts without an installed font are shown as boxes.
 """
 
 import html
@@ -16,10 +16,10 @@ from seqloom.report.figures.markup import FLIPPED, FONT, look, style_sheet, tag,
 
 GAP = 8.0
 ALMOST = 0.75
-WASTE = 0.85  # of the height of rows: closer packing that saves less is not worth the mixed order
+WASTE = 0.85  # relative height: tighter packing that saves less is not worth the mixed order
 TALLEST = 2.2  # times its width: a taller picture gets two columns
 MOST_FIGURES = 1000  # of a page
-ZOOM = 2.0  # pixels for each unit of a picture: letters stay sharp on a fine screen
+ZOOM = 2.0  # pixels per unit of a picture, for sharp text on high-resolution screens
 RIGHT_TO_LEFT = re.compile(r'<text\b[^>]* direction="rtl"[^>]*>')
 ANCHORED = re.compile(r' text-anchor="(\w+)"')
 Size = tuple[float, float]
@@ -32,7 +32,7 @@ VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
 def page(title: str, figures: Sequence[Figure]) -> str:
-    """One self-contained HTML document with the figures, side by side where there is room.
+    """Return one self-contained HTML document with the figures, side by side where they fit.
 
     >>> from seqloom.report.figures import Bars
     >>> document = page("Results", [Bars(title="Accuracy", labels=["a"], values=[0.9])])
@@ -48,7 +48,7 @@ def page(title: str, figures: Sequence[Figure]) -> str:
 
 
 def stacked(figures: Sequence[Figure]) -> str:
-    """One SVG element with the figures in their order, in rows as wide as the widest; many of them in two columns."""
+    """Return one SVG element with the figures in order, in rows as wide as the widest; many of them in two columns."""
     if len(figures) == 1:
         return figures[0].svg()
     drawn = [figure.drawn(styled=False) for figure in figures]
@@ -62,7 +62,7 @@ def stacked(figures: Sequence[Figure]) -> str:
 
 
 def _places(sizes: Sequence[Size]) -> list[Size]:
-    """The corner of each figure: in one column, in two where that is too tall, closely packed if rows waste room."""
+    """Return the corner of each figure: one column, two if that is too tall, tightly packed if rows waste space."""
     places = _in_rows(sizes, columns=1)
     width, height = _reach(places, sizes)
     if height <= TALLEST * width:
@@ -77,7 +77,7 @@ def _places(sizes: Sequence[Size]) -> list[Size]:
 
 
 def _in_rows(sizes: Sequence[Size], columns: int) -> list[Size]:
-    """The corner of each figure when rows as wide as so many of the widest are filled one after the other."""
+    """Return the corner of each figure, filling rows as wide as `columns` of the widest figures."""
     places: list[Size] = []
     x = y = tallest = 0.0
     widest = max(wide for wide, _ in sizes)
@@ -85,19 +85,19 @@ def _in_rows(sizes: Sequence[Size], columns: int) -> list[Size]:
         if x and x + wide > columns * widest:
             x, y, tallest = 0.0, y + tallest + GAP, 0.0
         places.append((x, y))
-        x += widest if wide > ALMOST * widest else wide  # those of nearly one width stand in columns
+        x += widest if wide > ALMOST * widest else wide  # figures of similar width align in columns
         tallest = max(tallest, tall)
     return places
 
 
 def _reach(places: Sequence[Size], sizes: Sequence[Size]) -> Size:
-    """The width and the height of all figures together."""
+    """Return the width and the height of all figures together."""
     corners = [(x + wide, y + tall) for (x, y), (wide, tall) in zip(places, sizes, strict=True)]
     return max(x for x, _ in corners), max(y for _, y in corners)
 
 
 def png(svg: str, *, zoom: float = ZOOM) -> bytes:
-    """A picture as PNG, by resvg, which needs no browser; on a white ground, whatever the reader prefers."""
+    """Convert a picture to PNG with resvg, without a browser, always on a white background."""
     with needing("png"):
         import resvg_py
     turned = with_faces(RIGHT_TO_LEFT.sub(_from_the_left, svg))
@@ -105,7 +105,7 @@ def png(svg: str, *, zoom: float = ZOOM) -> bytes:
 
 
 def _from_the_left(found: re.Match[str]) -> str:
-    """A label as resvg understands it: to it the start of a line is its left end, whatever the direction."""
+    """Convert a label for resvg, for which the start of a line is always its left end."""
     opening = found.group().replace(' direction="rtl"', "")
     anchor = ANCHORED.search(opening)
     turned = f' text-anchor="{FLIPPED[anchor.group(1) if anchor else "start"]}"'
@@ -113,13 +113,13 @@ def _from_the_left(found: re.Match[str]) -> str:
 
 
 def with_faces(svg: str) -> str:
-    """The picture with the faces of each label named."""
+    """Add font names to each label of the picture."""
     named = f'font-family="{_quoted(FACES)}" font-stretch="condensed"'
     return LABEL.sub(_with_face, svg.replace(f'font-family="{_quoted(FONT)}"', named))
 
 
 def _with_face(found: re.Match[str]) -> str:
-    """The label, with the face that its script needs before the common ones, if any."""
+    """Add the font that the label's script needs before the common ones, if any."""
     looks, text = found.groups()
     names = {  # of scripts
         unicodedata.name(letter, "").split(" ")[0]

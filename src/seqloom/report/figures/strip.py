@@ -24,7 +24,7 @@ from seqloom.report.labels import cell, columns, edged, fit, reads_right_to_left
 from seqloom.report.numbers import number as brief
 
 MOST_TOKENS = 10_000
-NUMBERED_TOKENS = 100  # more are drawn without their numbers, which hovering still shows
+NUMBERED_TOKENS = 100  # more are drawn without numbers, which tooltips still show
 DESCRIBED_TOKENS = 200
 SIZE, NUMBER_SIZE = 14.0, 10.0
 CHIP_HEIGHT, GAP = 24.0, 4.0
@@ -35,7 +35,8 @@ class Strip(Figure, kind="strip"):
     """Tokens in reading order, each on the color of its value: attributions, gates, surprisals.
 
     Spaces at the ends of a token are shown as `␣`, an empty token as `∅`. A picture runs from the right if most
-    tokens are in a right-to-left script; a terminal, whose handling of such text is unknown, always from the left.
+    tokens are in a right-to-left script. A terminal always runs from the left, because its support for such text is
+    unknown.
 
     >>> print(Strip(title="Attribution", tokens=["not", " bad"], values=[-0.4, 0.8]).text(40))
     Attribution
@@ -77,7 +78,7 @@ class Strip(Figure, kind="strip"):
         return Plot(together([legend, body]), width, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8)
 
     def _chips(self, numbered: bool) -> list["_Chip"]:
-        """Where the tokens stand, counted from where lines begin."""
+        """Return the positions of the tokens, relative to the start of the lines."""
         room, chips = WIDTH - 2 * MARGIN, []
         x, line = 0.0, 0
         for token, numeral in zip(self.tokens, self._numerals, strict=True):
