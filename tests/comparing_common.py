@@ -93,14 +93,16 @@ def run_evaluation(model: str, seed: int, statistics: np.ndarray, metric: str = 
     return RunEvaluation(facts, np.arange(len(statistics)), statistics)
 
 
-def judged(tables: dict[str, np.ndarray], task: Any = None, lengths: np.ndarray | None = None) -> Comparison:
+def judged(
+    tables: dict[str, np.ndarray], task: Any = None, lengths: np.ndarray | None = None, margin: float | None = None
+) -> Comparison:
     """The comparison of the statistics [K,N,S] of each model."""
     runs = {
         name: [run_evaluation(name, seed, rows) for seed, rows in enumerate(table)] for name, table in tables.items()
     }
     first = next(iter(tables.values()))
     given = np.full(first.shape[1], 7) if lengths is None else lengths
-    return ComparedScores(runs, task or Shares()).comparison(given, seeds=len(first), **FACTS)
+    return ComparedScores(runs, task or Shares(), margin).comparison(given, seeds=len(first), **FACTS)
 
 
 class Outcome(NamedTuple):

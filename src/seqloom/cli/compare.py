@@ -69,6 +69,14 @@ def compare(
         Literal["dev", "test"],
         own("--split", "NAME", "Set to evaluate on: dev or test; test is recorded (default: dev)."),
     ] = "dev",
+    margin: Annotated[
+        float | None,
+        own(
+            "--margin",
+            "NUMBER",
+            "Call models equal if their scores differ by less (default: 0.01 or 1 point; 1 % of losses and errors).",
+        ),
+    ] = None,
     distances: Annotated[
         str | None,
         own(
@@ -97,6 +105,7 @@ def compare(
         budget=Budget.of(budget, stated(amounts), epochs="epochs" in given),
         seeds=seeds,
         split=split,
+        margin=margin,
         size=said(RunRequest, given).get("size", "small"),
         settings=msgspec.to_builtins(said(TrainingConfig, given)),
         encoding=encoded(given),

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from comparing_common import Shares, World, accuracy, judged, run_evaluation
+from comparing_common import ScoreWorld, Shares, World, accuracy, judged, run_evaluation
 from seqloom import recipes
 from seqloom.cli import app
 from seqloom.cli.compare import _lines
@@ -29,6 +29,7 @@ from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonS
 from seqloom.experiments.compare.results import Comparison, Cost, Spread
 from seqloom.experiments.compare.statistics import MOST_MORE, SeedSpread, Tables, added, resampled
 from seqloom.experiments.compare.verdicts import ComparedScores, by_length, count_leaks
+from seqloom.report.numbers import duration
 from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.task import Metric, ModelSpec
 
@@ -155,9 +156,9 @@ def test_a_clear_winner_is_called_one_with_its_lead() -> None:
     assert found.rivals == (found.model("large"),)
 
 
-def test_equal_models_show_no_difference_and_the_cheaper_one_is_named() -> None:
+def test_models_that_are_not_told_apart_are_undecided_and_the_cheaper_one_is_named() -> None:
     found = weighed({"small": 0.0, "large": 0.0})
-    assert "No significant difference between" in found.sentence()
+    assert "Undecided between large and small" in found.sentence()
     assert "The cheapest model that is not significantly worse is small (100 parameters)" in found.sentence()
 
 
@@ -188,14 +189,15 @@ def test_one_seed_shows_scores_with_intervals_over_examples() -> None:
     assert all("over examples only" in shown for shown in (found.text(200), found.html()))
 
 
-def test_what_more_seeds_would_decide_is_undecided_in_text_page_and_json_alike() -> None:
+def test_an_undecided_pair_names_seeds_rows_and_time_in_text_page_and_json() -> None:
     found = weighed({"small": 0.0, "large": 0.02}, seeds=2, spread=0.02)
     (pair,) = found.pairs
     assert pair.verdict == found.verdict("small", "large") == found.verdict("large", "small") == "undecided"
-    assert pair.more_seeds is not None and 2 <= pair.more_seeds <= MOST_MORE and pair.detectable is None
-    said = f"about {pair.more_seeds} more seeds"
-    assert f"{said} would decide, if the difference and the variance between seeds stay the same" in found.sentence()
-    assert all(f"undecided, needs {said}" in shown for shown in (found.text(200), found.html()))
+    assert pair.more_seeds is not None and 2 <= pair.more_seeds <= MOST_MORE
+    assert found.seed_seconds == sum(one.seconds for one in found.models)
+    said = f"about {pair.more_seeds} more seeds ({duration(pair.more_seeds * found.seed_seconds)} of training)"
+    assert said in found.sentence()
+    assert all(f"undecided: {said}" in shown for shown in (found.text(250), found.html()))
     plain = found.to_json()["pairs"][0]
     assert (plain["verdict"], plain["more_seeds"]) == ("undecided", pair.more_seeds)
 
@@ -215,14 +217,25 @@ def right(share: float, draws: np.random.Generator) -> np.ndarray:
     return np.stack([draws.permutation(300) < share * 300, np.ones(300)], axis=1).astype(np.float64)
 
 
-def test_where_no_difference_is_shown_the_smallest_is_named_that_would_have_been() -> None:
-    found = weighed({"small": 0.0, "large": 0.0})
-    (pair,) = found.pairs
-    assert (pair.verdict, pair.more_seeds) == ("no difference shown", None)
-    assert pair.detectable == pytest.approx(pair.difference.high - pair.difference.value)  # of a pair alone
-    said = f"no difference shown (detectable: {pair.detectable:.4g})"
-    assert all(said in shown for shown in (found.text(200), found.html()))
-    assert f"a difference of {pair.detectable:.4g} would have been detected" in found.sentence()
+def test_models_with_the_same_answers_are_equal_and_the_margin_is_named() -> None:
+    draws = np.random.default_rng(3)
+    same = np.stack([right(0.8, draws)] * 2)
+    found = judged({"small": same, "large": same.copy()})
+    assert found.verdict("small", "large") == found.verdict("large", "small") == "equal"
+    assert "small and large are equal within 0.01 accuracy" in found.sentence()
+    assert all("margin 0.01 accuracy" in shown for shown in (found.text(200), found.html()))
+
+
+def test_a_wider_margin_makes_an_undecided_pair_equal() -> None:
+    answers = dict(zip(("small", "large"), World(rows=2000).answers(np.random.default_rng(5)), strict=True))
+    assert judged(answers).pairs[0].verdict == "undecided"
+    assert judged(answers, margin=0.1).pairs[0].verdict == "equal"
+
+
+def test_six_tenths_apart_with_two_seeds_is_never_called_equal() -> None:
+    for trial in range(50):
+        (found,) = ScoreWorld([0.1, 0.1], 2, 300, [0.1, -0.5]).differences(trial)
+        assert found.p_equal(0.01) > 0.05
 
 
 def test_seeds_that_all_give_the_same_answers_have_no_spread() -> None:

@@ -12,11 +12,13 @@ from seqloom.experiments.compare.statistics import (
     Estimate,
     ModelScores,
     SeedSpread,
+    Uncertainty,
+    decide,
     difference,
     estimate,
     holm,
     mcnemar,
-    more_seeds,
+    needed,
     randomization,
     resampled,
     student,
@@ -78,7 +80,7 @@ def test_seeds_that_lie_apart_widen_the_interval_and_leave_few_degrees_of_freedo
     near, far = (np.array([0.8 - gap, 0.8, 0.8 + gap]) for gap in (0.0001, 0.02))
     close, wide = (alone(ModelScores(found, drawn + found - 0.8)) for found in (near, far))
     assert wide.high - wide.low > 10 * (close.high - close.low)
-    assert wide.uncertainty.freedom() < 2.5 < 100 < close.uncertainty.freedom()
+    assert wide.uncertainty.freedom < 2.5 < 100 < close.uncertainty.freedom
     assert wide.high - wide.value == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=0.02)  # Student's t of 2
 
 
@@ -93,23 +95,55 @@ def test_what_other_examples_alone_would_change_is_not_put_down_to_the_seeds() -
     assert np.median(reach) < 2.15  # of examples alone it would be 1.96, with what is counted twice 2.27
 
 
-def shown_with(found: list[Estimate], more: int) -> list[bool]:
-    return [p < 0.05 for p in holm([one.p(more) for one in found])]
+MARGIN = 0.01
 
 
-def test_so_many_more_seeds_are_the_fewest_that_would_show_the_difference() -> None:
+def projected(found: list[Estimate], **more: float) -> list[Estimate]:
+    return [Estimate(one.value, one.uncertainty.projected(**more)) for one in found]  # type: ignore[arg-type]
+
+
+def decided(found: list[Estimate]) -> list[bool]:
+    return [min(one) < 0.05 for one in decide(found, [0.0005] * len(found), MARGIN)]
+
+
+def test_so_many_more_seeds_are_the_fewest_that_would_decide() -> None:
     world = ScoreWorld([0.02, 0.02, 0.02], 2, 2000, [0.05, 0.025, 0.0])
     for trial in range(10):
         found = world.differences(trial)
-        for place, more in enumerate(more_seeds(found, [0.0005] * 3, 0.05)):
-            reached = [seeds for seeds in range(1, 11) if shown_with(found, seeds)[place]]
-            assert more == (reached[0] if reached else None)
+        for place, would in enumerate(needed(found, [0.0005] * 3, MARGIN, 0.05)):
+            reached = [more for more in range(1, 11) if decided(projected(found, more_seeds=more))[place]]
+            assert would.more_seeds == (reached[0] if reached else None)
+            assert would.rows is None or decided(projected(found, rows=would.rows))[place]
 
 
-def test_a_difference_that_moves_with_the_examples_alone_is_not_decided_by_seeds() -> None:
+def test_rows_that_are_projected_have_the_variance_of_rows_that_are_there() -> None:
+    """The same world with four times the rows: its variances are those that were projected from the smaller one."""
+    small, large = (
+        [ScoreWorld([0.01, 0.01], 3, rows, [0.0, 0.0]).differences(trial)[0].uncertainty for trial in range(300)]
+        for rows in (500, 2000)
+    )
+    then = [one.projected(rows=4.0) for one in small]
+    for part in ("examples", "both", "seeds"):
+        expected, found = (np.median([getattr(one, part) for one in each]) for each in (large, then))
+        assert found == pytest.approx(expected, rel=0.25), part
+
+
+def test_a_difference_that_moves_with_the_examples_alone_is_decided_by_rows_and_not_by_seeds() -> None:
     """All seeds of each model give the same answers, so more of them say no more."""
-    found = ScoreWorld([None, None], 3, 500, [0.005, 0.0]).differences(0)
-    assert found[0].p(10) == pytest.approx(found[0].p(), rel=0.01) and more_seeds(found, [0.5], 0.05) == [None]
+    found = ScoreWorld([None, None], 3, 500, [0.05, 0.0]).differences(0)
+    assert projected(found, more_seeds=10)[0].p() == pytest.approx(found[0].p(), rel=0.01)
+    shaky = [Estimate(found[0].uncertainty.variance ** 0.5, found[0].uncertainty)]  # one standard error
+    (would,) = needed(shaky, [0.3], MARGIN, 0.05)
+    assert would.more_seeds is None and would.rows is not None and would.rows == pytest.approx(3.84, rel=0.15)
+
+
+def test_equality_is_the_interval_of_90_percent_inside_the_margin() -> None:
+    for trial in range(20):
+        (found,) = ScoreWorld([0.002, 0.002], 3, 50_000).differences(trial)
+        inside = abs(found.value) + found.uncertainty.reach(0.9) < MARGIN
+        assert (found.p_equal(MARGIN) < 0.05) == inside
+    certain = Estimate(0.004, Uncertainty(0.0))
+    assert certain.p_equal(0.005) == 0.0 and certain.p_equal(0.003) == 1.0
 
 
 def test_the_spread_of_few_seeds_is_that_of_all_models_or_the_larger_own() -> None:
@@ -131,7 +165,7 @@ def test_seeds_that_lie_close_by_chance_do_not_look_certain() -> None:
     (one,) = ScoreWorld([0.01], 2, 500).scores(np.random.default_rng(0))
     equal = ModelScores(np.full(2, one.mean), one.drawn - one.found + one.mean)
     assert equal.of_seeds == 0.0 < equal.of_both
-    assert alone(equal).uncertainty.freedom() < 10
+    assert alone(equal).uncertainty.freedom < 10
 
 
 def test_student_is_that_of_the_tables() -> None:

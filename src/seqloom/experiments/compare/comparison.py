@@ -185,7 +185,7 @@ def _weigh(opening: OpenedComparison) -> Comparison:
     prepared = models[plan.models[0]].own_rows(plan.split)
     # messages about models that are not near the requested size
     sizes = [resolved_run(plan, entry)[1] for entry in firsts] if plan.budget.kind == "parameters" else []
-    weighed = ComparedScores(runs, opening.task)
+    weighed = ComparedScores(runs, opening.task, plan.margin)
     comparison = weighed.comparison(
         prepared.columns["input"].lengths[weighed.ids],
         data=" + ".join(plan.data.train),
@@ -227,6 +227,7 @@ def compare(
     seeds: int = 3,
     split: Literal["dev", "test"] = "dev",
     size: Size = "small",
+    margin: float | None = None,
     jobs: int = 1,
     device: str = "auto",
     show: Callable[[ComparisonReport], None] | None = None,
@@ -311,6 +312,7 @@ def compare(
         seeds: runs of each model.
         split: the set that models are evaluated on: dev or test.
         size: the size of the recipes.
+        margin: models whose scores differ by less are equal (default: 1 point, or 1 % of the best score).
         jobs: runs at the same time.
         device: auto, cpu, cuda or mps.
         show: called with every event.
@@ -354,6 +356,7 @@ def compare(
         seeds=seeds,
         split=split,
         size=size,
+        margin=margin,
         settings=msgspec.to_builtins(request.training),
         model_settings=chosen,
         encoding=request.encoding,

@@ -83,6 +83,7 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
     seeds: int = 3
     split: Literal["dev", "test"] = "dev"  # that models are evaluated on
     size: Size = "small"
+    margin: float | None = None  # a smaller difference counts as equal; None: 1 point, or 1 % of the best score
     model_settings: dict[str, Any] = msgspec.field(
         default_factory=dict
     )  # settings of every recipe: dropout, label_smoothing, ...
@@ -92,6 +93,8 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(
                 f"{self.seeds:,} seeds", fix=f"give 1 to {MOST_SEEDS:,}; use 3 or more to tell models apart"
             )
+        if self.margin is not None and not 0 < self.margin < float("inf"):
+            raise ConfigError(f"--margin {self.margin:g}", fix="give a positive number, such as 0.01 for 1 point")
         if self.split not in ("dev", "test"):
             raise ConfigError(f"--split {self.split!r}", fix="use dev, or test for the final evaluation")
         if not 1 <= len(self.models) <= MOST_MODELS or len(set(self.models)) < len(self.models):

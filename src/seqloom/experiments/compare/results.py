@@ -16,7 +16,7 @@ from seqloom.report.numbers import counted, duration, estimate, interval, number
 
 ALPHA = 0.05  # of decisions, after Holm's correction
 
-Verdict = Literal["better", "worse", "undecided", "no difference shown", "no verdict"]
+Verdict = Literal["better", "worse", "equal", "undecided", "no verdict"]
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -122,24 +122,30 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
     p: float | None = None  # over seeds and examples: the hierarchical bootstrap; None with one seed
     p_examples: float  # over examples only: approximate randomization
     p_adjusted: float | None = None  # the larger of the two, after Holm's correction over all pairs
+    p_equal: float | None = None  # for a difference of at least the margin, after Holm's correction
     p_mcnemar: float | None  # of the first seeds only; None if predictions are not right or wrong
     verdict: Verdict = "no verdict"  # with one seed
-    more_seeds: int | None = None  # if undecided: about how many more seeds per model would decide
-    detectable: float | None = None  # if no difference is shown: the smallest one that would have been
+    more_seeds: int | None = None  # if undecided: about how many more seeds per model would decide; None: more than 10
+    rows_needed: int | None = None  # if undecided: about how many rows would decide; None: more than 90 times as many
 
-    def row(self) -> list[TableCell]:
-        verdict: str = self.verdict
-        if self.more_seeds is not None:
-            verdict = f"undecided, needs {_seeds(self.more_seeds)}"
-        elif self.detectable is not None:
-            verdict = f"{verdict} (detectable: {number(self.detectable)})"
+    def row(self, seconds: float) -> list[TableCell]:
+        """A row of the table of pairs; `seconds` is the training time of one more seed."""
+        verdict = f"undecided: {self.needs(seconds)}" if self.verdict == "undecided" else self.verdict
         inside = f"{signed(self.difference.low)} to {signed(self.difference.high)}"
-        chances = map(probability, (self.p_adjusted, self.p, self.p_examples))
+        chances = map(probability, (self.p_adjusted, self.p_equal, self.p, self.p_examples))
         return [f"{self.one} - {self.other}", signed(self.difference.value), verdict, inside, *chances]
 
-
-def _seeds(more: int) -> str:
-    return f"about {more} more {'seed' if more == 1 else 'seeds'}"
+    def needs(self, seconds: float) -> str:
+        """What would decide the pair, as text."""
+        ways = []
+        if self.more_seeds is not None:
+            seeds = "seed" if self.more_seeds == 1 else "seeds"
+            ways.append(f"about {self.more_seeds} more {seeds} ({duration(self.more_seeds * seconds)} of training)")
+        if self.rows_needed is not None:
+            ways.append(f"about {self.rows_needed:,} rows to evaluate on")
+        if not ways:
+            return "10 more seeds or 90 times the rows would not decide: the difference is too close to the margin"
+        return f"{' or '.join(ways)} would decide"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -151,7 +157,6 @@ ONE_SEED = (
     "No verdict with one seed: use --seeds 3. The intervals are over examples only; "
     "with other seeds the order may change."
 )
-AS_FOUND = "if the difference and the variance between seeds stay the same"
 LONGEST = 160  # characters of a text
 MOST_PAIRS, MOST_PICTURES = 15, 2  # in a terminal
 TRAINING = "seconds of training"
@@ -176,6 +181,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     budget: str
     seeds: int
     baseline: str
+    margin: float  # a smaller difference counts as equal
     mean_length: float  # of the evaluated inputs, in tokens
     models: tuple[ModelResult, ...]
     pairs: tuple[PairResult, ...]
@@ -193,7 +199,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         for pair in self.pairs:
             if {pair.one, pair.other} == {one, other}:
                 return pair.verdict if pair.one == one else turned.get(pair.verdict, pair.verdict)
-        return "no difference shown"
+        return "equal"  # a model and itself
 
     def _pair(self, one: str, other: str) -> PairResult:
         return next(pair for pair in self.pairs if {pair.one, pair.other} == {one, other})
@@ -242,35 +248,36 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def _scored(self, model: ModelResult) -> str:
         return f"{self.metric} {number(model.score.value)} (95%: {interval(model.score.low, model.score.high)})"
 
+    @property
+    def seed_seconds(self) -> float:
+        """The time to train every model with one more seed."""
+        return sum(one.seconds for one in self.models)
+
     def _undecided(self) -> list[str]:
-        """Sentences about the best model and its rivals."""
+        """What is known about the best model and its rivals."""
         best = self.models[0].name
         pairs = {one.name: self._pair(best, one.name) for one in self.rivals[1:]}
-        equal = [name for name, pair in pairs.items() if pair.more_seeds is None]
-        undecided = [name for name in pairs if name not in equal]
-        parts = []
-        if equal:
-            least = max(pair.detectable or 0.0 for pair in pairs.values())
-            shown = f"; a difference of {number(least)} would have been detected" if least else ""
-            parts.append(f"No significant difference between {_listed([best, *equal])}{shown}.")
-        if undecided:
-            more = _seeds(max(pair.more_seeds or 0 for pair in pairs.values()))
-            parts.append(f"Undecided between {best} and {_listed(undecided)}: {more} would decide, {AS_FOUND}.")
-        return parts
+        said = []
+        if equal := [name for name, pair in pairs.items() if pair.verdict == "equal"]:
+            said.append(f"{_listed([best, *equal])} are equal within {number(self.margin)} {self.metric}.")
+        for name, pair in pairs.items():
+            if pair.verdict == "undecided":
+                said.append(f"Undecided between {best} and {name}: {pair.needs(self.seed_seconds)}.")
+        return said
 
     def document(self) -> Document:
         """The result, the models, every pair, the figures and notes."""
         seeds, part = counted(self.seeds, "seed"), "" if self.leak is None else f"in the {self.leak.split} set"
         setting = (
             f"{self.task}, evaluated on the {self.split} set ({self.rows:,} rows); {self.budget}, {seeds}, "
-            f"baseline {self.baseline}"
+            f"baseline {self.baseline}, margin {number(self.margin)} {self.metric}"
         )
         measured = ("latency", "memory", "on disk", "predictions per second")
         has_costs = all(one.cost is not None for one in self.models)
         heads = ("model", self.metric, "95% interval", "parameters", "training time", *(measured if has_costs else ()))
         corrected = (
             f"p (Holm) and the verdict are corrected for {len(self.pairs)} comparisons; the intervals are not, so one "
-            "may exclude 0 although no difference is shown."
+            "may exclude 0 although the verdict is undecided."
         )
         leaks = () if self.leak is None else self.leak.samples
         return Document(
@@ -298,10 +305,10 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     def _pairs_table(self) -> TableBlock:
         heads = ["pair", "difference", "verdict", "95% interval"]
-        heads += ["p (Holm)", "p (seeds and examples)", "p (examples)"]
+        heads += ["p (Holm)", "p (equal)", "p (seeds and examples)", "p (examples)"]
         if all(one.p_mcnemar is None for one in self.pairs):
-            return TableBlock(heads, [one.row() for one in self.pairs], MOST_PAIRS)
-        rows = [[*one.row(), probability(one.p_mcnemar)] for one in self.pairs]
+            return TableBlock(heads, [one.row(self.seed_seconds) for one in self.pairs], MOST_PAIRS)
+        rows = [[*one.row(self.seed_seconds), probability(one.p_mcnemar)] for one in self.pairs]
         return TableBlock([*heads, "p (McNemar, first seeds)"], rows, MOST_PAIRS)
 
     def _notes(self) -> list[str]:
@@ -310,10 +317,11 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             notes.append(
                 "With two seeds the variance between seeds is poorly known, and intervals are wide: use three."
             )
-        if any(pair.more_seeds is not None for pair in self.pairs):
-            notes.append(f"The number of seeds that would decide is an estimate, {AS_FOUND}; differences often shrink.")
-        if any(pair.detectable is not None for pair in self.pairs):
-            notes.append("Detectable: the smallest difference that these seeds and examples would have shown.")
+        if any(pair.verdict == "undecided" for pair in self.pairs):
+            notes.append(
+                "The seeds or rows that would decide are estimates, if the difference and the variances stay the same; "
+                "differences often shrink."
+            )
         if (most := max(one.jobs for one in self.models)) > 1:
             notes.append(f"{AT_ONCE.format(most)}, so training times are longer than for a single run.")
         if self.split == "dev":

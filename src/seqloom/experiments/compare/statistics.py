@@ -28,7 +28,8 @@ randomization   how often is the difference as large if predictions are swapped 
                 with the first: the result is about these trained weights.
 McNemar         one seed of each, and right or wrong predictions: are the disagreements one-sided? (McNemar 1947, exact)
 Holm            with more pairs, each p must be smaller (Holm 1979)
-more seeds      how many would be enough for a pair, if its difference and the variance between seeds did not change
+equality        is the difference smaller than a margin? Two one-sided tests (Schuirmann 1987)
+projections     how many more seeds, or rows, would decide a pair, if its difference and all variances did not change
 
 Every resampling uses the evaluated examples as statistics that can be summed: a metric is a function of sums over
 examples. If it is the mean of a score per example, like accuracy, two numbers per example are enough, independent of
@@ -40,7 +41,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -125,27 +126,31 @@ class Uncertainty(NamedTuple):
         shaky = sum(map(max, seeds, both)) ** 2 / max(1, pool.freedom)
         return cls(float(examples.var()), sum(both), sum(seeds), shaky, len(models[0].found))
 
-    def of_examples(self, more: int = 0) -> float:
-        """Return the variance from examples with `more` additional seeds."""
-        seeds = self.num_seeds + more
-        fewer = self.examples - self.both * (1 / self.num_seeds - 1 / seeds)
-        return max(fewer, self.examples * self.num_seeds / seeds)
+    @property
+    def variance(self) -> float:
+        """The total variance."""
+        return self.examples + max(0.0, self.seeds - self.both) / self.num_seeds
 
-    def variance(self, more: int = 0) -> float:
-        """Return the total variance with `more` additional seeds that vary like the existing ones."""
-        return self.of_examples(more) + max(0.0, self.seeds - self.both) / (self.num_seeds + more)
-
-    def freedom(self, more: int = 0) -> float:
-        """Return the degrees of freedom: low for few seeds that vary."""
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom: low for few seeds that vary."""
         if not self.shaky:
             return MOST_FREEDOM
-        seeds = self.num_seeds + more
-        shaky = self.shaky / seeds**2 * (self.num_seeds - 1) / (seeds - 1)
-        return min(MOST_FREEDOM, max(1.0, self.variance(more) ** 2 / shaky))
+        return min(MOST_FREEDOM, max(1.0, self.variance**2 / (self.shaky / self.num_seeds**2)))
+
+    def projected(self, *, more_seeds: int = 0, rows: float = 1.0) -> "Uncertainty":
+        """Return the uncertainty with more seeds and `rows` times the rows, if both vary like the existing ones."""
+        before, after = self.num_seeds, self.num_seeds + more_seeds
+        examples = max(self.examples - self.both * (1 / before - 1 / after), self.examples * before / after) / rows
+        both = self.both / rows
+        seeds = max(0.0, self.seeds - self.both) + min(self.seeds, self.both) / rows  # other rows change no training
+        imprecise = max(seeds, both) / max(self.seeds, self.both) if self.shaky else 0.0
+        freedom = (after - 1) / max(1, before - 1)
+        return Uncertainty(examples, both, seeds, self.shaky * imprecise**2 / freedom, after)
 
     def reach(self, level: float) -> float:
         """Return the half width of the confidence interval."""
-        return student_quantile(level, self.freedom()) * math.sqrt(self.variance()) if self.variance() else 0.0
+        return student_quantile(level, self.freedom) * math.sqrt(self.variance) if self.variance else 0.0
 
 
 class Estimate(NamedTuple):
@@ -164,12 +169,20 @@ class Estimate(NamedTuple):
         """The upper end of its interval."""
         return self.value + self.uncertainty.reach(LEVEL)
 
-    def p(self, more: int = 0) -> float:
-        """Return the p-value for a true value of zero; with `more` seeds, if the number does not change."""
-        variance = self.uncertainty.variance(more)
+    def p(self) -> float:
+        """Return the p-value for a true value of zero."""
+        variance = self.uncertainty.variance
         if variance == 0.0:
             return 1.0 if self.value == 0.0 else 0.0
-        return max(0.0, 1 - student(abs(self.value) / math.sqrt(variance), self.uncertainty.freedom(more)))
+        return max(0.0, 1 - student(abs(self.value) / math.sqrt(variance), self.uncertainty.freedom))
+
+    def p_equal(self, margin: float) -> float:
+        """Return the p-value for a true value of at least `margin`, up or down: two one-sided tests."""
+        room, variance = margin - abs(self.value), self.uncertainty.variance
+        if variance == 0.0:
+            return 0.0 if room > 0 else 1.0
+        outside = (1 - student(abs(room) / math.sqrt(variance), self.uncertainty.freedom)) / 2
+        return max(0.0, outside if room > 0 else 1 - outside)
 
 
 def resampled(tables: Sequence[np.ndarray], measure: Measure, *, resamples: int = RESAMPLES) -> list[ModelScores]:
@@ -242,6 +255,8 @@ def student_quantile(level: float, freedom: float) -> float:
 
 SHUFFLES = 2000
 MOST_MORE = 10  # additional seeds that a projection tries
+MORE_ROWS = tuple(1.1**power for power in range(1, 49))  # times the rows, up to 97
+T = TypeVar("T")
 
 
 def randomization(
@@ -295,23 +310,46 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def more_seeds(found: Sequence[Estimate], shuffled: Sequence[float], alpha: float) -> list[int | None]:
-    """Return for each pair how many more seeds would make its difference significant; None if MOST_MORE would not.
+class Decision(NamedTuple):
+    """Two p-values of a pair, corrected for all pairs: for no difference, and for one of at least the margin."""
 
-    This projection assumes that differences and variances do not change, that all pairs have as many seeds, and Holm's
-    correction over them. `shuffled` are the p-values of `randomization`.
-    """
-    enough: list[int | None] = [None] * len(found)
-    for more in range(1, MOST_MORE + 1):
-        pairs = zip(found, shuffled, strict=True)
-        adjusted = holm([max(one.p(more), _shuffled_with(one, p, more)) for one, p in pairs])
-        enough = [more if had is None and p < alpha else had for had, p in zip(enough, adjusted, strict=True)]
-    return enough
+    p_different: float
+    p_equal: float
 
 
-def _shuffled_with(found: Estimate, p: float, more: int) -> float:
-    """Return the p-value of randomization with more seeds, whose mean varies less between examples."""
-    before, after = (found.uncertainty.of_examples(seeds) for seeds in (0, more))
+def decide(found: Sequence[Estimate], shuffled: Sequence[float], margin: float) -> list[Decision]:
+    """Test every pair both ways; `shuffled` contains the p-values of `randomization` for the pairs."""
+    different = holm([max(one.p(), p) for one, p in zip(found, shuffled, strict=True)])
+    return list(map(Decision, different, holm([one.p_equal(margin) for one in found])))
+
+
+class Needed(NamedTuple):
+    """What would decide a pair, if its difference and all variances stay the same; None where the limit is too low."""
+
+    more_seeds: int | None  # per model, with the rows that are there
+    rows: float | None  # times the rows, with the seeds that are there
+
+
+def needed(found: Sequence[Estimate], shuffled: Sequence[float], margin: float, alpha: float) -> list[Needed]:
+    """Project for each pair the fewest additional seeds, and the fewest rows, that would decide it."""
+
+    def first(counts: Sequence[T], projected: Callable[[Uncertainty, T], Uncertainty]) -> list[T | None]:
+        fewest: list[T | None] = [None] * len(found)
+        for count in counts:
+            then = [Estimate(one.value, projected(one.uncertainty, count)) for one in found]
+            fewer = [_shuffled_then(*each) for each in zip(found, then, shuffled, strict=True)]
+            decisions = [min(one) < alpha for one in decide(then, fewer, margin)]
+            fewest = [count if had is None and now else had for had, now in zip(fewest, decisions, strict=True)]
+        return fewest
+
+    seeds = first(range(1, MOST_MORE + 1), lambda known, more: known.projected(more_seeds=more))
+    rows = first(MORE_ROWS, lambda known, times: known.projected(rows=times))
+    return list(map(Needed, seeds, rows))
+
+
+def _shuffled_then(now: Estimate, then: Estimate, p: float) -> float:
+    """Return the p-value of `randomization` with more seeds or rows: the mean varies less."""
+    before, after = now.uncertainty.examples, then.uncertainty.examples
     if p >= 1.0 or after == 0.0:
         return p
     normal = NormalDist()

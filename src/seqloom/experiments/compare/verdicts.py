@@ -8,6 +8,7 @@ Models that have seen the answers score too high. So rows that are also in the t
 counted and reported.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -25,22 +26,25 @@ from seqloom.experiments.compare.results import ALPHA, Binned, Comparison, Inter
 from seqloom.experiments.compare.runs import RunEvaluation
 from seqloom.experiments.compare.statistics import (
     LEVEL,
+    Decision,
     Estimate,
     Measure,
     ModelScores,
+    Needed,
     SeedSpread,
     Tables,
+    decide,
     difference,
     estimate,
-    holm,
     mcnemar,
-    more_seeds,
+    needed,
     randomization,
     resampled,
 )
 from seqloom.metrics.bootstrap import SHARES, rule_of_three
 from seqloom.tasks.task import Task
 
+POINTS = ("bleu", "bleu_tokenized", "chrf")  # metrics from 0 to 100
 BINS = 5  # of lengths, of about as many examples each
 BIN_RESAMPLES = 200
 
@@ -48,7 +52,9 @@ BIN_RESAMPLES = 200
 class ComparedScores:
     """The statistics [K,N,S] of all models on the same examples, and the scores computed from them."""
 
-    def __init__(self, evaluated: Mapping[str, Sequence[RunEvaluation]], task: Task) -> None:
+    def __init__(
+        self, evaluated: Mapping[str, Sequence[RunEvaluation]], task: Task, margin: float | None = None
+    ) -> None:
         first, *others = [one for runs in evaluated.values() for one in runs]
         for one in others:
             if not np.array_equal(one.ids, first.ids):
@@ -63,17 +69,21 @@ class ComparedScores:
         found = resampled(list(self.tables.values()), self.measure)
         self.scores: dict[str, ModelScores] = dict(zip(self.tables, found, strict=True))
         self.pool = SeedSpread.pooled(found)
+        sign = -1.0 if task.metric.higher_is_better else 1.0
+        self.order = sorted(self.tables, key=lambda name: sign * self.scores[name].mean)
+        best = self.scores[self.order[0]].mean
+        self.margin = default_margin(task.metric.name, best) if margin is None else margin
 
     def comparison(self, lengths: np.ndarray, **facts: object) -> Comparison:
         """The comparison of all models, the best first; `lengths` [N] are those of the evaluated inputs."""
-        sign = -1.0 if self.task.metric.higher_is_better else 1.0
-        order = sorted(self.tables, key=lambda name: sign * self.scores[name].mean)
+        order = self.order
         tables = [self.tables[name] for name in order]
         return Comparison(
             task=self.task.name,
             metric=self.task.metric.name,
             higher_is_better=self.task.metric.higher_is_better,
             rows=len(self.ids),
+            margin=self.margin,
             mean_length=float(lengths.mean()),
             models=tuple(self._model(name) for name in order),
             pairs=self._pairs(order),
@@ -116,21 +126,20 @@ class ComparedScores:
         ]
         if any(len(runs) < 2 for runs in self.evaluated.values()):
             return tuple(pairs)
-        adjusted = holm([max(each.p(), p) for each, p in zip(found, shuffled, strict=True)])
-        more = more_seeds(found, shuffled, ALPHA)
-        decided = zip(pairs, found, adjusted, more, strict=True)
-        return tuple(self._decided(pair, each, p, seeds, len(pairs)) for pair, each, p, seeds in decided)
+        decisions = decide(found, shuffled, self.margin)
+        would = needed(found, shuffled, self.margin, ALPHA)
+        return tuple(map(self._decided, pairs, found, decisions, would))
 
-    def _decided(self, pair: PairResult, found: Estimate, adjusted: float, more: int | None, pairs: int) -> PairResult:
-        """The pair with its verdict."""
-        known = msgspec.structs.replace(pair, p=found.p(), p_adjusted=adjusted)
-        if adjusted < ALPHA:
+    def _decided(self, pair: PairResult, found: Estimate, decision: Decision, would: Needed) -> PairResult:
+        """Return the pair with its verdict."""
+        known = msgspec.structs.replace(pair, p=found.p(), p_adjusted=decision.p_different, p_equal=decision.p_equal)
+        if decision.p_different < ALPHA:
             better = (found.value > 0) == self.task.metric.higher_is_better
             return msgspec.structs.replace(known, verdict="better" if better else "worse")
-        if more is not None:
-            return msgspec.structs.replace(known, verdict="undecided", more_seeds=more)
-        least = found.uncertainty.reach(1 - ALPHA / pairs)
-        return msgspec.structs.replace(known, verdict="no difference shown", detectable=least or None)
+        if decision.p_equal < ALPHA:
+            return msgspec.structs.replace(known, verdict="equal")
+        rows = None if would.rows is None else _rounded_up(would.rows * len(self.ids))
+        return msgspec.structs.replace(known, verdict="undecided", more_seeds=would.more_seeds, rows_needed=rows)
 
     def _interval(self, found: Estimate, least: float) -> Interval:
         """The interval of a score or a difference; for metrics between 0 and 1 it is clipped."""
@@ -144,6 +153,25 @@ class ComparedScores:
         first, second = (self.measure(self.tables[name][0]) for name in (one, other))
         graded = not np.isin(np.concatenate([first, second]), [0.0, 1.0]).all()
         return None if graded or not self._is_mean else mcnemar(first, second)
+
+
+def default_margin(metric: str, best: float) -> float:
+    """Return the difference that counts as equal: 1 point of a share or of BLEU, else 1 % of the best score.
+
+    >>> default_margin("accuracy", 0.9), default_margin("bleu", 35.0), default_margin("perplexity", 120.0)
+    (0.01, 1.0, 1.2)
+    """
+    return {**dict.fromkeys(SHARES, 0.01), **dict.fromkeys(POINTS, 1.0)}.get(metric, abs(best) / 100)
+
+
+def _rounded_up(rows: float) -> int:
+    """Return a number of rows with two significant digits: it is an estimate.
+
+    >>> _rounded_up(1234.5), _rounded_up(87.0)
+    (1300, 87)
+    """
+    unit = 10 ** max(0, math.floor(math.log10(rows)) - 1)
+    return math.ceil(rows / unit) * unit
 
 
 def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measure) -> tuple[Binned, ...]:
