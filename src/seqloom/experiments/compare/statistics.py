@@ -333,7 +333,7 @@ class Tables(NamedTuple):
         return self.measure is _mean
 
     @classmethod
-    def made(cls, task: "Task", evaluated: Mapping[str, list[np.ndarray]]) -> "Tables":
+    def made(cls, task: "Task", judged: Mapping[str, list[np.ndarray]]) -> "Tables":
         """Build the tables from the statistics [N,S] of each run."""
         name = task.metric.name
 
@@ -342,17 +342,16 @@ class Tables(NamedTuple):
 
         means = {
             model: np.stack([np.concatenate([measure(block) for block in added(task, rows)]) for rows in runs])
-            for model, runs in evaluated.items()
+            for model, runs in judged.items()
         }  # [K,N] the score of each example
-        sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in evaluated.items()}
+        sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in judged.items()}
         if all(
             np.isfinite(each).all() and np.allclose(each.mean(axis=1), measure(sums[model]), rtol=1e-9, atol=1e-12)
             for model, each in means.items()
         ):
             return cls({model: np.stack([each, np.ones_like(each)], axis=-1) for model, each in means.items()}, _mean)
         whole = {
-            model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs])
-            for model, runs in evaluated.items()
+            model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs]) for model, runs in judged.items()
         }
         return cls(whole, measure)
 
