@@ -48,17 +48,17 @@ BIN_RESAMPLES = 200
 class ComparedScores:
     """The statistics [K,N,S] of all models on the same examples, and the scores computed from them."""
 
-    def __init__(self, evaluated: Mapping[str, Sequence[RunEvaluation]], task: Task) -> None:
-        first, *others = [one for runs in evaluated.values() for one in runs]
+    def __init__(self, judged: Mapping[str, Sequence[RunEvaluation]], task: Task) -> None:
+        first, *others = [one for runs in judged.values() for one in runs]
         for one in others:
             if not np.array_equal(one.ids, first.ids):
                 raise DataError(
                     f"{one.facts.model} and {first.facts.model} were evaluated on different rows",
                     fix="start a new comparison with another --out",
                 )
-        self.evaluated, self.task = evaluated, task
+        self.judged, self.task = judged, task
         self.ids = first.ids
-        made = Tables.made(task, {name: [one.statistics for one in runs] for name, runs in evaluated.items()})
+        made = Tables.made(task, {name: [one.statistics for one in runs] for name, runs in judged.items()})
         self.tables, self.measure, self._is_mean = made.of, made.measure, made.is_mean
         found = resampled(list(self.tables.values()), self.measure)
         self.scores: dict[str, ModelScores] = dict(zip(self.tables, found, strict=True))
@@ -82,7 +82,7 @@ class ComparedScores:
         )
 
     def _model(self, name: str) -> ModelResult:
-        runs = [one.facts for one in self.evaluated[name]]
+        runs = [one.facts for one in self.judged[name]]
         known = {key: [one.metrics[key] for one in runs] for key in runs[0].metrics}
         means = {
             key: float(np.mean([v for v in values if v is not None]))
@@ -114,7 +114,7 @@ class ComparedScores:
             )
             for (one, other), each, p in zip(names, found, shuffled, strict=True)
         ]
-        if any(len(runs) < 2 for runs in self.evaluated.values()):
+        if any(len(runs) < 2 for runs in self.judged.values()):
             return tuple(pairs)
         adjusted = holm([max(each.p(), p) for each, p in zip(found, shuffled, strict=True)])
         more = more_seeds(found, shuffled, ALPHA)
