@@ -12,6 +12,9 @@ import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import is_hypothesis_test, settings
 
+# Some virtual machines announce AMX and then fail with an illegal instruction. oneDNN reads this at its first call.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
 gc.disable()  # until all is collected: what collecting makes is no rubbish
 torch.set_num_threads(1)  # the cores belong to the processes of pytest-xdist
 

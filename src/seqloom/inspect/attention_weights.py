@@ -54,14 +54,14 @@ class AttentionRows(ABC):
     num_keys: int
 
     @abstractmethod
-    def weights(self, head: int, queries: slice) -> Tensor:
+    def weights(self, head: int, asked: slice) -> Tensor:
         """[R,S] the weights of some queries in one head; NaN where masked."""
 
-    def mean(self, heads: tuple[int, ...], queries: slice) -> Tensor:
+    def mean(self, heads: tuple[int, ...], asked: slice) -> Tensor:
         """[R,S] the mean over heads."""
-        total = self.weights(heads[0], queries)
+        total = self.weights(heads[0], asked)
         for head in heads[1:]:
-            total = total + self.weights(head, queries)
+            total = total + self.weights(head, asked)
         return total / len(heads)
 
 
@@ -73,8 +73,8 @@ class SoftmaxRows(AttentionRows):
         _, self.num_heads, self.num_queries, _ = request.query.shape
         self.num_keys = request.key.shape[2]
 
-    def weights(self, head: int, queries: slice) -> Tensor:
-        mine, score = one_head(self.request, head, queries), self.request.score
+    def weights(self, head: int, asked: slice) -> Tensor:
+        mine, score = one_head(self.request, head, asked), self.request.score
         inner = score.direction.shape[1] if isinstance(score, Additive) else 1
         count, each = mine.query.shape[2], max(1, MOST_CELLS // max(1, inner * self.num_keys))
         found = []
@@ -88,13 +88,13 @@ class SoftmaxRows(AttentionRows):
 class LinearRows(AttentionRows):
     """Rows of the matrix that linear attention implies."""
 
-    def __init__(self, request: LinearQueries) -> None:
-        self.asked = request
-        _, self.num_heads, self.num_queries, _ = request.query.shape
-        self.num_keys = request.key.shape[2]
+    def __init__(self, asked: LinearQueries) -> None:
+        self.asked = asked
+        _, self.num_heads, self.num_queries, _ = asked.query.shape
+        self.num_keys = asked.key.shape[2]
 
-    def weights(self, head: int, queries: slice) -> Tensor:
-        mine = one_linear_head(self.asked, head, queries)
+    def weights(self, head: int, asked: slice) -> Tensor:
+        mine = one_linear_head(self.asked, head, asked)
         allowed = dense(mine.mask, mine.query_places, mine.key_places)[0, 0]
         return mine.weights()[0, 0].masked_fill(~allowed, torch.nan)
 
@@ -108,8 +108,8 @@ class PooledRows(AttentionRows):
         self.pooled = pooled  # [B,S]
         self.num_keys = pooled.shape[1]
 
-    def weights(self, head: int, queries: slice) -> Tensor:
-        return self.pooled[:1][queries]
+    def weights(self, head: int, asked: slice) -> Tensor:
+        return self.pooled[:1][asked]
 
 
 OFFERED: Mapping[type, Callable[[Any], AttentionRows]] = {
@@ -124,7 +124,7 @@ def rows_of(offered: Request | LinearQueries | Tensor) -> AttentionRows:
     return OFFERED[type(offered)](offered)
 
 
-def one_head(request: Request, head: int, queries: slice) -> Request:
+def one_head(request: Request, head: int, asked: slice) -> Request:
     """The request for some queries of one head."""
     mine, score, bias = slice(head, head + 1), request.score, request.bias
     if isinstance(score, Bilinear | Additive):
@@ -134,10 +134,10 @@ def one_head(request: Request, head: int, queries: slice) -> Request:
     elif isinstance(bias, Buckets):
         bias = bias._replace(table=bias.table[:, mine])
     return request._replace(
-        query=request.query[:1, mine, queries],
+        query=request.query[:1, mine, asked],
         key=request.key[:1, mine],
         value=request.value[:1, mine],
-        query_places=_first(request.query_places, queries),
+        query_places=_first(request.query_places, asked),
         key_places=_first(request.key_places),
         score=score,
         bias=bias,
@@ -146,13 +146,13 @@ def one_head(request: Request, head: int, queries: slice) -> Request:
     )
 
 
-def one_linear_head(request: LinearQueries, head: int, queries: slice) -> LinearQueries:
+def one_linear_head(request: LinearQueries, head: int, asked: slice) -> LinearQueries:
     """The same for linear attention."""
     mine = slice(head, head + 1)
     return request._replace(
-        query=request.query[:1, mine, queries],
+        query=request.query[:1, mine, asked],
         key=request.key[:1, mine],
-        query_places=_first(request.query_places, queries),
+        query_places=_first(request.query_places, asked),
         key_places=_first(request.key_places),
         before=request.before[:1, mine],
     )
@@ -332,20 +332,20 @@ class WeightBlock(NamedTuple):
     left_out: np.ndarray  # [R] the weight of the excluded keys
 
 
-def blocks(rows: AttentionRows, wanted: AskedWeights, at_once: int = ROWS_AT_ONCE) -> Iterator[WeightBlock]:
+def blocks(rows: AttentionRows, asked: AskedWeights, at_once: int = ROWS_AT_ONCE) -> Iterator[WeightBlock]:
     """The table, `at_once` rows at a time."""
-    starts = wanted.rows.starts
-    for start in range(0, len(wanted.rows.names), at_once):
-        stop = min(start + at_once, len(wanted.rows.names))
-        weights = rows.mean(wanted.heads, slice(starts[start], starts[stop])).double().cpu().numpy()
+    starts = asked.rows.starts
+    for start in range(0, len(asked.rows.names), at_once):
+        stop = min(start + at_once, len(asked.rows.names))
+        weights = rows.mean(asked.heads, slice(starts[start], starts[stop])).double().cpu().numpy()
         missing = np.zeros((len(weights), 1))
-        if wanted.left_out.any():  # distribute the weight of these keys over the others
-            missing = np.nansum(weights[:, wanted.left_out], axis=1, keepdims=True)
-            weights = np.where(wanted.left_out, np.nan, weights)
+        if asked.left_out.any():  # distribute the weight of these keys over the others
+            missing = np.nansum(weights[:, asked.left_out], axis=1, keepdims=True)
+            weights = np.where(asked.left_out, np.nan, weights)
             total = np.nansum(weights, axis=1, keepdims=True)
             weights = np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)
-        if len(wanted.columns.names) < weights.shape[1]:  # sum the keys of a word; NaN if all are NaN
-            edges = wanted.columns.starts[:-1]
+        if len(asked.columns.names) < weights.shape[1]:  # sum the keys of a word; NaN if all are NaN
+            edges = asked.columns.starts[:-1]
             real = np.logical_or.reduceat(~np.isnan(weights), edges, axis=1)
             weights = np.where(real, np.add.reduceat(np.nan_to_num(weights), edges, axis=1), np.nan)
         firsts = np.array(starts[start:stop]) - starts[start]
@@ -421,18 +421,18 @@ class AttentionTable(NamedTuple):
     left_out: float  # the mean weight of the excluded keys
 
 
-def table(rows: AttentionRows, wanted: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:
+def table(rows: AttentionRows, asked: AskedWeights, *, exact: bool, same: bool, shown: slice) -> AttentionTable:
     """The summaries of a table, computed block by block; with all values if `exact`.
 
     Only the columns in `shown` are kept; the entropy is over all columns.
     """
-    columns = wanted.columns.cut(shown.start, shown.stop)
-    shape = len(wanted.rows.names), len(columns.names)
+    columns = asked.columns.cut(shown.start, shown.stop)
+    shape = len(asked.rows.names), len(columns.names)
     down, across = (-(-side // LARGEST_MAP) for side in shape)
     links, parts = list[WeightLink](), []
-    for block in blocks(rows, wanted, down * max(1, ROWS_AT_ONCE // down)):
+    for block in blocks(rows, asked, down * max(1, ROWS_AT_ONCE // down)):
         values = block.values[:, shown]
-        here = wanted.rows.starts[block.start : block.start + len(values)] if same else None
+        here = asked.rows.starts[block.start : block.start + len(values)] if same else None
         links += [link._replace(row=block.start + link.row) for link in _strongest(values, columns, here)]
         pool = pooled(values, down, across)
         kept = values if exact else values[:0]
@@ -442,7 +442,7 @@ def table(rows: AttentionRows, wanted: AskedWeights, *, exact: bool, same: bool,
     return AttentionTable(
         kept if exact else None,
         entropy,
-        np.where(columns.special & wanted.left_out.any(), np.nan, sum(mass)),
+        np.where(columns.special & asked.left_out.any(), np.nan, sum(mass)),
         Pooled(maxima, means, down, across, shape),
         _best(links),
         float(left_out.mean()),

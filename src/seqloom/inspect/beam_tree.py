@@ -49,8 +49,8 @@ class BeamStep(NamedTuple):
 class WatchedSearch(BeamSearch):
     """A search that records every candidate."""
 
-    def __init__(self, *options: Any) -> None:
-        super().__init__(*options)
+    def __init__(self, *asked: Any) -> None:
+        super().__init__(*asked)
         self.rounds: list[list[BeamStep]] = []
 
     def advance(self, candidates: Iterable[Candidate], cost_of: Callable[[int], float]) -> None:

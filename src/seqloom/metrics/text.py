@@ -5,11 +5,11 @@
     chrf              of characters of detokenized text
 
 If the references of a corpus are tokenized already, `bleu_tokenized` uses the tokens between spaces, as papers about
-these corpora do. If not, both sides are split by `seqloom.text.words.word_pattern`: words, and each punctuation mark by
-itself. The references decide together: they are taken as tokenized unless more of them have a full stop or comma
-attached to a word ("red, blue.") than have one that stands alone ("red , blue ."). All rows of an evaluation decide
-once (`agreed`), and its slices, resamples and single rows use the same rule. The signature names it;
-`tok:seqloom-words` is the second one, which sacreBLEU does not have.
+these corpora do. If not, both sides are split by `seqloom.text.words.word_pattern` into words and punctuation marks.
+The references decide together: they count as tokenized unless more of them have a full stop or comma attached to a word
+("red, blue.") than have a separate one ("red , blue ."). All rows of an evaluation decide once (`agreed`), and its
+slices, resamples and single rows use the same rule. The signature names it; `tok:seqloom-words` is the second one,
+which sacreBLEU does not have.
 
 BLEU (Papineni et al. 2002): n-grams of one to four words that output and reference share.
 

@@ -401,11 +401,11 @@ def _adapted(task: Task, model: AnyModel, request: RunRequest) -> AnyModel:
     return adapted
 
 
-def class_weights(given: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
+def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
     """The weight of each class: as given, or such that all classes have the same total weight."""
-    if not isinstance(given, str):
-        return given
-    _require_balanceable(given, prepared.schema)
+    if not isinstance(asked, str):
+        return asked
+    _require_balanceable(asked, prepared.schema)
     labels = prepared.columns["target"].select(prepared.splits["train"]).values
     counts = np.bincount(labels[labels >= 0], minlength=len(prepared.schema.labels))
     return tuple((counts.sum() / np.maximum(1, counts) / len(counts)).tolist())

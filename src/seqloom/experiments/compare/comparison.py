@@ -77,7 +77,7 @@ class OpenedComparison:
         budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
         self.plan = msgspec.structs.replace(plan, models=models, budget=budget)
         self.notes = (why,) if why else ()
-        self.messages = (*first.messages[:-1], *self.notes)
+        self.said = (*first.messages[:-1], *self.notes)
         self._require_same(first)
 
     def _require_same(self, first: Resolved) -> None:
@@ -145,7 +145,7 @@ def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonRe
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
-        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), opening.messages, abreast)
+        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
         _write_lines(plan)
         alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:

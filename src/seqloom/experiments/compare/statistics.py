@@ -9,7 +9,7 @@ A model's score is the mean over its seeds. It would change with other examples 
     variance   examples + seeds - both                     the two-way layout of Owen (2007), "pigeonhole bootstrap"
 
 Resampling the seeds with replacement as well would be simpler, but wrong in two ways: it would count `both` twice, and
-K seeds drawn from K have a variance that is too small by (K - 1) / K, a third for the usual three. So the variance
+K seeds drawn from K have only (K - 1) / K of the variance, a third too little for the usual three. So the variance
 between seeds is the unbiased one. It is imprecise for few seeds, so it is pooled over all models: each model has the
 pooled variance, or its own if that is larger. A model whose seeds differ much more than those of the others would hide
 every difference between these, so it is excluded from the pool. A model whose seeds all give the same predictions, for
@@ -115,7 +115,7 @@ class Uncertainty(NamedTuple):
     examples: float  # of the mean over seeds
     both: float = 0.0  # for one seed, like `seeds`
     seeds: float = 0.0
-    shaky: float = 0.0  # sum of squared imprecise parts, each divided by its degrees of freedom
+    shaky: float = 0.0  # squared variance between seeds / its degrees of freedom
     num_seeds: int = 1  # per model
 
     @classmethod
@@ -371,7 +371,7 @@ class Tables(NamedTuple):
         return self.measure is _mean
 
     @classmethod
-    def made(cls, task: "Task", evaluated: Mapping[str, list[np.ndarray]]) -> "Tables":
+    def made(cls, task: "Task", judged: Mapping[str, list[np.ndarray]]) -> "Tables":
         """Build the tables from the statistics [N,S] of each run."""
         name = task.metric.name
 
@@ -380,17 +380,16 @@ class Tables(NamedTuple):
 
         means = {
             model: np.stack([np.concatenate([measure(block) for block in added(task, rows)]) for rows in runs])
-            for model, runs in evaluated.items()
+            for model, runs in judged.items()
         }  # [K,N] the score of each example
-        sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in evaluated.items()}
+        sums = {model: np.stack([task.summed(rows) for rows in runs]) for model, runs in judged.items()}
         if all(
             np.isfinite(each).all() and np.allclose(each.mean(axis=1), measure(sums[model]), rtol=1e-9, atol=1e-12)
             for model, each in means.items()
         ):
             return cls({model: np.stack([each, np.ones_like(each)], axis=-1) for model, each in means.items()}, _mean)
         whole = {
-            model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs])
-            for model, runs in evaluated.items()
+            model: np.stack([np.concatenate([*added(task, rows)]) for rows in runs]) for model, runs in judged.items()
         }
         return cls(whole, measure)
 

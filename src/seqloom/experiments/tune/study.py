@@ -220,9 +220,9 @@ class Study:
                 load_if_exists=True,
             )
 
-    def require_same(self, wanted: dict[str, Any]) -> None:
+    def require_same(self, asked: dict[str, Any]) -> None:
         """Record the settings of the study, or refuse to mix it with a different search."""
-        plain = msgspec.json.decode(msgspec.json.encode(wanted))
+        plain = msgspec.json.decode(msgspec.json.encode(asked))
         before = self.study.user_attrs.get(ASKED)
         if before is None:
             self.study.set_user_attr(ASKED, plain)

@@ -353,9 +353,9 @@ def attribution(
     return view_of(ground, goal, method, MethodOptions(steps, words))
 
 
-def view_of(ground: AttributionGround, goal: Goal, method: str, options: MethodOptions) -> AttributionView:
+def view_of(ground: AttributionGround, goal: Goal, method: str, wishes: MethodOptions) -> AttributionView:
     """Return the view of one method for one goal."""
-    found = outcome(ground, [goal], method, options)
+    found = outcome(ground, [goal], method, wishes)
     parts = zip(ground.places, found.values, strict=True)
     return AttributionView(
         title=f"Attribution of {goal.name}: {METHODS[method].title}",
@@ -368,7 +368,7 @@ def view_of(ground: AttributionGround, goal: Goal, method: str, options: MethodO
         error=None if found.error is None else float(found.error[0]),
         steps=found.steps,
         grouped=found.grouped,
-        parts=tuple(part_of(place, values[0], words=options.words) for place, values in parts),
+        parts=tuple(part_of(place, values[0], words=wishes.words) for place, values in parts),
     )
 
 

@@ -295,13 +295,13 @@ def method_of(name: str) -> Method:
     return METHODS[name]
 
 
-def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, options: MethodOptions) -> Outcome:
+def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes: MethodOptions) -> Outcome:
     """Run the method of this name on each group of places that move together."""
     method = method_of(name)
-    if options.steps is not None and name != "integrated":
+    if wishes.steps is not None and name != "integrated":
         raise ConfigError(f"steps is only for integrated gradients, and the method is {name}", fix="leave steps out")
     moves = ground.moves()
-    found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, options))
+    found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, wishes))
     by_move = list(zip(moves, found, strict=True))
     values = tuple(
         next(each.values[at] for move, each in by_move if at in move.moving) for at in range(len(ground.places))

@@ -163,16 +163,16 @@ def _mixing(model: nn.Module, path: str, owner: Any, change: Change) -> Iterator
         yield
 
 
-def mixture(request: Request | LinearQueries, values: Sequence[Tensor], change: Change) -> Tensor:
+def mixture(asked: Request | LinearQueries, values: Sequence[Tensor], change: Change) -> Tensor:
     """Return the output [N,H,T,D/H] of each head with the changed weights, computed a block of rows at a time."""
-    rows, heads, count, _ = request.query.shape
-    cells = rows * heads * request.key.shape[2]
-    if isinstance(request, Request) and isinstance(request.score, Additive):
-        cells *= request.query.shape[-1]  # additive scores need a vector per pair
+    rows, heads, count, _ = asked.query.shape
+    cells = rows * heads * asked.key.shape[2]
+    if isinstance(asked, Request) and isinstance(asked.score, Additive):
+        cells *= asked.query.shape[-1]  # additive scores need a vector per pair
     each = max(1, MOST_CELLS // max(1, cells))
     found = []
     for start in range(0, count, each):
-        block = request.rows(start, min(start + each, count))
+        block = asked.rows(start, min(start + each, count))
         own = weights(block) if isinstance(block, Request) else block.weights()
         changed = change(ImposedRows(own, dense(block.mask, block.query_places, block.key_places), start))
         value = block.value if isinstance(block, Request) else values[-1]

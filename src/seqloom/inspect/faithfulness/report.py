@@ -84,12 +84,12 @@ def overview(measures: Sequence[MeasureSummary]) -> Figure:
     )
 
 
-def removal_curves(explained: Curves, chance: Curves, removal: str) -> Figure:
+def removal_curves(told: Curves, chance: Curves, removal: str) -> Figure:
     """Probability of the prediction against the share of tokens, by deletion and by insertion."""
     named = {
-        "top tokens removed": explained.deletion,
+        "top tokens removed": told.deletion,
         "random tokens removed": chance.deletion,
-        "only top tokens": explained.insertion,
+        "only top tokens": told.insertion,
         "only random tokens": chance.insertion,
     }
     return Line(
