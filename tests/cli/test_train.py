@@ -121,7 +121,6 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--workers", "-1"], "--workers -1"),
         (["--processes", "0"], "--processes 0"),
         (["--max-restarts", "2"], "--max-restarts is for several processes"),
-        (["--out", "no/such/run"], "the folder no/such does not exist"),
         (["--config", "run.toml"], "run.toml has all settings of the run, and the data would change them"),
         (["--max-bad-rows", "maybe"], "--max-bad-rows 'maybe'"),
         (["--tokenizer", "letters"], "--tokenizer: unknown name 'letters'"),

@@ -279,19 +279,25 @@ def test_a_start_compares_with_the_newest_checkpoint_that_can_be_read(run: RunFo
 # Where a run may be
 
 
-def test_a_file_instead_of_a_folder_a_missing_parent_and_a_folder_of_somebody_else_are_refused(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder_and_a_folder_of_somebody_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter.tex").write_text("mine")
     for name, message in {
         "file": "file is a file; a run needs a folder",
-        "theses/run": "the folder .*theses does not exist.*did you mean thesis",
+        "file/run": "file is a file; a run needs a folder",
         "thesis": "thesis contains chapter.tex but no config.toml.*thesis-2",
     }.items():
         for act in (start, lambda run: run.held().__enter__()):
             with pytest.raises(ConfigError, match=message):
                 act(RunFolder(tmp_path / name))
     assert listing(tmp_path) == ["file", "thesis"] and listing(tmp_path / "thesis") == ["chapter.tex"]
+
+
+def test_folders_above_a_run_are_made(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "runs" / "first" / "films")
+    start(run)
+    assert run.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

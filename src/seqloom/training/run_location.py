@@ -24,7 +24,7 @@ from seqloom.config.data import DataConfig
 from seqloom.config.options import changeable_places
 from seqloom.config.training import CosineConfig, LinearConfig, RunConfig, TrainingConfig
 from seqloom.data.run_files import located, names_of
-from seqloom.errors import ConfigError, near_name
+from seqloom.errors import ConfigError
 from seqloom.files.disk import existing, make_folder
 from seqloom.files.layouts import OLD_STATE, RunFile
 from seqloom.files.lock import LOCK, hold
@@ -121,14 +121,10 @@ def has_results(path: Path) -> bool:
 
 
 def require_writable(path: Path) -> None:
-    """Raise ConfigError if this folder cannot be created or written."""
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path} is a file; a run needs a folder", fix="choose another name")
-    if not path.parent.is_dir():
-        raise ConfigError(
-            f"{path}: the folder {path.parent} does not exist", fix=f"create it; {near_name(path.parent)}"
-        )
-    existing = path if path.exists() else path.parent
+    """Raise ConfigError if this folder cannot be created or written; folders above it may be missing."""
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"{existing} is a file; a run needs a folder", fix="choose another name")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigError(f"{existing} is not writable", fix="choose another folder, or change its permissions")
 
