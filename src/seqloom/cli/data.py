@@ -10,10 +10,10 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from seqloom.cli.options import DATA, BatchTokens, Data, Given, Verb, encoded, option, takes
+from seqloom.cli.options import DATA, Data, Given, Verb, encoded, option, reworded, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, Task
-from seqloom.config.options import with_flags
+from seqloom.config.options import BATCHES, with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 SEARCH = "search"  # sets of tables, without a task of their own
 TASKS = (*get_args(Task), SEARCH)
 INDENT = "  "
+CheckedBatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-tokens",
+        min=1,
+        metavar="COUNT",
+        rich_help_panel=BATCHES,
+        help="Batch size in tokens for the report on padding (default: the default of seqloom train).",
+    ),
+]
 
 
 class Listed(NamedTuple):
@@ -46,7 +56,7 @@ def list_sources(
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the list as JSON (default: text).")] = False,
 ) -> None:
-    """List the known data sets: what each is, its rows, its license, and whether it is here."""
+    """List the known data sets with description, number of rows and license, and whether they are on this machine."""
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
     sets = [one for one in _known() if task in (None, one.task)]
@@ -98,7 +108,7 @@ def _known() -> Iterator[Listed]:
 def get_source(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set; `seqloom data list` shows them.")],
 ) -> None:
-    """Get a known data set: copied from SEQLOOM_DATA or downloaded, and verified."""
+    """Download a known data set, or copy it from the folder SEQLOOM_DATA, and verify its checksum."""
     from seqloom.data.sources import SOURCES
 
     console = Screen()
@@ -156,9 +166,9 @@ app.command("list", cls=Verb, short_help="List the known data sets.")(list_sourc
 app.command("get", cls=Verb, short_help="Download a known data set and verify it.")(get_source)
 
 
-@app.command("check", cls=Verb, short_help="Check a file: what is in it, and what looks wrong.")
+@app.command("check", cls=Verb, short_help="Check a file and report its contents and problems.")
 @takes(
-    DATA,
+    reworded(DATA, tokenizer="Tokenizer: {names} (default: words)."),
     common=("html", "json", "dev", "test", "task", "input", "target", "format", "tokenizer", "skip_bad_rows"),
     examples=("seqloom data check reviews.csv", "seqloom data check train.csv --dev dev.csv --html report.html"),
 )
@@ -168,11 +178,11 @@ def check(
         Path | None, option("--html", "FILE", "Also write the report to this HTML file (default: off).")
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the report as JSON (default: text).")] = False,
-    batch_tokens: BatchTokens = None,
+    batch_tokens: CheckedBatchTokens = None,
     *,
     given: Given,
 ) -> None:
-    """Check data: read it as training would, and report what is in it and what looks wrong."""
+    """Check data: read it in the same way as training, and report its contents and possible problems."""
     config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given) or EncodingConfig()
     with _refusals(json):
         if html is not None:

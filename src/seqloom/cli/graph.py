@@ -25,18 +25,19 @@ def graph(
     expression: Annotated[
         str,
         typer.Argument(
-            metavar="EXPRESSION", help='Expression such as "c*(a+2*b)", or lines "d = 2*b; e = a + d; c*e".'
+            metavar="EXPRESSION",
+            help='Expression such as "c*(a+2*b)", or several steps such as "d = 2*b; e = a + d; c*e".',
         ),
     ],
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=NUMBER", help="Values of its inputs: a=3 b=1 c=-2.")
+        list[str] | None, typer.Argument(metavar="NAME=NUMBER", help="Value of each variable: a=3 b=1 c=-2.")
     ] = None,
     lr: Annotated[
         float | None,
         option(
             "--lr",
             "NUMBER",
-            "Also take one step of gradient descent on all inputs, with this learning rate (default: no step).",
+            "Also take one step of gradient descent on all variables, with this learning rate (default: no step).",
         ),
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the graph as JSON (default: text).")] = False,
@@ -49,7 +50,7 @@ def graph(
         ),
     ] = None,
 ) -> None:
-    """Show the computation graph of an expression: every value, every local derivative, and the gradient."""
+    """Show the computation graph of an expression, with all values, local derivatives and gradients."""
     given = _numbers(values or [])
     if lr is not None and not math.isfinite(lr):
         raise DataError(f"--lr {lr} is not a number", fix="write --lr 0.1, for example")

@@ -98,20 +98,27 @@ def train(
     *,
     given: Given,
     device: DeviceName = "auto",
-    workers: Annotated[int, option("--workers", "COUNT", "Threads that prepare batches (default: 2).", MACHINE)] = 2,
+    workers: Annotated[
+        int, option("--workers", "COUNT", "Number of threads that prepare batches (default: 2).", MACHINE)
+    ] = 2,
     processes: Annotated[
         int,
-        option("--processes", "COUNT", "Data-parallel processes on this machine, one per GPU (default: 1).", MACHINE),
+        option(
+            "--processes",
+            "COUNT",
+            "Number of data-parallel processes on this machine, one per GPU (default: 1).",
+            MACHINE,
+        ),
     ] = 1,
     max_restarts: Annotated[
         int,
-        option("--max-restarts", "COUNT", "Maximum number of restarts of processes that died (default: 0).", MACHINE),
+        option("--max-restarts", "COUNT", "Maximum number of restarts after a process has died (default: 0).", MACHINE),
     ] = 0,
     shard: Annotated[
-        bool, option("--shard", None, "Shard the weights across the processes (FSDP) (default: off).", MACHINE)
+        bool, option("--shard", None, "Shard the weights across the processes with FSDP (default: off).", MACHINE)
     ] = False,
 ) -> None:
-    """Train a model on your data. What you leave out is chosen for you, printed, and written to config.toml.
+    """Train a model on your data. Settings that you leave out are chosen, printed and written to config.toml.
 
     Run the same command again to resume a run that was stopped, or with more --epochs to train a finished one longer.
     """

@@ -10,29 +10,31 @@ from seqloom.cli.options import Verb, option, takes
 from seqloom.cli.terminal import Screen
 from seqloom.files.layouts import RunFile
 
-app = typer.Typer(help="Check that a run resumes exactly.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Check that an interrupted run gives the same model.", no_args_is_help=True, rich_markup_mode=None
+)
 SHOWN = 16  # characters of a sum
 
 
 @app.callback()
 def _verify() -> None:
-    """Check that a run resumes exactly."""
+    """Check that an interrupted run gives the same model."""
 
 
-@app.command("resume", cls=Verb, short_help="Kill and resume a run, and compare the bytes.")
+@app.command("resume", cls=Verb, short_help="Kill and resume a run, and compare the files.")
 @takes(examples=("seqloom verify resume runs/reviews-classify-cnn", "seqloom verify resume runs/lm --steps 40"))
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder; it is not changed.")],
     steps: Annotated[int, option("--steps", "COUNT", "Number of training steps in each test run (default: 12).")] = 12,
     device: Annotated[
         Literal["auto", "cpu", "cuda", "mps"],
-        option("--device", "NAME", "Where to compute: auto, cpu, cuda or mps (default: auto)."),
+        option("--device", "NAME", "Device: auto, cpu, cuda or mps (default: auto, a GPU if there is one)."),
     ] = "auto",
     json: Annotated[bool, option("--json", None, "Print the result as JSON (default: text).")] = False,
 ) -> None:
-    """Check that a killed and resumed run ends with the same bytes as one that was not interrupted.
+    """Check that a killed and resumed run writes the same files, byte for byte, as an uninterrupted run.
 
-    The exit code is 0 if they are equal, 1 if not.
+    The exit code is 0 if the files are equal, else 1.
     """
     from seqloom.training.verification import verify_resume
 

@@ -27,7 +27,8 @@ class DecodingConfig(Config, kw_only=True):
     max_new_tokens: Annotated[
         Tokens | None,
         Flag(
-            "Maximum number of tokens to generate (default: 64 for a language model; by the source for a translation).",
+            "Maximum number of tokens to generate (default: 64 for a language model; for a translation it grows with "
+            "the length of the source).",
             "COUNT",
             DECODING,
         ),

@@ -327,6 +327,8 @@ NEW_NAMES: dict[str, str | tuple[str, ...]] = {
     "rows": "limit",
     "row": "token",
     "whole": "full",
+    "join": "compact",
+    "shape": "kind",
 }
 
 

@@ -77,8 +77,8 @@ AnyOptimizer = SgdConfig | AdamConfig | AdamWConfig | NewtonConfig
 
 
 WARMUP = Flag(
-    "Steps over which the learning rate rises to its peak (default: a tenth of all steps, at most 100, with linear and "
-    "cosine; 4,000 with inverse-sqrt; else 0).",
+    "Number of warmup steps, in which the learning rate rises to its peak (default: for linear and cosine a tenth of "
+    "all steps, at most 100; for inverse-sqrt 4,000; else 0).",
     "STEPS",
     OPTIMIZER,
 )
@@ -236,8 +236,10 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     batching: Annotated[
         AnyBatching,
         Flag(
-            "How batches are made: {names}; streams (stateful) and packs (packed documents) are for language models "
-            "(default: by-length).",
+            "How to make batches: {names}; by-length puts rows of similar length together; for language models, "
+            "streams "
+            "carries the state from batch to batch, and packs puts several documents into one row (default: "
+            "by-length).",
             "NAME",
             BATCHES,
         ),
@@ -259,8 +261,8 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     accumulate: Annotated[
         Parts,
         Flag(
-            "Split each batch into this many parts and accumulate their gradients; the batch size stays the same "
-            "(default: 1).",
+            "Split each batch into this many parts and accumulate their gradients, to save memory; --batch-tokens "
+            "remains the size of the whole batch (default: 1).",
             "COUNT",
             BATCHES,
             changeable=True,
@@ -271,7 +273,14 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     ] = 0
     metric: Annotated[
         Name | None,
-        Flag("Validation metric that chooses the best checkpoint (default: chosen by the task).", "NAME", RUN),
+        Flag(
+            "Dev set metric that chooses the best checkpoint: loss, or for classify and tag: accuracy, f1, macro_f1; "
+            "regress: mse, rmse, mae, r2, spearman; lm: perplexity, bits_per_byte; masked: perplexity, accuracy; "
+            "translate: exact_match, bleu, bleu_tokenized, chrf; embed: accuracy, pearson (default: chosen by the "
+            "task).",
+            "NAME",
+            RUN,
+        ),
     ] = None
     patience: Annotated[
         Steps,
@@ -314,7 +323,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     precision: Annotated[
         Precision,
         Flag(
-            "Number format: auto, float32, bf16 or fp16 (default: auto, the fastest that is safe here).",
+            "Precision: auto, float32, bf16 or fp16 (default: auto, bf16 if the GPU supports it, else float32).",
             "NAME",
             MACHINE,
             parse=_precision,
@@ -323,7 +332,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     compile: Annotated[
         bool,
         Flag(
-            "Compile the model with torch.compile; pays off when batches have few different shapes (default: off).",
+            "Compile the model with torch.compile; faster if batches have few different shapes (default: off).",
             panel=MACHINE,
         ),
     ] = False

@@ -1,6 +1,6 @@
-"""Recipes: what each family is for, its sizes, and the shapes of model that it makes.
+"""Recipes: what each family is for, its sizes, and the kinds of model that it makes.
 
-The table of families comes first, then a function for each shape: a middle (`Body`) between an input and a head.
+The table of families comes first, then a function for each kind: a middle (`Body`) between an input and a head.
 """
 
 from collections.abc import Callable
@@ -209,23 +209,23 @@ def encoder(size: Size) -> Body:
     )
 
 
-Shape = Literal[
+ModelKind = Literal[
     "classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model", "embedder"
 ]
 
 
 class Recipe(NamedTuple):
-    """A family: what it is for, and the shapes of model it makes."""
+    """A family: what it is for, and the kinds of model it makes."""
 
     name: str
     purpose: str
-    shapes: tuple[Shape, ...]
-    body: Callable[[Size], Body] | None = None  # None: the shape's own function knows it by name
+    kinds: tuple[ModelKind, ...]
+    body: Callable[[Size], Body] | None = None  # None: the kind's own function knows it by name
 
 
-_TEXT: tuple[Shape, ...] = ("classifier", "tagger", "language-model", "embedder")
-_ALL: tuple[Shape, ...] = (*_TEXT, "translator")
-_MASKED: tuple[Shape, ...] = ("masked-model",)  # of those that see both sides
+_TEXT: tuple[ModelKind, ...] = ("classifier", "tagger", "language-model", "embedder")
+_ALL: tuple[ModelKind, ...] = (*_TEXT, "translator")
+_MASKED: tuple[ModelKind, ...] = ("masked-model",)  # of those that see both sides
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -280,34 +280,34 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def names(shape: Shape, first: str | None = None) -> list[str]:
-    """The recipes that make a shape of model, a usual one first where it is named."""
-    if shape not in get_args(Shape):
-        raise ConfigError(f"there is no shape '{shape}'", fix=did_you_mean(shape, get_args(Shape)))
-    found = [name for name, recipe in RECIPES.items() if shape in recipe.shapes]
+def names(kind: ModelKind, first: str | None = None) -> list[str]:
+    """The recipes that make a kind of model, a usual one first where it is named."""
+    if kind not in get_args(ModelKind):
+        raise ConfigError(f"there is no kind of model '{kind}'", fix=did_you_mean(kind, get_args(ModelKind)))
+    found = [name for name, recipe in RECIPES.items() if kind in recipe.kinds]
     return sorted(found, key=lambda name: name != first)
 
 
-def body_of(name: str, shape: Shape, size: Size) -> Body:
-    """The middle of the model that a recipe makes; ConfigError where it makes no such shape."""
-    recipe = recipe_of(name, shape, size)
-    assert recipe.body is not None, f"{name} is made by the shape's own function"
+def body_of(name: str, kind: ModelKind, size: Size) -> Body:
+    """The middle of the model that a recipe makes; ConfigError where it makes no such kind."""
+    recipe = recipe_of(name, kind, size)
+    assert recipe.body is not None, f"{name} is made by the kind's own function"
     return recipe.body(size)
 
 
-def recipe_of(name: str, shape: Shape, size: Size) -> Recipe:
-    """The recipe of a name; ConfigError where there is none, or none of this shape or size."""
+def recipe_of(name: str, kind: ModelKind, size: Size) -> Recipe:
+    """The recipe of a name; ConfigError where there is none, or none of this kind or size."""
     if name not in RECIPES:
         raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(str(name), RECIPES))
-    if shape not in RECIPES[name].shapes:
-        made = ", ".join(RECIPES[name].shapes)
-        raise ConfigError(f"'{name}' makes no {shape}, only: {made}", fix=f"choose from {', '.join(names(shape))}")
+    if kind not in RECIPES[name].kinds:
+        made = ", ".join(RECIPES[name].kinds)
+        raise ConfigError(f"'{name}' cannot make a {kind}, only: {made}", fix=f"choose from {', '.join(names(kind))}")
     if size not in SIZES:
         raise ConfigError(f"there is no size '{size}'", fix=did_you_mean(size, SIZES))
     return RECIPES[name]
 
 
-# The parts of models that several shapes share: a middle between an input and a head.
+# The parts of models that several kinds share: a middle between an input and a head.
 
 
 def around(body: Body, inputs: AnyInput) -> dict[str, Any]:
@@ -431,15 +431,15 @@ def picture_classifier(
 ) -> SequenceModelConfig:
     """A model that names one class for each picture."""
     recipe = recipe_of(name, "picture-classifier", size)
-    shape, head = {"height": height, "width": width, "channels": channels}, ClassHeadConfig(num_classes=num_classes)
+    size_of, head = {"height": height, "width": width, "channels": channels}, ClassHeadConfig(num_classes=num_classes)
     if name == "conv2d":
         scale = FILTERS[size]
         counts: tuple[int, ...] = (max(4, scale.width // 8), max(8, scale.width // 4))
         if min(height, width) < 8:  # a second layer would not fit
             counts = counts[1:]
-        return answering(Body(scale.width, pooling="max"), FiltersConfig(**shape, filters=counts), head)
+        return answering(Body(scale.width, pooling="max"), FiltersConfig(**size_of, filters=counts), head)
     assert recipe.body is not None
-    flat, body = FlatConfig(**shape), recipe.body(size)  # whichever is wanted, the sizes are checked here
+    flat, body = FlatConfig(**size_of), recipe.body(size)  # whichever is wanted, the sizes are checked here
     if name == "mlp":
         return answering(body, flat, head)
     tiling = (side for side in range(1, 17) if height % side == 0 and width % side == 0)
@@ -451,7 +451,7 @@ def picture_classifier(
         )
     # patches lie in a plane, so their place is learned, not a distance along the reading order
     body = body._replace(position="learned", max_length=count)
-    return answering(body, PatchesConfig(**shape, patch=patch), head)
+    return answering(body, PatchesConfig(**size_of, patch=patch), head)
 
 
 # Models that write a sequence while looking at another.

@@ -239,7 +239,7 @@ class WritablePostgres(Postgres):
         """Delete documents; ConfigError if an id is not in the index."""
         delete_from(self, ids)
 
-    def join(self) -> None:
+    def compact(self) -> None:
         """Reclaim the space of deleted documents."""
         self._run("vacuum (analyze) seqloom.documents, seqloom.passages, seqloom.postings")
 

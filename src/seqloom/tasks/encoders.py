@@ -212,7 +212,7 @@ class SequenceTask(Vectorizer):
     def recipes(self) -> list[str]:
         """The recipes of classifiers for this kind of input."""
         layer, tokens = input_of(self.spec), self.spec.schema.input.reads_tokens
-        shape: recipes.Shape = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
+        shape: recipes.ModelKind = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
         names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
         return [name for name in names if name != "linear" or tokens]  # it counts tokens
 

@@ -46,7 +46,7 @@ from seqloom.data.schema import Schema, Target
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.metrics.calibration import Calibration, Fitted
 from seqloom.nn.types import Batch, Loss
-from seqloom.recipes.families import Shape, Size, names
+from seqloom.recipes.families import ModelKind, Size, names
 from seqloom.text.tokenizer import Tokenizer
 
 # Settings of a model besides its recipe and size; "char_encoder" is on unless it is turned off.
@@ -189,7 +189,7 @@ class ModelMaker(ABC):
     heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # heads that its recipes may have; the first is the default
     settings: ClassVar[frozenset[Setting]] = frozenset()  # that its recipes accept
     default_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
-    default_recipe: ClassVar[tuple[Shape, str]]  # the shape of its recipes, and the default one
+    default_recipe: ClassVar[tuple[ModelKind, str]]  # the kind of its recipes, and the default one
 
     def recipes(self) -> list[str]:
         """The names of the recipes for this task, the default first."""
