@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WHY = {
     "done": "done; add --seeds or --models to extend the comparison",
     "stopped": "stopped; run the same command again to resume",
-    "disk": "stopped: a checkpoint could not be written; run the same command again to resume",
+    "disk": "stopped: a checkpoint could not be saved; free disk space, and run the same command again to resume",
 }
 own = partial(option, panel="Comparison")  # the panel of its options
 

@@ -68,7 +68,7 @@ def list_sources(
 def _print_list(sets: list[Listed], console: Screen) -> None:
     """A line for each data set with its description below, so that it fits a narrow terminal."""
     name, task, rows = (max(map(len, column)) for column in zip(*map(_columns, sets), strict=True))
-    console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  here[/bold]")
+    console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  downloaded[/bold]")
     for one in sets:
         first, second, third = _columns(one)
         console.print(f"\n[bold]{first:<{name}}[/bold]  {second:<{task}}  {third:>{rows}}  {one.here}")
@@ -76,8 +76,9 @@ def _print_list(sets: list[Listed], console: Screen) -> None:
         if one.license is not None:
             console.print(f"[dim]{_indented(f'license: {one.license}', console)}[/dim]")
     console.print(
-        "\n`seqloom data get NAME` downloads a data set; for those marked 'by hand' it says which files to put where. "
-        "Built-in ones are generated and need no file. SEQLOOM_DATA names a folder with your own copies."
+        "\n`seqloom data get NAME` downloads a data set. For those marked 'by hand' it prints which files to put into "
+        "which folder. Built-in data sets are generated and need no file. If you have copies, set SEQLOOM_DATA to "
+        "their folder."
     )
 
 
@@ -117,7 +118,7 @@ def get_source(
 
         if name not in NAMES:
             raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-        return console.say(f"'{name}' is built in: it is generated and needs no file")
+        return console.say(f"'{name}' is a built-in data set: it is generated and needs no file")
     from seqloom.data.download import default_folders
     from seqloom.data.download import get_source as fetch
 
@@ -146,7 +147,7 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
                     bars[event.file] = progress.add_task(event.file.plain, total=event.total)
                 progress.update(bars[event.file], completed=event.done, total=event.total)
             else:
-                words = {"here": "already here, verified", "copied": "read and verified", "written": "written"}
+                words = {"here": "exists, verified", "copied": "read and verified", "written": "written"}
                 console.say(f"{words[event.action]}: {event.path}")
             written += event.action == "written"
     return written
@@ -155,10 +156,12 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
 def _summary(source: "NamedSource", written: int) -> str:
     count = sum(1 for _ in source.every_file())
     if not written and count == 1:
-        return f"nothing to do: the file of '{source.name}' is here and verified"
+        return f"nothing to do: the file of '{source.name}' exists and is verified"
     if not written:
-        return f"nothing to do: all {count} files of '{source.name}' are here and verified"
-    return f"'{source.name}' is here; {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
+        return f"nothing to do: all {count} files of '{source.name}' exist and are verified"
+    return (
+        f"'{source.name}' is complete; {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
+    )
 
 
 app = typer.Typer(help="Check data; list and download known data sets.", no_args_is_help=True, rich_markup_mode=None)

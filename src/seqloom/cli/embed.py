@@ -131,7 +131,7 @@ def _follow(steps: "Embedding", out: Path) -> "EmbeddedFile":
             typer.echo(f"{stored}; run the same command again to resume", err=True)
         raise
     if last is None:
-        typer.echo("nothing to do: this command has finished before", err=True)
+        typer.echo("nothing to do: this command has already finished", err=True)
     return written
 
 

@@ -93,9 +93,9 @@ def evaluate(
 ) -> None:
     """Evaluate a model on the dev set of its run, on its test set, or on data of your own."""
     if limit is not None and errors is None:
-        raise ConfigError("--limit says how many predictions --errors writes", fix="give --errors FILE too")
+        raise ConfigError("--limit needs --errors", fix="add --errors FILE")
     if limit is not None and limit < 1:
-        raise ConfigError(f"--limit {limit}", fix="take at least 1")
+        raise ConfigError(f"--limit {limit}", fix="use at least 1")
     require_readable(given)
     writing = {name: given[name] for name in WRITING if name in given}
     how = decoding_of(writing) if writing else None

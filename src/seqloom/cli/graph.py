@@ -79,7 +79,7 @@ def _numbers(values: list[str]) -> dict[str, float]:
             raise DataError(f"there is no option {value}", fix=fix)
         name, mark, numeral = (part.strip() for part in value.partition("="))
         if not mark or not name.isidentifier():
-            raise DataError(f"'{value}' is not a value of an input", fix="write NAME=NUMBER, such as a=3")
+            raise DataError(f"'{value}' is not the value of a variable", fix="write NAME=NUMBER, such as a=3")
         if name in found:
             raise DataError(f"'{name}' was given twice", fix="give one value")
         try:
@@ -99,5 +99,5 @@ def _stepped(view: "ExpressionGraph", lr: float) -> str:
     moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())
     climbs = " (negative: gradient ascent)" if lr < 0 else ""
     results = f"{name}: {brief(view.result)} before, {brief(after.result)} after."
-    every = "Every input moves; write a value that is data as a number in the expression to keep it fixed."
+    every = "The step changes every variable; to keep one fixed, write its number into the expression."
     return f"\nOne step of gradient descent with learning rate {brief(lr)}{climbs}: {moved}.\n{every}\n{results}"

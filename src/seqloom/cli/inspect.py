@@ -164,11 +164,13 @@ def inspect(
     named |= {"at": at, "method": method, "words": "yes" if words else None}
     asked = view_settings(set_ or (), [(name, value) for name, value in named.items() if value is not None])
     if view is None and (asked or out is not None):
-        raise ConfigError(f"{'--out' if out else next(iter(asked))} belongs to a view", fix="name one: --view NAME")
+        raise ConfigError(f"{'--out' if out else next(iter(asked))} needs a view", fix="add --view NAME")
     if target is not None and not target.strip():
         raise ConfigError("--target is empty", fix="give the translation to inspect, or leave it out")
     if full and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
-        raise ConfigError("--full belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
+        raise ConfigError(
+            "--full is only for the JSON of a view", fix="add --view NAME --json, or --view NAME --out FILE.json"
+        )
     if view is None:
         options: dict[str, Any] = {}
     else:  # errors come before the model is loaded

@@ -247,7 +247,7 @@ def decoding_of(given: Mapping[str, Any]) -> AnyDecoding:
     named = said(SampleConfig, given) | said(BeamConfig, given)
     if "beam_size" in given:
         if drawn := [one.flag for one in own(SampleConfig) if one.name in given and one not in own(BeamConfig)]:
-            fix = "take --n-best" if drawn == ["--num-samples"] else "leave one or the other out"
+            fix = "use --n-best" if drawn == ["--num-samples"] else "leave one of them out"
             verb = "is" if len(drawn) == 1 else "are"
             raise ConfigError(f"{', '.join(drawn)} {verb} for sampling, --beam-size for beam search", fix=fix)
         if (best := named.get("n_best", 1)) > named["beam_size"]:

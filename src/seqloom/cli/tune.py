@@ -25,7 +25,7 @@ WHY = {
     "done": "done; give more --trials to continue the search",
     "seconds": "time is up; run the same command again to resume",
     "stopped": "stopped; run the same command again to resume",
-    "disk": "stopped: checkpoints could not be written",
+    "disk": "stopped: checkpoints could not be saved; free disk space, and run the same command again to resume",
 }
 own = partial(option, panel="Search")  # the panel of its options
 

@@ -35,7 +35,7 @@ def share_of(text: str) -> float:
     except (ArithmeticError, ValueError):
         number = -1.0
     if not 0 <= number <= 1:
-        raise ConfigError(f"{text!r} is not a share", fix="write it like 0.1% or 0.001")
+        raise ConfigError(f"{text!r} is not a fraction", fix="write it like 0.1% or 0.001")
     return number
 
 
@@ -188,7 +188,10 @@ class FoldSplit(Config, tag="fold", kw_only=True):
 
     def check(self) -> None:
         if self.fold >= self.folds:
-            raise ConfigError(f"there is no fold {self.fold} of {self.folds}", fix=f"take 0 to {self.folds - 1}")
+            raise ConfigError(
+                f"fold {self.fold} does not exist: there are {self.folds} folds, counted from 0",
+                fix=f"use 0 to {self.folds - 1}",
+            )
 
 
 AnySplit = GivenSplit | ColumnSplit | RandomSplit | FoldSplit

@@ -130,7 +130,7 @@ class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
         raise ConfigError(
             "a wordpiece vocabulary comes with an imported model and cannot be fitted",
-            fix="take bpe, or start from an imported model: seqloom train FILE --init MODEL",
+            fix="use bpe, or start from an imported model: seqloom train FILE --init MODEL",
         )
 
 

@@ -37,7 +37,7 @@ class SgdConfig(Config, tag="sgd", kw_only=True):
 
     def check(self) -> None:
         if self.nesterov and not self.momentum:
-            raise ConfigError("nesterov needs a momentum, and it is 0", fix="give a momentum above 0")
+            raise ConfigError("nesterov needs a momentum above 0, but momentum is 0", fix="give a momentum above 0")
 
 
 class AdamConfig(Config, tag="adam", kw_only=True):
@@ -362,7 +362,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     def check(self) -> None:
         if self.ema and self.average_checkpoints > 1:
             raise ConfigError(
-                "ema and average_checkpoints are two ways to average weights", fix="leave one of them out"
+                "ema and average_checkpoints cannot be combined: both average the weights", fix="leave one of them out"
             )
         if self.strengths:
             self._require_solving()
@@ -383,8 +383,8 @@ class TrainingConfig(Config, tag="training", kw_only=True):
             others["schedule"] = self.schedule.kind()
         if others:
             raise ConfigError(
-                f"{', '.join(others)}: newton solves for all weights at once and ignores it",
-                fix="leave it out, or take adamw",
+                f"{', '.join(others)} cannot be used with newton, which does not use gradient descent",
+                fix="leave it out, or use adamw",
             )
 
 
@@ -438,4 +438,4 @@ class SpaceConfig(Config, tag="space", kw_only=True):
                 raise ConfigError(f"{name} is empty", fix="give at least one, or leave it out")
         for name, most in (("dropout", 1.0), ("lr", 1_000.0), ("weight_decay", 10.0), ("warmup", 1.0)):
             if (high := getattr(self, name).high) >= most:
-                raise ConfigError(f"{name} up to {high:g}", fix=f"stay below {most:g}")
+                raise ConfigError(f"{name}: high is {high:g}", fix=f"use less than {most:g}")

@@ -151,8 +151,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 ONE_SEED = (
-    "No verdict with one seed: use --seeds 3. The intervals are over examples only; "
-    "with other seeds the order may change."
+    "With one seed there is no verdict: use --seeds 3. The intervals are over examples only; with other seeds "
+    "the order may change."
 )
 AS_FOUND = "if the difference and the variance between seeds stay the same"
 LONGEST = 160  # characters of a text
@@ -312,7 +312,8 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         notes = [*self.messages]
         if self.seeds == 2:
             notes.append(
-                "With two seeds the variance between seeds is poorly known, and intervals are wide: use three."
+                "Two seeds give only a rough estimate of the variance between seeds, so the intervals are wide; use "
+                "at least three."
             )
         if any(pair.more_seeds is not None for pair in self.pairs):
             notes.append(f"The number of seeds that would decide is an estimate, {AS_FOUND}; differences often shrink.")
