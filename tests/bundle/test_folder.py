@@ -190,7 +190,7 @@ def test_a_newer_format_is_refused_with_the_cure(classifier, write) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"task": "tag"}, "the task is 'tag', but a target of kind label belongs to classify"),
+        ({"task": "tag"}, "the task is 'tag', but the target is label, which belongs to the task classify"),
         ({"surprise": 1}, "surprise"),
         ({"schema": {"input": "smell", "target": "label"}}, "smell"),
         ({"model": {"kind": "os.system"}}, "unknown kind 'os.system'"),

@@ -198,7 +198,7 @@ def test_a_file_with_test_rows_inside_cannot_be_judged_unseen(header, rows, spli
     run = make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),), split=split)
     model = seqloom.load(run)
     with pytest.raises(
-        ConfigError, match=r'all\.csv holds the test set of this run\. Fix: .*dev set, or add split="test"'
+        ConfigError, match=r'all\.csv is the test set of this run\. Fix: .*dev set, or add split="test"'
     ):
         model.evaluate(tmp_path / "all.csv")
     assert not model.test_evaluations
@@ -257,12 +257,12 @@ def test_data_of_another_kind_is_refused(run, tmp_path) -> None:
 
 def test_a_model_without_a_run_needs_data(run, tmp_path) -> None:
     alone = shutil.copytree(run / "model", tmp_path / "mine")
-    with pytest.raises(ConfigError, match="a model folder has no data of its own"):
+    with pytest.raises(ConfigError, match="a model folder contains no data"):
         seqloom.load(alone).evaluate()
 
 
 def test_settings_without_data_are_refused(run) -> None:
-    with pytest.raises(ConfigError, match="'target' says how to read data, and no data is given"):
+    with pytest.raises(ConfigError, match="'target' is for reading data, but no data is given"):
         seqloom.load(run).evaluate(target="label")
 
 

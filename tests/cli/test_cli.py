@@ -137,7 +137,7 @@ def test_the_check_speaks_of_rows_and_batches_and_not_of_pairs(tmp_path: Path) -
         return " ".join(told.split())
 
     assert batches(10_000).endswith("All rows are in one batch, so an epoch is one step.")
-    said = r"Of the rows that share a batch, [\d.]+ % share one again in the next epoch\.$"
+    said = r"Of the rows in one batch, [\d.]+ % are in one batch again in the next epoch\.$"
     assert re.search(said, batches(40))
 
 

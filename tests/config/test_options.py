@@ -209,7 +209,7 @@ def test_a_flag_of_another_kind_is_refused_with_the_kind_that_has_it() -> None:
         kind = EncodingConfig if "tokenizer" in given else TrainingConfig
         with pytest.raises(ConfigError, match=f"^{problem}"):
             said(kind, given)
-    with pytest.raises(ConfigError, match=r"^--split-column and --group both say how to split the rows"):
+    with pytest.raises(ConfigError, match=r"^--split-column and --group both set how to split the rows"):
         said(DataConfig, {"split_column": "part", "group": "user"})
 
 

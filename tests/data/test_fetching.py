@@ -283,7 +283,7 @@ class Redirecting(urllib.request.BaseHandler):
 
 @pytest.mark.parametrize("location", ["http://example.org/a", "ftp://example.org/a"])
 def test_a_redirection_to_another_scheme_is_refused(location: str) -> None:
-    with pytest.raises(DataError, match=f"only https is allowed, and the URL is {location}"):
+    with pytest.raises(DataError, match=f"only https is allowed, but the URL is {location}"):
         open_https("https://example.org/moved", Redirecting(location))
 
 
@@ -325,7 +325,7 @@ def test_get_shows_license_and_citation_and_a_second_time_does_nothing(
     first = command("get", "toy")
     assert "license:  none" in first and "cite:     Nobody (2024). A toy" in first
     assert "'toy' is here; 2 of its 2 files are new" in first
-    assert "nothing to do: all 2 files of 'toy' are here and verified" in command("get", "toy")
+    assert "nothing to do: all 2 files of 'toy' exist and are verified" in command("get", "toy")
     assert snapshot(tmp_path / "own") == {"data/toy/train.txt": TRAIN, "data/toy/dev.txt": DEV}
 
 

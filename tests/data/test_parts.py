@@ -65,7 +65,8 @@ def test_a_draw_adds_nothing_to_a_part_that_is_given(
 
 def test_a_fold_beside_a_given_dev_part_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"--fold makes a fold the dev set, but --dev is given as well\. Fix: leave out"
+        ConfigError,
+        match=r"--fold uses a fold of the training data as the dev set, but --dev is also given\. Fix: leave out",
     ):
         open_data(with_files(tmp_path, "dev", split=FoldSplit()), Ledger())
     assert counts(open_data(with_files(tmp_path, "test", split=FoldSplit()), Ledger()))["test"] == GIVEN

@@ -88,7 +88,10 @@ def test_prompts_beyond_the_last_position_are_refused_by_number_before_any_work(
     with pytest.raises(RejectedError) as refused:
         gpt.generate(["once", "cat " * 1_100, "cat", "cat " * 1_024])
     said = str(refused.value)
-    assert "prompts:2: seq.too_long: 1,100 tokens or steps, and the model has learned positions for 1,023" in said
+    assert (
+        "prompts:2: seq.too_long: the input has 1,100 tokens or steps, but the model has only 1,023 learned positions"
+        in said
+    )
     assert "prompts:4: seq.too_long: 1,024 tokens or steps" in said and "prompts:3" not in said and "--" not in said
     with pytest.raises(DataError, match="positions"):
         gpt.stream("cat " * 1_100)
@@ -98,7 +101,7 @@ def test_prompts_beyond_the_last_position_are_refused_by_number_before_any_work(
     ("prompts", "said"),
     [
         ("once", "a list"),
-        (["once", 7], "prompt 2 is not a text but int"),
+        (["once", 7], "prompt 2 is not a string but int"),
         (["\ud800"], "prompt 1.*surrogate"),
     ],
 )

@@ -32,7 +32,7 @@ def test_other_errors_leave_nothing_to_remember(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{}}", '{"micro_batches": 0}', '{"micro_batches": "4"}', '{"rows": 2}'])
 def test_a_note_that_cannot_be_read_says_what_to_do(tmp_path: Path, content: str) -> None:
     (tmp_path / RunFile.MEMORY).write_text(content)
-    with pytest.raises(DamagedError, match="remove the file: the run finds the number again"):
+    with pytest.raises(DamagedError, match="remove the file; the run then finds the number again"):
         fitting(tmp_path)
 
 

@@ -49,7 +49,7 @@ def test_damaged_partial_renamed_and_misnamed_folders_are_skipped_with_reasons(r
     assert len(reasons) == len(newest.skipped) == 11
     assert "model.bin: expected 12288 bytes, sha256" in reasons["step-000030"]
     assert "manifest.json: expected a file, found nothing there" in reasons["step-000040"]
-    assert "step-000050: expected this folder, found 'step-000010' renamed" in reasons["step-000050"]
+    assert "step-000050: this folder was renamed; its name was 'step-000010'" in reasons["step-000050"]
     for name in ("step-000060", "step-000070", "step-80.bak", "step-", "step-x", "step-٣", "step-1e3"):
         assert reasons[name] == "not a folder named step- and a number"
     assert reasons[".step-000090.partial-0123456789abcdef"] == "left by an interrupted write"

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "no configuration": (gone("config.json"), "config.json is missing"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{") and None, "config.json: "),
     "a list": (put("config.json", []), "config.json: "),
-    "another architecture": (settings(model_type="roberta"), "model_type 'roberta', and only 'bert' is supported"),
+    "another architecture": (settings(model_type="roberta"), "model_type 'roberta', but only 'bert' is supported"),
     "no architecture": (without("model_type"), "no model_type"),
     "no width": (without("hidden_size"), "hidden_size"),
     "a width of text": (settings(hidden_size="16"), "hidden_size"),

@@ -307,7 +307,7 @@ class Two(Alone):
 
 
 def test_several_processes_are_refused_in_one_sentence(data: DataConfig, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="newton solves in one process, and there are 2"):
+    with pytest.raises(ConfigError, match="newton runs in one process, but there are 2"):
         list(train_run(tmp_path / "run", resolved(data), ranks=Two(), device=choose_device("cpu", "float32")))
 
 

@@ -224,7 +224,7 @@ def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ..
     assert meta.max_length is not None
     if len(value) > meta.max_length:
         raise ConfigError(
-            at(place, f"expected at most {meta.max_length:,} items, found {len(value):,}"), fix="take fewer"
+            at(place, f"expected at most {meta.max_length:,} items, found {len(value):,}"), fix="use fewer"
         )
     item, _ = get_args(annotation)
     return tuple(taken(part, item, f"{place}[{number}]") for number, part in enumerate(value))

@@ -261,8 +261,8 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     accumulate: Annotated[
         Parts,
         Flag(
-            "Split each batch into this many parts and accumulate their gradients, to save memory; --batch-tokens "
-            "remains the size of the whole batch (default: 1).",
+            "Split each batch into this many parts and accumulate their gradients, to save memory; the total batch "
+            "size stays the same (default: 1).",
             "COUNT",
             BATCHES,
             changeable=True,

@@ -316,7 +316,7 @@ def require_errors(path: Path, most: int) -> int:
         )
     if not path.absolute().parent.is_dir():
         raise ConfigError(
-            f"--errors {{path.name}}: the folder {path.parent} does not exist", fix="create it, or give another path"
+            f"--errors {path.name}: the folder {path.parent} does not exist", fix="create it, or give another path"
         )
     if most < 1:
         raise ConfigError(f"--limit {most}", fix="use at least 1")
