@@ -177,7 +177,7 @@ def test_the_test_file_by_another_name_is_still_sealed(run, shelf, tmp_path) -> 
     link = tmp_path / "innocent.csv"
     link.symlink_to(shelf / "test.csv")
     for path in (shelf / "test.csv", link):
-        with pytest.raises(ConfigError, match=r'holds the test set of this run\. .*split="test"'):
+        with pytest.raises(ConfigError, match=r'is the test set of this run\. .*split="test"'):
             seqloom.load(run).evaluate(path)
 
 
@@ -251,7 +251,7 @@ def test_unseen_labels_are_missed_where_there_are_several(tmp_path) -> None:
 
 def test_data_of_another_kind_is_refused(run, tmp_path) -> None:
     (tmp_path / "own.csv").write_text("premise,hypothesis,label\na,b,good\n")
-    with pytest.raises(ConfigError, match="goes from text to label, and the data from pair to label"):
+    with pytest.raises(ConfigError, match="reads text and predicts label, but the data has pair and label"):
         seqloom.load(run).evaluate(tmp_path / "own.csv")
 
 

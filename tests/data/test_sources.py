@@ -222,7 +222,7 @@ def test_folds_of_a_set_take_the_place_of_its_dev_part_and_say_so() -> None:
     dataset = open_data(DataConfig(train=("toy",), split=FoldSplit(folds=5)), Ledger())
     assert any("the dev file of 'toy' is not read" in line for line in dataset.messages)
     assert not any("not read" in line for line in open_data(DataConfig(train=("toy",)), Ledger()).messages)
-    with pytest.raises(ConfigError, match="--dev is given as well"):
+    with pytest.raises(ConfigError, match="--dev is also given"):
         read_by_name(split=FoldSplit(folds=5), dev=("mine.txt",))
 
 

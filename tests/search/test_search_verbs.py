@@ -71,9 +71,9 @@ def test_a_query_without_a_known_word_is_reported(place: Path) -> None:
         return seqloom("search", place / "idx", query, "--mode", mode).stderr
 
     assert warned("film", "both") == warned("film", "vectors") == warned("zebra", "words") == ""
-    assert "warning: the model knows no word of the query" in warned("dog", "both")
-    assert "neither the documents nor the model know a word of the query" in warned("zyzzyva", "both")
-    assert "the model knows no word of the query" in warned("zyzzyva", "vectors")
+    assert "warning: no word of the query is in the vocabulary of the model" in warned("dog", "both")
+    assert "no word of the query is in the documents or in the vocabulary of the model" in warned("zyzzyva", "both")
+    assert "no word of the query is in the vocabulary of the model" in warned("zyzzyva", "vectors")
     assert "zyzzyva" in seqloom("search", place / "idx", "zyzzyva", "--json").stdout
 
 

@@ -248,5 +248,5 @@ def test_a_model_of_any_texts_is_judged_by_scored_pairs(table: Any) -> None:
 
 
 def test_settings_of_labels_are_refused(table: Any) -> None:
-    with pytest.raises(ConfigError, match="for single labels and text, and embed has neither"):
+    with pytest.raises(ConfigError, match="for single labels and text, but embed has neither"):
         table("pair").task.model("bag", "tiny", HeadSettings(label_smoothing=0.1))

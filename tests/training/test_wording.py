@@ -272,7 +272,7 @@ def test_letters_and_vectors_go_together(tmp_path: Path) -> None:
         (
             False,
             {"word_vectors": True, "model": "linear"},
-            "are for models with an embedding table, and the input of this model is tfidf",
+            "are for models with an embedding table, but the input of this model is tfidf",
         ),
         (
             False,

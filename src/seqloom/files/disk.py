@@ -228,7 +228,7 @@ def _cure(error: OSError, path: Path) -> str:
     """What to do; where the folder of what is missing is there, as /proc is, which takes no names, not to make it."""
     folder = Path(error.filename or path).parent
     if error.errno == errno.ENOENT and folder.is_dir():
-        return f"choose another folder: {folder} exists, but this file cannot be created in it"
+        return f"choose another folder: {folder} exists, but does not accept this name"
     return _CURES.get(error.errno or 0, "check the path and the disk")
 
 

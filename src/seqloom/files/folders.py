@@ -193,7 +193,7 @@ def require_own_name(path: Path, manifest: Manifest) -> None:
     """Raise DamagedError for a folder that was committed under another name."""
     if manifest.folder != path.name:
         raise DamagedError(
-            f"{path}: this folder was renamed; its name was {manifest.folder[:80]!r}", fix="rename it back"
+            f"{path}: expected the folder name {manifest.folder[:80]!r}, found another name", fix="rename it back"
         )
 
 
@@ -224,7 +224,7 @@ def read_manifest(path: Path) -> Manifest:
             )
         manifest = msgspec.json.decode(text, type=Manifest)
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{place}: this is not a manifest ({error})", fix=_RESTORE) from error
+        raise DamagedError(f"{place}: expected a manifest, found something else ({error})", fix=_RESTORE) from error
     found = sealed(manifest.folder, manifest.files)
     if text != found.text():
         raise DamagedError(f"{place}: expected the checksum {manifest.check}, found {found.check}", fix=_RESTORE)
@@ -271,7 +271,9 @@ def _refuse_strays(root: Path, names: Collection[str]) -> None:
             if name in folders and path.is_dir() and not path.is_symlink():
                 waiting.append(path)
             elif name not in names and name != MANIFEST:
-                raise DamagedError(f"{path}: unexpected file", fix="move it elsewhere")
+                raise DamagedError(
+                    f"{path}: expected no file or folder of this name, found one", fix="move it elsewhere"
+                )
 
 
 def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:

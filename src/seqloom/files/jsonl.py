@@ -170,6 +170,6 @@ def _whole_size(handle: int, size: int, path: Path) -> int:
 
 def _damaged(path: Path, where: str) -> DamagedError:
     return DamagedError(
-        f"{path}: {where} is not a JSON record with a valid checksum",
+        f"{path}: expected JSON records with valid checksums, found something else in {where}",
         fix="restore the file from a copy, or move it away to start a new one",
     )
