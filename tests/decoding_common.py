@@ -25,7 +25,7 @@ VOCABULARY = 20
 QUICK = {"seq2seq-dot", "lstm", "gpt", "window-full"}
 
 
-def _families(shape: recipes.Shape) -> list[Any]:
+def _families(shape: recipes.ModelKind) -> list[Any]:
     every = [*sorted(recipes.names(shape)), *STACKS]
     return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in every]
 

@@ -171,7 +171,7 @@ def test_a_layer_built_by_itself_is_checked_like_one_in_a_model(build: object) -
 
 
 def test_a_convolution_that_would_remember_gigabytes_is_refused() -> None:
-    with pytest.raises(ConfigError, match="numbers to remember for each row"):
+    with pytest.raises(ConfigError, match="numbers for each row"):
         DecoderConfig(
             input=TokensConfig(vocab_size=5),
             width=4096,
@@ -281,7 +281,10 @@ def test_a_model_copied_while_it_is_listened_to_has_no_listeners() -> None:
     [
         (lambda: Padded.stack([torch.tensor([1, 2]), torch.tensor([1.5])]), "of one type on one device"),
         (lambda: Padded.of(torch.zeros(1, 2), segments=[[0, 1]]), "segments are a tensor"),
-        (lambda: Padded.of(torch.zeros(1, 2), segments=torch.full((1, 2), NO_DOCUMENT)), "is no number for a document"),
+        (
+            lambda: Padded.of(torch.zeros(1, 2), segments=torch.full((1, 2), NO_DOCUMENT)),
+            "is not a valid document number",
+        ),
         (lambda: GruConfig().build_causal(8).step(torch.zeros(1, 2, 8), None), "expected a Padded batch"),
         (lambda: _decoder_block()(torch.zeros(1, 2, 8), Padded.of(torch.zeros(1, 2, 8))), "expected a Padded batch"),
         (lambda: _decoder_block().step(Padded.of(torch.zeros(1, 2, 8)), None), "a state is a nest of tuples"),

@@ -141,7 +141,7 @@ def test_windows_over_long_documents_cut_letters_with_their_words(letters: Any) 
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (Padded.of(torch.zeros(1, 2, dtype=torch.int64)), r"words with their characters were expected, found Padded"),
+        (Padded.of(torch.zeros(1, 2, dtype=torch.int64)), r"expected words with their characters, found Padded"),
         (Spelled(Padded.of(torch.full((1, 2), 99)), torch.ones(1, 2, 3, dtype=torch.uint8)), "token 99"),
         (Spelled(Padded.of(torch.full((1, 2), 7)), torch.ones(1, 2, 3)), r"characters are bytes .*float32"),
         (Spelled(Padded.of(torch.full((1, 2), 7)), torch.ones(1, 3, 3, dtype=torch.uint8)), r"\[1, 3, 3\] for words"),

@@ -82,7 +82,7 @@ def require_covered(config: AnyModel, size: int, place: str) -> None:
     """Raise ConfigError if a configuration needs more weights than a file of this size can hold."""
     asked = config.parameters()
     if asked > max(ALWAYS_BUILT, size):  # a weight has at least one byte
-        text = f"the configuration has {asked:,} weights, and the file has {size:,} bytes"
+        text = f"the configuration has {asked:,} weights, but the file has {size:,} bytes"
         raise ConfigError(f"{place}: {text}", fix="use weights and configuration of the same folder")
 
 
@@ -275,12 +275,12 @@ def _manifest(folder: Path) -> Manifest:
         raise ConfigError(f"there is no model folder {folder}", fix=near_folder(folder))
     if not folder.is_dir():
         raise ConfigError(
-            f"{folder} is a file, and a model is a folder with weights, tokenizer and configuration",
+            f"{folder} is a file, but a model is a folder with weights, tokenizer and configuration",
             fix="give the folder that training wrote; pickles (.pt, .bin, .ckpt) are never read",
         )
     if not any((folder / name).exists() for name in (*NEEDED, "manifest.json")):
         raise ConfigError(
-            f"{folder} is no model folder: it has no {ModelFile.WEIGHTS}", fix="give a run folder or a model folder"
+            f"{folder} is not a model folder: it has no {ModelFile.WEIGHTS}", fix="give a run folder or a model folder"
         )
     return read_manifest(folder)
 
@@ -289,10 +289,10 @@ def _document(folder: Path, manifest: Manifest) -> _Document:
     place = folder / ModelFile.CONFIG
     if ModelFile.CONFIG not in manifest.files:
         raise ConfigError(
-            f"{folder} is no model folder: its manifest names no {ModelFile.CONFIG}", fix="give RUN/model"
+            f"{folder} is not a model folder: its manifest does not list {ModelFile.CONFIG}", fix="give RUN/model"
         )
     if (size := manifest.files[ModelFile.CONFIG].size) > LARGEST_CONFIG:
-        raise ConfigError(f"{place}: {size:,} bytes, and the limit is {LARGEST_CONFIG:,}", fix=_RESTORE)
+        raise ConfigError(f"{place}: the file has {size:,} bytes; the limit is {LARGEST_CONFIG:,}", fix=_RESTORE)
     text = read_file_of(folder, ModelFile.CONFIG)
     try:
         version = msgspec.json.decode(text, type=_BundleVersion)
@@ -306,7 +306,7 @@ def _document(folder: Path, manifest: Manifest) -> _Document:
             return msgspec.convert(_with_new_names(msgspec.json.decode(text, type=dict[str, Any])), _Document)
         return msgspec.json.decode(text, type=_Document)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{place}: not the configuration of a model ({error})", fix=_RESTORE) from None
+        raise ConfigError(f"{place}: this is not a model configuration ({error})", fix=_RESTORE) from None
 
 
 def _with_new_names(document: dict[str, Any]) -> dict[str, Any]:
@@ -341,7 +341,10 @@ def _read_spec(document: _Document, files: Mapping[str, bytes], folder: Path) ->
     except DataError as error:
         raise ConfigError(f"{folder / ModelFile.CONFIG}: {error.problem}", fix=error.fix) from None
     if schema.task != document.task:
-        text = f"the task is '{document.task[:40]}', but a target of kind {schema.target} belongs to {schema.task}"
+        text = (
+            f"the task is '{document.task[:40]}', but the target is {schema.target}, which belongs to the task "
+            f"{schema.task}"
+        )
         raise ConfigError(f"{folder / ModelFile.CONFIG}: {text}", fix=_RESTORE)
     tokenizers = read_tokenizers(files, schema, folder)
     place = folder / ModelFile.CONFIG
@@ -360,7 +363,7 @@ def _read_spec(document: _Document, files: Mapping[str, bytes], folder: Path) ->
 def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outline: Outline) -> dict[str, Tensor]:
     place = folder / ModelFile.WEIGHTS
     if (size := manifest.files[ModelFile.WEIGHTS].size) > (most := outline.size + HEADER_LIMIT + 8):
-        raise ConfigError(f"{place}: {size:,} bytes, and the model has at most {most:,}", fix=_RESTORE)
+        raise ConfigError(f"{place}: the file has {size:,} bytes, but the model needs at most {most:,}", fix=_RESTORE)
     data = read_file_of(folder, ModelFile.WEIGHTS)
     header = read_header(data, str(place))
     require_fitting(header.slots, outline, str(place), "use weights and configuration of the same folder")
@@ -377,7 +380,7 @@ def _require_bound(note: Mapping[str, str], files: Mapping[str, bytes], folder: 
         found = hashlib.sha256(files[name]).hexdigest() if name in files else "no such file"
         expected = note.get(name, "no such file")
         if found != expected:
-            text = f"the weights were written with sha256 {expected}; found {found}"
+            text = f"the weights should have sha256 {expected}, but have {found}"
             raise DamagedError(f"{folder / name}: {text}", fix="use files of the same folder")
 
 

@@ -297,7 +297,7 @@ class SeqloomClassifier(ClassifierMixin, SeqloomEstimator):  # type: ignore[misc
             targets = [self._names[number] for number in numbers]
             if len(self.classes_) < 2:
                 raise BadValueError(
-                    "y has 1 class, and a classifier needs two or more", fix="give data with at least two labels"
+                    "y has 1 class, but a classifier needs two or more", fix="give data with at least two labels"
                 )
         self._train(inputs, targets, "classify", "labels" if self._several else "label")
         return self

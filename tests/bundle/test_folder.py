@@ -159,12 +159,12 @@ def _swapped(tokenizer: bytes) -> bytes:
 
 def test_two_tokens_in_each_others_place_are_detected_although_the_manifest_is_right(classifier, write) -> None:
     path = write(classifier, tokenizer__json=_swapped(classifier.spec.tokenizer.to_json().encode()))
-    with pytest.raises(DamagedError, match=r"tokenizer\.json: the weights were written with sha256 [0-9a-f]{64}"):
+    with pytest.raises(DamagedError, match=r"tokenizer\.json: the weights should have sha256 [0-9a-f]{64}"):
         read_bundle(path)
 
 
 def test_labels_in_another_order_are_detected_although_the_manifest_is_right(classifier, write) -> None:
-    with pytest.raises(DamagedError, match=r"labels\.json: the weights were written with"):
+    with pytest.raises(DamagedError, match=r"labels\.json: the weights should have sha256"):
         read_bundle(write(classifier, labels__json=b'["good", "bad"]'))
 
 
@@ -190,7 +190,7 @@ def test_a_newer_format_is_refused_with_the_cure(classifier, write) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"task": "tag"}, "the task is 'tag', but a target of kind label belongs to classify"),
+        ({"task": "tag"}, "the task is 'tag', but the target is label, which belongs to the task classify"),
         ({"surprise": 1}, "surprise"),
         ({"schema": {"input": "smell", "target": "label"}}, "smell"),
         ({"model": {"kind": "os.system"}}, "unknown kind 'os.system'"),
@@ -259,7 +259,7 @@ def test_a_file_is_no_model_and_a_pickle_is_never_read(tmp_path, name) -> None:
 def test_a_folder_of_something_else_and_no_folder_are_told_apart(tmp_path) -> None:
     (tmp_path / "modle").mkdir()
     (tmp_path / "model.csv").touch()  # nearer, and no model
-    with pytest.raises(ConfigError, match="is no model folder"):
+    with pytest.raises(ConfigError, match="is not a model folder"):
         read_bundle(tmp_path / "modle")
     with pytest.raises(ConfigError, match=r"there is no model .* did you mean modle\?"):
         read_bundle(tmp_path / "model")
@@ -267,7 +267,7 @@ def test_a_folder_of_something_else_and_no_folder_are_told_apart(tmp_path) -> No
 
 def test_a_checkpoint_is_not_taken_for_a_model(tmp_path) -> None:
     commit_folder(tmp_path / "step-1", {"model.safetensors": b"", "state.json": b"{}"})
-    with pytest.raises(SeqloomError, match="is no model folder"):
+    with pytest.raises(SeqloomError, match="is not a model folder"):
         read_bundle(tmp_path / "step-1")
 
 
@@ -290,7 +290,7 @@ def large(classifier, write) -> Path:
 
 def test_a_small_file_cannot_make_a_large_model(large, monkeypatch) -> None:
     monkeypatch.setattr(folder, "outline_of", _refuse_to_build)
-    with pytest.raises(ConfigError, match=r"has 4,\d{3},\d{3},\d{3} weights, and the file has \d+,?\d* bytes"):
+    with pytest.raises(ConfigError, match=r"has 4,\d{3},\d{3},\d{3} weights, but the file has \d+,?\d* bytes"):
         read_bundle(large)
 
 

@@ -177,7 +177,7 @@ def test_the_test_file_by_another_name_is_still_sealed(run, shelf, tmp_path) -> 
     link = tmp_path / "innocent.csv"
     link.symlink_to(shelf / "test.csv")
     for path in (shelf / "test.csv", link):
-        with pytest.raises(ConfigError, match=r'holds the test set of this run\. .*split="test"'):
+        with pytest.raises(ConfigError, match=r'is the test set of this run\. .*split="test"'):
             seqloom.load(run).evaluate(path)
 
 
@@ -198,7 +198,7 @@ def test_a_file_with_test_rows_inside_cannot_be_judged_unseen(header, rows, spli
     run = make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),), split=split)
     model = seqloom.load(run)
     with pytest.raises(
-        ConfigError, match=r'all\.csv holds the test set of this run\. Fix: .*dev set, or add split="test"'
+        ConfigError, match=r'all\.csv is the test set of this run\. Fix: .*dev set, or add split="test"'
     ):
         model.evaluate(tmp_path / "all.csv")
     assert not model.test_evaluations
@@ -251,18 +251,18 @@ def test_unseen_labels_are_missed_where_there_are_several(tmp_path) -> None:
 
 def test_data_of_another_kind_is_refused(run, tmp_path) -> None:
     (tmp_path / "own.csv").write_text("premise,hypothesis,label\na,b,good\n")
-    with pytest.raises(ConfigError, match="goes from text to label, and the data from pair to label"):
+    with pytest.raises(ConfigError, match="reads text and predicts label, but the data has pair and label"):
         seqloom.load(run).evaluate(tmp_path / "own.csv")
 
 
 def test_a_model_without_a_run_needs_data(run, tmp_path) -> None:
     alone = shutil.copytree(run / "model", tmp_path / "mine")
-    with pytest.raises(ConfigError, match="a model folder has no data of its own"):
+    with pytest.raises(ConfigError, match="a model folder contains no data"):
         seqloom.load(alone).evaluate()
 
 
 def test_settings_without_data_are_refused(run) -> None:
-    with pytest.raises(ConfigError, match="'target' says how to read data, and no data is given"):
+    with pytest.raises(ConfigError, match="'target' is for reading data, but no data is given"):
         seqloom.load(run).evaluate(target="label")
 
 

@@ -35,8 +35,8 @@ def test_recipes_lists_every_recipe_with_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_a_recipe_is_printed_as_a_configuration_that_reads_back(name: str) -> None:
-    for shape in recipes.RECIPES[name].shapes:
-        printed = CliRunner().invoke(app, ["recipes", name, "--shape", shape, "--size", "tiny"]).output
+    for shape in recipes.RECIPES[name].kinds:
+        printed = CliRunner().invoke(app, ["recipes", name, "--kind", shape, "--size", "tiny"]).output
         assert model_from_toml(printed) == make(name, shape, "tiny")
 
 
@@ -45,9 +45,9 @@ def test_a_recipe_is_printed_as_a_configuration_that_reads_back(name: str) -> No
     [
         (["recipes", "LSTM"], "Fix: did you mean 'lstm'?"),
         (["recipes", "lsmt"], "error: there is no recipe 'lsmt'. Fix: did you mean 'lstm'?"),
-        (["recipes", "lstm", "--shape", "translater"], "Fix: did you mean 'translator'?"),
-        (["recipes", "lstm", "--shape", "translator"], "'lstm' makes no translator"),
-        (["recipes", "--shape", "nonsense"], "there is no shape 'nonsense'"),
+        (["recipes", "lstm", "--kind", "translater"], "Fix: did you mean 'translator'?"),
+        (["recipes", "lstm", "--kind", "translator"], "'lstm' cannot make a translator"),
+        (["recipes", "--kind", "nonsense"], "there is no kind of model 'nonsense'"),
         (["recipes", "lstm", "--size", "huge"], "'huge' is not one of"),
         (["trian"], "No such command 'trian'"),
         (
@@ -137,7 +137,7 @@ def test_the_check_speaks_of_rows_and_batches_and_not_of_pairs(tmp_path: Path) -
         return " ".join(told.split())
 
     assert batches(10_000).endswith("All rows are in one batch, so an epoch is one step.")
-    said = r"Of the rows that share a batch, [\d.]+ % share one again in the next epoch\.$"
+    said = r"Of the rows in one batch, [\d.]+ % are in one batch again in the next epoch\.$"
     assert re.search(said, batches(40))
 
 
@@ -183,7 +183,7 @@ def test_a_blow_up_takes_no_more_of_a_picture_of_rates_than_the_fall() -> None:
 
 def test_help_names_what_is_wanted_in_capitals() -> None:
     shown = CliRunner().invoke(app, ["data", "check", "--help-all"], env={"COLUMNS": "100"}).output
-    assert "--html FILE" in shown and "--input COLUMN" in shown and "--max-bad-rows SHARE" in shown
+    assert "--html FILE" in shown and "--input COLUMN" in shown and "--max-bad-rows FRACTION" in shown
     assert not re.search(r"--[a-z-]+ <", shown)
 
 

@@ -102,8 +102,8 @@ def test_the_objective_and_the_pooling_that_are_asked_for_are_written_down(tmp_p
     [
         (["--objective", "rnak"], "did you mean 'rank'"),
         (["--pooling", "cls"], "--pooling: unknown name 'cls'"),
-        (["--micro-batch", "0"], "take at least 1"),
-        (["--objective", "rank"], "objective 'rank' needs pairs with a score, and the data has single texts"),
+        (["--micro-batch", "0"], "use at least 1"),
+        (["--objective", "rank"], "objective 'rank' needs pairs with a score, but the data has single texts"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -115,7 +115,7 @@ def test_an_objective_without_vectors_is_refused(tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("text,label\n" + "".join(f"a {word},{word in WORDS[:3]}\n" for word in WORDS * 5))
     told = refused("train", labels, "--objective", "rank", "--out", tmp_path / "run")
-    assert "objective: only for embed, and the task is classify" in told
+    assert "objective: only for the task embed, but the task is classify" in told
 
 
 def test_the_usual_objectives_are_those_of_the_page() -> None:

@@ -80,7 +80,9 @@ def test_the_interval_of_a_perfect_score_is_explained_under_the_table(run, monke
         return found._replace(metrics=found.metrics | {"accuracy": accuracy})
 
     monkeypatch.setattr(LoadedModel, "evaluate", evaluated)
-    explained = "\nAll rows have the same accuracy, so resampling shows no spread. The interval uses the rule of three"
+    explained = (
+        "\nAll rows have the same accuracy, so resampling shows no variation. The interval uses the rule of three"
+    )
     assert (explained in evaluate(run)) == (accuracy == 1.0)
 
 
@@ -121,7 +123,7 @@ def test_data_of_ones_own_is_named_and_its_columns_can_be_said(run, tmp_path) ->
 
 
 def test_the_test_file_needs_the_flag(run, shelf) -> None:
-    with pytest.raises(ConfigError, match=r"test\.csv holds the test set of this run\. .*--split test"):
+    with pytest.raises(ConfigError, match=r"test\.csv is the test set of this run\. .*--split test"):
         evaluate(run, shelf / "test.csv")
     assert "2 examples" in evaluate(run, shelf / "test.csv", "--split", "test")
     assert len(read_lines(run / "test_evaluations.jsonl").records) == 1

@@ -203,10 +203,13 @@ def test_there_are_so_many_and_no_more(shelf: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--errors", "worst.txt"), r"errors: worst\.txt has no known suffix\. Fix: name it worst\.jsonl or \.csv"),
-        (("--errors", "no/worst.csv"), r"errors: there is no folder no\. "),
-        (("--errors", "a.csv", "--limit", "0"), r"--limit 0\. Fix: take at least 1"),
-        (("--limit", "3"), r"--limit says how many predictions --errors writes\. Fix: give --errors FILE too"),
+        (
+            ("--errors", "worst.txt"),
+            r"--errors worst\.txt: unknown file extension\. Fix: name it worst\.jsonl or \.csv",
+        ),
+        (("--errors", "no/worst.csv"), r"--errors worst\.csv: the folder no does not exist\. "),
+        (("--errors", "a.csv", "--limit", "0"), r"--limit 0\. Fix: use at least 1"),
+        (("--limit", "3"), r"--limit needs --errors\. Fix: add --errors FILE"),
     ],
 )
 def test_an_error_file_that_cannot_be_is_refused_before_any_work(

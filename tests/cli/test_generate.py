@@ -110,7 +110,7 @@ def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatc
             "^--temperature is for sampling, --beam-size for beam",
         ),
         (("once", "--top-k", 4, "--seed", 3, "--beam-size", 3), "^--top-k, --seed are for sampling"),
-        (("once", "--temperature", 0), r"^--temperature 0: .*leave it out.*\(greedy\)"),
+        (("once", "--temperature", 0), r"^--temperature 0: .*leave it out.*greedy"),
         (("once", "--beam-size", 0), "^--beam-size: expected a whole number from 1"),
         (
             ("once", "--beam-size", 2, "--n-best", 3),
@@ -131,7 +131,7 @@ def test_words_of_a_prompt_that_the_model_does_not_know_are_told(run: Path) -> N
     asked = ["generate", str(run), "once zebra", "the cat", "gnu gnu", "--max-new-tokens", "3", "--device", "cpu"]
     done = CliRunner().invoke(app, asked)
     assert done.stdout.startswith("once zebra ") and "\ngnu gnu " in done.stdout
-    assert "prompts:1: prompt.unknown: the vocabulary lacks 'zebra'; the model reads each as" in done.stderr
+    assert "prompts:1: prompt.unknown: not in the vocabulary: 'zebra'; the model reads them as" in done.stderr
     assert done.stderr.endswith("(2 times)\n")
     known = CliRunner().invoke(app, ["generate", str(run), "the cat", "--max-new-tokens", "3", "--device", "cpu"])
     assert known.stderr == ""
@@ -190,7 +190,7 @@ def positioned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_prompt_beyond_the_positions_is_told_by_its_line_before_any_answer(positioned: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"once\n{LONG}\nthe\n")
     with pytest.raises(
-        RejectedError, match=r"a\.txt:2: seq\.too_long: 1,100 tokens or steps, and .* positions for 1,023"
+        RejectedError, match=r"a\.txt:2: seq\.too_long: the input has 1,100 tokens or steps, but .* only 1,023 learned"
     ):
         generate(positioned, "--file", tmp_path / "a.txt", "--out", tmp_path / "b.txt")
     assert not (tmp_path / "b.txt").exists()

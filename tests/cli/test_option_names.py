@@ -1,6 +1,7 @@
 """One thing has one name: as a flag, as a field of a configuration and as an argument in Python; help is complete."""
 
 import inspect
+import pkgutil
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from seqloom.config.options import NEW_NAMES, Setting, own, settings
 from seqloom.config.training import TrainingConfig
 from seqloom.experiments.tune.tuning import tune
 from seqloom.inference.model import LoadedModel
+from seqloom.tasks.task import TASKS
 from seqloom.training.request import FLAGS, RunRequest
 
 CONFIGURATIONS = (DataConfig, ReadingConfig, EncodingConfig, TrainingConfig, RunRequest)
@@ -270,7 +272,13 @@ def test_help_starts_with_two_examples_and_shows_ten_options_at_most(verb: str) 
     lines = rest.splitlines()[1:3]
     assert all("seqloom " in line for line in lines), lines
     assert len(flags_in(text)) <= MOST_SHOWN
-    assert "--help-all" in text and "[x>=" not in text and "[required]" not in text
+    assert "[x>=" not in text and "[required]" not in text
+
+
+@EVERY_VERB
+def test_help_offers_help_all_only_where_it_shows_more(verb: str) -> None:
+    text, everything = shown(verb, "--help"), shown(verb, "--help-all")
+    assert ("--help-all" in text) == (text != everything)
 
 
 @EVERY_VERB
@@ -373,6 +381,12 @@ def test_python_answers_an_old_argument_with_the_new_one(name: str) -> None:
         if new is not None and old not in found:
             with pytest.raises(seqloom.SeqloomError, match=f"has no argument '{old}'. Fix: it is called '{new}' here"):
                 call.function(**{old: 1})
+
+
+def test_every_metric_that_can_choose_checkpoints_is_named_in_the_help() -> None:
+    tasks = [pkgutil.resolve_name(path) for path in TASKS.values()]
+    named = set(re.findall(r"\w+", FLAGS["metric"].help))
+    assert {metric.name for task in tasks for metric in task.metrics} <= named
 
 
 def test_every_kind_of_part_can_be_named_in_the_help() -> None:

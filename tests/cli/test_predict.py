@@ -171,7 +171,7 @@ def test_vectors_come_from_arrays(tmp_path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((3, 5, 2), np.float32))
     assert len(predict(run, tmp_path / "a.npz")) == 3
     with pytest.raises(
-        ConfigError, match=r"--with-input is for texts, and the model reads vectors\. Fix: leave it out"
+        ConfigError, match=r"--with-input is for texts, but the model reads vectors\. Fix: leave it out"
     ):
         predict(run, tmp_path / "a.npz", "--with-input")
     with pytest.raises(ConfigError, match="standard input has lines of text, but the model reads vectors"):

@@ -189,7 +189,8 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_text_beyond_the_last_position_is_refused_with_its_place(short: Path) -> None:
     with pytest.raises(
-        RejectedError, match=r"standard input:2: seq\.too_long: 5 tokens or steps, and .* learned positions for 4"
+        RejectedError,
+        match=r"standard input:2: seq\.too_long: the input has 5 tokens or steps, .* only 4 learned positions",
     ):
         predict(short, "-", given="good\na a a a a\n")
     with pytest.raises(RejectedError, match=r"inputs:1: seq\.too_long"):

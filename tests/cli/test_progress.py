@@ -27,7 +27,7 @@ def validated(*samples: Sample, best: bool = True) -> Validated:
 
 def test_samples_are_shown_when_the_best_changes() -> None:
     assert shown(WRONG, best=False) == []
-    assert shown(WRONG, best=True) == ["  - a film -> good   true: bad"]
+    assert shown(WRONG, best=True) == ["  - a film -> good   expected: bad"]
 
 
 def test_a_validation_whose_weights_are_shipped_says_why() -> None:
@@ -47,7 +47,7 @@ def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:
 
 
 def test_two_samples_are_shown_and_wrong_ones_come_first() -> None:
-    assert shown(RIGHT, RIGHT, WRONG, RIGHT) == ["  - a film -> good   true: bad", "  + a fine film -> good"]
+    assert shown(RIGHT, RIGHT, WRONG, RIGHT) == ["  - a film -> good   expected: bad", "  + a fine film -> good"]
 
 
 @pytest.mark.parametrize("samples", [(BETTER, WORSE), (WORSE,), (WORSE, WORSE)])
@@ -56,7 +56,7 @@ def test_a_surprise_has_no_mark_since_no_text_is_right_or_wrong(samples: tuple[S
 
 
 def test_a_number_has_no_mark_and_the_true_one_is_told_of_the_better_ones_too() -> None:
-    assert shown(NEAR, FAR) == ["  warm -> 21.2   true: 21.5", "  cold -> 9.1   true: 2.5"]
+    assert shown(NEAR, FAR) == ["  warm -> 21.2   expected: 21.5", "  cold -> 9.1   expected: 2.5"]
 
 
 def test_copying_a_text_is_right_or_wrong_though_the_truth_is_the_input() -> None:

@@ -95,7 +95,7 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
     ("arguments", "said"),
     [
         (["--epochs", "0"], "--epochs: expected a whole number"),
-        (["--epochs", "2", "--steps", "3"], "--epochs and --steps both say how long"),
+        (["--epochs", "2", "--steps", "3"], "--epochs and --steps both set how long"),
         (
             ["--batch-tokens", "8", "--batching", "packs", "--batch-rows", "2", "--row-length", "2"],
             "--batch-tokens is a setting of by-length, not of packs",
@@ -109,7 +109,10 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--momentum", "0.5"], "--momentum is a setting of sgd"),
         (["--optimizer", "sgd", "--momentum", "1.5"], "--momentum: expected a number"),
         (["--schedule", "cosin"], "did you mean 'cosine'?"),
-        (["--ema", "0.9", "--average-checkpoints", "3"], "ema and average_checkpoints are two ways to average weights"),
+        (
+            ["--ema", "0.9", "--average-checkpoints", "3"],
+            "ema and average_checkpoints cannot be combined: both average the weights",
+        ),
         (["--class-weights", "1,x"], "--class-weights '1,x'"),
         (["--dropout", "1"], "--dropout: expected a number of at least 0 and below 1"),
         (["--size", "huge"], "--size: unknown name 'huge'"),
@@ -120,8 +123,8 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--precision", "fp8"], "--precision 'fp8'"),
         (["--workers", "-1"], "--workers -1"),
         (["--processes", "0"], "--processes 0"),
-        (["--max-restarts", "2"], "--max-restarts is for several processes"),
-        (["--config", "run.toml"], "run.toml has all settings of the run, and the data would change them"),
+        (["--max-restarts", "2"], "--max-restarts needs several processes"),
+        (["--config", "run.toml"], "run.toml contains all settings of the run, and the data would change them"),
         (["--max-bad-rows", "maybe"], "--max-bad-rows 'maybe'"),
         (["--tokenizer", "letters"], "--tokenizer: unknown name 'letters'"),
     ],
@@ -140,9 +143,9 @@ def test_what_cannot_mean_anything_is_refused_before_data_is_read(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nothing to train on"),
-        (["--out", "none"], "none holds no run to resume"),
-        (["--out", "run", "--lr", "3"], "has all settings of the run, and --lr would change them"),
+        ([], "there is no data to train on"),
+        (["--out", "none"], "none contains no run to resume"),
+        (["--out", "run", "--lr", "3"], "contains all settings of the run, and --lr would change them"),
         (["--config", "run/config.toml", "--tokenizer", "bpe"], "and --tokenizer would change them"),
     ],
 )
@@ -231,7 +234,7 @@ def test_help_has_the_run_before_the_model_and_the_data_last() -> None:
         ("--epochs", f"default: {learning_rate.FEWEST} to {learning_rate.MOST}, fewer for more data"),
         ("--patience", f"default: {learning_rate.PATIENCE})"),
         ("--batch-tokens", f"default: {order.SMALLEST_BATCH} to {order.LARGEST_BATCH:,},"),
-        ("--warmup", f"at most {learning_rate.WARMUP}, with linear and cosine"),
+        ("--warmup", f"for linear and cosine a tenth of all steps, at most {learning_rate.WARMUP}"),
         ("--clip-norm", f"default: {TrainingConfig().clip_norm:g})"),
         ("--keep-checkpoints", f"default: {TrainingConfig().keep_checkpoints})"),
         ("--optimizer", f"default: {TrainingConfig().optimizer.kind()};"),
@@ -300,7 +303,7 @@ def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> Non
     text = "runs/a contains a different run: file a.csv was 1 and is now 2; model.x was 1 and is now 2"
     error = RunMismatchError(text, fix="", before=_run_config(), now=_run_config(size="big"))
     told = told_in_flags(error, ["size"]).problem
-    assert "a different run: file a.csv was 1 and is now 2; --size would make another model; model." in told
+    assert "a different run: file a.csv was 1 and is now 2; --size would make a different model; model." in told
     assert told.count(" is now ") <= 1 + SHOWN
 
 
@@ -444,7 +447,7 @@ def test_a_run_that_ships_later_weights_than_the_best_says_so(capsys: pytest.Cap
     summary(Path("run"), ended, task("text", "label"), json=False)
     told = capsys.readouterr().out
     assert "\non the dev set, at step 36: accuracy 0.75\n" in told and "best on the dev set" not in told
-    assert "\n  step 24 was better, but within one standard error: the later weights are kept\n" in told
+    assert "\n  step 24 scored better, but within one standard error, so the later weights are kept\n" in told
     summary(Path("run"), ended, task("text", "label"), json=True)
     facts = json.loads(capsys.readouterr().out)
     assert (facts["best_step"], facts["chosen_step"]) == (24, 36)
@@ -467,7 +470,7 @@ EVIL = Sample("a\x1b[2Jb\nc", "\u202eevil", "good\r", False)
 
 def test_words_of_the_data_cannot_steer_the_terminal() -> None:
     text = "\n".join(texts(run((EVIL,))))
-    assert r"a\x1b[2Jb c -> \u202eevil   true: good\r" in text
+    assert r"a\x1b[2Jb c -> \u202eevil   expected: good\r" in text
     assert not {"\x1b", "\u202e", "\r"} & set(text)
 
 

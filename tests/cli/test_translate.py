@@ -133,7 +133,7 @@ def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
     with pytest.raises(ConfigError, match="this model cannot translate: its task is classify"):
         said("translate", reviews, given="one\n")
-    with pytest.raises(ConfigError, match="for models that generate text, and the task of this model is classify"):
+    with pytest.raises(ConfigError, match="for models that generate text, but the task of this model is classify"):
         load(reviews).evaluate("no-such-file.csv", decoding=BeamConfig())
 
 

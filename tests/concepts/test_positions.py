@@ -67,10 +67,10 @@ def test_row_25_a_scale_of_inputs_without_positions_to_add_is_refused() -> None:
 def test_row_25_learned_positions_beyond_the_last_are_refused() -> None:
     decoder = stack("learned", max_length=4).build()
     tokens = Padded.of(torch.zeros(2, 5, dtype=torch.int64))
-    with pytest.raises(DataError, match="a sequence of 5 elements, but learned positions end at 4"):
+    with pytest.raises(DataError, match="a sequence has 5 elements, but there are only 4 learned positions"):
         decoder(tokens)
     _, state = decoder.step(tokens.cut(0, 4), decoder.initial_state(2))
-    with pytest.raises(DataError, match="a sequence of 5 elements, but learned positions end at 4"):
+    with pytest.raises(DataError, match="a sequence has 5 elements, but there are only 4 learned positions"):
         decoder.step(tokens.cut(4, 5), state)
     padded = Padded.of(tokens.values, torch.tensor([4, 2]))  # the fifth column is padding
     assert_close(decoder(padded).values[:, :4], decoder(padded.cut(0, 4)).values, **ROUNDING)

@@ -72,7 +72,7 @@ FILTERS = {"kind": "filters", "height": 8, "width": 8}
 MIXERS = "attention, bidirectional, convolution, gru, linear-attention, lstm, pool, rnn"
 MODELS = "element-model, embedder, encoder-decoder, language-model, sequence-model"
 NOT_RELATIVE = "choose position 'sinusoidal', 'learned' or 'none'"
-NARROWER = "make it narrower or shallower, or its vocabulary smaller"
+NARROWER = "use a smaller width, fewer layers or a smaller vocabulary"
 
 
 CASES: list[Case] = [
@@ -105,13 +105,13 @@ CASES: list[Case] = [
     Case(
         "yaml-object",
         "!!python/object/apply:os.system ['true']\n",
-        "not TOML: <...> (at line 1, column <...>). Fix: correct it there; TOML has lines of the form name = value.",
+        "not TOML: <...> (at line 1, column <...>). Fix: correct this line; TOML has lines of the form name = value.",
         "toml",
     ),
     Case(
         "yaml",
         "kind: sequence-model\nencoder: {}\n",
-        "not TOML: <...> (at line 1, column <...>). Fix: correct it there; TOML has lines of the form name = value.",
+        "not TOML: <...> (at line 1, column <...>). Fix: correct this line; TOML has lines of the form name = value.",
         "toml",
     ),
     case(
@@ -219,32 +219,32 @@ CASES: list[Case] = [
         "width-of-a-billion",
         CLASSIFIER,
         {"encoder.width": 10**9},
-        "encoder.width: expected a whole number from 1 to 65,536, found 1,000,000,000. Fix: take at most 65,536.",
+        "encoder.width: expected a whole number from 1 to 65,536, found 1,000,000,000. Fix: use at most 65,536.",
     ),
     case(
         "repeat-of-a-million",
         CLASSIFIER,
         {"encoder.repeat": 10**6},
-        "encoder.repeat: expected a whole number from 1 to 1,024, found 1,000,000. Fix: take at most 1,024.",
+        "encoder.repeat: expected a whole number from 1 to 1,024, found 1,000,000. Fix: use at most 1,024.",
     ),
     case(
         "no-heads",
         CLASSIFIER,
         {f"{MIXER}.num_heads": 0},
-        "encoder.layers[0].mixer.num_heads: expected a whole number from 1 to 1,024, found 0. Fix: take at least 1.",
+        "encoder.layers[0].mixer.num_heads: expected a whole number from 1 to 1,024, found 0. Fix: use at least 1.",
     ),
     case(
         "negative-vocabulary",
         CLASSIFIER,
         {"encoder.input.vocab_size": -11},
-        "encoder.input.vocab_size: expected a whole number from 1 to 16,777,216, found -11. Fix: take at least 1.",
+        "encoder.input.vocab_size: expected a whole number from 1 to 16,777,216, found -11. Fix: use at least 1.",
     ),
     case(
         "negative-window",
         CLASSIFIER,
         {f"{MIXER}.pattern": {"kind": "window", "size": -1}},
         "encoder.layers[0].mixer.pattern.size: expected a whole number from 1 to 1,048,576, found -1. "
-        "Fix: take at least 1.",
+        "Fix: use at least 1.",
     ),
     case(
         "bool-for-int",
@@ -299,31 +299,31 @@ CASES: list[Case] = [
         "one-class",
         CLASSIFIER,
         {"head.num_classes": 1},
-        "head.num_classes: expected a whole number from 2 to 1,048,576, found 1. Fix: take at least 2.",
+        "head.num_classes: expected a whole number from 2 to 1,048,576, found 1. Fix: use at least 2.",
     ),
     case(
         "enormous-integer",
         CLASSIFIER,
         {"encoder.width": 10**4000},
         "encoder.width: expected a whole number from 1 to 65,536, found a number of 13,288 bits. Fix: "
-        "take at most 65,536.",
+        "use at most 65,536.",
     ),
     Case(
         "integer-beyond-python",
         json.dumps(CLASSIFIER).replace("8", "8" * 5000, 1),
-        "a number has thousands of digits. Fix: give a smaller one.",
+        "a number has too many digits. Fix: give a smaller one.",
     ),
     Case(
         "integer-beyond-python-in-toml",
         f"width = {'8' * 5000}",
-        "a number has thousands of digits. Fix: give a smaller one.",
+        "a number has too many digits. Fix: give a smaller one.",
         "toml",
     ),
     Case(
         "enormous-hexadecimal",
         f"kind = 'embedder'\n[encoder]\nwidth = 0x{'f' * 5000}\ninput = {{}}",
         "encoder.width: expected a whole number from 1 to 65,536, found a number of 20,000 bits. Fix: "
-        "take at most 65,536.",
+        "use at most 65,536.",
         "toml",
     ),
     Case(
@@ -335,13 +335,13 @@ CASES: list[Case] = [
         "dropout-1",
         CLASSIFIER,
         {"encoder.dropout": 1.0},
-        "encoder.dropout: expected a number of at least 0 and below 1, found 1.0. Fix: take less than 1.0.",
+        "encoder.dropout: expected a number of at least 0 and below 1, found 1.0. Fix: use less than 1.0.",
     ),
     case(
         "dropout-negative",
         CLASSIFIER,
         {"encoder.dropout": -0.1},
-        "encoder.dropout: expected a number of at least 0 and below 1, found -0.1. Fix: take at least 0.0.",
+        "encoder.dropout: expected a number of at least 0 and below 1, found -0.1. Fix: use at least 0.0.",
     ),
     case(
         "dropout-NaN",
@@ -353,7 +353,7 @@ CASES: list[Case] = [
         "dropout-Infinity",
         CLASSIFIER,
         {"encoder.dropout": float("inf")},
-        "encoder.dropout: expected a number of at least 0 and below 1, found inf. Fix: take less than 1.0.",
+        "encoder.dropout: expected a number of at least 0 and below 1, found inf. Fix: use less than 1.0.",
     ),
     case(
         "dropout-text",
@@ -371,7 +371,7 @@ CASES: list[Case] = [
     Case(
         "dropout-1e400-in-toml",
         "kind = 'embedder'\n[encoder]\nwidth = 2\ndropout = 1e400\ninput = {kind = 'vectors', size = 2}",
-        "encoder.dropout: expected a number of at least 0 and below 1, found inf. Fix: take less than 1.0.",
+        "encoder.dropout: expected a number of at least 0 and below 1, found inf. Fix: use less than 1.0.",
         "toml",
     ),
     Case(
@@ -381,8 +381,15 @@ CASES: list[Case] = [
         "toml",
     ),
     # forms
-    Case("empty-toml", "", "the configuration is empty. Fix: start from a recipe, written with to_toml().", "toml"),
-    Case("empty-json", " \n", "the configuration is empty. Fix: start from a recipe, written with to_toml()."),
+    Case(
+        "empty-toml",
+        "",
+        "the configuration is empty. Fix: start from a recipe: seqloom recipes NAME > model.toml.",
+        "toml",
+    ),
+    Case(
+        "empty-json", " \n", "the configuration is empty. Fix: start from a recipe: seqloom recipes NAME > model.toml."
+    ),
     Case("comment-only", "# nothing\n", f"missing key 'kind', found no key. Fix: choose from {MODELS}.", "toml"),
     Case("array", "[1, 2]", f"expected a table, found an array of 2. Fix: give one of kind {MODELS}."),
     Case("number", "3", f"expected a table, found 3. Fix: give one of kind {MODELS}."),
@@ -432,13 +439,13 @@ CASES: list[Case] = [
         "half-a-character",
         TAGGER,
         {"head.labels": ["O", "\ud800"]},
-        "head.labels[1]: '\\ud800' holds half of a surrogate pair. Fix: write the whole character.",
+        "head.labels[1]: '\\ud800' contains half of a surrogate pair. Fix: write the whole character.",
     ),
     case(
         "label-too-long",
         TAGGER,
         {"head.labels": ["O", "x" * 300]},
-        "head.labels[1]: expected at most 256 characters, found 300. Fix: take a shorter name.",
+        "head.labels[1]: expected at most 256 characters, found 300. Fix: use a shorter name.",
     ),
     Case(
         "json-repeated-key",
@@ -448,42 +455,42 @@ CASES: list[Case] = [
     Case(
         "toml-repeated-key",
         'kind = "embedder"\nkind = "embedder"\n',
-        "not TOML: <...> (at line 2, column <...>). Fix: correct it there; TOML has lines of the form name = value.",
+        "not TOML: <...> (at line 2, column <...>). Fix: correct this line; TOML has lines of the form name = value.",
         "toml",
     ),
     Case(
         "json-syntax",
         '{"kind": "embedder",}',
-        'not JSON: <...> (at line 1, column <...>). Fix: correct it there; JSON has the form {"name": value}.',
+        'not JSON: <...> (at line 1, column <...>). Fix: correct this place; JSON has the form {"name": value}.',
     ),
-    Case("json-deep", "[" * 100_000, "it is nested too deeply. Fix: nest less; a model has about six levels."),
+    Case("json-deep", "[" * 100_000, "it has too many nested levels. Fix: use fewer levels; a model has about six."),
     Case(
         "json-deep-tables",
         '{"encoder":' * 20_000,
-        "it is nested too deeply. Fix: nest less; a model has about six levels.",
+        "it has too many nested levels. Fix: use fewer levels; a model has about six.",
     ),
     Case(
         "toml-deep-arrays",
         "a = " + "[" * 100_000,
-        "it is nested too deeply. Fix: nest less; a model has about six levels.",
+        "it has too many nested levels. Fix: use fewer levels; a model has about six.",
         "toml",
     ),
     Case(
         "toml-deep-tables",
         "a = " + "{a = " * 50_000,
-        "it is nested too deeply. Fix: nest less; a model has about six levels.",
+        "it has too many nested levels. Fix: use fewer levels; a model has about six.",
         "toml",
     ),
     Case(
         "toml-deep-key",
         ".".join(["a"] * 100_000) + " = 1",
-        "line 1 holds 99,999 dots, and the limit is 256. Fix: nest less, or write an array with one item to a line.",
+        "line 1 has 99,999 dots; the limit is 256. Fix: use fewer levels, or write an array with one item per line.",
         "toml",
     ),
     Case(
         "toml-deep-header",
         "[" + ".".join(["a"] * 100_000) + "]",
-        "line 1 holds 99,999 dots, and the limit is 256. Fix: nest less, or write an array with one item to a line.",
+        "line 1 has 99,999 dots; the limit is 256. Fix: use fewer levels, or write an array with one item per line.",
         "toml",
     ),
     Case(
@@ -495,85 +502,91 @@ CASES: list[Case] = [
         "too-many-layers",
         CLASSIFIER,
         {"encoder.layers": [{"kind": "block", "mixer": POOL}] * 1025},
-        "encoder.layers: expected at most 1,024 items, found 1,025. Fix: take fewer.",
+        "encoder.layers: expected at most 1,024 items, found 1,025. Fix: use fewer.",
     ),
     case(
         "too-many-repeated-layers",
         CLASSIFIER,
         {"encoder.layers": [{"mixer": POOL}] * 2, "encoder.repeat": 1000},
-        "encoder: 2 layers, 1,000 times, are 2,000, and the limit is 1,024. Fix: repeat them less.",
+        "encoder: 2 layers repeated 1,000 times are 2,000 layers; the limit is 1,024. Fix: use a smaller repeat.",
     ),
     # contradictions
     case(
         "tied-vocabularies",
         LANGUAGE,
         {"head.vocab_size": 12},
-        "the head has vocab_size 12 and the input, to which it is tied, 11. Fix: make them equal, or set "
+        "the head has vocab_size 12, but the input to which it is tied has vocab_size 11. Fix: make them equal, or set "
         "tied = false in the head.",
     ),
     case(
         "tied-to-vectors",
         LANGUAGE,
         {"decoder.input": {"kind": "vectors", "size": 8}},
-        "a tied head reads with the matrix of a 'tokens' input, found 'vectors'. Fix: set tied = false in the head.",
+        "a tied head uses the embedding matrix of a 'tokens' input, but the input is 'vectors'. Fix: set tied = "
+        "false in the head.",
     ),
     case(
         "tied-to-another-size",
         LANGUAGE,
         {"decoder.input.size": 5},
-        "a tied head reads with the input's vectors: size 5 in a model of width 8. Fix: leave the input's"
+        "a tied head uses the input's embeddings, but they have size 5 and the model has width 8. Fix: leave the "
+        "input's"
         " size out, or set tied = false in the head.",
     ),
     case(
         "tied-hidden-tokens",
         TAGGER,
         {"head": {"kind": "next-token", "vocab_size": 9}},
-        "the head has vocab_size 9 and the input, to which it is tied, 11. Fix: make them equal, or set "
+        "the head has vocab_size 9, but the input to which it is tied has vocab_size 11. Fix: make them equal, or set "
         "tied = false in the head.",
     ),
     case(
         "heads-and-width",
         CLASSIFIER,
         {f"{MIXER}.num_heads": 3},
-        "encoder.layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take num_heads = 2 or width = 9.",
+        "encoder.layers[0].mixer: a width of 8 cannot be divided among 3 heads evenly. Fix: use num_heads = 2 or "
+        "width = 9.",
     ),
     case(
         "more-heads-than-width",
         CLASSIFIER,
         {f"{MIXER}.num_heads": 64},
-        "encoder.layers[0].mixer: 64 heads cannot share a width of 8 evenly. Fix: take num_heads = 8 or width = 64.",
+        "encoder.layers[0].mixer: a width of 8 cannot be divided among 64 heads evenly. Fix: use num_heads = 8 or "
+        "width = 64.",
     ),
     case(
         "linear-heads-and-width",
         CLASSIFIER,
         {MIXER: LINEAR | {"num_heads": 3}},
-        "encoder.layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take num_heads = 2 or width = 9.",
+        "encoder.layers[0].mixer: a width of 8 cannot be divided among 3 heads evenly. Fix: use num_heads = 2 or "
+        "width = 9.",
     ),
     case(
         "cross-heads-and-width",
         TRANSLATOR,
         {"decoder.layers.0.num_heads": 5},
-        "decoder.layers[0]: 5 heads cannot share a width of 8 evenly. Fix: take num_heads = 4 or width = 10.",
+        "decoder.layers[0]: a width of 8 cannot be divided among 5 heads evenly. Fix: use num_heads = 4 or width = 10.",
     ),
     case(
         "odd-bidirectional",
         CLASSIFIER,
         {MIXER: {"kind": "bidirectional"}, "encoder.width": 9},
-        "encoder.layers[0].mixer: two directions cannot share a width of 9 evenly. Fix: take width = 10.",
+        "encoder.layers[0].mixer: a width of 9 cannot be divided evenly between two directions. Fix: use width = 10.",
     ),
     case(
         "odd-rotary",
         CLASSIFIER,
         {"encoder.width": 6, "encoder.position": "rotary"},
-        "encoder.layers[0].mixer: 2 heads cannot share a width of 6 in the pairs that rotary positions turn. "
-        "Fix: take num_heads = 1 or width = 8.",
+        "encoder.layers[0].mixer: a width of 6 cannot be divided among 2 heads into pairs, which rotary positions "
+        "need. "
+        "Fix: use num_heads = 1 or width = 8.",
     ),
     case(
         "kernel-sizes-and-width",
         CLASSIFIER,
         {MIXER: {"kind": "convolution", "kernel_sizes": [3, 4, 5]}},
-        "encoder.layers[0].mixer: 3 kernel sizes cannot share a width of 8 evenly. "
-        "Fix: take width = 9, or another number of kernel sizes.",
+        "encoder.layers[0].mixer: a width of 8 cannot be divided evenly among 3 kernel sizes. "
+        "Fix: use width = 9, or another number of kernel sizes.",
     ),
     case(
         "no-kernel-sizes",
@@ -585,15 +598,15 @@ CASES: list[Case] = [
         "far-dilation",
         CLASSIFIER,
         {MIXER: {"kind": "convolution", "kernel_sizes": [9], "dilation": 2**20}},
-        "encoder.layers[0].mixer: a filter of 9 taps 1,048,576 apart reaches over 8,388,608 elements; the"
-        " limit is 1,048,576. Fix: take a smaller dilation.",
+        "encoder.layers[0].mixer: a filter with kernel size 9 and dilation 1,048,576 covers 8,388,608 elements; the"
+        " limit is 1,048,576. Fix: use a smaller dilation.",
     ),
     case(
         "rotary-additive",
         CLASSIFIER,
         {f"{MIXER}.score": "additive", "encoder.position": "rotary"},
-        "encoder.layers[0].mixer: position 'rotary' with an attention score 'additive': turning queries "
-        "and keys makes a score relative only when it is their dot product. Fix: choose another score or "
+        "encoder.layers[0].mixer: position 'rotary' with an attention score 'additive': rotating queries "
+        "and keys makes a score relative only if it is their dot product. Fix: choose another score or "
         "position.",
     ),
     case(
@@ -601,85 +614,86 @@ CASES: list[Case] = [
         CLASSIFIER,
         {f"{MIXER}.score": "bilinear", "encoder.position": "rotary"},
         "encoder.layers[0].mixer: position 'rotary' with an attention score 'bilinear': the matrix "
-        "between query and key does not commute with the turning. Fix: choose another score or position.",
+        "between query and key does not commute with the rotation. Fix: choose another score or position.",
     ),
     case(
         "shaw-additive",
         CLASSIFIER,
         {f"{MIXER}.score": "additive", "encoder.position": "shaw"},
         "encoder.layers[0].mixer: position 'shaw' with an attention score 'additive': Shaw's key vectors "
-        "enter by a dot product with the query, and an additive score has none. Fix: choose another score"
+        "need a dot product with the query, which an additive score does not have. Fix: choose another score"
         " or position.",
     ),
     case(
         "rotary-lstm",
         CLASSIFIER,
         {MIXER: LSTM, "encoder.position": "rotary"},
-        "encoder.layers[0].mixer: position 'rotary' with the mixer 'lstm': relative positions act on "
-        f"attention scores, and 'lstm' has none. Fix: {NOT_RELATIVE}.",
+        "encoder.layers[0].mixer: position 'rotary' with the mixer 'lstm': relative positions change "
+        f"attention scores, but 'lstm' has none. Fix: {NOT_RELATIVE}.",
     ),
     case(
         "alibi-pool",
         CLASSIFIER,
         {MIXER: POOL, "encoder.position": "alibi"},
-        "encoder.layers[0].mixer: position 'alibi' with the mixer 'pool': relative positions act on "
-        f"attention scores, and 'pool' has none. Fix: {NOT_RELATIVE}.",
+        "encoder.layers[0].mixer: position 'alibi' with the mixer 'pool': relative positions change "
+        f"attention scores, but 'pool' has none. Fix: {NOT_RELATIVE}.",
     ),
     case(
         "t5-linear-attention",
         CLASSIFIER,
         {MIXER: LINEAR, "encoder.position": "t5"},
-        "encoder.layers[0].mixer: position 't5' with the mixer 'linear-attention': linear attention never"
-        f" forms the scores, so nothing can be added to one of them. Fix: {NOT_RELATIVE}.",
+        "encoder.layers[0].mixer: position 't5' with the mixer 'linear-attention': linear attention does not"
+        f" compute attention scores, so no bias can be added to them. Fix: {NOT_RELATIVE}.",
     ),
     case(
         "rotary-linear-attention",
         CLASSIFIER,
         {MIXER: LINEAR, "encoder.position": "rotary"},
-        "encoder.layers[0].mixer: position 'rotary' with the mixer 'linear-attention': turned features "
-        f"are no longer positive, so the weights would not be a distribution. Fix: {NOT_RELATIVE}.",
+        "encoder.layers[0].mixer: position 'rotary' with the mixer 'linear-attention': rotation makes some "
+        f"features negative, so the attention weights would not be a distribution. Fix: {NOT_RELATIVE}.",
     ),
     case(
         "shaw-seeded",
         TRANSLATOR,
         {"decoder.layers": [{"kind": "seeded", "mixer": LSTM}], "decoder.position": "shaw"},
-        "decoder.layers[0].mixer: position 'shaw' with the mixer 'lstm': relative positions act on "
-        f"attention scores, and 'lstm' has none. Fix: {NOT_RELATIVE}.",
+        "decoder.layers[0].mixer: position 'shaw' with the mixer 'lstm': relative positions change "
+        f"attention scores, but 'lstm' has none. Fix: {NOT_RELATIVE}.",
     ),
     case(
         "alibi-alignment",
         TRANSLATOR,
         {"decoder.layers": [{"kind": "alignment"}], "decoder.position": "alibi"},
-        "decoder.layers[0]: position 'alibi' with 'alignment': source and target have no common distance."
+        "decoder.layers[0]: position 'alibi' with 'alignment': positions in the source and in the target have no "
+        "distance to each other."
         f" Fix: {NOT_RELATIVE}.",
     ),
     case(
         "relative-without-layers",
         CLASSIFIER,
         {"encoder.layers": [], "encoder.position": "alibi"},
-        "encoder: position 'alibi' acts inside attention, and there are no layers. Fix: choose position "
+        "encoder: position 'alibi' works inside attention layers, but there are no layers. Fix: choose position "
         "'sinusoidal' or 'learned', or give layers.",
     ),
     case(
         "relative-concatenated",
         CLASSIFIER,
         {"encoder.position": "t5", "encoder.position_join": "concatenate"},
-        "encoder: position 't5' puts nothing beside the inputs that could be concatenated. Fix: choose "
+        "encoder: position 't5' has no vectors that could be concatenated with the inputs. Fix: choose "
         "position 'sinusoidal' or 'learned', or leave position_join out.",
     ),
     case(
         "nothing-concatenated",
         CLASSIFIER,
         {"encoder.position_join": "concatenate"},
-        "encoder: position 'none' puts nothing beside the inputs that could be concatenated. Fix: choose "
+        "encoder: position 'none' has no vectors that could be concatenated with the inputs. Fix: choose "
         "position 'sinusoidal' or 'learned', or leave position_join out.",
     ),
     case(
         "bidirectional-decoder",
         LANGUAGE,
         {"decoder.layers.0.mixer": {"kind": "bidirectional"}},
-        "decoder.layers[0].mixer: 'bidirectional' reads from both ends, so it cannot go forward one "
-        "element at a time. Fix: take 'lstm' by itself in a decoder.",
+        "decoder.layers[0].mixer: 'bidirectional' reads a sequence in both directions, so a decoder "
+        "cannot use it. Fix: use 'lstm' without 'bidirectional' in a decoder.",
     ),
     case(
         "bidirectional-conditioned",
@@ -704,8 +718,8 @@ CASES: list[Case] = [
         "patches-do-not-tile",
         CLASSIFIER,
         {"encoder.input": PATCHES | {"patch": 5}},
-        "encoder.input: patches of 5 x 5 do not tile a picture of 28 x 28. Fix: take a patch of 4, or "
-        "crop the picture.",
+        "encoder.input: a picture of 28 x 28 cannot be divided into patches of 5 x 5. Fix: use patch = 4, or "
+        "crop the pictures.",
     ),
     case(
         "no-filters",
@@ -717,20 +731,20 @@ CASES: list[Case] = [
         "filters-do-not-fit",
         CLASSIFIER,
         {"encoder.input": FILTERS | {"kernel_size": 5}},
-        "encoder.input: layer 2 of 2: filters of 5 x 5 do not fit the 2 x 2 that is left of the picture. "
-        "Fix: take fewer layers or smaller filters.",
+        "encoder.input: layer 2 of 2: filters of 5 x 5 are larger than its input of 2 x 2. "
+        "Fix: use fewer layers or smaller filters.",
     ),
     case(
         "too-many-patches",
         CLASSIFIER,
         {"encoder.input": PATCHES, "encoder.position": "learned", "encoder.max_length": 48},
-        "encoder: a picture becomes 49 elements, and learned positions end at 48. Fix: set max_length to 49.",
+        "encoder: a picture becomes 49 elements, but there are only 48 learned positions. Fix: set max_length to 49.",
     ),
     case(
         "scores-of-another-width",
         CLASSIFIER,
         {"head": {"kind": "scores", "num_classes": 3}},
-        "a 'scores' head takes 3 numbers for its scores, found a width of 8. Fix: take width = 3, or a 'class' head.",
+        "a 'scores' head needs width 3, one number per class, found width 8. Fix: use width = 3, or a 'class' head.",
     ),
     case(
         "one-label", TAGGER, {"head.labels": ["O"]}, "head.labels: expected two or more, found 1. Fix: name every tag."
@@ -759,20 +773,21 @@ CASES: list[Case] = [
         "no-label-stands-alone",
         TAGGER,
         {"head.labels": ["B-X", "E-X"], "head.scheme": "bioes"},
-        "head.labels: in the scheme 'bioes' a single element is O or S-TYPE, and neither is there. Fix: "
+        "head.labels: the scheme 'bioes' needs O or a label S-TYPE for spans of one element, but the labels have "
+        "neither. Fix: "
         "add the label 'O', or choose the scheme 'none'.",
     ),
     case(
         "swiglu-after-pooling",
         CLASSIFIER,
         {"hidden": [4], "activation": "swiglu"},
-        "activation 'swiglu' needs a gate, and the hidden layers after pooling have none. Fix: take activation 'gelu'.",
+        "activation 'swiglu' needs a gate, but the hidden layers after pooling have none. Fix: use activation 'gelu'.",
     ),
     case(
         "two-widths",
         TRANSLATOR,
         {"decoder.width": 16},
-        "the encoder has width 8 and the decoder 16. Fix: give both one width.",
+        "the encoder has width 8, but the decoder has width 16. Fix: give both the same width.",
     ),
     case(
         "head-of-another-model",

@@ -118,14 +118,22 @@ CASES = [
     Case("model-without-rows", lambda: classifier()(Padded(tokens(0, 3), torch.tensor([]).long())), "no rows"),
     Case("pictures-without-rows", lambda: classifier(PICTURES[0])(torch.zeros(0, 4, 4, 1)), "found [0, 4, 4, 1]"),
     Case("batch-without-time", lambda: Padded.of(torch.arange(3)), "[rows, time]"),
-    Case("token-too-large", lambda: classifier()(Padded.of(torch.tensor([[1, 11]]))), "token 11 in a vocabulary of 11"),
-    Case("token-negative", lambda: classifier()(Padded.of(torch.tensor([[1, -1]]))), "token -1 in a vocabulary of 11"),
+    Case(
+        "token-too-large",
+        lambda: classifier()(Padded.of(torch.tensor([[1, 11]]))),
+        "token 11 is outside the vocabulary of 11 tokens",
+    ),
+    Case(
+        "token-negative",
+        lambda: classifier()(Padded.of(torch.tensor([[1, -1]]))),
+        "token -1 is outside the vocabulary of 11 tokens",
+    ),
     Case("tokens-of-float", lambda: classifier()(Padded.of(torch.rand(2, 3))), "torch.float32"),
     Case("tokens-of-three-axes", lambda: classifier()(Padded.of(tokens(2, 3)[..., None])), "[2, 3, 1]"),
     Case(
         "token-of-an-ngram",
         lambda: classifier(NgramsConfig(vocab_size=4))(padded(1, 9)),
-        "token 8 in a vocabulary of 4",
+        "token 8 is outside the vocabulary of 4 tokens",
     ),
     Case(
         "ngrams-of-float", lambda: classifier(NgramsConfig(vocab_size=4))(Padded.of(torch.rand(1, 2))), "torch.float32"
@@ -133,12 +141,12 @@ CASES = [
     Case(
         "token-of-a-decoder",
         lambda: language_model()(Padded.of(torch.tensor([[99]]))),
-        "token 99 in a vocabulary of 11",
+        "token 99 is outside the vocabulary of 11 tokens",
     ),
     Case(
         "token-of-a-step",
         lambda: step(language_model(), language_model().initial_state(1), Padded.of(torch.tensor([[99]]))),
-        "token 99 in a vocabulary of 11",
+        "token 99 is outside the vocabulary of 11 tokens",
     ),
     Case("token-of-a-source", lambda: translator()(padded(1, 3), Padded.of(torch.tensor([[99]]))), "token 99"),
     Case(
@@ -154,20 +162,20 @@ CASES = [
         for source in PICTURES
         for shape in ((2, 4, 5, 1), (2, 4, 4), (2, 1, 4, 4), (2, 4, 4, 3))
     ),
-    Case("lengths-negative", lambda: Padded.of(tokens(2, 3), torch.tensor([-1, 2])), "0..3"),
-    Case("lengths-beyond", lambda: Padded.of(tokens(2, 3), torch.tensor([4, 2])), "0..3"),
+    Case("lengths-negative", lambda: Padded.of(tokens(2, 3), torch.tensor([-1, 2])), "from 0 to 3"),
+    Case("lengths-beyond", lambda: Padded.of(tokens(2, 3), torch.tensor([4, 2])), "from 0 to 3"),
     Case("too-few-lengths", lambda: Padded.of(tokens(2, 3), torch.tensor([3])), "2 rows need 2 lengths"),
     Case("segments-of-another-shape", lambda: Padded.of(tokens(2, 3), segments=tokens(2, 2)), "segments"),
-    Case("beyond-the-last-place", lambda: four_places()(padded(1, 5)), "learned positions end at 4"),
+    Case("beyond-the-last-place", lambda: four_places()(padded(1, 5)), "only 4 learned positions"),
     Case(
         "step-beyond-the-last-place",
         lambda: step(four_places(), four_places().initial_state(1), padded(1, 4), padded(1, 1)),
-        "learned positions end at 4",
+        "only 4 learned positions",
     ),
     Case(
         "document-beyond-the-last-place",
         lambda: four_places()(Padded.of(tokens(1, 6), segments=torch.tensor([[0, 0, 0, 0, 0, 1]]))),
-        "learned positions end at 4",
+        "only 4 learned positions",
     ),
     Case("memory-of-other-rows", lambda: translator()(padded(2, 3), padded(3, 3)), "a memory of 3 rows"),
     Case("more-documents-than-sources", lambda: translator()(PACKED, padded(1, 3)), "packed documents cannot read"),
@@ -275,5 +283,5 @@ def test_the_vocabulary_ends_where_it_says() -> None:
     for size in (1, 2, 11):
         model = classifier(TokensConfig(vocab_size=size))
         assert model(Padded.of(torch.tensor([[size - 1]]))).shape == (1, 3)
-        with pytest.raises(DataError, match=f"token {size} in a vocabulary of {size}"):
+        with pytest.raises(DataError, match=f"token {size} is outside the vocabulary of {size} tokens"):
             model(Padded.of(torch.tensor([[size]])))

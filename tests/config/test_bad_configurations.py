@@ -119,7 +119,7 @@ def test_a_file_of_64_mebibytes_is_refused_by_its_size(tmp_path: Path) -> None:
     seconds = time.perf_counter() - began
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    expected = "67,108,864 bytes; a configuration has at most 262,144. Fix: is this the right file?"
+    expected = "the file has 67,108,864 bytes; the limit for a configuration is 262,144. Fix: is this the right file?"
     assert message == f"{path}: {expected}"
     assert peak < 2**20
     assert seconds < SECONDS
@@ -132,7 +132,9 @@ def test_a_file_that_grows_while_it_is_read_is_refused_by_its_size(
     path = tmp_path / "model.json"
     path.write_text(character * (MAX_FILE_BYTES + 1), encoding="utf-8")
     monkeypatch.setattr(Path, "stat", _stat_before_it_grew(Path.stat))
-    assert "262,145 bytes; a configuration has at most 262,144" in refusal_of(lambda: read_model(path))
+    assert "the file has 262,145 bytes; the limit for a configuration is 262,144" in refusal_of(
+        lambda: read_model(path)
+    )
 
 
 def _stat_before_it_grew(stat: Any) -> Any:
@@ -146,7 +148,9 @@ def _stat_before_it_grew(stat: Any) -> Any:
 
 @pytest.mark.parametrize("read", [model_from_toml, model_from_json])
 def test_a_text_is_refused_by_its_size_too(read: Callable[[str], object]) -> None:
-    assert "300,000 bytes; a configuration has at most 262,144" in refusal_of(lambda: read("#" * 300_000))
+    assert "the file has 300,000 bytes; the limit for a configuration is 262,144" in refusal_of(
+        lambda: read("#" * 300_000)
+    )
 
 
 def test_the_largest_line_of_dots_is_read_quickly() -> None:
@@ -159,14 +163,18 @@ def test_the_largest_line_of_dots_is_read_quickly() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "expected"),
     [
-        ("model.yaml", b"kind: x", "expected a .toml or .json file. Fix: rename it, or give another."),
-        ("model", b"", "expected a .toml or .json file. Fix: rename it, or give another."),
-        ("model.pt", b"PK", "expected a .toml or .json file. Fix: rename it, or give another."),
+        ("model.yaml", b"kind: x", "expected a .toml or .json file. Fix: rename it, or give another file."),
+        ("model", b"", "expected a .toml or .json file. Fix: rename it, or give another file."),
+        ("model.pt", b"PK", "expected a .toml or .json file. Fix: rename it, or give another file."),
         ("latin.toml", "kind = 'é'".encode("latin-1"), "byte 8 is not UTF-8. Fix: save the file as UTF-8."),
         ("utf16.json", "{}".encode("utf-16"), "byte 0 is not UTF-8. Fix: save the file as UTF-8."),
         ("zip.json", b"PK\x03\x04\xff", "byte 4 is not UTF-8. Fix: save the file as UTF-8."),
-        ("empty.toml", b"", "the configuration is empty. Fix: start from a recipe, written with to_toml()."),
-        ("mark.json", b"\xef\xbb\xbf", "the configuration is empty. Fix: start from a recipe, written with to_toml()."),
+        ("empty.toml", b"", "the configuration is empty. Fix: start from a recipe: seqloom recipes NAME > model.toml."),
+        (
+            "mark.json",
+            b"\xef\xbb\xbf",
+            "the configuration is empty. Fix: start from a recipe: seqloom recipes NAME > model.toml.",
+        ),
     ],
 )
 def test_a_bad_file_is_refused_in_these_words(tmp_path: Path, name: str, data: bytes, expected: str) -> None:

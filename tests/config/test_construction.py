@@ -33,7 +33,7 @@ HEADS = "expected a whole number from 1 to 1,024"
 RATE = "expected a number of at least 0 and below 1"
 
 REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
-    (AttentionConfig, {"num_heads": 0}, f"attention.num_heads: {HEADS}, found 0. Fix: take at least 1."),
+    (AttentionConfig, {"num_heads": 0}, f"attention.num_heads: {HEADS}, found 0. Fix: use at least 1."),
     (AttentionConfig, {"num_heads": True}, f"attention.num_heads: {HEADS}, found true. Fix: give a whole number."),
     (
         AttentionConfig,
@@ -47,7 +47,7 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
         {"num_heads": np.array([4])},
         f"attention.num_heads: {HEADS}, found something of type ndarray. Fix: give a whole number.",
     ),
-    (AttentionConfig, {"dropout": 1}, f"attention.dropout: {RATE}, found 1. Fix: take less than 1.0."),
+    (AttentionConfig, {"dropout": 1}, f"attention.dropout: {RATE}, found 1. Fix: use less than 1.0."),
     (
         AttentionConfig,
         {"dropout": float("nan")},
@@ -56,7 +56,7 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (
         AttentionConfig,
         {"dropout": -(10**400)},
-        f"attention.dropout: {RATE}, found a number of 1,329 bits. Fix: take at least 0.0.",
+        f"attention.dropout: {RATE}, found a number of 1,329 bits. Fix: use at least 0.0.",
     ),
     (AttentionConfig, {"score": "dott"}, "attention.score: unknown name 'dott'. Fix: did you mean 'dot'?"),
     (AttentionConfig, {"heads": 4}, "attention: unknown key 'heads'. Fix: did you mean 'num_heads'?"),
@@ -93,7 +93,7 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (
         ConvolutionConfig,
         {"kernel_sizes": (3, 0)},
-        "convolution.kernel_sizes[1]: expected a whole number from 1 to 1,025, found 0. Fix: take at least 1.",
+        "convolution.kernel_sizes[1]: expected a whole number from 1 to 1,025, found 0. Fix: use at least 1.",
     ),
     (
         DecoderBlockConfig,
@@ -114,7 +114,7 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (
         EncoderConfig,
         {"width": 8, "input": TOKENS, "layers": (BlockConfig(mixer=AttentionConfig(num_heads=3)),)},
-        "layers[0].mixer: 3 heads cannot share a width of 8 evenly. Fix: take num_heads = 2 or width = 9.",
+        "layers[0].mixer: a width of 8 cannot be divided among 3 heads evenly. Fix: use num_heads = 2 or width = 9.",
     ),
 ]
 
@@ -140,7 +140,7 @@ def test_a_changed_copy_is_checked_again() -> None:
     with pytest.raises(ConfigError, match=r"attention\.num_heads"):
         msgspec.structs.replace(good, num_heads=0)
     encoder = EncoderConfig(input=TOKENS, width=8, layers=(BlockConfig(mixer=good),))
-    with pytest.raises(ConfigError, match="4 heads cannot share a width of 9"):
+    with pytest.raises(ConfigError, match="a width of 9 cannot be divided among 4 heads"):
         msgspec.structs.replace(encoder, width=9)
     assert copy.deepcopy(encoder) == encoder == copy.copy(encoder)
 
@@ -202,7 +202,7 @@ def test_patches_that_tile_are_taken_and_for_others_one_that_does_is_proposed(
         return
     with pytest.raises(ConfigError) as refused:
         PatchesConfig(height=height, width=width, patch=patch)
-    proposed = int(refused.value.fix.split()[4].rstrip(","))
+    proposed = int(refused.value.fix.split()[3].rstrip(","))
     assert PatchesConfig(height=height, width=width, patch=proposed).length() >= 1
 
 

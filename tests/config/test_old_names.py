@@ -111,7 +111,7 @@ warm_up = 30
 
 def test_a_configuration_of_an_earlier_version_is_read_under_new_names_with_one_warning(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(OLD)
-    with pytest.warns(UserWarning, match=r"config\.toml: settings under the names of an earlier version") as warned:
+    with pytest.warns(UserWarning, match=r"config\.toml uses setting names of an earlier version") as warned:
         found: RunConfig = read(tmp_path / "config.toml", RunConfig)
     assert len(warned) == 1
     training = found.training

@@ -124,7 +124,8 @@ def test_a_verb_has_the_flags_of_its_configurations_with_their_help(verb: list[s
     assert len(wanted) > 25
     for name, setting in wanted.items():
         assert setting.flag in flags[name].opts
-        assert flags[name].help.startswith(setting.help)
+        if (verb, name) != (["data", "check"], "tokenizer"):  # its default does not depend on the task
+            assert flags[name].help.startswith(setting.help)
 
 
 def test_the_page_about_training_tells_every_setting_in_the_words_of_its_help() -> None:
@@ -208,7 +209,7 @@ def test_a_flag_of_another_kind_is_refused_with_the_kind_that_has_it() -> None:
         kind = EncodingConfig if "tokenizer" in given else TrainingConfig
         with pytest.raises(ConfigError, match=f"^{problem}"):
             said(kind, given)
-    with pytest.raises(ConfigError, match=r"^--split-column and --group both say how to split the rows"):
+    with pytest.raises(ConfigError, match=r"^--split-column and --group both set how to split the rows"):
         said(DataConfig, {"split_column": "part", "group": "user"})
 
 

@@ -283,7 +283,7 @@ class Redirecting(urllib.request.BaseHandler):
 
 @pytest.mark.parametrize("location", ["http://example.org/a", "ftp://example.org/a"])
 def test_a_redirection_to_another_scheme_is_refused(location: str) -> None:
-    with pytest.raises(DataError, match=f"only https is allowed, and the URL is {location}"):
+    with pytest.raises(DataError, match=f"only https is allowed, but the URL is {location}"):
         open_https("https://example.org/moved", Redirecting(location))
 
 
@@ -324,8 +324,8 @@ def test_get_shows_license_and_citation_and_a_second_time_does_nothing(
     mirror_of(tmp_path / "mirror")
     first = command("get", "toy")
     assert "license:  none" in first and "cite:     Nobody (2024). A toy" in first
-    assert "'toy' is here; 2 of its 2 files are new" in first
-    assert "nothing to do: all 2 files of 'toy' are here and verified" in command("get", "toy")
+    assert "'toy' is complete; 2 of its 2 files are new" in first
+    assert "nothing to do: all 2 files of 'toy' exist and are verified" in command("get", "toy")
     assert snapshot(tmp_path / "own") == {"data/toy/train.txt": TRAIN, "data/toy/dev.txt": DEV}
 
 
@@ -382,6 +382,6 @@ def test_on_a_terminal_a_download_shows_the_time_that_is_left(
 
 
 def test_get_tells_an_embedded_set_from_an_unknown_one(command: Callable[..., str]) -> None:
-    assert "'dates' is built in" in command("get", "dates")
+    assert "'dates' is a built-in data set" in command("get", "dates")
     with pytest.raises(ConfigError, match="did you mean 'toy'"):
         command("get", "toyy")

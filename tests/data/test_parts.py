@@ -65,7 +65,8 @@ def test_a_draw_adds_nothing_to_a_part_that_is_given(
 
 def test_a_fold_beside_a_given_dev_part_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"--fold makes a fold the dev set, but --dev is given as well\. Fix: leave out"
+        ConfigError,
+        match=r"--fold uses a fold of the training data as the dev set, but --dev is also given\. Fix: leave out",
     ):
         open_data(with_files(tmp_path, "dev", split=FoldSplit()), Ledger())
     assert counts(open_data(with_files(tmp_path, "test", split=FoldSplit()), Ledger()))["test"] == GIVEN
@@ -87,14 +88,14 @@ def test_a_fold_beside_a_given_dev_part_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_setting_beside_an_embedded_set_is_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"'dates' does not take '{name}': .* Fix: leave out '{name}'"):
+    with pytest.raises(ConfigError, match=f"'dates' has no setting '{name}': .* Fix: leave out '{name}'"):
         open_data(DataConfig(train=("dates",), **{name: value}), Ledger())
 
 
 def test_the_task_of_an_embedded_set_may_be_named_and_no_other() -> None:
     named = open_data(DataConfig(train=("grammar",), task="lm"), Ledger())
     assert named.schema == open_data(DataConfig(train=("grammar",)), Ledger()).schema
-    with pytest.raises(ConfigError, match=r"does not take 'task': .* its task is lm"):
+    with pytest.raises(ConfigError, match=r"has no setting 'task': .* its task is lm"):
         open_data(DataConfig(train=("grammar",), task="tag"), Ledger())
 
 

@@ -131,7 +131,7 @@ def test_warnings_are_counted_and_the_gravest_finding_comes_first() -> None:
         ("note", "json.blank", 1),
     ]
     assert (found.verdict, found.skipped) == ("warnings", 1)
-    assert "! This data can be used, but some of it looks wrong: 3 kinds of warnings, 1 bad row" in found.text(100)
+    assert "! This data can be used, but check it first: 3 kinds of warnings, 1 bad row" in found.text(100)
 
 
 def test_what_a_check_refuses_is_told_and_not_raised() -> None:

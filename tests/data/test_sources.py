@@ -105,7 +105,8 @@ def test_a_missing_set_says_what_was_looked_for_where_and_what_to_run(tmp_path: 
     with pytest.raises(DataError) as caught:
         find_source("sst2", folders)
     assert str(caught.value) == (
-        f"the data set 'sst2' is not here: no sst2/dev.txt in {tmp_path}/mirror (no such folder) and {tmp_path}. "
+        f"the data set 'sst2' is not on this machine: sst2/dev.txt not found in {tmp_path}/mirror (no such folder) "
+        f"and {tmp_path}. "
         "Fix: run `seqloom data get sst2`."
     )
 
@@ -118,7 +119,7 @@ def test_a_missing_set_that_nobody_serves_says_what_to_put_where(tmp_path: Path)
 
 
 def test_a_folder_that_cannot_be_looked_into_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot search sst2/train.txt in .*: File name too long"):
+    with pytest.raises(DataError, match=r"cannot look for sst2/train.txt in .*: File name too long"):
         find_source("sst2", DataFolders(Path("n" * 300), tmp_path))
 
 
@@ -221,7 +222,7 @@ def test_folds_of_a_set_take_the_place_of_its_dev_part_and_say_so() -> None:
     dataset = open_data(DataConfig(train=("toy",), split=FoldSplit(folds=5)), Ledger())
     assert any("the dev file of 'toy' is not read" in line for line in dataset.messages)
     assert not any("not read" in line for line in open_data(DataConfig(train=("toy",)), Ledger()).messages)
-    with pytest.raises(ConfigError, match="--dev is given as well"):
+    with pytest.raises(ConfigError, match="--dev is also given"):
         read_by_name(split=FoldSplit(folds=5), dev=("mine.txt",))
 
 

@@ -88,8 +88,15 @@ def test_prompts_beyond_the_last_position_are_refused_by_number_before_any_work(
     with pytest.raises(RejectedError) as refused:
         gpt.generate(["once", "cat " * 1_100, "cat", "cat " * 1_024])
     said = str(refused.value)
-    assert "prompts:2: seq.too_long: 1,100 tokens or steps, and the model has learned positions for 1,023" in said
-    assert "prompts:4: seq.too_long: 1,024 tokens or steps" in said and "prompts:3" not in said and "--" not in said
+    assert (
+        "prompts:2: seq.too_long: the input has 1,100 tokens or steps, but the model has only 1,023 learned positions"
+        in said
+    )
+    assert (
+        "prompts:4: seq.too_long: the input has 1,024 tokens or steps" in said
+        and "prompts:3" not in said
+        and "--" not in said
+    )
     with pytest.raises(DataError, match="positions"):
         gpt.stream("cat " * 1_100)
 
@@ -98,7 +105,7 @@ def test_prompts_beyond_the_last_position_are_refused_by_number_before_any_work(
     ("prompts", "said"),
     [
         ("once", "a list"),
-        (["once", 7], "prompt 2 is not a text but int"),
+        (["once", 7], "prompt 2 is not a string but int"),
         (["\ud800"], "prompt 1.*surrogate"),
     ],
 )
@@ -114,7 +121,7 @@ def test_no_prompt_gives_no_answer(model: LoadedModel) -> None:
 def test_a_model_that_writes_no_text_is_refused_with_the_reason(tmp_path: Path) -> None:
     classifier = load(make_run(tmp_path / "run", **make_reviews(tmp_path)))
     for ask in (lambda: classifier.generate(["a"]), lambda: classifier.stream("a")):
-        with pytest.raises(ConfigError, match="needs a language model, and the task of this model is classify"):
+        with pytest.raises(ConfigError, match="needs a language model, but the task of this model is classify"):
             ask()
 
 
@@ -127,9 +134,9 @@ def test_settings_choose_the_simplest_way_that_has_them_all() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"temperature": 0.5, "beam_size": 3}, r"sample \(temperature\) and of a beam \(beam_size\)"),
+        ({"temperature": 0.5, "beam_size": 3}, r"sampling \(temperature\) and of beam search \(beam_size\)"),
         ({"temprature": 0.5}, "did you mean 'temperature'"),
-        ({"temperature": 0.0}, r"temperature: found 0.*\(greedy\)"),
+        ({"temperature": 0.0}, r"temperature is 0.*greedy"),
         ({"n_best": 9, "beam_size": 3}, "n_best 9 is more than beam_size 3"),
         ({"decoding": GreedyConfig(), "max_new_tokens": 3}, "both decoding and max_new_tokens"),
     ],

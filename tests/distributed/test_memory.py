@@ -32,7 +32,7 @@ def test_other_errors_leave_nothing_to_remember(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{}}", '{"micro_batches": 0}', '{"micro_batches": "4"}', '{"rows": 2}'])
 def test_a_note_that_cannot_be_read_says_what_to_do(tmp_path: Path, content: str) -> None:
     (tmp_path / RunFile.MEMORY).write_text(content)
-    with pytest.raises(DamagedError, match="remove the file: the run finds the number again"):
+    with pytest.raises(DamagedError, match="remove the file; the run then finds the number again"):
         fitting(tmp_path)
 
 
@@ -58,7 +58,7 @@ def test_a_run_goes_on_in_pieces_that_fit_and_loses_the_same(forks: Forks, data:
     for pieces, outcomes in zip((2, 4), failed, strict=True):
         assert [outcome.code for outcome in outcomes] == [1, 6]
         assert f"out of memory in step {FAILING_STEP} on rank 1" in outcomes[1].stderr
-        assert f"repeat the command: it resumes with {pieces} micro-batches per step" in outcomes[1].stderr
+        assert f"run the same command again: it resumes with {pieces} micro-batches per step" in outcomes[1].stderr
         assert max(outcome.seconds for outcome in outcomes) < 15
     assert [outcome.code for outcome in last] == [0, 0], last[0].stderr + last[1].stderr
     assert json.loads((out / RunFile.MEMORY).read_text()) == {"micro_batches": 4}

@@ -136,7 +136,9 @@ def test_a_file_that_grew_is_refused_without_taking_it_into_memory(run: Path) ->
 
 def test_a_manifest_of_a_later_format_says_so(run: Path) -> None:
     (run / "step-000020/manifest.json").write_bytes(b'{"format": 2, "something": "new"}')
-    with pytest.raises(DamagedError, match=r"manifest\.json: expected format 1, found 2.*use the Seqloom it is from"):
+    with pytest.raises(
+        DamagedError, match=r"manifest\.json: expected format 1, found 2.*use the version of Seqloom that wrote it"
+    ):
         verify_folder(run / "step-000020")
 
 

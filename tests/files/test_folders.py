@@ -106,7 +106,7 @@ def test_what_exists_is_never_committed_over(run: Path) -> None:
     (run / "link").symlink_to("nowhere")
     before = read_tree(run / "step-000010")
     for name in ("step-000010", "empty", "file", "link"):
-        with pytest.raises(DurableError, match=f"{name} exists, and folders are written once"):
+        with pytest.raises(DurableError, match=f"{name} already exists, and folders are never overwritten"):
             commit_folder(run / name, {"a": b""}, files=QUICK)
     assert read_tree(run / "step-000010") == before
 

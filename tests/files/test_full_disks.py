@@ -23,7 +23,7 @@ def test_a_disk_without_room_refuses_before_the_first_byte(tmp_path: Path, monke
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     assert require_free_space(tmp_path / "not/yet/there", 1000) == 1000
-    with pytest.raises(DurableError, match=r"there needs 1,001 bytes, the disk has 1,000 free.*free 1 bytes"):
+    with pytest.raises(DurableError, match=r"there needs 1,001 bytes, but the disk has only 1,000 free.*free 1 bytes"):
         require_free_space(tmp_path / "not/yet/there", 1001)
 
 

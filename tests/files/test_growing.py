@@ -139,7 +139,7 @@ def test_an_unsafe_name_is_refused_and_nothing_is_left(name: str, tmp_path: Path
 
 def test_what_exists_is_refused(tmp_path: Path) -> None:
     grow(tmp_path / "store", QUICK)
-    with pytest.raises(DurableError, match="written once"):
+    with pytest.raises(DurableError, match="never overwritten"):
         grow(tmp_path / "store", QUICK)
     verify_folder(tmp_path / "store")
 

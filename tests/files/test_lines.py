@@ -149,7 +149,7 @@ def test_twin_without_the_sum_a_flipped_bit_gives_a_wrong_record(
 )
 def test_a_file_that_is_no_log_of_ours_is_never_cut(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "file").write_bytes(text)
-    with pytest.raises(DamagedError, match="file: expected JSON that ends in its crc"):
+    with pytest.raises(DamagedError, match="file: expected JSON records with valid checksums"):
         append_line(tmp_path / "file", {"a": 1}, files=QUICK)
     assert (tmp_path / "file").read_bytes() == text
 

@@ -47,9 +47,9 @@ def test_what_is_not_ours_is_not_replaced(tmp_path: Path, what: str) -> None:
         commit_folder(tmp_path / "other", OLD, files=QUICK)
         model.symlink_to("other")
     before = listing(tmp_path)
-    with pytest.raises(DurableError, match=r"not ours to replace.*move it elsewhere"):
+    with pytest.raises(DurableError, match=r"Seqloom did not write it.*move it elsewhere"):
         replace_folder(model, NEW, files=QUICK)
-    with pytest.raises(DurableError, match="not ours to replace"):
+    with pytest.raises(DurableError, match="Seqloom did not write it"):
         begin_shared(model, files=QUICK)
     assert listing(tmp_path) == before
 
@@ -113,7 +113,7 @@ def test_a_shared_folder_whose_sums_were_not_all_told_is_not_believed(tmp_path: 
     first = put_shared(partial, {"a-1": b"one"}, files=QUICK)
     put_shared(partial, {"a-2": b"two"}, files=QUICK)
     seal_shared(partial, path, first, files=QUICK)
-    with pytest.raises(DamagedError, match="a-2: expected nothing of this name"):
+    with pytest.raises(DamagedError, match="a-2: expected no file or folder of this name"):
         verify_folder(path)
 
 

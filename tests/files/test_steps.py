@@ -49,7 +49,7 @@ def test_damaged_partial_renamed_and_misnamed_folders_are_skipped_with_reasons(r
     assert len(reasons) == len(newest.skipped) == 11
     assert "model.bin: expected 12288 bytes, sha256" in reasons["step-000030"]
     assert "manifest.json: expected a file, found nothing there" in reasons["step-000040"]
-    assert "step-000050: expected this folder, found 'step-000010' renamed" in reasons["step-000050"]
+    assert "step-000050: expected the folder name 'step-000010', found another name" in reasons["step-000050"]
     for name in ("step-000060", "step-000070", "step-80.bak", "step-", "step-x", "step-٣", "step-1e3"):
         assert reasons[name] == "not a folder named step- and a number"
     assert reasons[".step-000090.partial-0123456789abcdef"] == "left by an interrupted write"
@@ -89,7 +89,7 @@ def test_the_last_whole_folder_is_never_deleted(run: Path) -> None:
     for _ in range(3):
         prune(run, 1, files=QUICK)
         assert newest_verified(run).step.number == 10
-    with pytest.raises(DurableError, match="asked to keep 0"):
+    with pytest.raises(DurableError, match="cannot keep 0"):
         prune(run, 0, files=QUICK)
     assert newest_verified(run).step.number == 10
 

@@ -56,7 +56,7 @@ def test_write_file_then_read_gives_the_same_bytes(data: bytes | list[bytes]) ->
 
 def test_a_missing_parent_is_named_with_the_cure(tmp_path: Path) -> None:
     for write in (write_file, append_line, commit_folder):
-        with pytest.raises(DurableError, match=r"no/file: No such file.*ENOENT.*create the folder"):
+        with pytest.raises(DurableError, match=r"no/file: No such file.*ENOENT.*create its parent folder"):
             write(tmp_path / "no/file", {})
     make_folder(tmp_path / "no/deeper")
     make_folder(tmp_path / "no/deeper")
@@ -73,7 +73,9 @@ def test_a_folder_that_takes_nothing_is_not_to_be_created(tmp_path: Path) -> Non
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
     for path in (tmp_path / "new", tmp_path / "new" / "deeper"):
-        with pytest.raises(DurableError, match=rf"choose another folder: {tmp_path} is there, and neither") as caught:
+        with pytest.raises(
+            DurableError, match=rf"choose another folder: {tmp_path} exists, but does not accept"
+        ) as caught:
             make_folder(path, files=Refusing())
         assert "create" not in caught.value.fix
 

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "no configuration": (gone("config.json"), "config.json is missing"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{") and None, "config.json: "),
     "a list": (put("config.json", []), "config.json: "),
-    "another architecture": (settings(model_type="roberta"), "model_type 'roberta', and only 'bert' is supported"),
+    "another architecture": (settings(model_type="roberta"), "model_type 'roberta', but only 'bert' is supported"),
     "no architecture": (without("model_type"), "no model_type"),
     "no width": (without("hidden_size"), "hidden_size"),
     "a width of text": (settings(hidden_size="16"), "hidden_size"),
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Change, str]] = {
         tokens(lambda data: data["model"].update(continuing_subword_prefix="@@")),
         "expected [UNK] and ##",
     ),
-    "more pieces than rows": (settings(vocab_size=30), "tokens, and config.json a vocabulary of 30"),
+    "more pieces than rows": (settings(vocab_size=30), "tokens, but config.json has a vocabulary of 30"),
     "another case beside it": (put("tokenizer_config.json", {"do_lower_case": False}), "do_lower_case = False"),
     # sentence vectors
     "a further step": (steps("a.Transformer", "a.Pooling", "a.Dense"), "the modules 'Transformer, Pooling, Dense'"),
@@ -210,11 +210,11 @@ def test_a_checkpoint_that_nothing_was_done_to_is_imported(whole: dict[str, byte
     ("source", "out", "how", "message"),
     [
         ("nowhere", "model", {}, "there is no "),
-        ("bert", "bert", {}, "exists already"),
+        ("bert", "bert", {}, "already exists"),
         ("bert", "none/model", {}, "there is no folder"),
-        ("bert", "model", {"weighting": "sif"}, "weighting and counts are for word vectors"),
+        ("bert", "model", {"weighting": "sif"}, "--weighting and --counts are for word vectors"),
         ("bert/model.safetensors", "model", {}, "only a file of weights"),
-        ("ours", "model", {}, "is a Seqloom model already"),
+        ("ours", "model", {}, "is already a Seqloom model"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

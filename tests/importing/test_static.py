@@ -70,8 +70,8 @@ def test_a_text_without_a_known_word_has_the_vector_zero(vectors: Path, tmp_path
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"weighting": "sif"}, "by their frequency"),
-        ({"weighting": "mean", "counts": "corpus.txt"}, "uses no counts"),
+        ({"weighting": "sif"}, "needs word counts"),
+        ({"weighting": "mean", "counts": "corpus.txt"}, "does not use counts"),
         ({"counts": "corpsu.txt"}, "there is no file"),
         ({"counts": "latin.txt"}, "latin.txt:1"),
         ({"counts": "blank.txt"}, "no text"),
@@ -96,7 +96,7 @@ def test_what_cannot_be_meant_is_refused(how: dict[str, Any], message: str, vect
         ("vectors.txt", "cat 1 2\ndog 1\n", "vectors.txt:2"),
         ("vectors.txt", "cat 1 nan\n", "not finite"),
         ("vectors.txt", "don't 1 2\nco-op 3 4\n", "no vector of a single word"),
-        ("vectors.csv", "cat,1,2\n", "is no file of word vectors"),
+        ("vectors.csv", "cat,1,2\n", "does not have the extension of a word vector file"),
         ("lines.txt", "a fish jumps in the house\n", "has no word vectors: line 1 has no numbers"),
     ],
 )

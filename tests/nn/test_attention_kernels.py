@@ -210,7 +210,7 @@ def test_a_named_kernel_refuses_instead_of_falling_back() -> None:
     asked = request(Everything(), "additive", "none")
     with using(attention="sdpa"), pytest.raises(KernelError, match="additive score"):
         attend(asked)
-    with using(attention="blocked"), pytest.raises(KernelError, match="not one sequence"):
+    with using(attention="blocked"), pytest.raises(KernelError, match="different sequences"):
         attend(asked._replace(aligned=False))
     with using(attention="sdqa"), pytest.raises(ConfigError, match="did you mean 'sdpa'"):
         attend(asked)

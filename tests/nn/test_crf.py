@@ -375,5 +375,5 @@ def test_a_label_outside_the_scheme_is_named_with_what_is_expected(label: str) -
 
 @pytest.mark.parametrize(("labels", "scheme"), [(["I-A", "I-B"], "bio"), (["B-A", "I-A", "E-A"], "bioes")])
 def test_labels_of_which_none_may_stand_alone_are_refused(labels: list[str], scheme: Scheme) -> None:
-    with pytest.raises(ConfigError, match=r"may stand alone.* add the label 'O'"):
+    with pytest.raises(ConfigError, match=r"is allowed in a sequence of one element.* add the label 'O'"):
         legal_transitions(labels, scheme)

@@ -26,7 +26,7 @@ PATCHES = PatchesConfig(height=24, width=24, patch=4)
 def _models(size: recipes.Size) -> Iterator[tuple[str, Any]]:
     """Every shape of every recipe on tokens, or on pictures where it reads those; and what else recipes read."""
     for recipe in recipes.RECIPES.values():
-        for shape in recipe.shapes:
+        for shape in recipe.kinds:
             yield f"{recipe.name}-{shape}", make(recipe.name, shape, size)
     for name in recipes.names("classifier"):
         if name != "linear":  # it only counts

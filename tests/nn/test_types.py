@@ -103,8 +103,8 @@ def test_runs_are_the_documents_in_order_and_places_restart_with_each(drawn: tup
         (torch.zeros(3), None, None, r"at least the axes \[rows, time\], found shape \[3\]"),
         (torch.zeros(0, 4), None, None, "the batch has no rows"),
         (torch.zeros(2, 4), torch.tensor([1]), None, "2 rows need 2 lengths"),
-        (torch.zeros(2, 4), torch.tensor([1, 5]), None, r"lengths must lie in 0..4, found \[1, 5\]"),
-        (torch.zeros(2, 4), torch.tensor([-1, 2]), None, "lengths must lie in 0..4"),
+        (torch.zeros(2, 4), torch.tensor([1, 5]), None, r"lengths must be from 0 to 4, found \[1, 5\]"),
+        (torch.zeros(2, 4), torch.tensor([-1, 2]), None, "lengths must be from 0 to 4"),
         (torch.zeros(2, 4), None, torch.zeros(2, 3).long(), r"segments of shape \[2, 3\] do not fit a batch of 2 x 4"),
     ],
 )

@@ -526,7 +526,7 @@ class TestEdges:
             (lambda: Matrix(title="t", values=[[1] * 41] * 41, rows=[], columns=[]), "more than 1,600"),
             (lambda: Strip(title="t", tokens=[], values=[]), "tokens is empty"),
             (lambda: Strip(title="t", tokens=["a"], values=[]), "values has 0 entries, tokens has 1"),
-            (lambda: Strip(title="t", tokens=["a"], values=[1]).text(39), "a figure 39 columns wide was asked for"),
+            (lambda: Strip(title="t", tokens=["a"], values=[1]).text(39), "a figure of 39 columns is too narrow"),
             (lambda: Line(title="t", series=["s"]), r"series\[0\] must be a Series, found str"),
             (lambda: Line(title="t", series=Series(name="s", x=[0], y=[1])), "series must be a sequence, found Series"),
             (lambda: Bars(title="t", labels=["a"], values=[1], intervals=3), "intervals must be a sequence, found int"),

@@ -211,7 +211,7 @@ def test_that_all_are_compared_is_remembered_until_a_graph_is_asked_for(
     assert not last(add_to_index(index, table, Collection(more))).graph
     with open_writable_index(index) as there:
         there.delete(["d3"])
-        there.join()
+        there.compact()
         assert not last(there.finished()).graph
         set_exact(there, False)
         assert last(there.finished()).graph

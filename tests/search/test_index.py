@@ -107,7 +107,7 @@ def test_joined_segments_answer_as_before_and_what_is_gone_leaves_the_disk(tmp_p
         there.delete(["secret", "d3"])
     before = answers(Index(index.path))
     with open_writable_index(index.path) as there:
-        there.join()
+        there.compact()
     assert answers(Index(index.path)) == before
     assert not [path for path in index.path.rglob("*") if path.is_file() and b"Zebrafish" in path.read_bytes()]
     assert len(list(index.path.glob("lot-*"))) == 1
@@ -127,13 +127,13 @@ def test_a_join_makes_segments_of_bounded_size_and_takes_memory_for_one_of_them(
             assert len(there) == 32 * count - 1  # all of it is in memory
             monkeypatch.setattr(bm25, "words_of", None)  # no text is split into words again
             tracemalloc.start()
-            there.join()
+            there.compact()
             taken.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
             monkeypatch.setattr(bm25, "words_of", words_of)
             assert [len(segment.header.ids) for segment in there.state.segments] == [32] * (count - 1) + [31]
             before = bytes_of(there.path)
-            there.join()
+            there.compact()
             assert bytes_of(there.path) == before
     assert taken[1] < 1.5 * taken[0]
 
@@ -153,7 +153,7 @@ def test_readers_of_an_index_that_is_joined_meanwhile_read_again(index: Index, m
             monkeypatch.setattr(module, name, read)
             with open_writable_index(index.path) as there:
                 there.add(lot_of(some_documents(1)))
-                there.join()
+                there.compact()
                 last(there.finished())
             return read(*given)
 
@@ -179,7 +179,7 @@ def test_a_join_that_was_killed_before_the_old_segments_went_is_finished_later(
         there.delete(["d3"])
         before = answers(there)
         monkeypatch.setattr(folder_index, "remove_folder", lambda _: None)
-        there.join()
+        there.compact()
     assert len(list(index.path.glob("lot-*"))) == 3
     assert answers(Index(index.path)) == before
     monkeypatch.undo()

@@ -66,7 +66,7 @@ def test_it_answers_as_a_folder_does_before_and_after_changes(tmp_path: Path, ur
         last(add_to_index(place, WordTable(), Collection(more)))
         with open_writable(place) as there:
             there.delete(["d3", "d36"])
-            there.join()
+            there.compact()
     assert len(open_store(url)) == len(open_store(folder.path)) == 48
     same_answers(open_store(url), open_store(folder.path))
     mine, others = (open_store(place).documents(["d40", "d5"]) for place in (url, folder.path))

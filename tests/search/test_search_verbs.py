@@ -71,9 +71,9 @@ def test_a_query_without_a_known_word_is_reported(place: Path) -> None:
         return seqloom("search", place / "idx", query, "--mode", mode).stderr
 
     assert warned("film", "both") == warned("film", "vectors") == warned("zebra", "words") == ""
-    assert "warning: the model knows no word of the query" in warned("dog", "both")
-    assert "neither the documents nor the model know a word of the query" in warned("zyzzyva", "both")
-    assert "the model knows no word of the query" in warned("zyzzyva", "vectors")
+    assert "warning: no word of the query is in the vocabulary of the model" in warned("dog", "both")
+    assert "no word of the query is in the documents or in the vocabulary of the model" in warned("zyzzyva", "both")
+    assert "no word of the query is in the vocabulary of the model" in warned("zyzzyva", "vectors")
     assert "zyzzyva" in seqloom("search", place / "idx", "zyzzyva", "--json").stdout
 
 
@@ -113,7 +113,7 @@ def test_documents_are_added_replaced_and_deleted(place: Path, tmp_path: Path) -
     assert "deleted 2 documents with 2 passages" in told and "the index has 1 document and 1 passage" in told
     again = seqloom("index", "--out", index, "--delete", "b", "--delete", "c").stderr
     assert "nothing to delete: the documents are deleted already" in again
-    seqloom("index", "--out", index, "--join")
+    seqloom("index", "--out", index, "--compact")
     assert not [path for path in index.rglob("*.txt") if b"Zebra" in path.read_bytes()]
 
 
@@ -268,5 +268,5 @@ def test_exact_is_remembered_by_an_index_and_undone_with_approximate(
     command = ("index", place / "run", place / "docs.jsonl", *index, "--device", "cpu")
     for given, how in (("--exact", "exact search"), (None, "exact search"), ("--approximate", "approximate search")):
         assert how in seqloom(*command, *([given] if given else [])).stderr
-    assert "approximate search" in seqloom("index", *index, "--join").stderr
+    assert "approximate search" in seqloom("index", *index, "--compact").stderr
     assert "exact search" in seqloom("index", *index, "--delete", "a", "--exact").stderr

@@ -120,6 +120,8 @@ def test_a_query_without_a_word_of_any_document_is_ranked_by_meaning_and_says_so
     both = Searcher(index, WordTable(), RANKINGS["both"])
     assert both.warning("kaba") == ""
     assert both.warning("pegu") == "no document contains a word of the query; the results are ranked by meaning only"
-    assert "neither the documents nor the model" in both.warning("zebra")
-    assert "the model knows no word" in Searcher(index, WordTable(), RANKINGS["vectors"]).warning("zebra")
+    assert "no word of the query is in the documents or in the vocabulary of the model" in both.warning("zebra")
+    assert "no word of the query is in the vocabulary of the model" in Searcher(
+        index, WordTable(), RANKINGS["vectors"]
+    ).warning("zebra")
     assert Searcher(index, None, RANKINGS["words"]).warning("zebra") == ""

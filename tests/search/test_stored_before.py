@@ -31,7 +31,7 @@ def test_an_index_that_was_written_before_can_be_changed(tmp_path: Path) -> None
     shutil.copytree(GOLDEN / "index", tmp_path / "index")
     with open_writable_index(tmp_path / "index") as index:
         index.delete(["a"])
-        index.join()
+        index.compact()
     assert sorted(open_index(tmp_path / "index").state.rows) == ["c", "d"]
 
 

@@ -110,5 +110,5 @@ def test_the_scheme_is_read_off_the_tags() -> None:
 
 
 def test_tags_of_which_none_may_stand_alone_are_refused() -> None:
-    with pytest.raises(ConfigError, match="may stand alone"):
+    with pytest.raises(ConfigError, match="is allowed in a sequence of one element"):
         Chain.of(("B-PER", "E-PER"))

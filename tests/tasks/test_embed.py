@@ -243,10 +243,10 @@ def test_a_model_of_any_texts_is_judged_by_scored_pairs(table: Any) -> None:
     assert {name: mine[name] for name in ("pearson", "spearman")} == pytest.approx(
         {name: theirs[name] for name in ("pearson", "spearman")}
     )
-    with pytest.raises(ConfigError, match="the model goes from text to related, and the data from text to label"):
+    with pytest.raises(ConfigError, match="the model reads text and predicts related, but the data has text and label"):
         task.for_schema(Schema("text", "label"))
 
 
 def test_settings_of_labels_are_refused(table: Any) -> None:
-    with pytest.raises(ConfigError, match="for single labels and text, and embed has neither"):
+    with pytest.raises(ConfigError, match="for single labels and text, but embed has neither"):
         table("pair").task.model("bag", "tiny", HeadSettings(label_smoothing=0.1))

@@ -129,7 +129,7 @@ def test_a_model_that_reads_something_else_is_refused(small: Find, kind: str) ->
     model = task.model(task.recipes()[0], "tiny", HeadSettings())
     sizes = tuple(size + 1 for size in task.spec.sizes)
     other = task_of(task.spec._replace(sizes=sizes, tokenizer=_larger(task.spec.tokenizer)))
-    with pytest.raises(ConfigError, match=r"the data holds .*, and the model reads"):
+    with pytest.raises(ConfigError, match=r"the data has .*, but the model reads"):
         other.require(model)
 
 
@@ -153,9 +153,9 @@ def test_an_input_is_shown_in_one_short_line(small: Find, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["csv", "labels", "numbers", "conll", "parallel"])
 def test_running_text_is_for_language_models_alone(small: Find, kind: str) -> None:
     found = small(kind)
-    with pytest.raises(ConfigError, match="batches are for running text"):
+    with pytest.raises(ConfigError, match="is for language models"):
         found.task.loader(found.prepared, "train", StreamsConfig(), seed=0)
-    with pytest.raises(ConfigError, match="batches are for running text"):
+    with pytest.raises(ConfigError, match="is for language models"):
         found.task.require_batching(found.model(), StreamsConfig())
 
 

@@ -212,7 +212,7 @@ def grid() -> Iterator[tuple[str, str, HeadKind]]:
     }
     for name in SUBJECTS:
         linear = name in ("questions", "colors")  # it counts tokens, and vectors have none
-        able = [one for one, recipe in RECIPES.items() if shapes.get(name, "classifier") in recipe.shapes]
+        able = [one for one, recipe in RECIPES.items() if shapes.get(name, "classifier") in recipe.kinds]
         heads: tuple[HeadKind, ...] = get_args(HeadKind) if name == "movies" else ("class",)
         yield from ((name, one, head) for one in able if linear or one != "linear" for head in heads)
 

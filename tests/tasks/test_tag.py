@@ -127,7 +127,7 @@ def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: F
     loss = found.task.loss(model, batch := found.batches()[0], None)[0]
     statistics = np.sum([one.statistics for one in found.task.evaluate_batch(model, batch, None)[0]], axis=0)
     assert statistics[-2:] == pytest.approx([loss.total.item(), loss.weight.item()], rel=1e-5)
-    with pytest.raises(ConfigError, match="does not fit them: crf"):
+    with pytest.raises(ConfigError, match="the head 'crf' of the model does not fit them"):
         found.task.require(replace(config, head=CrfHeadConfig(labels=labels[::-1])))
     assert found.task.adapted(replace(config, head=CrfHeadConfig(labels=labels[::-1]))) == config
 

@@ -91,7 +91,7 @@ LETTERS = json.loads(fitted("unigram").to_json())["data"]["pieces"]
     ],
 )
 def test_a_document_that_is_not_right_is_refused(text: str) -> None:
-    with pytest.raises(DataError, match="this is no tokenizer: ") as caught:
+    with pytest.raises(DataError, match="this is not a tokenizer file: ") as caught:
         Tokenizer.from_json(text)
     assert len(str(caught.value)) < 600
 

@@ -126,9 +126,9 @@ def test_every_token_has_a_piece_and_no_other_number_has_one(kind: str) -> None:
     assert all(isinstance(piece, str) and piece for piece in pieces)
     assert tokenizer.decode(range(COUNT)) == ""
     for wrong in (-1, tokenizer.vocab_size):
-        with pytest.raises(DataError, match="is no token"):
+        with pytest.raises(DataError, match="is not a token id"):
             tokenizer.piece(wrong)
-        with pytest.raises(DataError, match="is no token"):
+        with pytest.raises(DataError, match="is not a token id"):
             tokenizer.decode([wrong])
 
 

@@ -31,7 +31,7 @@ MAKE: dict[str, Callable[[str, Any], AnyModel]] = {
     "translator": lambda name, size: recipes.translator(name, source=TOKENS, target_vocab_size=VOCABULARY, size=size),
     "picture-classifier": lambda name, size: recipes.picture_classifier(name, **SIDES, num_classes=2, size=size),
 }
-MADE = [(shape, name) for shape in get_args(recipes.Shape) for name in recipes.names(shape)]
+MADE = [(shape, name) for shape in get_args(recipes.ModelKind) for name in recipes.names(shape)]
 DROPPING = [(shape, name) for shape, name in MADE if name != "linear"]  # which has no vectors between layers
 SIZES = [pytest.param(size, marks=pytest.mark.slow if size != "tiny" else ()) for size in recipes.SIZES]
 

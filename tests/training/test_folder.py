@@ -163,7 +163,7 @@ def test_a_run_that_kept_nothing_leaves_its_folder_to_another_one_which_says_wha
         path.write_text("of the run before\n")
     (said,) = start(run, **changes)
     assert not any(path.exists() for path in left)
-    assert re.search(rf"had saved nothing, so this one replaces it: .*{message}", said)
+    assert re.search(rf"saved no checkpoint, so this run replaces it: .*{message}", said)
     assert start(run, **changes) == ()
     assert (run.config(), run.data()) == (changes.get("config", CONFIG), changes.get("facts", FACTS))
     assert run.spec().schema == changes.get("spec", MEANING).schema

@@ -266,7 +266,7 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
 ) -> None:
     streams = RunRequest(model="gru", size="tiny", training={"batching": StreamsConfig(batch_rows=4, row_length=20)})
     for out in (taught / "first", tmp_path / "new"):
-        with pytest.raises(ConfigError, match="'streams' batches are for running text, and the task is classify"):
+        with pytest.raises(ConfigError, match="--batching streams is for language models, but the task is classify"):
             again(taught, out, streams)
     assert not (tmp_path / "new").exists()
     monkeypatch.setattr(Task, "batchings", (StreamsConfig,))  # the twin

@@ -287,12 +287,15 @@ def test_pairs_of_words_are_for_short_texts(data: DataConfig, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
-        (lambda data: resolved(data, "cnn", optimizer=NewtonConfig()), "newton solves linear models"),
-        (lambda data: resolved(data, ema=0.9), "ema: newton solves for all"),
-        (lambda data: resolved(data, freeze=("*.bias",)), "freeze: newton solves"),
-        (lambda data: resolved(data, average_checkpoints=3), "average_checkpoints: newton solves"),
-        (lambda data: resolved(data, optimizer=NewtonConfig(), lr=0.1), "lr: newton solves"),
-        (lambda data: resolved(data, optimizer=NewtonConfig(), schedule=CosineConfig()), "schedule: newton solves"),
+        (lambda data: resolved(data, "cnn", optimizer=NewtonConfig()), "newton trains only the recipe linear"),
+        (lambda data: resolved(data, ema=0.9), "ema cannot be used with newton"),
+        (lambda data: resolved(data, freeze=("*.bias",)), "freeze cannot be used with newton"),
+        (lambda data: resolved(data, average_checkpoints=3), "average_checkpoints cannot be used with newton"),
+        (lambda data: resolved(data, optimizer=NewtonConfig(), lr=0.1), "lr cannot be used with newton"),
+        (
+            lambda data: resolved(data, optimizer=NewtonConfig(), schedule=CosineConfig()),
+            "schedule cannot be used with newton",
+        ),
     ],
 )
 def test_what_newton_cannot_do_is_refused(refused: Callable[[DataConfig], Any], said: str, data: DataConfig) -> None:
@@ -307,7 +310,7 @@ class Two(Alone):
 
 
 def test_several_processes_are_refused_in_one_sentence(data: DataConfig, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="newton solves in one process, and there are 2"):
+    with pytest.raises(ConfigError, match="newton runs in one process, but there are 2"):
         list(train_run(tmp_path / "run", resolved(data), ranks=Two(), device=choose_device("cpu", "float32")))
 
 

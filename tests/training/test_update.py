@@ -373,7 +373,7 @@ def test_when_one_row_is_too_large_an_error_says_what_to_do() -> None:
 
 def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
     with pytest.raises(
-        HalvedError, match=r"on rank 0\. Fix: repeat the command: it resumes with 2 micro-batches"
+        HalvedError, match=r"on rank 0\. Fix: run the same command again: it resumes with 2 micro-batches"
     ) as caught:
         take(updating(drawn(CASE), task=Small(4, ERRORS[0]), ranks=Two(0.0)), batch_of(CASE, 16), TrainingState())
     assert caught.value.micro_batches == 2

@@ -258,17 +258,21 @@ def test_letters_and_vectors_go_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tags", "settings", "said"),
     [
-        (False, {"char_encoder": "cnn"}, "a character encoder needs data in words, and the input is text"),
+        (False, {"char_encoder": "cnn"}, "a character encoder needs words, but the input is text"),
         (
             True,
             {"char_encoder": "cnn", "encoding": BPE},
-            "a character encoder needs whole words, and the tokenizer is bpe",
+            "a character encoder needs --tokenizer words, but the tokenizer is bpe",
         ),
-        (False, {"word_vectors": True, "encoding": BPE}, "word vectors need whole words, and the tokenizer is bpe"),
+        (
+            False,
+            {"word_vectors": True, "encoding": BPE},
+            "word vectors need --tokenizer words, but the tokenizer is bpe",
+        ),
         (
             False,
             {"word_vectors": True, "model": "linear"},
-            "are for models with an embedding table, and the input of this model is tfidf",
+            "are for models with an embedding table, but the input of this model is tfidf",
         ),
         (
             False,

@@ -98,7 +98,7 @@ def _flags(verb: Any) -> set[str]:
 
 app = typer.Typer(
     cls=Verbs,
-    help="A workbench for neural sequence models.",
+    help="Train, evaluate, compare and inspect neural sequence models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -107,7 +107,7 @@ app = typer.Typer(
 )
 app.command("demo", cls=Verb, short_help="Train on built-in data and show the result.")(demo.demo)
 app.command("train", cls=Verb, short_help="Train a model on your data.")(train.train)
-app.command("evaluate", cls=Verb, short_help="Evaluate a model: scores with confidence intervals.")(evaluate.evaluate)
+app.command("evaluate", cls=Verb, short_help="Evaluate a model, with confidence intervals.")(evaluate.evaluate)
 app.command("predict", cls=Verb, short_help="Predict labels, tags or numbers for rows of a file.")(predict.predict)
 app.command("generate", cls=Verb, short_help="Generate text from prompts with a language model.")(generate.generate)
 app.command("translate", cls=Verb, short_help="Translate a file or standard input.")(translate.translate)
@@ -115,7 +115,7 @@ app.command("import", cls=Verb, short_help="Import a BERT checkpoint or word vec
 app.command("embed", cls=Verb, short_help="Compute vectors for a file of texts.")(embed.embed)
 app.command("index", cls=Verb, short_help="Build a search index of documents.")(index.index)
 app.command("search", cls=Verb, short_help="Search an index by meaning, by words or by both.")(search.search)
-app.command("dedupe", cls=Verb, short_help="Mark near duplicates in a copy of a file.")(dedupe.dedupe)
+app.command("dedupe", cls=Verb, short_help="Find near duplicates in a file and mark them in a copy.")(dedupe.dedupe)
 app.command("label", cls=Verb, short_help="Label data by hand in the terminal, with suggestions.")(label.label)
 app.command("inspect", cls=Verb, short_help="Look inside a model: attention, gates, attributions.")(inspect.inspect)
 app.command(
@@ -124,8 +124,8 @@ app.command(
     short_help="Show the computation graph and gradient of an expression.",
     context_settings={"ignore_unknown_options": True},  # -x*y is an expression, not an option
 )(graph.graph)
-app.command("doctor", cls=Verb, short_help="Diagnose a run, and say what to change.")(doctor.doctor)
-app.command("compare", cls=Verb, short_help="Train several recipes on the same budget and compare them.")(
+app.command("doctor", cls=Verb, short_help="Find problems of a run and suggest what to change.")(doctor.doctor)
+app.command("compare", cls=Verb, short_help="Train several recipes with the same budget and compare them.")(
     compare.compare
 )
 app.command("tune", cls=Verb, short_help="Tune hyperparameters.")(tune.tune)
@@ -144,7 +144,7 @@ def _version(wanted: bool) -> None:
 def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """A workbench for neural sequence models."""
+    """Train, evaluate, compare and inspect neural sequence models."""
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WHY = {
     "done": "done; add --seeds or --models to extend the comparison",
     "stopped": "stopped; run the same command again to resume",
-    "disk": "stopped: a checkpoint could not be written; run the same command again to resume",
+    "disk": "stopped: a checkpoint could not be saved; free disk space, and run the same command again to resume",
 }
 own = partial(option, panel="Comparison")  # the panel of its options
 
@@ -43,31 +43,52 @@ own = partial(option, panel="Comparison")  # the panel of its options
 )
 def compare(
     data: Data,
-    out: Annotated[
-        Path, own("--out -o", "FOLDER", "Folder of runs and results; a comparison that is there is resumed.")
+    out: Annotated[Path, own("--out -o", "FOLDER", "Folder of runs and results; an existing comparison is resumed.")],
+    models: Annotated[
+        str, own("--models", "NAMES", "Recipes to compare, such as cnn,lstm; a baseline is always added.")
     ],
-    models: Annotated[str, own("--models", "NAMES", "Recipes, such as cnn,lstm; a baseline is always added.")],
     budget: Annotated[
         str | None,
-        own("--budget", "NAME", "What is equal for all models: tokens, parameters or seconds (default: tokens)."),
+        own(
+            "--budget",
+            "NAME",
+            "Resource that all models get the same amount of: tokens, parameters or seconds (default: tokens).",
+        ),
     ] = None,
     tokens: Annotated[
         int | None, own("--tokens", "COUNT", "Train each model on this many tokens (default: chosen by the data).")
     ] = None,
     parameters: Annotated[
         int | None,
-        own("--parameters", "COUNT", "Choose widths so that each model has about this many parameters (default: off)."),
+        own(
+            "--parameters",
+            "COUNT",
+            "Change the widths so that each model has about this many parameters (default: off).",
+        ),
     ] = None,
     seconds: Annotated[
-        float | None, own("--seconds", "COUNT", "Train each model for this many seconds (default: see --budget).")
+        float | None, own("--seconds", "COUNT", "Train each model for this many seconds (default: off).")
     ] = None,
     seeds: Annotated[
-        int, own("--seeds", "COUNT", "Runs of each model; one gives no verdict, two give a weak one (default: 3).")
+        int,
+        own(
+            "--seeds",
+            "COUNT",
+            "Number of runs of each model; significance tests need at least 2, better 3 or more (default: 3).",
+        ),
     ] = 3,
-    jobs: Annotated[int | None, own("--jobs", "COUNT", "Runs at the same time (default: as cores allow).")] = None,
+    jobs: Annotated[
+        int | None,
+        own(
+            "--jobs",
+            "COUNT",
+            "Number of runs at the same time (default: one per CPU core, at most --seeds; 1 on a GPU or with "
+            "--seconds).",
+        ),
+    ] = None,
     split: Annotated[
         Literal["dev", "test"],
-        own("--split", "NAME", "Set to evaluate on: dev or test; test is recorded (default: dev)."),
+        own("--split", "NAME", "Split to evaluate on: dev or test; each evaluation on test is logged (default: dev)."),
     ] = "dev",
     margin: Annotated[
         float | None,
@@ -82,7 +103,8 @@ def compare(
         own(
             "--distances",
             "NUMBERS",
-            "For the data sets copy and copy_memory: distances such as 10,100 (default: none).",
+            "For the data sets copy and copy_memory: compare at each of these distances between a token and its copy, "
+            "such as 10,100 (default: none).",
         ),
     ] = None,
     json: Annotated[bool, own("--json", None, "Print the results as JSON (default: tables).")] = False,
@@ -90,7 +112,9 @@ def compare(
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Compare models with the same budget over several seeds, with intervals and significance tests.
+    """Train several models with the same budget and several seeds, and compare their scores.
+
+    The results have confidence intervals and significance tests.
 
     Run the same command again to resume; finished runs are not trained again.
     """

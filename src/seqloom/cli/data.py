@@ -10,10 +10,10 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from seqloom.cli.options import DATA, BatchTokens, Data, Given, Verb, encoded, option, takes
+from seqloom.cli.options import DATA, Data, Given, Verb, encoded, option, reworded, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, Task
-from seqloom.config.options import with_flags
+from seqloom.config.options import BATCHES, with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 SEARCH = "search"  # data sets of tables for search, without a task
 TASKS = (*get_args(Task), SEARCH)
 INDENT = "  "
+CheckedBatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-tokens",
+        min=1,
+        metavar="COUNT",
+        rich_help_panel=BATCHES,
+        help="Batch size in tokens for the report on padding (default: the default of seqloom train).",
+    ),
+]
 
 
 class Listed(NamedTuple):
@@ -46,7 +56,7 @@ def list_sources(
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the list as JSON (default: text).")] = False,
 ) -> None:
-    """List the known data sets: what each is, its rows, its license, and whether it is here."""
+    """List the known data sets with description, number of rows and license, and whether they are on this machine."""
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
     sets = [one for one in _known() if task in (None, one.task)]
@@ -58,7 +68,7 @@ def list_sources(
 def _print_list(sets: list[Listed], console: Screen) -> None:
     """Print a line for each data set with its description below, so that it fits a narrow terminal."""
     name, task, rows = (max(map(len, column)) for column in zip(*map(_columns, sets), strict=True))
-    console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  here[/bold]")
+    console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  downloaded[/bold]")
     for one in sets:
         first, second, third = _columns(one)
         console.print(f"\n[bold]{first:<{name}}[/bold]  {second:<{task}}  {third:>{rows}}  {one.here}")
@@ -66,8 +76,9 @@ def _print_list(sets: list[Listed], console: Screen) -> None:
         if one.license is not None:
             console.print(f"[dim]{_indented(f'license: {one.license}', console)}[/dim]")
     console.print(
-        "\n`seqloom data get NAME` downloads a data set; for those marked 'by hand' it says which files to put where. "
-        "Built-in ones are generated and need no file. SEQLOOM_DATA names a folder with your own copies."
+        "\n`seqloom data get NAME` downloads a data set. For those marked 'by hand' it prints which files to put into "
+        "which folder. Built-in data sets are generated and need no file. If you have copies, set SEQLOOM_DATA to "
+        "their folder."
     )
 
 
@@ -98,7 +109,7 @@ def _known() -> Iterator[Listed]:
 def get_source(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set; `seqloom data list` shows them.")],
 ) -> None:
-    """Get a known data set: copied from SEQLOOM_DATA or downloaded, and verified."""
+    """Download a known data set, or copy it from the folder SEQLOOM_DATA, and verify its checksum."""
     from seqloom.data.sources import SOURCES
 
     console = Screen()
@@ -107,7 +118,7 @@ def get_source(
 
         if name not in NAMES:
             raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-        return console.say(f"'{name}' is built in: it is generated and needs no file")
+        return console.say(f"'{name}' is a built-in data set: it is generated and needs no file")
     from seqloom.data.download import default_folders
     from seqloom.data.download import get_source as fetch
 
@@ -136,7 +147,7 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
                     bars[event.file] = progress.add_task(event.file.plain, total=event.total)
                 progress.update(bars[event.file], completed=event.done, total=event.total)
             else:
-                words = {"here": "already here, verified", "copied": "read and verified", "written": "written"}
+                words = {"here": "exists, verified", "copied": "read and verified", "written": "written"}
                 console.say(f"{words[event.action]}: {event.path}")
             written += event.action == "written"
     return written
@@ -145,10 +156,12 @@ def _watch(events: "Iterable[Event]", console: Screen) -> int:
 def _summary(source: "NamedSource", written: int) -> str:
     count = sum(1 for _ in source.every_file())
     if not written and count == 1:
-        return f"nothing to do: the file of '{source.name}' is here and verified"
+        return f"nothing to do: the file of '{source.name}' exists and is verified"
     if not written:
-        return f"nothing to do: all {count} files of '{source.name}' are here and verified"
-    return f"'{source.name}' is here; {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
+        return f"nothing to do: all {count} files of '{source.name}' exist and are verified"
+    return (
+        f"'{source.name}' is complete; {written} of its {counted(count, 'file')} {'is' if written == 1 else 'are'} new"
+    )
 
 
 app = typer.Typer(help="Check data; list and download known data sets.", no_args_is_help=True, rich_markup_mode=None)
@@ -156,9 +169,9 @@ app.command("list", cls=Verb, short_help="List the known data sets.")(list_sourc
 app.command("get", cls=Verb, short_help="Download a known data set and verify it.")(get_source)
 
 
-@app.command("check", cls=Verb, short_help="Check a file: what is in it, and what looks wrong.")
+@app.command("check", cls=Verb, short_help="Check a file and report its contents and problems.")
 @takes(
-    DATA,
+    reworded(DATA, tokenizer="Tokenizer: {names} (default: words)."),
     common=("html", "json", "dev", "test", "task", "input", "target", "format", "tokenizer", "skip_bad_rows"),
     examples=("seqloom data check reviews.csv", "seqloom data check train.csv --dev dev.csv --html report.html"),
 )
@@ -168,11 +181,11 @@ def check(
         Path | None, option("--html", "FILE", "Also write the report to this HTML file (default: off).")
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the report as JSON (default: text).")] = False,
-    batch_tokens: BatchTokens = None,
+    batch_tokens: CheckedBatchTokens = None,
     *,
     given: Given,
 ) -> None:
-    """Check data: read it as training would, and report what is in it and what looks wrong."""
+    """Check data: read it in the same way as training, and report its contents and possible problems."""
     config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given) or EncodingConfig()
     with _refusals(json):
         if html is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.options import TEXT_FILE, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
@@ -24,7 +24,7 @@ PICTURES = (".html", ".svg")
 
 @takes(
     settings(DataConfig, "id"),
-    FILE,
+    TEXT_FILE,
     common=("out", "by", "model", "threshold", "picture", "input", "id", "format", "batch_tokens", "device"),
     examples=(
         "seqloom dedupe docs.csv --out marked.csv",
@@ -33,16 +33,23 @@ PICTURES = (".html", ".svg")
 )
 def dedupe(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one per row.")],
-    out: Annotated[Path, option("--out -o", "FILE", "Write the marked copy here: .csv, .jsonl, ...")],
+    out: Annotated[
+        Path,
+        option(
+            "--out -o", "FILE", "Write the marked copy to this .csv or .jsonl file; .tsv and .parquet if FILE is one."
+        ),
+    ],
     by: Annotated[
         Literal["text", "meaning"] | None,
         option(
             "--by",
             "NAME",
-            "What to compare: text, or meaning, which needs --model (default: meaning with --model, else text).",
+            "Compare the rows by text or by meaning; meaning needs --model (default: meaning with --model, else text).",
         ),
     ] = None,
-    model: Annotated[Path | None, option("--model", "MODEL", "Embedding model (default: none).")] = None,
+    model: Annotated[
+        Path | None, option("--model", "MODEL", "Embedding model for --by meaning (default: none).")
+    ] = None,
     threshold: Annotated[
         float | None,
         option(

@@ -22,7 +22,7 @@ def doctor(
         Path | None, option("--html", "FILE", "Also write the diagnosis to this HTML file (default: off).")
     ] = None,
 ) -> None:
-    """Diagnose a run: what is wrong, the numbers behind it, and which option of seqloom train to change."""
+    """Diagnose a run: find problems, show the numbers behind them, and suggest options of seqloom train to change."""
     if html is not None:
         from seqloom.data.problems import Ledger
         from seqloom.data.readers.files import require_writable

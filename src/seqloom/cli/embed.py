@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_readable
-from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.options import FILE, SKIP_BAD_ROWS, DeviceName, EmbeddingBatchTokens, Given, option, takes
 from seqloom.cli.terminal import SOME_BAD, followed_work
-from seqloom.config.data import DataConfig
-from seqloom.config.options import settings
 from seqloom.errors import needing
 from seqloom.events import Progress
 from seqloom.report.numbers import counted, number, share
@@ -26,7 +24,7 @@ SHOWN = 3  # rows without a vector that are listed
 
 
 @takes(
-    settings(DataConfig, "skip_bad_rows"),
+    SKIP_BAD_ROWS,
     FILE,
     common=("out", "dtype", "precision", "input", "format", "skip_bad_rows", "engine", "batch_tokens", "device"),
     examples=(
@@ -41,7 +39,7 @@ def embed(
     dtype: Annotated[
         str,
         option(
-            "--dtype", "NAME", "Number type of the stored vectors: float32, float16, int8 or binary (default: float32)."
+            "--dtype", "NAME", "Data type of the stored vectors: float32, float16, int8 or binary (default: float32)."
         ),
     ] = "float32",
     precision: Annotated[
@@ -49,19 +47,19 @@ def embed(
         option(
             "--precision",
             "NAME",
-            "Precision of the computation: float32, or int8 (faster on a CPU, less exact) (default: float32).",
+            "Precision of the model: float32 or int8; int8 is faster on a CPU and less exact (default: float32).",
         ),
     ] = "float32",
     engine: Annotated[
         Literal["local", "ray"],
-        option("--engine", "NAME", "Where to run: local, or ray for a Ray cluster (default: local)."),
+        option("--engine", "NAME", "Run on this machine (local) or on a Ray cluster (ray) (default: local)."),
     ] = "local",
     *,
     given: Given,
-    batch_tokens: BatchTokens = None,
+    batch_tokens: EmbeddingBatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Compute a vector for every row of a file, in order; run the same command again to resume."""
+    """Compute a vector for each row of a file, in the same order. Run the same command again to resume."""
     from seqloom.data.inputs import InputColumns
     from seqloom.search.embedding.bulk import embedding_steps
     from seqloom.search.embedding.output import writer_for
@@ -133,7 +131,7 @@ def _follow(steps: "Embedding", out: Path) -> "EmbeddedFile":
             typer.echo(f"{stored}; run the same command again to resume", err=True)
         raise
     if last is None:
-        typer.echo("nothing to do: this command has finished before", err=True)
+        typer.echo("nothing to do: this command has already finished", err=True)
     return written
 
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from seqloom.cli.inputs import Deterministic, Model, exact, load_on, require_readable
-from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, decoding_of, option, takes
+from seqloom.cli.options import (
+    AS_TRAINED,
+    BAD_ROWS,
+    FILE,
+    BatchTokens,
+    DeviceName,
+    Given,
+    decoding_of,
+    option,
+    reworded,
+    takes,
+)
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
 from seqloom.config.decoding import BeamConfig
@@ -23,8 +34,12 @@ if TYPE_CHECKING:
 
 LABELS = 8  # unseen labels that are named at most
 WRITING = settings(BeamConfig, "beam_size", "length_penalty")
-COLUMNS = settings(DataConfig, "target", "label_separator")
-BAD_ROWS = settings(DataConfig, "skip_bad_rows", "max_bad_rows")
+COLUMNS = reworded(
+    settings(DataConfig, "target", "label_separator"),
+    target="Column with the target (default: the column of the training data, else guessed from column names and "
+    "content).",
+    label_separator=f"Separator between the labels of a row, if a row can have several {AS_TRAINED}",
+)
 
 
 @takes(
@@ -47,19 +62,27 @@ def evaluate(
     split: Annotated[
         Literal["dev", "test"],
         option(
-            "--split", "NAME", "Set of the run's data to evaluate on: dev or test; test is recorded (default: dev)."
+            "--split",
+            "NAME",
+            "Split of the run's data to evaluate on: dev or test; each evaluation on test is logged in the run folder "
+            "(default: dev).",
         ),
     ] = "dev",
     by: Annotated[
         list[str] | None,
-        option("--by", "COLUMN", "Also score each value of this column, or `length`; can be repeated (default: off)."),
+        option(
+            "--by",
+            "COLUMN",
+            "Also report the scores for each value of this column, or for ranges of input length if it is `length`; "
+            "can be repeated (default: off).",
+        ),
     ] = None,
     errors: Annotated[
         Path | None,
         option("--errors", "FILE", "Write the worst predictions to this .jsonl or .csv file (default: off)."),
     ] = None,
     limit: Annotated[
-        int | None, option("--limit", "COUNT", "With --errors, how many predictions to write (default: 1,000).")
+        int | None, option("--limit", "COUNT", "Number of predictions that --errors writes (default: 1,000).")
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the result as JSON (default: tables).")] = False,
     deterministic: Deterministic = False,
@@ -68,11 +91,11 @@ def evaluate(
     batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Evaluate a model on the validation set of its run, on its test set, or on data of your own."""
+    """Evaluate a model on the dev set of its run, on its test set, or on data of your own."""
     if limit is not None and errors is None:
-        raise ConfigError("--limit says how many predictions --errors writes", fix="give --errors FILE too")
+        raise ConfigError("--limit needs --errors", fix="add --errors FILE")
     if limit is not None and limit < 1:
-        raise ConfigError(f"--limit {limit}", fix="take at least 1")
+        raise ConfigError(f"--limit {limit}", fix="use at least 1")
     require_readable(given)
     writing = {name: given[name] for name in WRITING if name in given}
     how = decoding_of(writing) if writing else None

@@ -67,7 +67,8 @@ def generate(
         typer.Argument(metavar="PROMPT", help="Texts to continue (default: the lines of standard input)."),
     ] = None,
     file: Annotated[
-        Path | None, option("--file -f", "FILE", "Read prompts from this file, one per line (default: see PROMPT).")
+        Path | None,
+        option("--file -f", "FILE", "Read prompts from this file, one per line (default: PROMPT, or standard input)."),
     ] = None,
     out: Annotated[Path | None, option("--out -o", "FILE", "Write the texts here (default: print them).")] = None,
     output_format: Annotated[
@@ -82,7 +83,7 @@ def generate(
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Continue texts with a language model: prompts from the command line, a file or standard input."""
+    """Continue prompts with a language model. The prompts come from the command line, a file or standard input."""
     skip = with_flags(BadRows(), given).skip_bad_rows
     form = (
         output_format_of(output_format, out)

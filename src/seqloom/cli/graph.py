@@ -25,18 +25,19 @@ def graph(
     expression: Annotated[
         str,
         typer.Argument(
-            metavar="EXPRESSION", help='Expression such as "c*(a+2*b)", or lines "d = 2*b; e = a + d; c*e".'
+            metavar="EXPRESSION",
+            help='Expression such as "c*(a+2*b)", or several steps such as "d = 2*b; e = a + d; c*e".',
         ),
     ],
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=NUMBER", help="Values of its inputs: a=3 b=1 c=-2.")
+        list[str] | None, typer.Argument(metavar="NAME=NUMBER", help="Value of each variable: a=3 b=1 c=-2.")
     ] = None,
     lr: Annotated[
         float | None,
         option(
             "--lr",
             "NUMBER",
-            "Also take one step of gradient descent on all inputs, with this learning rate (default: no step).",
+            "Also take one step of gradient descent on all variables, with this learning rate (default: no step).",
         ),
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the graph as JSON (default: text).")] = False,
@@ -49,7 +50,7 @@ def graph(
         ),
     ] = None,
 ) -> None:
-    """Show the computation graph of an expression: every value, every local derivative, and the gradient."""
+    """Show the computation graph of an expression, with all values, local derivatives and gradients."""
     given = _numbers(values or [])
     if lr is not None and not math.isfinite(lr):
         raise DataError(f"--lr {lr} is not a number", fix="write --lr 0.1, for example")
@@ -78,7 +79,7 @@ def _numbers(values: list[str]) -> dict[str, float]:
             raise DataError(f"there is no option {value}", fix=fix)
         name, mark, numeral = (part.strip() for part in value.partition("="))
         if not mark or not name.isidentifier():
-            raise DataError(f"'{value}' is not a value of an input", fix="write NAME=NUMBER, such as a=3")
+            raise DataError(f"'{value}' is not the value of a variable", fix="write NAME=NUMBER, such as a=3")
         if name in found:
             raise DataError(f"'{name}' was given twice", fix="give one value")
         try:
@@ -98,5 +99,5 @@ def _stepped(view: "ExpressionGraph", lr: float) -> str:
     moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())
     climbs = " (negative: gradient ascent)" if lr < 0 else ""
     results = f"{name}: {brief(view.result)} before, {brief(after.result)} after."
-    every = "Every input moves; write a value that is data as a number in the expression to keep it fixed."
+    every = "The step changes every variable; to keep one fixed, write its number into the expression."
     return f"\nOne step of gradient descent with learning rate {brief(lr)}{climbs}: {moved}.\n{every}\n{results}"

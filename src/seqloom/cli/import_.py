@@ -20,7 +20,7 @@ def import_(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder with config.json, tokenizer.json and model.safetensors, or a file of word vectors.",
+            help="A folder with config.json, tokenizer.json and model.safetensors, or a word vector file.",
         ),
     ],
     out: Annotated[Path, option("--out -o", "MODEL", "Model folder to write; it must not exist.")],
@@ -38,17 +38,18 @@ def import_(
         option(
             "--weighting",
             "NAME",
-            "How word vectors are averaged: mean, or sif (frequent words weigh less) (default: sif with --counts, "
-            "else mean).",
+            "How to average word vectors: mean, or sif, which gives frequent words less weight (default: sif with "
+            "--counts, else mean).",
         ),
     ] = None,
     counts: Annotated[
-        Path | None, option("--counts", "FILE", "Text file, one text per line, to count words for sif (default: none).")
+        Path | None,
+        option("--counts", "FILE", "Text file from which sif counts the words, one text per line (default: none)."),
     ] = None,
 ) -> None:
-    """Import a BERT checkpoint from disk, or a file of word vectors, as a model folder.
+    """Convert a BERT checkpoint, or a file of word vectors, on disk into a model folder.
 
-    No code of the checkpoint is run, and no pickle is opened.
+    Importing runs no code from the checkpoint and loads no pickle files.
     """
     from seqloom.bundle import read_bundle
     from seqloom.importing.models import facts_of, import_model

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli.inputs import load_on, reading_of, require_readable
-from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.options import (
+    FILE,
+    SKIP_BAD_ROWS,
+    TRAINED,
+    DeviceName,
+    EmbeddingBatchTokens,
+    Given,
+    option,
+    reworded,
+    takes,
+)
 from seqloom.cli.terminal import followed_work
 from seqloom.config.data import DataConfig
 from seqloom.config.options import settings, with_flags
@@ -22,10 +32,14 @@ if TYPE_CHECKING:
     from seqloom.search.store import IndexSummary
 
 
+DOCUMENTS = reworded(FILE, input=f"Column with the text; several are joined with a space {TRAINED}")
+
+
 @takes(
-    settings(DataConfig, "id", "skip_bad_rows"),
-    FILE,
-    common=("out", "add", "delete", "join", "passage_tokens", "exact", "input", "id", "batch_tokens", "device"),
+    settings(DataConfig, "id"),
+    SKIP_BAD_ROWS,
+    DOCUMENTS,
+    common=("out", "add", "delete", "compact", "passage_tokens", "exact", "input", "id", "batch_tokens", "device"),
     examples=(
         "seqloom index models/encoder docs.jsonl --out docs.index",
         "seqloom index models/encoder more.jsonl --out docs.index --add",
@@ -35,11 +49,13 @@ def index(
     out: Annotated[str, option("--out -o", "INDEX", "Folder of the index, or a postgresql:// URL.")],
     model: Annotated[
         Path | None,
-        typer.Argument(metavar="MODEL", help="A run folder or a model folder (not needed with --delete or --join)."),
+        typer.Argument(
+            metavar="MODEL", help="A run folder or a model folder (not needed with --delete and --compact)."
+        ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="The documents, one per row (not needed with --delete and --join)."),
+        typer.Argument(metavar="FILE", help="The documents, one per row (not needed with --delete and --compact)."),
     ] = None,
     add: Annotated[
         bool, option("--add", None, "Add documents to an index and replace those with the same id (default: off).")
@@ -47,8 +63,9 @@ def index(
     delete: Annotated[
         list[str] | None, option("--delete", "ID", "Delete the document with this id; can be repeated (default: none).")
     ] = None,
-    join: Annotated[
-        bool, option("--join", None, "Rewrite the index without deleted and replaced documents (default: off).")
+    compact: Annotated[
+        bool,
+        option("--compact", None, "Free the disk space of deleted and replaced documents (default: off)."),
     ] = False,
     passage_tokens: Annotated[
         int | None,
@@ -63,19 +80,19 @@ def index(
         option(
             "--exact/--approximate",
             None,
-            "Exact search, or approximate search (HNSW) in large indexes; stored in the index (default: approximate).",
+            "Whether searches in this index are exact, or approximate (HNSW) if it is large (default: approximate).",
         ),
     ] = None,
     *,
     given: Given,
-    batch_tokens: BatchTokens = None,
+    batch_tokens: EmbeddingBatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
     """Build a search index of documents; run the same command again to resume."""
-    if delete or join:
+    if delete or compact:
         if model is not None or add:
-            raise ConfigError("--delete and --join change an existing index", fix="leave out MODEL, FILE and --add")
-        return _change(out, delete or [], join, exact)
+            raise ConfigError("--delete and --compact change an existing index", fix="leave out MODEL, FILE and --add")
+        return _change(out, delete or [], compact, exact)
     if model is None or file is None:
         raise ConfigError("building an index needs a model and a file", fix="seqloom index MODEL FILE --out INDEX")
     from seqloom.search.build import add_to_index, build_index, open_store
@@ -96,8 +113,8 @@ def index(
     return _print_summary(_follow(steps, file.name))
 
 
-def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
-    """Delete documents of an index, or merge its segments."""
+def _change(out: str, ids: list[str], compact: bool, exact: bool | None) -> None:
+    """Delete documents of an index, or compact it."""
     from seqloom.search.build import open_store, open_writable
     from seqloom.search.store import set_exact
 
@@ -111,8 +128,8 @@ def _change(out: str, ids: list[str], join: bool, exact: bool | None) -> None:
             typer.echo(f"deleted {gone}" if known else "nothing to delete: the documents are deleted already", err=True)
         if exact is not None:
             set_exact(there, exact)
-        if join:
-            there.join()
+        if compact:
+            there.compact()
         _print_summary(followed_work(there.finished(), partial(_report, deque(maxlen=2))))
 
 

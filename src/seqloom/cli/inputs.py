@@ -30,11 +30,13 @@ LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in whic
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")]
 Deterministic = Annotated[
-    bool, option("--deterministic", None, "Use only deterministic kernels; slower (default: off).")
+    bool, option("--deterministic", None, "Use only deterministic GPU kernels; slower (default: off).")
 ]
 Exact = Annotated[
     bool,
-    option("--exact", None, "Compare every passage instead of using a graph; slower on many passages (default: off)."),
+    option(
+        "--exact", None, "Exact search instead of approximate search (HNSW); slower in large indexes (default: off)."
+    ),
 ]
 
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, g
 import typer
 
 from seqloom.cli.inputs import Model, load_on, reading_of, require_readable
-from seqloom.cli.options import FILE, DeviceName, Given, option, takes
+from seqloom.cli.options import BAD_ROWS, FILE, SEQUENCE, DeviceName, Given, option, takes
 from seqloom.cli.predictions import print_warnings
 from seqloom.cli.terminal import Screen, work_bar
-from seqloom.config.data import DataConfig, ReadingConfig
-from seqloom.config.options import said, settings, with_flags
+from seqloom.config.data import ReadingConfig
+from seqloom.config.options import said, with_flags
 from seqloom.data.problems import Ledger, escaped
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.report.labels import visible
@@ -42,7 +42,8 @@ EXPORTED = "attribution"  # the view that can be exported as JSON lines
 
 
 @takes(
-    settings(DataConfig, "sequence", "skip_bad_rows", "max_bad_rows"),
+    SEQUENCE,
+    BAD_ROWS,
     FILE,
     common=("view", "layer", "head", "token", "answer", "method", "data", "limit", "out", "json"),
     examples=(
@@ -67,7 +68,8 @@ def inspect(
         ),
     ] = None,
     layer: Annotated[
-        str | None, option("--layer", "LAYER", "Number or path of a layer (default: depends on the view).", VIEW)
+        str | None,
+        option("--layer", "LAYER", "Layer, by its number from 0 or its path (default: depends on the view).", VIEW),
     ] = None,
     head: Annotated[str | None, option("--head", "NUMBER", "Attention head (default: all heads).", VIEW)] = None,
     token: Annotated[
@@ -87,16 +89,33 @@ def inspect(
         option("--answer", "NAME", "Label, tag or token to explain (default: the model's prediction).", VIEW),
     ] = None,
     against: Annotated[
-        str | None, option("--against", "NAME", "Explain why --answer rather than this output (default: none).", VIEW)
+        str | None,
+        option(
+            "--against",
+            "NAME",
+            "Explain why the model prefers --answer to this label, tag or token (default: off).",
+            VIEW,
+        ),
     ] = None,
     at: Annotated[
         str | None,
-        option("--at", "TOKEN", "Position to explain, in taggers and generators (default: the first).", VIEW),
+        option(
+            "--at", "TOKEN", "Position to explain, for models that predict tags or text (default: the first).", VIEW
+        ),
     ] = None,
     method: Annotated[
-        str | None, option("--method", "NAME", "Attribution method (default: integrated gradients).", VIEW)
+        str | None,
+        option(
+            "--method",
+            "NAME",
+            "Attribution method: integrated (gradients), gradient_x_input, gradient, occlusion, leave_one_out, rollout "
+            "(default: integrated).",
+            VIEW,
+        ),
     ] = None,
-    words: Annotated[bool, option("--words", None, "Join the subwords of a word (default: off).", VIEW)] = False,
+    words: Annotated[
+        bool, option("--words", None, "Show one value per word instead of one per subword (default: off).", VIEW)
+    ] = False,
     set_: Annotated[
         list[str] | None,
         option("--set", "NAME=VALUE", "Any other option of the view; can be repeated (default: none).", VIEW),
@@ -104,12 +123,15 @@ def inspect(
     target: Annotated[
         str | None,
         option(
-            "--target", "TEXT", "Use this translation instead of the model's own (default: the model translates).", VIEW
+            "--target",
+            "TEXT",
+            "Inspect this translation instead of the model's own (default: the model's translation).",
+            VIEW,
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        option("--data", "FILE", "File or data set for views that summarize many rows (default: none)."),
+        option("--data", "FILE", "File, or name of a data set, for views of many rows (default: none)."),
     ] = None,
     limit: Annotated[
         int | None,
@@ -125,27 +147,30 @@ def inspect(
         option(
             "--out -o",
             "FILE",
-            "Write the view: .html .md .txt .svg .png .json; .jsonl for all of --data (default: print).",
+            "Write the view to this .html, .md, .txt, .svg, .png or .json file, or the attributions of all rows of "
+            "--data to a .jsonl file (default: print).",
         ),
     ] = None,
-    json: Annotated[bool, option("--json", None, "Print the numbers as JSON (default: draw them).")] = False,
+    json: Annotated[bool, option("--json", None, "Print the numbers as JSON (default: text).")] = False,
     full: Annotated[
-        bool, option("--full", None, "With --json, print every number, however many (default: large arrays are cut).")
+        bool, option("--full", None, "Write all numbers to the JSON (default: large arrays are shortened).")
     ] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Look inside a model: attention, gates, gradients, filters, attributions and checks of them."""
+    """Look inside a model: attention, gates, gradients, filters, attributions, and tests of the attributions."""
     named = {"layer": layer, "head": head, "token": token, "side": side, "answer": answer, "against": against}
     named |= {"at": at, "method": method, "words": "yes" if words else None}
     asked = view_settings(set_ or (), [(name, value) for name, value in named.items() if value is not None])
     if view is None and (asked or out is not None):
-        raise ConfigError(f"{'--out' if out else next(iter(asked))} belongs to a view", fix="name one: --view NAME")
+        raise ConfigError(f"{'--out' if out else next(iter(asked))} needs a view", fix="add --view NAME")
     if target is not None and not target.strip():
         raise ConfigError("--target is empty", fix="give the translation to inspect, or leave it out")
     if full and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
-        raise ConfigError("--full belongs to the JSON of a view", fix="--view NAME --json, or --out FILE.json")
+        raise ConfigError(
+            "--full is only for the JSON of a view", fix="add --view NAME --json, or --view NAME --out FILE.json"
+        )
     if view is None:
         options: dict[str, Any] = {}
     else:  # report errors before the model is loaded

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.options import TEXT_FILE, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import said, settings
@@ -24,7 +24,7 @@ HELP = "Enter: accept the suggestion; number or name: another label; +NAME: a ne
 
 @takes(
     settings(DataConfig, "id"),
-    FILE,
+    TEXT_FILE,
     common=("out", "labels", "examples", "target", "model", "order", "accept_above", "undo", "export", "input"),
     examples=(
         "seqloom label texts.csv --labels good,bad --out labels.jsonl",
@@ -33,31 +33,40 @@ HELP = "Enter: accept the suggestion; number or name: another label; +NAME: a ne
 )
 def label(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The texts, one per row.")],
-    out: Annotated[Path, option("--out -o", "LABELS", "Log of all decisions; labeling resumes from it.")],
+    out: Annotated[
+        Path, option("--out -o", "LABELS", "File that stores your labels as JSON lines; give it again to resume.")
+    ],
     labels: Annotated[
         str | None, option("--labels", "A,B,C", "The labels, separated by commas (default: those of --examples).")
     ] = None,
     examples: Annotated[
-        Path | None, option("--examples", "FILE", "Labeled rows to learn suggestions from (default: none).")
+        Path | None, option("--examples", "FILE", "File of labeled rows to learn suggestions from (default: none).")
     ] = None,
     target: Annotated[
-        str | None, option("--target", "COLUMN", "Label column of --examples (default: found by name and content).")
+        str | None,
+        option("--target", "COLUMN", "Label column of --examples (default: guessed from column names and content)."),
     ] = None,
     model: Annotated[
-        Path | None, option("--model", "MODEL", "Embedding model (default: bag-of-words features).")
+        Path | None,
+        option(
+            "--model",
+            "MODEL",
+            "Embedding model whose vectors the suggestions are based on (default: none, bag-of-words features).",
+        ),
     ] = None,
     suggest: Annotated[
         Literal["head", "neighbors"],
         option(
             "--suggest",
             "NAME",
-            "How to suggest labels: head (a linear classifier) or neighbors (the nearest labeled rows) (default: "
-            "head).",
+            "How to suggest labels: head, a linear classifier, or neighbors, the nearest labeled rows (default: head).",
         ),
     ] = "head",
     order: Annotated[
         Literal["active", "random"],
-        option("--order", "NAME", "Order of rows: active (least certain first) or random (default: active)."),
+        option(
+            "--order", "NAME", "Order of the rows: active, the least certain ones first, or random (default: active)."
+        ),
     ] = "active",
     seed: Annotated[
         int,
@@ -68,7 +77,9 @@ def label(
     undo: Annotated[bool, option("--undo", None, "Undo the last action and exit (default: off).")] = False,
     accept_above: Annotated[
         float | None,
-        option("--accept-above", "NUMBER", "Accept all suggestions at least this probable and exit (default: off)."),
+        option(
+            "--accept-above", "NUMBER", "Accept all suggestions with at least this probability and exit (default: off)."
+        ),
     ] = None,
     export: Annotated[
         Path | None, option("--export", "FILE", "Write the labeled rows to this file and exit (default: off).")
@@ -79,7 +90,7 @@ def label(
     batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Label the rows of a file, with suggestions; run the same command again to resume."""
+    """Label the rows of a file, with suggestions. Run the same command again to resume."""
     from seqloom.search.decisions import Decisions, open_log
     from seqloom.search.documents import TextFile, require_copy, write_copy
     from seqloom.search.labeling import BY, NONE, LabelingOptions, export_columns, read_examples, start_labeling

@@ -41,19 +41,64 @@ BatchTokens = Annotated[
         help="Batch size in tokens, padding included; lower it to save memory (default: 8,192).",
     ),
 ]
+EmbeddingBatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-tokens",
+        min=1,
+        metavar="COUNT",
+        rich_help_panel=MACHINE,
+        help="Batch size in tokens, padding included; lower it to save memory (default: 1,024 on a CPU, else 8,192).",
+    ),
+]
 DeviceName = Annotated[
     str,
     typer.Option(
         "--device",
         metavar="NAME",
         rich_help_panel=MACHINE,
-        help="Where to compute: auto, cpu, cuda or mps (default: auto, a GPU if there is one).",
+        help="Device: auto, cpu, cuda or mps (default: auto, a GPU if there is one).",
         show_default=False,
     ),
 ]
 
 DATA = settings(DataConfig) | settings(EncodingConfig)  # options of verbs that train
-FILE = settings(DataConfig, "input") | settings(ReadingConfig)  # options of verbs that read a file with a model
+TRAINED = "(default: the column of the training data, else one with a common name such as text, or the only column)."
+AS_TRAINED = "(default: as in training)."
+
+
+def reworded(group: Mapping[str, Setting], **helps: str) -> dict[str, Setting]:
+    """The settings with other help texts, for verbs in which they have other defaults."""
+    changed = {name: group[name].described._replace(help=text) for name, text in helps.items()}
+    return {name: one._replace(described=changed.get(name, one.described)) for name, one in group.items()}
+
+
+# Options of verbs that read a file with a model, and of verbs that read one without.
+FILE = reworded(
+    settings(DataConfig, "input") | settings(ReadingConfig),
+    input=f"Column with the input; repeat it for text pairs {TRAINED}",
+    encoding="Character encoding of the file (default: as in training, else utf-8).",
+    delimiter="Column delimiter (default: as in training, else a comma for csv, a tab for tsv, spaces for conll).",
+    header="Whether the first row contains the column names (default: as in training, else --header).",
+    template='How to split each line of a text file into columns, such as "{label} {text}" (default: as in training).',
+    unit="What one row of a text file is: {names} (default: as in training, else line).",
+)
+TEXT_FILE = reworded(
+    settings(DataConfig, "input") | settings(ReadingConfig),
+    input="Column with the text; several are joined with a space (default: a column with a common name such as text, "
+    "or the only column).",
+)
+BAD_ROWS = reworded(
+    settings(DataConfig, "skip_bad_rows", "max_bad_rows"),
+    skip_bad_rows=f"Skip bad rows and list them, instead of stopping with an error {AS_TRAINED}",
+    max_bad_rows=f"With --skip-bad-rows, still stop if more than this fraction of the rows is bad, such as 0.01 or 1% "
+    f"{AS_TRAINED}",
+)
+SKIP_BAD_ROWS = {"skip_bad_rows": BAD_ROWS["skip_bad_rows"]}
+SEQUENCE = reworded(
+    settings(DataConfig, "sequence"),
+    sequence=f"Make one sequence of consecutive rows that have the same value in this column {AS_TRAINED}",
+)
 
 
 class Verb(TyperCommand):
@@ -83,6 +128,8 @@ class Verb(TyperCommand):
             is_argument, is_help = option.param_type_name == "argument", option.name in ("help", "help_all")
             if not (every or is_argument or is_help or not common or option.name in common):
                 continue
+            if option.name == "help_all" and not common:  # it would show the same
+                continue
             named = getattr(option, "rich_help_panel", None) or OPTIONS
             group = ARGUMENTS if is_argument else HELP if is_help else named if every else COMMON if common else OPTIONS
             if (record := option.get_help_record(ctx)) is not None:
@@ -104,7 +151,7 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 
 
 HelpAll = Annotated[
-    bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options, in groups, and exit.")
+    bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options in groups and exit.")
 ]
 
 
@@ -199,7 +246,7 @@ def decoding_of(given: Mapping[str, Any]) -> AnyDecoding:
     named = said(SampleConfig, given) | said(BeamConfig, given)
     if "beam_size" in given:
         if drawn := [one.flag for one in own(SampleConfig) if one.name in given and one not in own(BeamConfig)]:
-            fix = "take --n-best" if drawn == ["--num-samples"] else "leave one or the other out"
+            fix = "use --n-best" if drawn == ["--num-samples"] else "leave one of them out"
             verb = "is" if len(drawn) == 1 else "are"
             raise ConfigError(f"{', '.join(drawn)} {verb} for sampling, --beam-size for beam search", fix=fix)
         if (best := named.get("n_best", 1)) > named["beam_size"]:

@@ -6,15 +6,14 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.inputs import Deterministic, Model, PredictRequest, exact, load_on, require_another, require_readable
-from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.options import FILE, SEQUENCE, SKIP_BAD_ROWS, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.predictions import OutputOptions, output_format_of, write_predictions
-from seqloom.config.data import DataConfig
-from seqloom.config.options import settings
 
 
 @takes(
     FILE,
-    settings(DataConfig, "sequence", "skip_bad_rows"),
+    SEQUENCE,
+    SKIP_BAD_ROWS,
     common=("out", "output_format", "with_input", "input", "format", "skip_bad_rows", "batch_tokens", "device"),
     examples=(
         "seqloom predict runs/reviews-classify-cnn new.csv --out answers.csv",
@@ -34,7 +33,7 @@ def predict(
         ),
     ] = None,
     with_input: Annotated[
-        bool, option("--with-input", None, "Repeat each input beside its prediction (default: off).")
+        bool, option("--with-input", None, "Also write each input next to its prediction (default: off).")
     ] = False,
     deterministic: Deterministic = False,
     *,
@@ -42,7 +41,7 @@ def predict(
     batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Predict every row of a file: one line per row, in the same order."""
+    """Predict every row of a file. The predictions are in the order of the rows, one per line."""
     output = OutputOptions(output_format_of(output_format, out), out, with_input)
     require_another(source, out)
     require_readable(given)

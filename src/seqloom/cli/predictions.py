@@ -145,7 +145,7 @@ def write_predictions(
     if output.with_input:
         kind = loaded.spec.schema.input
         if not kind.reads_tokens:
-            raise ConfigError(f"--with-input is for texts, and the model reads {kind}", fix="leave it out")
+            raise ConfigError(f"--with-input is for texts, but the model reads {kind}", fix="leave it out")
     source, windows = asked.source, asked.windows(loaded, ledger)
     name = NAMED if source == STANDARD_INPUT else source
     with _progress(source, ledger) as show:
@@ -205,7 +205,10 @@ def print_summary(ledger: Ledger, out: Path | None) -> None:
         typer.echo(f"{counted(ledger.rows, 'prediction')} written to {out}", err=True)
     if ledger.skipped:
         kinds = ", ".join(f"{code} {count:,}" for code, count in ledger.bad.most_common())
-        typer.echo(f"{counted(ledger.skipped, 'row')} could not be predicted ({kinds}); 'error' says why", err=True)
+        typer.echo(
+            f"{counted(ledger.skipped, 'row')} could not be predicted ({kinds}); the field 'error' has the reason",
+            err=True,
+        )
 
 
 def print_warnings(ledger: Ledger) -> None:

@@ -1,7 +1,7 @@
 """`seqloom recipes`: list the recipes with purpose and size, or print the configuration of one."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.table import Table
@@ -15,7 +15,7 @@ from seqloom.errors import ConfigError, did_you_mean
 VOCABULARY = 10_000  # of the models whose sizes are listed
 
 
-def make(name: str, shape: str, size: library.Size) -> Any:
+def make(name: str, kind: str, size: library.Size) -> Any:
     """Return the configuration of a recipe for text with 10,000 tokens and 2 classes, or 28 x 28 pictures and 10."""
     tokens = TokensConfig(vocab_size=VOCABULARY)
     made: dict[str, Callable[[], Any]] = {
@@ -27,21 +27,26 @@ def make(name: str, shape: str, size: library.Size) -> Any:
         "embedder": lambda: library.embedder(name, inputs=tokens, size=size),
         "picture-classifier": lambda: library.picture_classifier(name, height=28, width=28, num_classes=10, size=size),
     }
-    if shape not in made:
-        raise ConfigError(f"there is no shape '{shape}'", fix=did_you_mean(shape, made))
-    return made[shape]()
+    if kind not in made:
+        raise ConfigError(f"there is no kind of model '{kind}'", fix=did_you_mean(kind, made))
+    return made[kind]()
 
 
 @takes(examples=("seqloom recipes", "seqloom recipes lstm --size base"))
 def recipes(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME", help="Print the configuration of this recipe as TOML (default: list all recipes)."
-        ),
+        typer.Argument(metavar="NAME", help="Recipe to print as TOML (default: list all recipes)."),
     ] = None,
-    shape: Annotated[
-        str | None, option("--shape", "NAME", "Kind of model, where a recipe makes several (default: all).")
+    kind: Annotated[
+        str | None,
+        option(
+            "--kind",
+            "NAME",
+            f"Kind of model: {', '.join(get_args(library.ModelKind))} (default: all, or with NAME the first kind "
+            "that it "
+            "can make).",
+        ),
     ] = None,
     size: Annotated[
         library.Size | None, option("--size", "NAME", "Model size: tiny, small, base or big (default: all).")
@@ -51,26 +56,26 @@ def recipes(
     if name is not None:
         if name not in library.RECIPES:
             raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(name, library.RECIPES))
-        config = make(name, shape or library.RECIPES[name].shapes[0], size or "small")
+        config = make(name, kind or library.RECIPES[name].kinds[0], size or "small")
         Screen().print(config.to_toml(), markup=False, soft_wrap=True, end="")
         return
-    shown = [recipe for recipe in library.RECIPES.values() if shape is None or shape in recipe.shapes]
+    shown = [recipe for recipe in library.RECIPES.values() if kind is None or kind in recipe.kinds]
     if not shown:
-        make("", shape or "", "small")  # raises the error that lists the shapes
+        make("", kind or "", "small")  # raises the error that lists the kinds
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("recipe", no_wrap=True)
     sizes = library.SIZES[1:] if size is None else (size,)
     for heading in sizes:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("what it is for")
+    table.add_column("description")
     for recipe in shown:
-        counts = [_brief(make(recipe.name, shape or recipe.shapes[0], each).parameters()) for each in sizes]
-        table.add_row(recipe.name, *counts, f"{recipe.purpose}\n[dim]makes: {', '.join(recipe.shapes)}[/dim]")
-    console, counted = Screen(), f"of the {shape}" if shape else "of the first kind of model that each recipe makes"
+        counts = [_brief(make(recipe.name, kind or recipe.kinds[0], each).parameters()) for each in sizes]
+        table.add_row(recipe.name, *counts, f"{recipe.purpose}\n[dim]kinds: {', '.join(recipe.kinds)}[/dim]")
+    console, counted = Screen(), f"of the {kind}" if kind else "of the first kind of model in each row"
     console.print(table)
     console.print(
-        f"\nThe numbers are weights {counted}, for {VOCABULARY:,} tokens (pictures: 28 x 28).\n"
-        "`seqloom recipes NAME --shape SHAPE --size SIZE` prints a configuration to start from.",
+        f"\nThe numbers are parameters {counted}, with a vocabulary of {VOCABULARY:,} tokens or pictures of 28 x 28 "
+        "pixels.\n`seqloom recipes NAME --kind KIND --size SIZE` prints a configuration that you can edit.",
     )
 
 

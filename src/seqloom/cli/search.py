@@ -57,12 +57,18 @@ class SearchSession(NamedTuple):
 def search(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="Folder of an index, or a postgresql:// URL.")],
     query: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="What to search for (default: ask, line by line).")
+        str | None,
+        typer.Argument(metavar="QUERY", help="Query (default: read queries from standard input, one per line)."),
     ] = None,
     top_k: Annotated[
         int,
         typer.Option(
-            "-k", "--top-k", min=1, metavar="COUNT", help="Documents to show (default: 10).", show_default=False
+            "-k",
+            "--top-k",
+            min=1,
+            metavar="COUNT",
+            help="Number of documents to show (default: 10).",
+            show_default=False,
         ),
     ] = 10,
     where: Annotated[
@@ -74,34 +80,51 @@ def search(
     ] = "both",
     rerank: Annotated[
         Path | None,
-        option("--rerank", "MODEL", "Cross-encoder (a text pair model) that reranks the top results (default: none)."),
+        option(
+            "--rerank", "MODEL", "Rerank the top documents with this cross-encoder, a text pair model (default: none)."
+        ),
     ] = None,
     rerank_label: Annotated[
         str | None,
         option(
-            "--rerank-label", "LABEL", "Label of the reranking model for a relevant passage (default: found by name)."
+            "--rerank-label",
+            "LABEL",
+            "Label that the --rerank model predicts for a relevant passage (default: guessed from the name, "
+            "such as relevant or yes).",
         ),
     ] = None,
     rerank_top: Annotated[
         int,
         typer.Option(
-            "--rerank-top", min=1, metavar="COUNT", help="Results to rerank (default: 50).", show_default=False
+            "--rerank-top",
+            min=1,
+            metavar="COUNT",
+            help="Number of documents to rerank (default: 50).",
+            show_default=False,
         ),
     ] = 50,
     queries: Annotated[
-        Path | None, option("--queries", "FILE", "Evaluate these queries against --qrels (default: off).")
+        Path | None,
+        option("--queries", "FILE", "Evaluate the search with the queries of this file; needs --qrels (default: off)."),
     ] = None,
     qrels: Annotated[
-        Path | None, option("--qrels", "FILE", "Relevant documents of each query, for --queries (default: none).")
+        Path | None,
+        option(
+            "--qrels",
+            "FILE",
+            "Relevant documents of the --queries: lines of query id, document id and relevance (default: none).",
+        ),
     ] = None,
     model: Annotated[
         Path | None,
-        option("--model", "MODEL", "Path of the embedding model, if it moved since indexing (default: as recorded)."),
+        option(
+            "--model",
+            "MODEL",
+            "Embedding model, if it has moved since the index was built (default: the path in the index).",
+        ),
     ] = None,
     exact: Exact = False,
-    device: Annotated[
-        str, option("--device", "NAME", "Where to compute: cpu, cuda or mps (default: cpu).", MACHINE)
-    ] = "cpu",
+    device: Annotated[str, option("--device", "NAME", "Device: cpu, cuda or mps (default: cpu).", MACHINE)] = "cpu",
     json: Annotated[bool, option("--json", None, "Print one line of JSON per query (default: text).")] = False,
 ) -> None:
     """Search an index by meaning, by words or by both."""

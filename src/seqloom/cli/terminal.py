@@ -287,7 +287,7 @@ def begun_lines(report: Started) -> list[Text]:
 def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) -> list[Text]:
     """One line with the selection metric and the loss; two samples below it if the score is the best so far."""
     names = brief_names(report.metrics, metric)
-    scores = GAP.join(score(report.metrics, name) for name in names) or "no validation set"
+    scores = GAP.join(score(report.metrics, name) for name in names) or "no dev set"
     head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}{'dev ' if names else ''}{scores}")
     if report.chosen and not report.best:
         head.append(f"{GAP}as good as the best", style="green")
@@ -316,7 +316,7 @@ def sample_line(sample: Sample) -> Text:
     """An input, the prediction, and the label if it differs."""
     line = Text.assemble((brief(sample.input), "dim"), " -> ", brief(sample.predicted))
     shown = sample.expected in (sample.predicted, sample.input)
-    return line if shown else line.append(f"   true: {brief(sample.expected)}", style="dim")
+    return line if shown else line.append(f"   expected: {brief(sample.expected)}", style="dim")
 
 
 def notice_line(report: Notice) -> Text:
@@ -364,10 +364,13 @@ def score(metrics: dict[str, float], name: str) -> str:
 
 WHY = {  # text before and after the number of steps
     "done": ("done", ""),
-    "patience": ("stopped early", "; the validation score no longer improved (--patience)"),
+    "patience": ("stopped early", "; the dev score no longer improved (--patience)"),
     "stopped": ("stopped", "; run the same command again to resume"),
-    "not-finite": ("stopped", ": the loss or the gradient was not finite"),
-    "disk": ("stopped", ": checkpoints could not be written"),
+    "not-finite": (
+        "stopped",
+        ": the loss or the gradient was NaN or infinite; train again in a new folder with a lower --lr",
+    ),
+    "disk": ("stopped", ": checkpoints could not be saved; free disk space, and run the same command again to resume"),
 }
 ALREADY = {
     "done": "this run is already done; give more --epochs (or --steps, --tokens, --seconds) to train it longer",
@@ -431,12 +434,12 @@ def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
 def _chosen(ended: Ended, task: "Task") -> list[str]:
     """Return the scores of the chosen validation, and why it was chosen if it is not the best one."""
     if not ended.metrics:
-        return ["the model was not evaluated: there is no validation set"]
+        return ["the model was not evaluated: there is no dev set"]
     if ended.chosen_step == ended.best_step:
         return [f"best on the dev set, at step {ended.best_step:,}: {_scores(ended.metrics, task)}"]
     return [
         f"on the dev set, at step {ended.chosen_step:,}: {_scores(ended.metrics, task)}",
-        f"  step {ended.best_step:,} was better, but within one standard error: the later weights are kept",
+        f"  step {ended.best_step:,} scored better, but within one standard error, so the later weights are kept",
     ]
 
 

@@ -98,20 +98,27 @@ def train(
     *,
     given: Given,
     device: DeviceName = "auto",
-    workers: Annotated[int, option("--workers", "COUNT", "Threads that prepare batches (default: 2).", MACHINE)] = 2,
+    workers: Annotated[
+        int, option("--workers", "COUNT", "Number of threads that prepare batches (default: 2).", MACHINE)
+    ] = 2,
     processes: Annotated[
         int,
-        option("--processes", "COUNT", "Data-parallel processes on this machine, one per GPU (default: 1).", MACHINE),
+        option(
+            "--processes",
+            "COUNT",
+            "Number of data-parallel processes on this machine, one per GPU (default: 1).",
+            MACHINE,
+        ),
     ] = 1,
     max_restarts: Annotated[
         int,
-        option("--max-restarts", "COUNT", "Maximum number of restarts of processes that died (default: 0).", MACHINE),
+        option("--max-restarts", "COUNT", "Maximum number of restarts after a process has died (default: 0).", MACHINE),
     ] = 0,
     shard: Annotated[
-        bool, option("--shard", None, "Shard the weights across the processes (FSDP) (default: off).", MACHINE)
+        bool, option("--shard", None, "Shard the weights across the processes with FSDP (default: off).", MACHINE)
     ] = False,
 ) -> None:
-    """Train a model on your data. What you leave out is chosen for you, printed, and written to config.toml.
+    """Train a model on your data. Settings that you leave out are chosen, printed and written to config.toml.
 
     Run the same command again to resume a run that was stopped, or with more --epochs to train a finished one longer.
     """
@@ -151,9 +158,9 @@ def _require_machine(device: str, workers: int, processes: int, max_restarts: in
     require_device(device)
     for flag, value, least in (("workers", workers, 0), ("processes", processes, 1), ("max-restarts", max_restarts, 0)):
         if value < least:
-            raise ConfigError(f"--{flag} {value}", fix=f"take at least {least}")
+            raise ConfigError(f"--{flag} {value}", fix=f"use at least {least}")
     if max_restarts and processes == 1:
-        raise ConfigError("--max-restarts is for several processes", fix="add --processes 2, or leave it out")
+        raise ConfigError("--max-restarts needs several processes", fix="add --processes 2, or leave it out")
 
 
 def _written(
@@ -161,15 +168,15 @@ def _written(
 ) -> tuple[DataConfig, RunRequest]:
     """Return the run of a file or a run folder, with the options that may be changed."""
     if config is None and out is None:
-        raise ConfigError("nothing to train on", fix="give a data file, or a run to resume: --out RUN")
+        raise ConfigError("there is no data to train on", fix="give a data file, or a run to resume: --out RUN")
     path = config or Path(out or "") / RunFile.CONFIG
     if config is None and not path.is_file():
-        raise ConfigError(f"{out} holds no run to resume", fix="give a data file before --out")
+        raise ConfigError(f"{out} contains no run to resume", fix="give a data file before --out")
     others = ["the data"] if data else []
     others += [FLAGS[name].flag for name in given if not FLAGS[name].described.changeable]
     if others:
         raise ConfigError(
-            f"{path} has all settings of the run, and {', '.join(others)} would change them",
+            f"{path} contains all settings of the run, and {', '.join(others)} would change them",
             fix="leave one out, or edit the file",
         )
     run = located(path.parent, read(path, RunConfig)).config
@@ -184,8 +191,8 @@ def _launched(home: RunLocation, request: RunRequest, processes: int, max_restar
     run = home.existing_run()
     named = {"optimizer": run[0].training.optimizer} if run is not None else {}
     if is_solved(request.model, named | request.training):
-        fix = "leave --processes out, or take --optimizer adamw"
-        raise ConfigError(f"newton solves in one process, and there are {processes}", fix=fix)
+        fix = "leave --processes out, or use --optimizer adamw"
+        raise ConfigError(f"newton runs in one process, but --processes is {processes}", fix=fix)
     rest = without(sys.argv[1:], "--processes", "--max-restarts")
     return launch(rest, processes, max_restarts=max_restarts)
 
@@ -320,7 +327,7 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
         else:
             yield str(change.called(one.flag))
     made = [flags[name].flag for name in ("model", "size", "init") if name in given and now.model != before.model]
-    yield from [f"{', '.join(made)} would make another model"] if made else []
+    yield from [f"{', '.join(made)} would make a different model"] if made else []
     yield from others[:SHOWN]
     yield from [f"and {len(others) - SHOWN} more"] if len(others) > SHOWN else []
 

@@ -15,7 +15,17 @@ from seqloom.cli.inputs import (
     require_another,
     require_readable,
 )
-from seqloom.cli.options import FILE, BatchTokens, DeviceName, Given, decoding_of, option, takes
+from seqloom.cli.options import (
+    FILE,
+    SEQUENCE,
+    SKIP_BAD_ROWS,
+    BatchTokens,
+    DeviceName,
+    Given,
+    decoding_of,
+    option,
+    takes,
+)
 from seqloom.cli.predictions import (
     OTHER_SUFFIXES,
     SUFFIXES,
@@ -24,7 +34,6 @@ from seqloom.cli.predictions import (
     output_format_of,
     write_predictions,
 )
-from seqloom.config.data import DataConfig
 from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import settings
 from seqloom.errors import ConfigError
@@ -34,7 +43,8 @@ WRITING = settings(BeamConfig, "beam_size", "length_penalty", "coverage_penalty"
 
 @takes(
     WRITING,
-    settings(DataConfig, "sequence", "skip_bad_rows"),
+    SEQUENCE,
+    SKIP_BAD_ROWS,
     FILE,
     common=(
         "out",
@@ -58,7 +68,9 @@ def translate(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="A file of sources (default: lines of standard input).", show_default=False
+            metavar="FILE",
+            help="A file with the texts to translate (default: lines of standard input).",
+            show_default=False,
         ),
     ] = STANDARD_INPUT,
     out: Annotated[Path | None, option("--out -o", "FILE", "Write the texts here (default: print them).")] = None,
@@ -75,11 +87,11 @@ def translate(
         option(
             "--replace-unknown",
             None,
-            "Replace each unknown token with the source word that it attends to most (default: off).",
+            "Replace each unknown token with the source word that has the highest attention weight (default: off).",
         ),
     ] = False,
     with_input: Annotated[
-        bool, option("--with-input", None, "Also write each source next to its translation (default: off).")
+        bool, option("--with-input", None, "Also write each input next to its translation (default: off).")
     ] = False,
     deterministic: Deterministic = False,
     *,
@@ -87,7 +99,7 @@ def translate(
     batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Translate every line of a file or of standard input: one line each, in the same order."""
+    """Translate each line of a file or of standard input. The translations are in the same order, one per line."""
     from seqloom.data.readers.registry import as_lines
 
     output = OutputOptions(_form(output_format, out, given.get("n_best", 1), with_input=with_input), out, with_input)

@@ -25,7 +25,7 @@ WHY = {
     "done": "done; give more --trials to continue the search",
     "seconds": "time is up; run the same command again to resume",
     "stopped": "stopped; run the same command again to resume",
-    "disk": "stopped: checkpoints could not be written",
+    "disk": "stopped: checkpoints could not be saved; free disk space, and run the same command again to resume",
 }
 own = partial(option, panel="Search")  # the panel of its options
 
@@ -41,12 +41,12 @@ own = partial(option, panel="Search")  # the panel of its options
 )
 def tune(
     data: Data,
-    out: Annotated[Path, own("--out -o", "FOLDER", "Folder of trials and results; a search that is there is resumed.")],
+    out: Annotated[Path, own("--out -o", "FOLDER", "Folder of trials and results; an existing search is resumed.")],
     models: Annotated[
-        str | None, own("--models", "NAMES", "Recipes to choose from, such as cnn,lstm (default: chosen by the task).")
+        str | None, own("--models", "NAMES", "Recipes to try, such as cnn,lstm (default: chosen by the task).")
     ] = None,
     trials: Annotated[
-        int, own("--trials", "COUNT", "Trials in total, over all processes and machines (default: 20).")
+        int, own("--trials", "COUNT", "Total number of trials, over all processes and machines (default: 20).")
     ] = 20,
     seconds: Annotated[
         float, own("--seconds", "COUNT", "Stop after this many seconds (default: when all trials are done).")
@@ -56,28 +56,36 @@ def tune(
         own(
             "--storage",
             "URL",
-            "Database of the trials: sqlite:///FILE, or postgresql://... for several machines (default: in --out).",
+            "Database of the trials: sqlite:///FILE, or postgresql://... for several machines (default: a SQLite file "
+            "in --out).",
         ),
     ] = None,
     study: Annotated[
-        str | None, own("--study", "NAME", "Name of the study in the storage (default: the name of --out).")
+        str | None,
+        own("--study", "NAME", "Name of the Optuna study in --storage (default: the name of the --out folder)."),
     ] = None,
     space: Annotated[
-        Path | None, own("--space", "FILE", "Search space, a .toml file (default: see the page on tuning).")
+        Path | None,
+        own(
+            "--space",
+            "FILE",
+            "Search space, a .toml file (default: search lr, dropout, batch_tokens, "
+            "warmup, weight_decay, size and schedule).",
+        ),
     ] = None,
     pruner: Annotated[
-        str, own("--pruner", "NAME", f"How bad trials are stopped early: {', '.join(PRUNERS)} (default: median).")
+        str, own("--pruner", "NAME", f"Rule that stops bad trials early: {', '.join(PRUNERS)} (default: median).")
     ] = "median",
-    jobs: Annotated[int, own("--jobs", "COUNT", "Trials at the same time on this machine (default: 1).")] = 1,
+    jobs: Annotated[int, own("--jobs", "COUNT", "Number of trials at the same time on this machine (default: 1).")] = 1,
     search_seed: Annotated[int, own("--search-seed", "NUMBER", "Random seed for the search (default: 0).")] = 0,
     json: Annotated[bool, own("--json", None, "Print the results as JSON (default: tables).")] = False,
     *,
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Search for settings that score better on the validation set; the test set is never read.
+    """Search for the settings with the best score on the dev set. The test set is never read.
 
-    Run the same command again to resume, on this machine or, with PostgreSQL, on several.
+    Run the same command again to resume. With PostgreSQL as --storage, several machines can share one search.
     """
     if pruner not in PRUNERS:
         raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")

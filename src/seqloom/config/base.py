@@ -190,9 +190,9 @@ def _number(value: Any, base: type, meta: Meta, place: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float if base is float else int):  # True is an int
         raise ConfigError(at(place, problem), fix=_as_number(value, what, base))
     if value < low:
-        raise ConfigError(at(place, problem), fix=f"take at least {low:,}")
+        raise ConfigError(at(place, problem), fix=f"use at least {low:,}")
     if value > high or value == meta.lt:
-        raise ConfigError(at(place, problem), fix=f"take {'at most' if meta.lt is None else 'less than'} {high:,}")
+        raise ConfigError(at(place, problem), fix=f"use {'at most' if meta.lt is None else 'less than'} {high:,}")
     if math.isnan(value):
         raise ConfigError(at(place, problem), fix="give a number in this range")
     return value if base is int else float(value)
@@ -224,7 +224,7 @@ def _items(value: Any, annotation: Any, meta: Meta, place: str) -> tuple[Any, ..
     assert meta.max_length is not None
     if len(value) > meta.max_length:
         raise ConfigError(
-            at(place, f"expected at most {meta.max_length:,} items, found {len(value):,}"), fix="take fewer"
+            at(place, f"expected at most {meta.max_length:,} items, found {len(value):,}"), fix="use fewer"
         )
     item, _ = get_args(annotation)
     return tuple(taken(part, item, f"{place}[{number}]") for number, part in enumerate(value))
@@ -236,9 +236,11 @@ def _text(value: Any, meta: Meta, place: str) -> str:
     assert meta.max_length is not None
     if len(value) > meta.max_length:
         problem = f"expected at most {meta.max_length:,} characters, found {len(value):,}"
-        raise ConfigError(at(place, problem), fix="take a shorter name")
+        raise ConfigError(at(place, problem), fix="use a shorter name")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise ConfigError(at(place, f"{quoted(value)} holds half of a surrogate pair"), fix="write the whole character")
+        raise ConfigError(
+            at(place, f"{quoted(value)} contains half of a surrogate pair"), fix="write the whole character"
+        )
     return str.__str__(value)
 
 
@@ -312,7 +314,7 @@ def require_affordable(parameters: int, what: str) -> None:
         raise ConfigError(
             f"{what} would have {parameters:,} parameters, {size(4 * parameters)} in float32; "
             f"the limit is {MAX_PARAMETERS:,}, {size(4 * MAX_PARAMETERS)}",
-            fix="make it narrower or shallower, or its vocabulary smaller",
+            fix="use a smaller width, fewer layers or a smaller vocabulary",
         )
 
 
@@ -328,14 +330,14 @@ def read(path: str | Path, union: Any) -> Any:
     path = Path(path)
     shown = str(path) if str(path).isprintable() else quoted(str(path))
     if path.suffix.lower() not in (".toml", ".json"):
-        raise ConfigError(f"{shown}: expected a .toml or .json file", fix="rename it, or give another")
+        raise ConfigError(f"{shown}: expected a .toml or .json file", fix="rename it, or give another file")
     try:
         text = _file_text(path)
         data = (_toml_data if path.suffix.lower() == ".toml" else _json_data)(text)
         current = renamed(data) if isinstance(data, dict) else data
         if current != data:
             warnings.warn(
-                f"{shown}: settings under the names of an earlier version; they are read under their new names",
+                f"{shown} uses setting names of an earlier version of Seqloom; they are read as the new names",
                 stacklevel=2,
             )
         return from_data(current, union)
@@ -369,7 +371,8 @@ def _file_text(path: Path) -> str:
 def _require_short(size: int) -> None:
     if size > MAX_FILE_BYTES:
         raise ConfigError(
-            f"{size:,} bytes; a configuration has at most {MAX_FILE_BYTES:,}", fix="is this the right file?"
+            f"the file has {size:,} bytes; the limit for a configuration is {MAX_FILE_BYTES:,}",
+            fix="is this the right file?",
         )
 
 
@@ -383,14 +386,14 @@ def _toml_data(text: str) -> Any:
     for number, line in enumerate(text.split("\n"), start=1):
         if (dots := line.count(".")) > MAX_DOTS:
             raise ConfigError(
-                f"line {number:,} holds {dots:,} dots, and the limit is {MAX_DOTS}",
-                fix="nest less, or write an array with one item to a line",
+                f"line {number:,} has {dots:,} dots; the limit is {MAX_DOTS}",
+                fix="use fewer levels, or write an array with one item per line",
             )
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            f"not TOML: {error}", fix="correct it there; TOML has lines of the form name = value"
+            f"not TOML: {error}", fix="correct this line; TOML has lines of the form name = value"
         ) from None
     except (RecursionError, ValueError) as error:
         raise _unreadable(error) from None
@@ -407,7 +410,7 @@ def _json_data(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_no_repeats)
     except json.JSONDecodeError as error:
         where = f"(at line {error.lineno}, column {error.colno})"
-        fix = 'correct it there; JSON has the form {"name": value}'
+        fix = 'correct this place; JSON has the form {"name": value}'
         raise ConfigError(f"not JSON: {error.msg} {where}", fix=fix) from None
     except (RecursionError, ValueError) as error:
         raise _unreadable(error) from None
@@ -416,14 +419,14 @@ def _json_data(text: str) -> Any:
 def _unreadable(error: RecursionError | ValueError) -> ConfigError:
     """Errors of the parsers: too many brackets, or too many digits for int()."""
     if isinstance(error, RecursionError):
-        return ConfigError("it is nested too deeply", fix="nest less; a model has about six levels")
-    return ConfigError("a number has thousands of digits", fix="give a smaller one")
+        return ConfigError("it has too many nested levels", fix="use fewer levels; a model has about six")
+    return ConfigError("a number has too many digits", fix="give a smaller one")
 
 
 def _require_text(text: str) -> None:
     _require_short(len(text))
     if not text.strip():
-        raise ConfigError("the configuration is empty", fix="start from a recipe, written with to_toml()")
+        raise ConfigError("the configuration is empty", fix="start from a recipe: seqloom recipes NAME > model.toml")
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def share_of(text: str) -> float:
     except (ArithmeticError, ValueError):
         number = -1.0
     if not 0 <= number <= 1:
-        raise ConfigError(f"{text!r} is not a share", fix="write it like 0.1% or 0.001")
+        raise ConfigError(f"{text!r} is not a fraction", fix="write it like 0.1% or 0.001")
     return number
 
 
@@ -64,7 +64,7 @@ class ReadingConfig(Config, tag="reading", kw_only=True):
     delimiter: Annotated[
         Name | None,
         Flag(
-            "Column delimiter of csv, tsv and conll files (default: a comma, a tab, spaces).",
+            "Column delimiter (default: a comma for csv, a tab for tsv, spaces for conll).",
             "TEXT",
             FILES,
             parse=_unescaped,
@@ -72,7 +72,7 @@ class ReadingConfig(Config, tag="reading", kw_only=True):
     ] = None
     header: Annotated[
         bool,
-        Flag("Whether the first row holds the column names (default: it does).", panel=FILES, negatable=True),
+        Flag("Whether the first row contains the column names (default: --header).", panel=FILES, negatable=True),
     ] = True
     # Lines are split at the marks between the names.
     template: Annotated[
@@ -94,8 +94,7 @@ class BadRows(Config, tag="bad-rows", kw_only=True):
     skip_bad_rows: Annotated[
         bool,
         Flag(
-            "Skip rows that cannot be used and report them (default: stop at bad rows; a trained model reads as in "
-            "its training).",
+            "Skip bad rows and list them, instead of stopping with an error (default: --no-skip-bad-rows).",
             panel=FILES,
             negatable=True,
             changeable=True,
@@ -106,7 +105,7 @@ class BadRows(Config, tag="bad-rows", kw_only=True):
         Flag(
             "With --skip-bad-rows, still stop if more than this fraction of the rows is bad, such as 0.01 or 1% "
             "(default: 0.1%).",
-            "SHARE",
+            "FRACTION",
             FILES,
             parse=share_of,
             changeable=True,
@@ -124,7 +123,7 @@ class ColumnSplit(Config, tag="column", kw_only=True):
     split_column: Annotated[
         Name,
         Flag(
-            "Column that says train, dev or test for each row (default: a column called split, if there is one).",
+            "Column that contains train, dev or test for each row (default: a column called split, if there is one).",
             "COLUMN",
             SETS,
         ),
@@ -133,7 +132,7 @@ class ColumnSplit(Config, tag="column", kw_only=True):
 
 SPLIT_SEED = Flag("Random seed for the split (default: 0).", "NUMBER", SETS)
 GROUP = Flag(
-    "Keep rows with the same value in this column in the same split (default: rows are split one by one).",
+    "Put all rows with the same value in this column into the same split (default: rows are split one by one).",
     "COLUMN",
     SETS,
 )
@@ -145,8 +144,8 @@ class RandomSplit(Config, tag="random", kw_only=True):
     dev_size: Annotated[
         Rate,
         Flag(
-            "Fraction of the rows for the validation set, such as 0.1 or 10% (default: 10%).",
-            "SHARE",
+            "Fraction of the rows for the dev (validation) set, such as 0.1 or 10% (default: 10%).",
+            "FRACTION",
             SETS,
             parse=share_of,
         ),
@@ -154,7 +153,10 @@ class RandomSplit(Config, tag="random", kw_only=True):
     test_size: Annotated[
         Rate,
         Flag(
-            "Fraction of the rows for the test set, such as 0.1 or 10% (default: 10%).", "SHARE", SETS, parse=share_of
+            "Fraction of the rows for the test set, such as 0.1 or 10% (default: 10%).",
+            "FRACTION",
+            SETS,
+            parse=share_of,
         ),
     ] = 0.1
     split_seed: Annotated[Seed, SPLIT_SEED] = 0
@@ -175,7 +177,8 @@ class FoldSplit(Config, tag="fold", kw_only=True):
     fold: Annotated[
         Fold,
         Flag(
-            "Validate on this fold, counted from 0, and train on the others; one run is one fold (default: no folds).",
+            "Cross-validation: validate on this fold, counted from 0, and train on the others; one run per fold "
+            "(default: no folds).",
             "NUMBER",
             SETS,
         ),
@@ -185,7 +188,10 @@ class FoldSplit(Config, tag="fold", kw_only=True):
 
     def check(self) -> None:
         if self.fold >= self.folds:
-            raise ConfigError(f"there is no fold {self.fold} of {self.folds}", fix=f"take 0 to {self.folds - 1}")
+            raise ConfigError(
+                f"fold {self.fold} does not exist: there are {self.folds} folds, counted from 0",
+                fix=f"use 0 to {self.folds - 1}",
+            )
 
 
 AnySplit = GivenSplit | ColumnSplit | RandomSplit | FoldSplit
@@ -198,7 +204,7 @@ class DataConfig(Config, tag="data", kw_only=True):
     dev: Annotated[
         NameList,
         Flag(
-            "File with the validation (dev) set; repeat it for parallel text (default: a random part of FILE, see "
+            "File with the dev (validation) set; repeat it for parallel text (default: a random part of FILE, see "
             "--dev-size).",
             "FILE",
             SETS,
@@ -218,30 +224,33 @@ class DataConfig(Config, tag="data", kw_only=True):
     input: Annotated[
         NameList,
         Flag(
-            "Column with the input; repeat it for text pairs (default: guessed from names and content, or as in "
-            "training).",
+            "Column with the input; repeat it for text pairs (default: guessed from column names and content).",
             "COLUMN",
             COLUMNS,
         ),
     ] = ()
     target: Annotated[
         NameList,
-        Flag("Column with the target (default: guessed from names and content, or as in training).", "COLUMN", COLUMNS),
+        Flag("Column with the target (default: guessed from column names and content).", "COLUMN", COLUMNS),
     ] = ()
     # Empty: rows have no id, even if there is a column of that name.
     id: Annotated[
         Name | None,
-        Flag("Column that identifies each row (default: a column called id, if there is one).", "COLUMN", COLUMNS),
+        Flag("Column with the id of each row (default: a column called id, if there is one).", "COLUMN", COLUMNS),
     ] = None
     label_separator: Annotated[
         Name | None,
-        Flag("Delimiter between labels where a cell holds several (default: one label per cell).", "TEXT", COLUMNS),
+        Flag(
+            "Separator between the labels of a row, if a row can have several (default: one label per row).",
+            "TEXT",
+            COLUMNS,
+        ),
     ] = None
     sequence: Annotated[
         Name | None,
         Flag(
-            "Column that groups rows: consecutive rows with the same value form one sequence (default: each row is "
-            "an example).",
+            "Make one sequence of consecutive rows that have the same value in this column (default: each row is an "
+            "example).",
             "COLUMN",
             COLUMNS,
         ),
@@ -262,12 +271,12 @@ class EncodingConfig(Config, tag="encoding", kw_only=True):
 
     tokenizer: Annotated[
         FittedTokenizer,
-        Flag("Tokenizer: {names} (default: words, or what fits the task).", "NAME", TOKENS),
+        Flag("Tokenizer: {names} (default: bpe for translate, else words).", "NAME", TOKENS),
     ] = WordsConfig()
     target_tokenizer: Annotated[
         FittedTokenizer | None,
         Flag(
-            "Tokenizer of target texts: words, characters, bytes, bpe or unigram (default: that of the input).",
+            "Tokenizer of target texts: words, characters, bytes, bpe or unigram (default: the same as --tokenizer).",
             "NAME",
             TOKENS,
             parse=_tokenizer,

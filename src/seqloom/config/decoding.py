@@ -18,7 +18,7 @@ Probability = Annotated[float, Meta(ge=0.0, le=1.0, examples=[1.0])]
 Penalty = Annotated[float, Meta(ge=0.0, le=100.0, examples=[1.0])]
 Repetition = Annotated[float, Meta(ge=1.0, le=100.0, examples=[1.0])]
 Most = Annotated[int, Meta(ge=0, le=2**24, examples=[0])]
-GREEDY = "leave it out: the default is the most likely token each time (greedy)"
+GREEDY = "leave it out: the default is greedy decoding"
 
 
 class DecodingConfig(Config, kw_only=True):
@@ -27,7 +27,8 @@ class DecodingConfig(Config, kw_only=True):
     max_new_tokens: Annotated[
         Tokens | None,
         Flag(
-            "Maximum number of tokens to generate (default: 64 for a language model; by the source for a translation).",
+            "Maximum number of tokens to generate (default: 64 for a language model; for a translation it grows with "
+            "the length of the source).",
             "COUNT",
             DECODING,
         ),
@@ -157,14 +158,14 @@ def decoding(settings: Mapping[str, Any]) -> AnyDecoding:
     kinds: tuple[type[AnyDecoding], ...] = (GreedyConfig, SampleConfig, BeamConfig)
     every = {name for kind in kinds for name in kind.__struct_fields__}
     for name in settings.keys() - every:
-        raise ConfigError(f"'{name}' is no setting of decoding", fix=did_you_mean(name, every))
+        raise ConfigError(f"'{name}' is not a decoding setting", fix=did_you_mean(name, every))
     if settings.get("temperature") == 0:  # other programs call this greedy
-        raise ConfigError("temperature: found 0, and nothing can be divided by it", fix=GREEDY)
+        raise ConfigError("temperature is 0, but the logits are divided by it", fix=GREEDY)
     for kind in kinds:
         if settings.keys() <= set(kind.__struct_fields__):
             return kind(**settings)
     drawn, searched = (sorted(settings.keys() - set(kind.__struct_fields__)) for kind in (BeamConfig, SampleConfig))
     raise ConfigError(
-        f"settings of a sample ({', '.join(drawn)}) and of a beam ({', '.join(searched)}), and an answer is either",
-        fix="leave the one or the other out",
+        f"settings of sampling ({', '.join(drawn)}) and of beam search ({', '.join(searched)}) cannot be combined",
+        fix="leave out the settings of one of them",
     )

@@ -47,8 +47,8 @@ class ClassHeadConfig(HeadConfig, tag="class", kw_only=True):
             problem = f"class_weights: {len(self.class_weights):,} weights for {self.num_classes:,} classes"
             raise ConfigError(problem, fix="give one for each class")
         if self.class_weights and not any(self.class_weights):
-            problem = "class_weights: every class counts nothing"
-            raise ConfigError(problem, fix="give one class at least a weight above 0")
+            problem = "class_weights: all weights are 0"
+            raise ConfigError(problem, fix="give at least one class a weight above 0")
 
     def unmapped(self) -> "ScoresHeadConfig":
         """Return the head for the same classes that reads the scores directly."""
@@ -88,8 +88,8 @@ def require_scores(head: "UnmappedHead", width: int, mapped: str) -> None:
     """Raise ConfigError unless the vector has one number per output."""
     if width != head.answers:
         raise ConfigError(
-            f"a '{head.kind()}' head takes {head.answers} numbers for its scores, found a width of {width}",
-            fix=f"take width = {head.answers}, or a '{mapped}' head",
+            f"a '{head.kind()}' head needs width {head.answers}, one number per class, found width {width}",
+            fix=f"use width = {head.answers}, or a '{mapped}' head",
         )
 
 
@@ -207,7 +207,8 @@ def require_scheme(labels: tuple[str, ...], scheme: Literal["bio", "bioes"]) -> 
     alone = {"bio": "B", "bioes": "S"}[scheme]
     if not any(label == "O" or label.startswith(f"{alone}-") for label in labels):
         raise ConfigError(
-            f"labels: in the scheme '{scheme}' a single element is O or {alone}-TYPE, and neither is there",
+            f"labels: the scheme '{scheme}' needs O or a label {alone}-TYPE for spans of one element, but the labels "
+            "have neither",
             fix="add the label 'O', or choose the scheme 'none'",
         )
 

@@ -122,8 +122,8 @@ class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
     def check(self) -> None:
         if self.char_encoder == "lstm" and self.spelling_size % 2:
             raise ConfigError(
-                f"spelling_size {self.spelling_size} cannot be halved, and an LSTM reads from each end",
-                fix=f"take {self.spelling_size + 1}",
+                f"spelling_size {self.spelling_size} is odd, but the LSTM uses half of it for each direction",
+                fix=f"use {self.spelling_size + 1}",
             )
 
     def parameters(self, width: int) -> int:
@@ -174,8 +174,9 @@ class PatchesConfig(PictureConfig, tag="patches", kw_only=True):
     def check(self) -> None:
         if self.height % self.patch or self.width % self.patch:
             raise ConfigError(
-                f"patches of {self.patch} x {self.patch} do not tile a picture of {self.height} x {self.width}",
-                fix=f"take a patch of {self._nearest()}, or crop the picture",
+                f"a picture of {self.height} x {self.width} cannot be divided into patches of {self.patch} x "
+                f"{self.patch}",
+                fix=f"use patch = {self._nearest()}, or crop the pictures",
             )
 
     def _nearest(self) -> int:
@@ -212,9 +213,9 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
         for layer in range(len(self.filters)):
             if min(height, width) < size:
                 raise ConfigError(
-                    f"layer {layer + 1} of {len(self.filters)}: filters of {size} x {size} do not fit the "
-                    f"{height} x {width} that is left of the picture",
-                    fix="take fewer layers or smaller filters",
+                    f"layer {layer + 1} of {len(self.filters)}: filters of {size} x {size} are larger than its input "
+                    f"of {height} x {width}",
+                    fix="use fewer layers or smaller filters",
                 )
             height, width = height - size + 1, width - size + 1
             if min(height, width) > 1:

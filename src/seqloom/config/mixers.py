@@ -28,16 +28,16 @@ POSITIONS: tuple[Position, ...] = get_args(Position)
 SCORES: tuple[Score, ...] = get_args(Score)
 RELATIVE: tuple[Position, ...] = ("shaw", "alibi", "rotary", "t5")
 
-_NO_SCORES = "linear attention never forms the scores, so nothing can be added to one of them"
-_NOT_POSITIVE = "turned features are no longer positive, so the weights would not be a distribution"
+_NO_SCORES = "linear attention does not compute attention scores, so no bias can be added to them"
+_NOT_POSITIVE = "rotation makes some features negative, so the attention weights would not be a distribution"
 _REFUSALS: dict[tuple[str, str], str] = {
     ("linear-attention", "shaw"): _NO_SCORES,
     ("linear-attention", "alibi"): _NO_SCORES,
     ("linear-attention", "t5"): _NO_SCORES,
     ("linear-attention", "rotary"): _NOT_POSITIVE,
-    ("additive", "shaw"): "Shaw's key vectors enter by a dot product with the query, and an additive score has none",
-    ("additive", "rotary"): "turning queries and keys makes a score relative only when it is their dot product",
-    ("bilinear", "rotary"): "the matrix between query and key does not commute with the turning",
+    ("additive", "shaw"): "Shaw's key vectors need a dot product with the query, which an additive score does not have",
+    ("additive", "rotary"): "rotating queries and keys makes a score relative only if it is their dot product",
+    ("bilinear", "rotary"): "the matrix between query and key does not commute with the rotation",
 }
 
 
@@ -52,11 +52,11 @@ def refusal(mixer: str, *, score: Score = "scaled_dot", position: Position = "no
     if position not in RELATIVE:
         return None
     if mixer == "cross-attention":
-        return "source and target have no common distance"
+        return "positions in the source and in the target have no distance to each other"
     if reason := _REFUSALS.get((mixer, position)):
         return reason
     if mixer != "attention":
-        return f"relative positions act on attention scores, and '{mixer}' has none"
+        return f"relative positions change attention scores, but '{mixer}' has none"
     return _REFUSALS.get((score, position))
 
 
@@ -126,24 +126,24 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
         reach = (max(self.kernel_sizes) - 1) * self.dilation
         if reach > MAX_REACH:
             raise ConfigError(
-                f"a filter of {max(self.kernel_sizes)} taps {self.dilation:,} apart reaches over {reach:,} elements; "
-                f"the limit is {MAX_REACH:,}",
-                fix="take a smaller dilation",
+                f"a filter with kernel size {max(self.kernel_sizes)} and dilation {self.dilation:,} covers {reach:,} "
+                f"elements; the limit is {MAX_REACH:,}",
+                fix="use a smaller dilation",
             )
 
     def fit(self, width: int, position: Position = "none") -> None:
         MixerConfig.fit(self, width, position)
         if (held := (max(self.kernel_sizes) - 1) * self.dilation * width) > MAX_HELD:
             raise ConfigError(
-                f"a filter that reaches over {held // width:,} elements of width {width:,} would have {held:,} numbers "
-                f"to remember for each row; the limit is {MAX_HELD:,}",
-                fix="take a smaller dilation",
+                f"a filter that covers {held // width:,} elements of width {width:,} needs a state of {held:,} "
+                f"numbers for each row; the limit is {MAX_HELD:,}",
+                fix="use a smaller dilation",
             )
         count = len(self.kernel_sizes)
         if width % count:
             raise ConfigError(
-                f"{count} kernel sizes cannot share a width of {width} evenly",
-                fix=f"take width = {nearest_width(width, count)}, or another number of kernel sizes",
+                f"a width of {width} cannot be divided evenly among {count} kernel sizes",
+                fix=f"use width = {nearest_width(width, count)}, or another number of kernel sizes",
             )
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -294,12 +294,14 @@ class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
     def fit(self, width: int, position: Position = "none") -> None:
         MixerConfig.fit(self, width, position)
         if width % 2:
-            raise ConfigError(f"two directions cannot share a width of {width} evenly", fix=f"take width = {width + 1}")
+            raise ConfigError(
+                f"a width of {width} cannot be divided evenly between two directions", fix=f"use width = {width + 1}"
+            )
 
     def fit_causal(self) -> None:
         raise ConfigError(
-            "'bidirectional' reads from both ends, so it cannot go forward one element at a time",
-            fix=f"take '{self.mixer.kind()}' by itself in a decoder",
+            "'bidirectional' reads a sequence in both directions, so a decoder cannot use it",
+            fix=f"use '{self.mixer.kind()}' without 'bidirectional' in a decoder",
         )
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -332,11 +334,11 @@ def require_divisible(width: int, num_heads: int, position: Position = "none") -
     share = 2 if position == "rotary" else 1
     if width % (num_heads * share) == 0:
         return
-    evenly = "evenly" if share == 1 else "in the pairs that rotary positions turn"
+    evenly = "evenly" if share == 1 else "into pairs, which rotary positions need"
     fewer = [f"num_heads = {heads}" for heads in range(1, num_heads) if width % (heads * share) == 0]
     raise ConfigError(
-        f"{num_heads} heads cannot share a width of {width} {evenly}",
-        fix=f"take {' or '.join([*fewer[-1:], f'width = {nearest_width(width, num_heads * share)}'])}",
+        f"a width of {width} cannot be divided among {num_heads} heads {evenly}",
+        fix=f"use {' or '.join([*fewer[-1:], f'width = {nearest_width(width, num_heads * share)}'])}",
     )
 
 

@@ -164,8 +164,8 @@ class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
     def check(self) -> None:
         if self.activation == "swiglu" and self.hidden:
             raise ConfigError(
-                "activation 'swiglu' needs a gate, and the hidden layers after pooling have none",
-                fix="take activation 'gelu'",
+                "activation 'swiglu' needs a gate, but the hidden layers after pooling have none",
+                fix="use activation 'gelu'",
             )
         self.head.fit(self.widths()[-1])
         require_affordable(self.parameters(), "this model")
@@ -245,7 +245,8 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
     def check(self) -> None:
         if self.shared and self.encoder.input != self.decoder.input:
             raise ConfigError(
-                f"shared: the encoder reads {self.encoder.input.to_json()}, the decoder {self.decoder.input.to_json()}",
+                f"shared: the inputs must be the same, but the encoder has {self.encoder.input.to_json()} and the "
+                f"decoder {self.decoder.input.to_json()}",
                 fix="give both the same 'tokens' input, or set shared = false",
             )
         if self.shared and not isinstance(self.decoder.input, TokensConfig):
@@ -255,8 +256,8 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
             )
         if self.encoder.width != self.decoder.width:
             raise ConfigError(
-                f"the encoder has width {self.encoder.width} and the decoder {self.decoder.width}",
-                fix="give both one width",
+                f"the encoder has width {self.encoder.width}, but the decoder has width {self.decoder.width}",
+                fix="give both the same width",
             )
         require_tieable(self.head, self.decoder)
         require_affordable(self.parameters(), "this model")
@@ -317,17 +318,19 @@ def require_tieable(head: NextTokenHeadConfig, stack: StackConfig) -> None:
     source = stack.source()
     if not isinstance(source, TokensConfig):
         raise ConfigError(
-            f"a tied head reads with the matrix of a 'tokens' input, found '{source.kind()}'",
+            f"a tied head uses the embedding matrix of a 'tokens' input, but the input is '{source.kind()}'",
             fix="set tied = false in the head",
         )
     if source.size not in (None, stack.width):
         raise ConfigError(
-            f"a tied head reads with the input's vectors: size {source.size} in a model of width {stack.width}",
+            f"a tied head uses the input's embeddings, but they have size {source.size} and the model has width "
+            f"{stack.width}",
             fix="leave the input's size out, or set tied = false in the head",
         )
     if source.vocab_size != head.vocab_size:
         raise ConfigError(
-            f"the head has vocab_size {head.vocab_size:,} and the input, to which it is tied, {source.vocab_size:,}",
+            f"the head has vocab_size {head.vocab_size:,}, but the input to which it is tied has vocab_size "
+            f"{source.vocab_size:,}",
             fix="make them equal, or set tied = false in the head",
         )
 

@@ -209,7 +209,7 @@ def _able(whole: Setting, inner: list[Setting]) -> type[Config]:
     able = [part for part in whole.parts if all(one.name in _settings(part) for one in inner)]
     if not able:
         flags = " and ".join(one.flag for one in inner)
-        raise ConfigError(f"{flags} both say {whole.described.says}", fix="give only one")
+        raise ConfigError(f"{flags} both set {whole.described.says}", fix="give only one")
     return type(whole.default) if type(whole.default) in able else able[0]
 
 
@@ -327,6 +327,8 @@ NEW_NAMES: dict[str, str | tuple[str, ...]] = {
     "rows": "limit",
     "row": "token",
     "whole": "full",
+    "join": "compact",
+    "shape": "kind",
 }
 
 

@@ -226,8 +226,9 @@ class StackConfig(Config, kw_only=True):
                 layer.fit(self.width, self.relation())
         if (count := len(self.stack()) * self.repeat) > MAX_LAYERS:
             raise ConfigError(
-                f"{len(self.stack()):,} layers, {self.repeat:,} times, are {count:,}, and the limit is {MAX_LAYERS:,}",
-                fix="repeat them less",
+                f"{len(self.stack()):,} layers repeated {self.repeat:,} times are {count:,} layers; the limit is "
+                f"{MAX_LAYERS:,}",
+                fix="use a smaller repeat",
             )
         require_affordable(self.parameters(), f"this {self.kind()}")
 
@@ -235,22 +236,23 @@ class StackConfig(Config, kw_only=True):
         source = self.source()
         if self.relation() != "none" and not self.stack():
             raise ConfigError(
-                f"position '{self.position}' acts inside attention, and there are no layers",
+                f"position '{self.position}' works inside attention layers, but there are no layers",
                 fix="choose position 'sinusoidal' or 'learned', or give layers",
             )
         if self.position_join == "concatenate" and not self.absolute():
             raise ConfigError(
-                f"position '{self.position}' puts nothing beside the inputs that could be concatenated",
+                f"position '{self.position}' has no vectors that could be concatenated with the inputs",
                 fix="choose position 'sinusoidal' or 'learned', or leave position_join out",
             )
         if self.input_scale != 1.0 and not self.absolute():
             raise ConfigError(
-                f"input_scale sets inputs against positions that are added to them, and position is '{self.position}'",
+                f"input_scale scales inputs to which position vectors are added, but position is '{self.position}'",
                 fix="choose position 'sinusoidal' or 'learned', or leave input_scale out",
             )
         if self.position == "learned" and isinstance(source, PictureConfig) and source.length() > self.max_length:
             raise ConfigError(
-                f"a picture becomes {source.length():,} elements, and learned positions end at {self.max_length:,}",
+                f"a picture becomes {source.length():,} elements, but there are only {self.max_length:,} learned "
+                "positions",
                 fix=f"set max_length to {source.length():,}",
             )
 

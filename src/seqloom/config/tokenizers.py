@@ -35,7 +35,7 @@ class TokenizerConfig(Config, kw_only=True):
     """Base of the tokenizers, with normalization. Offsets always point into the original text."""
 
     normalize: Annotated[
-        UnicodeForm, Flag("Unicode normalization: {names} (default: as-is, none).", "NAME", TOKENS)
+        UnicodeForm, Flag("Unicode normalization: {names} (default: as-is, no normalization).", "NAME", TOKENS)
     ] = "as-is"
     lowercase: Annotated[bool, Flag("Lowercase the text (default: keep the case).", panel=TOKENS)] = False
 
@@ -69,7 +69,8 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
     word_split: Annotated[
         WordSplit,
         Flag(
-            "How words are split: {names}; use space for text that is already tokenized (default: punctuation).",
+            "Where to split text into words: {names}; space splits only at spaces, for text that is already "
+            "tokenized (default: punctuation).",
             "RULE",
             TOKENS,
         ),
@@ -129,7 +130,7 @@ class WordpieceConfig(TokenizerConfig, tag="wordpiece", kw_only=True):
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
         raise ConfigError(
             "a wordpiece vocabulary comes with an imported model and cannot be fitted",
-            fix="take bpe, or start from an imported model: seqloom train FILE --init MODEL",
+            fix="use bpe, or start from an imported model: seqloom train FILE --init MODEL",
         )
 
 

@@ -37,7 +37,7 @@ class SgdConfig(Config, tag="sgd", kw_only=True):
 
     def check(self) -> None:
         if self.nesterov and not self.momentum:
-            raise ConfigError("nesterov needs a momentum, and it is 0", fix="give a momentum above 0")
+            raise ConfigError("nesterov needs a momentum above 0, but momentum is 0", fix="give a momentum above 0")
 
 
 class AdamConfig(Config, tag="adam", kw_only=True):
@@ -77,8 +77,8 @@ AnyOptimizer = SgdConfig | AdamConfig | AdamWConfig | NewtonConfig
 
 
 WARMUP = Flag(
-    "Steps over which the learning rate rises to its peak (default: a tenth of all steps, at most 100, with linear and "
-    "cosine; 4,000 with inverse-sqrt; else 0).",
+    "Number of warmup steps, in which the learning rate rises to its peak (default: for linear and cosine a tenth of "
+    "all steps, at most 100; for inverse-sqrt 4,000; else 0).",
     "STEPS",
     OPTIMIZER,
 )
@@ -236,8 +236,10 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     batching: Annotated[
         AnyBatching,
         Flag(
-            "How batches are made: {names}; streams (stateful) and packs (packed documents) are for language models "
-            "(default: by-length).",
+            "How to make batches: {names}; by-length puts rows of similar length together; for language models, "
+            "streams "
+            "carries the state from batch to batch, and packs puts several documents into one row (default: "
+            "by-length).",
             "NAME",
             BATCHES,
         ),
@@ -259,8 +261,8 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     accumulate: Annotated[
         Parts,
         Flag(
-            "Split each batch into this many parts and accumulate their gradients; the batch size stays the same "
-            "(default: 1).",
+            "Split each batch into this many parts and accumulate their gradients, to save memory; the total batch "
+            "size stays the same (default: 1).",
             "COUNT",
             BATCHES,
             changeable=True,
@@ -271,7 +273,14 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     ] = 0
     metric: Annotated[
         Name | None,
-        Flag("Validation metric that chooses the best checkpoint (default: chosen by the task).", "NAME", RUN),
+        Flag(
+            "Dev set metric that chooses the best checkpoint: loss, or for classify and tag: accuracy, f1, macro_f1; "
+            "regress: mse, rmse, mae, r2, spearman; lm: perplexity, bits_per_byte; masked: perplexity, accuracy; "
+            "translate: exact_match, bleu, bleu_tokenized, chrf; embed: accuracy, pearson (default: chosen by the "
+            "task).",
+            "NAME",
+            RUN,
+        ),
     ] = None
     patience: Annotated[
         Steps,
@@ -314,7 +323,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     precision: Annotated[
         Precision,
         Flag(
-            "Number format: auto, float32, bf16 or fp16 (default: auto, the fastest that is safe here).",
+            "Precision: auto, float32, bf16 or fp16 (default: auto, bf16 if the GPU supports it, else float32).",
             "NAME",
             MACHINE,
             parse=_precision,
@@ -323,7 +332,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     compile: Annotated[
         bool,
         Flag(
-            "Compile the model with torch.compile; pays off when batches have few different shapes (default: off).",
+            "Compile the model with torch.compile; faster if batches have few different shapes (default: off).",
             panel=MACHINE,
         ),
     ] = False
@@ -353,7 +362,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     def check(self) -> None:
         if self.ema and self.average_checkpoints > 1:
             raise ConfigError(
-                "ema and average_checkpoints are two ways to average weights", fix="leave one of them out"
+                "ema and average_checkpoints cannot be combined: both average the weights", fix="leave one of them out"
             )
         if self.strengths:
             self._require_solving()
@@ -374,8 +383,8 @@ class TrainingConfig(Config, tag="training", kw_only=True):
             others["schedule"] = self.schedule.kind()
         if others:
             raise ConfigError(
-                f"{', '.join(others)}: newton solves for all weights at once and ignores it",
-                fix="leave it out, or take adamw",
+                f"{', '.join(others)} cannot be used with newton, which does not use gradient descent",
+                fix="leave it out, or use adamw",
             )
 
 
@@ -429,4 +438,4 @@ class SpaceConfig(Config, tag="space", kw_only=True):
                 raise ConfigError(f"{name} is empty", fix="give at least one, or leave it out")
         for name, most in (("dropout", 1.0), ("lr", 1_000.0), ("weight_decay", 10.0), ("warmup", 1.0)):
             if (high := getattr(self, name).high) >= most:
-                raise ConfigError(f"{name} up to {high:g}", fix=f"stay below {most:g}")
+                raise ConfigError(f"{name}: high is {high:g}", fix=f"use less than {most:g}")

@@ -387,7 +387,7 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] =
 
     if name in NAMES:
         _require_no_settings(config, NAMES[name])
-        return EmbeddedSet(config, NAMES[name], (f"data: the embedded data set '{name}'",), parts)
+        return EmbeddedSet(config, NAMES[name], (f"data: the built-in data set '{name}'",), parts)
     resolved = resolve(config)
     if resolved is config and name.isidentifier():
         known = did_you_mean(name, [*NAMES, *SOURCES])
@@ -408,7 +408,7 @@ def _require_no_settings(config: DataConfig, source: "SyntheticSet") -> None:
         given = getattr(config, field.name)
         if given not in (field.default, own.get(field.name, field.default)):
             fixed = f"its splits and columns are fixed, and its task is {source.task}"
-            text = f"the embedded data set '{source.name}' does not take '{field.name}': {fixed}"
+            text = f"the built-in data set '{source.name}' has no setting '{field.name}': {fixed}"
             raise ConfigError(text, fix=f"leave out '{field.name}'")
 
 
@@ -449,7 +449,7 @@ def _open_files(
 def _drawn_only(split: AnySplit, config: DataConfig) -> AnySplit:
     """The same split without the sets that are given as files."""
     if isinstance(split, FoldSplit) and config.dev:
-        text = "--fold makes a fold the dev set, but --dev is given as well"
+        text = "--fold uses a fold of the training data as the dev set, but --dev is also given"
         raise ConfigError(text, fix="leave out --dev or --fold")
     if not isinstance(split, RandomSplit):
         return split

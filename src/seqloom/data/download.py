@@ -135,7 +135,7 @@ class HttpsOnly(request.HTTPRedirectHandler):
 def require_https(url: str) -> None:
     """Raise DataError for a URL of another scheme."""
     if urlsplit(url).scheme != "https":
-        raise DataError(f"only https is allowed, and the URL is {escaped(url)}", fix="use an https URL")
+        raise DataError(f"only https is allowed, but the URL is {escaped(url)}", fix="use an https URL")
 
 
 def open_https(url: str, transport: request.BaseHandler | None = None) -> HttpAnswer:
@@ -181,7 +181,10 @@ class DataFolders(NamedTuple):
                 f"{one}{'' if one.is_dir() else ' (no such folder)'}" for one in self.search_order()
             )
             unset = "; SEQLOOM_DATA is not set" if self.mirror is None else ""
-            text = f"the data set '{source.name}' is not here: no {names_of(missing)} in {searched}{unset}"
+            text = (
+                f"the data set '{source.name}' is not on this machine: {names_of(missing)} not found in "
+                f"{searched}{unset}"
+            )
             fetch = f"run `seqloom data get {source.name}`"
             raise DataError(text, fix=fetch if source.has_addresses() else self.by_hand(source))
         return {
@@ -211,7 +214,7 @@ def found_in(folder: Path, file: SourceFile) -> Path | None:
         return next((path for suffix in ("", *PACKED) if (path := folder / f"{file.plain}{suffix}").is_file()), None)
     except OSError as error:  # no permission, or an impossible name
         fix = "change its permissions, or choose another folder"
-        raise DataError(f"cannot search {file.plain} in {folder}: {error.strerror}", fix=fix) from None
+        raise DataError(f"cannot look for {file.plain} in {folder}: {error.strerror}", fix=fix) from None
 
 
 def default_folders(environment: Mapping[str, str] | None = None) -> DataFolders:

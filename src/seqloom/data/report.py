@@ -169,7 +169,7 @@ def _ranges(values: np.ndarray, whole: bool) -> tuple[HistogramBin, ...]:
 
 VERDICTS: dict[str, tuple[Kind, str]] = {
     "errors": ("reject", "This data cannot be used as it is"),
-    "warnings": ("warn", "This data can be used, but some of it looks wrong"),
+    "warnings": ("warn", "This data can be used, but check it first"),
     "ok": ("fine", "This data can be used; no problems found"),
 }
 MOST_LABELS, BRIEF_LABELS = 40, 12  # on a page, in a terminal
@@ -324,7 +324,7 @@ def _pair(pair: DuplicatePair) -> Quote:
 
 def _batches(batching: "Batching") -> list[DocumentBlock]:
     padding, fill, batches, repeated = batching
-    mixed = f"Of the rows that share a batch, {share(repeated)} share one again in the next epoch."
+    mixed = f"Of the rows in one batch, {share(repeated)} are in one batch again in the next epoch."
     return [
         Paragraph(f"{counted(batches, 'batch', 'batches')} per epoch, {share(fill)} full, {share(padding)} padding."),
         Paragraph("All rows are in one batch, so an epoch is one step." if batches == 1 else mixed),

@@ -102,7 +102,7 @@ SST2 = NamedSource(
 
 TREC = NamedSource(
     name="trec",
-    description="TREC: questions by the kind of answer they want, 6 coarse classes",
+    description="TREC: questions, classified by the type of their answer, 6 coarse classes",
     license="repository MIT; data of Li and Roth 2002",
     citation="Li and Roth (2002). Learning Question Classifiers",
     origin="harvardnlp/sent-conv-torch at d61ded09c99c, converted from Windows-1252 to UTF-8",
@@ -116,15 +116,14 @@ TREC = NamedSource(
 
 TREC_FINE = TREC._replace(
     name="trec-fine",
-    description="TREC: the same questions in 50 fine classes",
+    description="TREC: the same questions with 50 fine classes",
     reading=ReadingConfig(format="text", template="{label} {text}"),  # "NUM:dist": "other" alone would be ambiguous
 )
 
 SMS_SPAM = NamedSource(
     name="sms_spam",
     description="SMS Spam Collection v.1: short messages, ham or spam",
-    license="free without limitation other than keeping the copyright and disclaimer (stated in its readme; Almeida "
-    "and Gomez Hidalgo)",
+    license="free to use if the copyright and disclaimer are kept (according to its readme; Almeida and Gomez Hidalgo)",
     citation="Almeida, Gomez Hidalgo and Yamakami (2011). Contributions to the Study of SMS Spam Filtering: New "
     "Collection and Results",
     origin="dixitomkar1809/Text-Classification at a1c51df6a873, converted to UTF-8 text",
@@ -143,8 +142,8 @@ _STSB = "https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667
 
 STSB = NamedSource(
     name="stsb",
-    description="STS benchmark, English: how alike two sentences are, 0 to 5",
-    license="scores CC BY-SA 4.0, each text source under terms of its own (listed in the LICENSE of the repository)",
+    description="STS benchmark, English: similarity of two sentences, 0 to 5",
+    license="scores CC BY-SA 4.0; each text source has its own license (listed in the LICENSE of the repository)",
     citation="Cer, Diab, Agirre, Lopez-Gazpio and Specia (2017). SemEval-2017 Task 1: Semantic Textual Similarity "
     "Multilingual and Crosslingual Focused Evaluation",
     origin="PhilipMay/stsb-multi-mt at 30de0dec4ee1",
@@ -162,11 +161,11 @@ STSB = NamedSource(
 
 SCIFACT = NamedSource(
     name="scifact",
-    description="SciFact in the BEIR form: claims, and the abstracts that bear on them",
+    description="SciFact in BEIR format: scientific claims, and the abstracts that support or refute them",
     license="claims CC BY 4.0, abstracts ODC-By 1.0 (stated in allenai/scifact)",
     citation="Wadden, Lin, Lo, Wang, van Zuylen, Cohan and Hajishirzi (2020). Fact or Fiction: Verifying Scientific "
     "Claims",
-    origin="the BEIR archive of the set; the files lie in several repositories, none of which holds all of them",
+    origin="the BEIR archive of the data set; no single repository has all of its files",
     files={
         "corpus": (file("scifact/corpus.jsonl.xz"),),
         "queries": (file("scifact/queries.jsonl"),),
@@ -216,7 +215,8 @@ MULTI30K = NamedSource(
 
 MULTI30K_TOKENIZED = MULTI30K._replace(
     name="multi30k-tok",
-    description="The same captions, lower-cased, normalized and tokenized by the distributors, as published BLEU wants",
+    description="The same captions, lowercased, normalized and tokenized by the distributors, as used for published "
+    "BLEU scores",
     files={"train": _tokenized("train", ".xz"), "dev": _tokenized("val"), "test": _tokenized("test_2016_flickr")},
 )
 
@@ -236,7 +236,7 @@ TATOEBA = NamedSource(
 
 SCAN_SIMPLE = NamedSource(
     name="scan-simple",
-    description="SCAN: commands to sequences of actions, divided at random",
+    description="SCAN: commands and their sequences of actions, random split",
     license="BSD",
     citation="Lake and Baroni (2018). Generalization without Systematicity: On the Compositional Skills of "
     "Sequence-to-Sequence Recurrent Networks",
@@ -251,14 +251,14 @@ SCAN_SIMPLE = NamedSource(
 
 SCAN_LENGTH = SCAN_SIMPLE._replace(
     name="scan-length",
-    description="SCAN: trained on short sequences of actions, tested on long ones",
+    description="SCAN: short sequences of actions for training, long ones for testing",
     files=_scan("length_split", "length"),
 )
 
 # "jump" alone occurs 1,467 times in the training file; as one group, all of them could leave it.
 SCAN_ADD_JUMP = SCAN_SIMPLE._replace(
     name="scan-addjump",
-    description="SCAN: 'jump' is seen only by itself in training, and in longer commands in the test",
+    description="SCAN: 'jump' occurs only alone in the training set, and in longer commands in the test set",
     files=_scan("add_prim_split", "addprim_jump"),
 )
 
@@ -270,7 +270,7 @@ _CHAR_RNN = "https://raw.githubusercontent.com/karpathy/char-rnn/d1d7aa34fdb3626
 
 PTB = NamedSource(
     name="ptb",
-    description="Penn Treebank with a vocabulary of 10,000 words: words are what stands between spaces",
+    description="Penn Treebank with a vocabulary of 10,000 words, separated by spaces",
     license="none stated (LDC text; for research)",
     citation="Marcus, Santorini and Marcinkiewicz (1993). Building a Large Annotated Corpus of English: The Penn "
     "Treebank; in the form of Mikolov et al. (2010). Recurrent Neural Network Based Language Model",
@@ -288,7 +288,8 @@ PTB = NamedSource(
 
 TINY_SHAKESPEARE = NamedSource(
     name="tinyshakespeare",
-    description="40,000 lines of Shakespeare, 1,115,394 characters; the first 90 % train, the rest is dev",
+    description="40,000 lines of Shakespeare, 1,115,394 characters; the first 90 % are the training set, the rest is "
+    "the dev set",
     license="text in the public domain; repository MIT",
     citation="Karpathy (2015). The Unreasonable Effectiveness of Recurrent Neural Networks",
     origin="karpathy/char-rnn at 6f9487a6fe5b",
@@ -344,13 +345,13 @@ EWT = NamedSource(
 
 EWT_XPOS = EWT._replace(
     name="ud_english_ewt-xpos",
-    description="The same sentences with the finer tags of the Penn Treebank (XPOS)",
+    description="The same sentences with the more detailed tags of the Penn Treebank (XPOS)",
     target=("xpos",),
 )
 
 ATIS = NamedSource(
     name="atis",
-    description="ATIS: questions about flights, a slot for each word",
+    description="ATIS: questions about flights, with a slot tag for each word",
     license="none stated",
     citation="Hemphill, Godfrey and Doddington (1990). The ATIS Spoken Language Systems Pilot Corpus",
     origin="three parallel files of MiuLab/SlotGated-SLU at 61f0307c729b, joined: intent TAB words TAB tags",
@@ -368,7 +369,7 @@ ATIS = NamedSource(
 
 ATIS_INTENT = ATIS._replace(
     name="atis-intent",
-    description="ATIS: questions about flights, the intent of each",
+    description="ATIS: questions about flights, with the intent of each question",
     task="classify",
     target=("intent",),
 )

@@ -269,4 +269,4 @@ class TagChecker:
                 other = min(others, key=lambda one: self._first[one][0], default=None)
                 shown = f", but {other[1]!r} at {self._first[other][0].place}" if other else ""
                 return f"two schemes are mixed: {tag} after {before}{shown}"
-        return f"{tag} follows {before if pair[0] else 'nothing'} and continues no span"
+        return f"{tag} follows {before if pair[0] else 'nothing'} and does not continue a span"

@@ -54,7 +54,7 @@ class Stops:
     def __init__(self, stops: Sequence[str], decode: Decode | None) -> None:
         if stops and decode is None:
             raise ConfigError(
-                "stop strings need text, and there is no tokenizer", fix="give `decode`, or leave out `stop`"
+                "stop strings need a tokenizer, but there is none", fix="give `decode`, or leave out `stop`"
             )
         self.stops, self.decode = tuple(stops), decode
         self.reach = BYTES * (max(map(len, stops), default=0) + 1)  # tokens that a stop string may cover
@@ -215,7 +215,7 @@ def room(prompt: Padded, most: Tensor, limit: int | None) -> Tensor:
         return most
     if (longest := int(prompt.lengths.max())) > limit:
         raise DataError(
-            f"a prompt has {longest:,} tokens (with BEGIN), and the model has {limit:,} positions",
+            f"a prompt has {longest:,} tokens (with BEGIN), but the model has only {limit:,} positions",
             fix=f"give at most its last {limit - 1:,} tokens, or choose a model without learned positions",
         )
     return most.clamp(max=limit + 1 - prompt.lengths)

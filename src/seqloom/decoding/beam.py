@@ -140,7 +140,7 @@ def watched(how: BeamConfig, attention: WatchAttention | None) -> Any:
         return nullcontext(None)
     if attention is None:
         raise ConfigError(
-            "a coverage penalty needs attention to the source, and this model has none",
+            "a coverage penalty needs attention to the source, but this model has none",
             fix="set coverage_penalty = 0, or choose a model with attention to its source",
         )
     return attention()

@@ -211,11 +211,11 @@ def stream(
     """
     if isinstance(how, BeamConfig):
         raise ConfigError(
-            "a beam cannot be streamed: its best text is known only at the end",
-            fix="leave out the beam, or do not stream",
+            "beam search cannot be streamed: the best text is known only at the end",
+            fix="leave out beam_size, or do not stream",
         )
     if len(prompt.lengths) != 1 or how.abreast != 1:
-        raise ConfigError("a stream is one text for one prompt", fix="give one prompt and num_samples = 1")
+        raise ConfigError("streaming supports one prompt and one text", fix="give one prompt and num_samples = 1")
     assert not isinstance(how, BeamConfig)
     stops, shown, earlier = Stops(how.stop, decode), 0, ""
     for (draft,) in write_rows(model, state, prompt, most, how, stops=stops, numbers=numbers, never=never):

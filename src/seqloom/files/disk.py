@@ -71,7 +71,7 @@ class _Failure:
         if self.how == "enospc" and self.visits >= self.time:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self.how == "raise" and self.visits == self.time:
-            raise InjectedError(f"asked for by SEQLOOM_FAIL at {self.name}")
+            raise InjectedError(f"requested by SEQLOOM_FAIL at {self.name}")
         if self.how == "kill" and self.visits == self.time:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -105,7 +105,7 @@ def _asked() -> _Failure | None:
         raise ConfigError(f"SEQLOOM_FAIL={text[:80]}: unknown place", fix=did_you_mean(name[:80], NAMES))
     if how not in ("kill", "enospc", "raise") or not (time.isdecimal() and int(time[:9]) > 0):
         raise ConfigError(
-            f"SEQLOOM_FAIL={text[:80]}", fix="write name:kill, name:enospc or name:raise, perhaps :number"
+            f"SEQLOOM_FAIL={text[:80]}", fix="write name:kill, name:enospc or name:raise, optionally with :number"
         )
     return _Failure(name, how, int(time[:9]))
 
@@ -202,14 +202,14 @@ REAL_FILES = RealFiles()
 _CURES = {
     errno.ENOSPC: "free space on this disk or choose a folder on another one",
     errno.EDQUOT: "free space under your quota or choose a folder on another disk",
-    errno.EIO: "the disk reports a hardware error; check it, and copy what matters to another one",
+    errno.EIO: "the disk reports a hardware error; check it, and copy important files to another disk",
     errno.EROFS: "this file system is read-only; choose another folder or mount it writable",
     errno.EACCES: "choose a folder you may write to, or change its permissions",
     errno.EPERM: "choose a folder you may write to, or change its permissions",
-    errno.ENOENT: "create the folder that should hold it",
+    errno.ENOENT: "create its parent folder first",
     errno.ELOOP: "name the file itself, not a symbolic link to it",
-    errno.EEXIST: "choose another name; what is there is never overwritten",
-    errno.ENOTEMPTY: "choose another name; what is there is never overwritten",
+    errno.EEXIST: "choose another name; existing files are never overwritten",
+    errno.ENOTEMPTY: "choose another name; existing files are never overwritten",
 }
 
 
@@ -228,7 +228,7 @@ def _cure(error: OSError, path: Path) -> str:
     """Return the fix; if the parent folder exists but takes no new names, like /proc, suggest another folder."""
     folder = Path(error.filename or path).parent
     if error.errno == errno.ENOENT and folder.is_dir():
-        return f"choose another folder: {folder} is there, and neither has nor takes such a name"
+        return f"choose another folder: {folder} exists, but does not accept this name"
     return _CURES.get(error.errno or 0, "check the path and the disk")
 
 
@@ -323,7 +323,7 @@ def require_free_space(path: Path, needed_bytes: int) -> int:
         free = shutil.disk_usage(existing).free
     if free < needed_bytes:
         raise DurableError(
-            f"{path} needs {needed_bytes:,} bytes, the disk has {free:,} free",
+            f"{path} needs {needed_bytes:,} bytes, but the disk has only {free:,} free",
             fix=f"free {needed_bytes - free:,} bytes or choose a folder on another disk",
         )
     return free

@@ -94,7 +94,9 @@ def committing(path: Path, files: FileLayer) -> Iterator[Path]:
     """Yield a new folder next to `path` that is renamed to `path` if the block succeeds, and deleted if it raises."""
     with disk_errors("commit the folder", path):
         if path.exists() or path.is_symlink():
-            raise DurableError(f"{path} exists, and folders are written once", fix="choose another name or remove it")
+            raise DurableError(
+                f"{path} already exists, and folders are never overwritten", fix="choose another name or remove it"
+            )
     with unfinished(path, files) as partial:
         yield partial
         with disk_errors("commit the folder", path):
@@ -191,7 +193,7 @@ def require_own_name(path: Path, manifest: Manifest) -> None:
     """Raise DamagedError if the folder was committed under another name."""
     if manifest.folder != path.name:
         raise DamagedError(
-            f"{path}: expected this folder, found {manifest.folder[:80]!r} renamed", fix="rename it back"
+            f"{path}: expected the folder name {manifest.folder[:80]!r}, found another name", fix="rename it back"
         )
 
 
@@ -217,13 +219,15 @@ def read_manifest(path: Path) -> Manifest:
     try:
         version = msgspec.json.decode(text, type=_FolderVersion).format
         if version != FORMAT:
-            raise DamagedError(f"{place}: expected format {FORMAT}, found {version}", fix="use the Seqloom it is from")
+            raise DamagedError(
+                f"{place}: expected format {FORMAT}, found {version}", fix="use the version of Seqloom that wrote it"
+            )
         manifest = msgspec.json.decode(text, type=Manifest)
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{place}: expected a manifest, found other text ({error})", fix=_RESTORE) from error
+        raise DamagedError(f"{place}: expected a manifest, found something else ({error})", fix=_RESTORE) from error
     found = sealed(manifest.folder, manifest.files)
     if text != found.text():
-        raise DamagedError(f"{place}: expected the check {manifest.check}, found {found.check}", fix=_RESTORE)
+        raise DamagedError(f"{place}: expected the checksum {manifest.check}, found {found.check}", fix=_RESTORE)
     for name in manifest.files:
         if not _is_name(name):
             raise DamagedError(f"{place}: expected names of files inside the folder, found {name[:80]!r}", fix=_RESTORE)
@@ -246,7 +250,7 @@ def _open(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
             os.close(descriptor)
     except OSError as error:
         known = {errno.ENOENT: "nothing there", errno.ELOOP: "a symbolic link"}
-        found = known.get(error.errno or 0, f"that it cannot be read: {error.strerror}")
+        found = known.get(error.errno or 0, f"a file that cannot be read: {error.strerror}")
         raise DamagedError(f"{path}: expected a file, found {found}", fix=_RESTORE) from error
 
 
@@ -267,7 +271,9 @@ def _refuse_strays(root: Path, names: Collection[str]) -> None:
             if name in folders and path.is_dir() and not path.is_symlink():
                 waiting.append(path)
             elif name not in names and name != MANIFEST:
-                raise DamagedError(f"{path}: expected nothing of this name, found it", fix="move it elsewhere")
+                raise DamagedError(
+                    f"{path}: expected no file or folder of this name, found one", fix="move it elsewhere"
+                )
 
 
 def remove_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
@@ -338,7 +344,7 @@ class GrowingFolder:
         """Append bytes to the file of this name; a missing file is created."""
         require_name(name, self._path)
         if "/" in name:
-            raise DurableError(f"{name!r} cannot grow in {self._path}", fix="name files without '/' here")
+            raise DurableError(f"{name!r} cannot be extended in {self._path}", fix="name files without '/' here")
         with disk_errors("grow the folder", self._path):
             if name not in self._files:
                 self._files[name] = _GrowingFile(self._partial / name, self._layer)
@@ -426,7 +432,8 @@ def require_replaceable(path: Path) -> None:
         ours = (path / MANIFEST).is_file() and not path.is_symlink()
         if not ours and (path.exists() or path.is_symlink()):
             raise DurableError(
-                f"{path} is there and has no {MANIFEST}, so it is not ours to replace", fix="move it elsewhere"
+                f"{path} exists and has no {MANIFEST}, so Seqloom did not write it and does not replace it",
+                fix="move it elsewhere",
             )
 
 
@@ -562,7 +569,7 @@ def prune(
     Seqloom manifest under their own name; anything else stays. Each call reads all folders that it keeps.
     """
     if keep < 1:
-        raise DurableError(f"asked to keep {keep} folders in {parent}", fix="keep at least 1")
+        raise DurableError(f"cannot keep {keep} folders in {parent}", fix="keep at least 1")
     listed, passed = numbered(parent, prefix)
     skipped = list(passed)
     kept = tuple(islice(_verified(listed, skipped), keep))

@@ -114,16 +114,14 @@ def _encode(record: Mapping[str, Any]) -> bytes:
     b'{"step": 7, "loss": 0.25, "crc": "602dd470"}\\n'
     """
     if "crc" in record:
-        raise DurableError("a record has a field 'crc', which is the name of the sum", fix="give it another name")
+        raise DurableError("a record has a field 'crc', which is reserved for the checksum", fix="give it another name")
     try:
         body = json.dumps(dict(record), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise DurableError(f"a record cannot be written as JSON: {error}", fix="log finite numbers and text") from error
     line = body[:-1] + (b", " if record else b"") + b'"crc": "%08x"}\n' % zlib.crc32(body)
     if len(line) > LINE_LIMIT:
-        raise DurableError(
-            f"a record takes {len(line)} bytes, a line holds {LINE_LIMIT}", fix="write it to its own file"
-        )
+        raise DurableError(f"a record has {len(line)} bytes; the limit is {LINE_LIMIT}", fix="write it to its own file")
     return line
 
 
@@ -173,6 +171,6 @@ def _whole_size(handle: int, size: int, path: Path) -> int:
 
 def _damaged(path: Path, where: str) -> DamagedError:
     return DamagedError(
-        f"{path}: expected JSON that ends in its crc, found something else in {where}",
-        fix="restore the file from a copy, or move it away to begin a new one",
+        f"{path}: expected JSON records with valid checksums, found something else in {where}",
+        fix="restore the file from a copy, or move it away to start a new one",
     )

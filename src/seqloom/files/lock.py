@@ -126,9 +126,9 @@ def _require_no_other_host(lock: Path) -> None:
     holder = _holder(lock)
     if holder is not None and holder.host != socket.gethostname():
         raise DurableError(
-            f"{lock.parent} was in use by process {holder.pid} on {holder.host} since {holder.since}, and this is "
-            f"{socket.gethostname()}, from where nobody can tell whether that one still runs",
-            fix=f"make sure that it does not, then delete {lock}",
+            f"{lock.parent} is in use by process {holder.pid} on {holder.host} since {holder.since}; this machine, "
+            f"{socket.gethostname()}, cannot check whether that process still runs",
+            fix=f"make sure that it has ended, then delete {lock}",
         )
 
 

@@ -115,9 +115,9 @@ def read_header(data: bytes, place: str) -> TensorHeader:
     try:
         header = json.loads(text.decode(), object_pairs_hook=_no_repeats)
     except (ValueError, RecursionError) as error:
-        raise _damaged(place, f"a header that is no JSON ({str(error)[:80]})") from None
+        raise _damaged(place, f"a header that is not JSON ({str(error)[:80]})") from None
     if not isinstance(header, dict):
-        raise _damaged(place, "a header that is no object")
+        raise _damaged(place, "a header that is not a JSON object")
     entries: dict[str, Any] = header
     note = _note(entries.pop("__metadata__", {}), place)
     checked = {name: _entry(name, entry, place) for name, entry in entries.items()}
@@ -127,7 +127,7 @@ def read_header(data: bytes, place: str) -> TensorHeader:
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a name is given twice")
+        raise ValueError("a name that occurs twice")
     return found
 
 
@@ -145,12 +145,12 @@ def _entry(name: str, entry: Any, place: str) -> _Entry:
     try:
         found = msgspec.convert(entry, _Entry)
     except ValueError as error:
-        raise _damaged(place, f"'{name}' without type, shape and place ({error})") from None
+        raise _damaged(place, f"'{name}' without type, shape and offsets ({error})") from None
     if found.dtype not in DTYPES:
         raise _damaged(place, f"'{name}' of the unknown type {found.dtype[:20]!r}")
     begin, end = found.data_offsets
     if end - begin != (needed := Slot(DTYPES[found.dtype], found.shape).size):
-        raise _damaged(place, f"'{name}' of {needed:,} bytes in a place of {end - begin:,}")
+        raise _damaged(place, f"'{name}', which needs {needed:,} bytes, in a range of {end - begin:,}")
     return found
 
 
@@ -160,10 +160,10 @@ def _require_filled(entries: Mapping[str, _Entry], room: int, place: str) -> Non
     for name, entry in sorted(entries.items(), key=lambda pair: pair[1].data_offsets):
         begin, end = entry.data_offsets
         if begin != at:
-            raise _damaged(place, f"'{name}' at byte {begin:,} of the numbers, expected at {at:,}")
+            raise _damaged(place, f"'{name}' at byte {begin:,} of the data instead of {at:,}")
         at = end
     if at != room:
-        raise _damaged(place, f"{room:,} bytes of numbers, and tensors of {at:,}")
+        raise _damaged(place, f"{room:,} bytes of data for tensors of {at:,} bytes")
 
 
 def _damaged(place: str, found: str) -> DamagedError:

@@ -197,7 +197,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
         ]
         for step, wanted, kind in steps:
             if kind != wanted:
-                raise ConfigError(f"the {step} is {quoted(str(kind))}, and only {wanted} is supported", fix=OTHER_FILE)
+                raise ConfigError(f"the {step} is {quoted(str(kind))}, but only {wanted} is supported", fix=OTHER_FILE)
         normalizer: _Normalizer = _converted(file.normalizer or {}, _Normalizer)
         _require_alike(normalizer, read_object(folder / "tokenizer_config.json"))
         _require_frame(file.post_processor or {}, model.vocab)
@@ -219,7 +219,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
 
 def _model(file: _File) -> _Model:
     if (kind := file.model.get("type", "WordPiece")) != "WordPiece":
-        raise ConfigError(f"the tokenizer is {quoted(str(kind))}, and only WordPiece is supported", fix=OTHER_FILE)
+        raise ConfigError(f"the tokenizer is {quoted(str(kind))}, but only WordPiece is supported", fix=OTHER_FILE)
     model: _Model = _converted({"type": "WordPiece", **file.model}, _Model)
     if model.unk_token != SPECIAL[UNKNOWN] or model.continuing_subword_prefix != INSIDE:
         found = f"{quoted(model.unk_token)} and {quoted(model.continuing_subword_prefix)}"
@@ -227,7 +227,7 @@ def _model(file: _File) -> _Model:
             f"the unknown token and the subword prefix are {found}, expected [UNK] and ##", fix=OTHER_FILE
         )
     if sorted(model.vocab.values()) != list(range(len(model.vocab))):
-        raise ConfigError("the token numbers are not 0, 1, 2, ..., each once", fix="check whether the file is damaged")
+        raise ConfigError("the token ids are not 0, 1, 2, ..., each once", fix="check whether the file is damaged")
     for piece in SPECIAL.values():
         if piece not in model.vocab:
             raise ConfigError(f"the vocabulary has no {piece}", fix=OTHER_FILE)
@@ -246,7 +246,7 @@ def _require_alike(normalizer: _Normalizer, settings: dict[str, Any]) -> None:
     names = ("lowercase", "strip_accents", "handle_chinese_chars")
     for setting, name in zip(("do_lower_case", "strip_accents", "tokenize_chinese_chars"), names, strict=True):
         if setting in settings and settings[setting] != (before := getattr(normalizer, name)):
-            text = f"{name} is {before}, and tokenizer_config.json has {setting} = {settings[setting]}"
+            text = f"{name} is {before}, but tokenizer_config.json has {setting} = {settings[setting]}"
             raise ConfigError(text, fix="make both the same")
 
 
@@ -339,7 +339,7 @@ def read_architecture(path: Path) -> Architecture:
         if kind != "bert":
             named = "no model_type" if kind is None else f"the model_type {quoted(str(kind))}"
             raise ConfigError(
-                f"{named}, and only 'bert' is supported", fix="give a checkpoint of the BERT architecture"
+                f"{named}, but only 'bert' is supported", fix="give a checkpoint of the BERT architecture"
             )
         if "auto_map" in given:
             fix = "give a checkpoint without custom code"
@@ -391,7 +391,7 @@ def bert_bundle(folder: Path, pooling: Pooling | None) -> Bundle:
     architecture = read_architecture(sentences.encoder / "config.json")
     vocabulary = read_vocabulary(sentences.encoder)
     if (pieces := int(vocabulary.rows.max()) + 1) > architecture.vocab_size:
-        text = f"tokenizer.json has {pieces:,} tokens, and config.json a vocabulary of {architecture.vocab_size:,}"
+        text = f"tokenizer.json has {pieces:,} tokens, but config.json has a vocabulary of {architecture.vocab_size:,}"
         raise ConfigError(f"{sentences.encoder}: {text}", fix="use files of the same checkpoint")
     weights = _weights(WeightsFile(sentences.encoder), architecture, vocabulary.rows)
     chosen = pooling or sentences.pooling

@@ -25,7 +25,9 @@ def read_json(path: Path, form: type[Read]) -> Read:
     """The content of a JSON file, converted to `form`."""
     try:
         if (size := path.stat().st_size) > LARGEST_JSON:
-            raise ConfigError(f"{path}: {size:,} bytes, and the limit is {LARGEST_JSON:,}", fix="is it the right file?")
+            raise ConfigError(
+                f"{path}: the file has {size:,} bytes; the limit is {LARGEST_JSON:,}", fix="is it the right file?"
+            )
         return msgspec.json.decode(path.read_bytes(), type=form)
     except FileNotFoundError:
         raise ConfigError(f"{path} is missing", fix=near_name(path)) from None

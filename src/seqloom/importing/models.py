@@ -38,7 +38,7 @@ def import_model(
     """
     out = Path(out)
     if out.exists() or out.is_symlink():
-        raise ConfigError(f"{out} exists already", fix="choose another name, or remove it")
+        raise ConfigError(f"{out} already exists", fix="choose another name, or remove it")
     if not out.parent.is_dir():
         raise ConfigError(f"{out}: there is no folder {out.parent}", fix="create it")
     if not os.access(out.parent, os.W_OK | os.X_OK):
@@ -60,11 +60,12 @@ def imported(
     if path.is_dir():
         if weighting is not None or counts is not None:
             raise ConfigError(
-                f"{path} is a checkpoint folder, and weighting and counts are for word vectors", fix="leave them out"
+                f"{path} is a checkpoint folder, but --weighting and --counts are for word vectors",
+                fix="leave them out",
             )
         if "seqloom" in read_object(model_folder(path) / ModelFile.CONFIG):  # the version that wrote it
             fix = "use it directly: `seqloom embed`, `seqloom index`, `seqloom train --init`"
-            raise ConfigError(f"{path} is a Seqloom model already", fix=fix)
+            raise ConfigError(f"{path} is already a Seqloom model", fix=fix)
         return bert_bundle(path, pooling)
     if not path.is_file():
         raise ConfigError(f"there is no {path}", fix=near_name(path))
@@ -73,14 +74,16 @@ def imported(
             f"{path} is only a file of weights", fix="give the folder with config.json and tokenizer.json"
         )
     if not path.name.lower().endswith(VECTORS):
-        fix = f"give a checkpoint folder, or word vectors in a file with the suffix {', '.join(VECTORS)}"
-        raise ConfigError(f"{path} is no file of word vectors by its suffix", fix=fix)
+        fix = f"give a checkpoint folder, or a word vector file with the extension {', '.join(VECTORS)}"
+        raise ConfigError(f"{path} does not have the extension of a word vector file", fix=fix)
     if pooling not in (None, "mean"):
         raise ConfigError(f"word vectors are pooled by their mean, not by '{pooling}'", fix="leave out --pooling")
     if weighting == "sif" and counts is None:
-        raise ConfigError("sif weights words by their frequency", fix="give a file of texts: --counts FILE.txt")
+        raise ConfigError("the weighting sif needs word counts", fix="give a file of texts: --counts FILE.txt")
     if weighting == "mean" and counts is not None:
-        raise ConfigError("the weighting 'mean' uses no counts", fix="leave out --counts, or choose --weighting sif")
+        raise ConfigError(
+            "the weighting 'mean' does not use counts", fix="leave out --counts, or choose --weighting sif"
+        )
     if counts is not None and not Path(counts).is_file():
         raise ConfigError(f"there is no file {counts}", fix=near_name(Path(counts)))
     return static_bundle(path, None if counts is None else Path(counts))
@@ -91,11 +94,12 @@ def card_of(bundle: Bundle) -> str:
         [
             f"# embed: imported from {bundle.notes['imported']['from']}",
             "",
-            "A model for the task **embed**, imported with Seqloom: nothing was trained.",
+            "A model for the task **embed**, imported with Seqloom without training.",
             "",
             *(f"- {line}" for line in facts_of(bundle)),
             "",
-            "Its authors say what it was trained on and how good it is. `seqloom evaluate` measures it on your texts.",
+            "See the documentation of its authors for its training data and scores. `seqloom evaluate` measures it "
+            "on your texts.",
             "",
         ]
     )

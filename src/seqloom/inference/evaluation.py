@@ -189,7 +189,7 @@ def own_data(run: RunData | None, part: SplitName) -> EvaluationSource:
     If training skipped bad rows, so does an evaluation on train or dev. The test set was not read by training.
     """
     if run is None:
-        raise ConfigError("a model folder has no data of its own", fix="give a file with targets, or the run folder")
+        raise ConfigError("a model folder contains no data", fix="give a file with targets, or the run folder")
     decided = run.config.data.bad_rows.skip_bad_rows and part != "test"
     return narrowed(run.config.data, part)._replace(messages=run.messages).under(EVERY if decided else None)
 
@@ -232,8 +232,8 @@ def _require_unsealed(paths: Paths, part: SplitName, run: RunConfig | None) -> N
     for path in map(Path, paths):
         if any(_overlap(path.resolve(), Path(other).resolve()) for other in sealed):
             raise ConfigError(
-                f"{path} holds the test set of this run",
-                fix="leave it out to evaluate on the dev set, or add --split test, which is recorded",
+                f"{path} is the test set of this run",
+                fix="leave it out to evaluate on the dev set, or add --split test, which is logged in the run folder",
             )
 
 
@@ -270,7 +270,7 @@ def _opened(config: DataConfig, ledger: Ledger) -> Dataset:
         if not {"csv.column", "data.column"} & set(error.codes):
             raise
         (*_, last) = error.details
-        fix = "name the columns, with --input and --target; `seqloom predict` answers inputs that have no targets"
+        fix = "name the columns with --input and --target; for data without targets use `seqloom predict`"
         raise ConfigError(f"{' '.join(config.train)}: {last['text']}", fix=fix) from error
 
 
@@ -288,7 +288,7 @@ def origin_for(
     prepared = prepare(dataset, encoding, ledger, given=given)
     if (sizes := ModelSpec.of(prepared).sizes) != spec.sizes:
         raise ConfigError(
-            f"the model reads {asked.input} of size {spec.sizes}, and the data has size {sizes}",
+            f"the model reads {asked.input} of size {spec.sizes}, but the data has size {sizes}",
             fix="give data of this size",
         )
     none = {other: np.empty(0, np.int64) for other in SPLITS}
@@ -311,11 +311,15 @@ OWN = ("id", "file", "line", "input", "predicted", "expected", "correct", "loss"
 def require_errors(path: Path, most: int) -> int:
     """How many predictions to keep; ConfigError, before any work, for a file that cannot be written."""
     if path.suffix.lower() not in ENDINGS:
-        raise ConfigError(f"errors: {path.name} has no known suffix", fix=f"name it {path.stem}{' or '.join(ENDINGS)}")
+        raise ConfigError(
+            f"--errors {path.name}: unknown file extension", fix=f"name it {path.stem}{' or '.join(ENDINGS)}"
+        )
     if not path.absolute().parent.is_dir():
-        raise ConfigError(f"errors: there is no folder {path.parent}", fix="create it, or give another path")
+        raise ConfigError(
+            f"--errors {path.name}: the folder {path.parent} does not exist", fix="create it, or give another path"
+        )
     if most < 1:
-        raise ConfigError(f"limit is {most}", fix="take at least 1")
+        raise ConfigError(f"--limit {most}", fix="use at least 1")
     return most
 
 

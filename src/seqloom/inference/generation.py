@@ -105,7 +105,7 @@ def warn_of_unknown(task: Task, prompts: Sequence[Prompt], ledger: Ledger) -> No
         words = list(dict.fromkeys(prompt.text[start:stop] for start, stop in spans))
         more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
         lacks = ", ".join(f"'{word}'" for word in words[:SHOWN]) + more
-        text = f"the vocabulary lacks {lacks}; the model reads each as the unknown token"
+        text = f"not in the vocabulary: {lacks}; the model reads them as the unknown token"
         ledger.warn("prompt.unknown", text, prompt.place, "subwords (--tokenizer bpe) can read every word")
 
 
@@ -117,7 +117,7 @@ def stream(task: Task, model: nn.Module, prompt: str, how: AnyDecoding) -> Itera
 def _required(text: Any, number: int) -> str:
     """Return the text; raise ConfigError if it is not a string."""
     if not isinstance(text, str):
-        raise ConfigError(f"prompt {number:,} is not a text but {type(text).__name__}", fix="give str only")
+        raise ConfigError(f"prompt {number:,} is not a string but {type(text).__name__}", fix="give str only")
     require_whole(text, f"prompt {number:,}")
     return str.__str__(text)
 

@@ -492,7 +492,7 @@ class LoadedModel(OpenedModel):
     def _origin(self, data: tuple[str | Path, ...], split: SplitName, settings: dict[str, Any]) -> Origin:
         rule = {name: value for name, value in settings.items() if name in flags_of(BadRows)}
         if not data and (others := settings.keys() - rule.keys()):
-            raise ConfigError(f"'{min(others)}' says how to read data, and no data is given", fix="give data")
+            raise ConfigError(f"'{min(others)}' is for reading data, but no data is given", fix="give data")
         run = None if self.data is None else self.data.config
         source = given_data(data, split, self.spec, run, settings) if data else own_data(self.data, split)
         return origin_for(

@@ -94,7 +94,7 @@ def _fitting(
 
 def report_too_long(length: int, most: int, place: Place, ledger: Ledger) -> None:
     """Report a row that is longer than the positions of the model."""
-    text = f"{length:,} tokens or steps, and the model has learned positions for {most:,}"
+    text = f"the input has {length:,} tokens or steps, but the model has only {most:,} learned positions"
     ledger.bad_row("seq.too_long", text, place, "shorten it, or train a model without learned positions")
 
 
@@ -145,7 +145,7 @@ def batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
     [[1, 3], [2, 0]]
     """
     if batch_tokens < 1:
-        raise DataError(f"batch_tokens={batch_tokens}", fix="take at least 1")
+        raise DataError(f"batch_tokens={batch_tokens}", fix="use at least 1")
     order, start, found = np.argsort(-lengths, kind="stable"), 0, []
     while start < len(order):
         rows = max(1, batch_tokens // max(1, int(lengths[order[start]])))

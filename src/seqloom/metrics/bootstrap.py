@@ -173,10 +173,10 @@ def alike_said(
     """
     names = [name for name, number in metrics.items() if is_extreme(name, number, shares)]
     many = f"{one.removesuffix('y')}ies" if one.endswith("y") else f"{one}s"
-    same = f"All {many} have the same {' and '.join(names)}, so resampling shows no spread."
+    same = f"All {many} have the same {' and '.join(names)}, so resampling shows no variation."
     most = "all" if 0 < rows <= THREE else f"up to {THREE}"
     further = f"{rows:,}" if rows else "as many"
-    rule = f"The interval uses the rule of three: {most} of {further} further {many} may differ."
+    rule = f"The interval uses the rule of three: {most} of {further} new {many} may differ."
     return f"{same} {rule}" if names else ""
 
 

@@ -94,14 +94,17 @@ def require_classes(targets: Tensor, x: Padded, count: int) -> None:
     if targets.device.type == "cpu" and targets.numel():
         low, high = (int(bound) for bound in targets.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= count:
-            raise DataError(f"class {low if low < 0 else high} of {count}", fix=f"classes are 0..{count - 1}")
+            raise DataError(
+                f"class {low if low < 0 else high} does not exist: there are {count} classes",
+                fix=f"classes are 0..{count - 1}",
+            )
 
 
 def require_numbers(targets: Tensor, x: Padded, size: int) -> None:
     """Raise DataError for targets of another shape, which torch would broadcast or reject."""
     expected = (*x.values.shape[:2], size)
     if targets.shape != expected:
-        raise DataError(f"targets {list(expected)} were expected, found {list(targets.shape)}")
+        raise DataError(f"expected targets {list(expected)}, found {list(targets.shape)}")
 
 
 def _known(x: Padded, targets: Tensor) -> Tensor:

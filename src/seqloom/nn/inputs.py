@@ -43,7 +43,7 @@ class Input(nn.Module):
 
 def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
     if values.dtype != like.dtype:
-        raise DataError(f"{what} of {like.dtype} were expected, found {values.dtype}", fix="convert them first")
+        raise DataError(f"expected {what} of {like.dtype}, found {values.dtype}", fix="convert them first")
 
 
 def _require_tokens(x: Padded, vocab_size: int) -> None:
@@ -51,13 +51,15 @@ def _require_tokens(x: Padded, vocab_size: int) -> None:
     require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
         raise DataError(
-            f"tokens are int64 or int32 numbers [rows, time], found {x.values.dtype} {list(x.values.shape)}"
+            f"expected tokens as int64 or int32 [rows, time], found {x.values.dtype} {list(x.values.shape)}"
         )
     if x.values.device.type == "cpu" and x.values.numel():
         low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= vocab_size:
             found = low if low < 0 else high
-            raise DataError(f"token {found} in a vocabulary of {vocab_size}", fix=f"tokens are 0..{vocab_size - 1}")
+            raise DataError(
+                f"token {found} is outside the vocabulary of {vocab_size} tokens", fix=f"tokens are 0..{vocab_size - 1}"
+            )
 
 
 class Tokens(Stateless):
@@ -231,7 +233,7 @@ class Vectors(Stateless):
     def forward(self, x: Padded) -> Padded:
         require_padded(x)
         if x.values.ndim != 3 or x.values.shape[2] != self.widen.in_features:
-            raise DataError(f"vectors of size {self.widen.in_features} were expected, found {list(x.values.shape)}")
+            raise DataError(f"expected vectors of size {self.widen.in_features}, found {list(x.values.shape)}")
         _require_numbers(x.values, self.widen.weight, "vectors")
         return x.with_values(self.widen(x.values))
 
@@ -278,7 +280,7 @@ class SpelledWords(Input):
     def forward(self, raw: Spelled) -> Padded:
         if not isinstance(raw, Spelled):
             raise DataError(
-                f"words with their characters were expected, found {type(raw).__name__}",
+                f"expected words with their characters, found {type(raw).__name__}",
                 fix="fit the tokenizer with WordsConfig(keep_characters=True)",
             )
         words, letters = raw
@@ -316,13 +318,13 @@ class _Picture(Input):
     def require_picture(self, pictures: Tensor) -> None:
         """Raise DataError unless the pictures have the configured shape."""
         if not isinstance(pictures, Tensor):
-            raise DataError(f"pictures are a tensor, found {type(pictures).__name__}")
+            raise DataError(f"expected a tensor of pictures, found {type(pictures).__name__}")
         if pictures.ndim != 4 or tuple(pictures.shape[1:]) != self.shape or len(pictures) == 0:
             height, width, channels = self.shape
             first = tuple(pictures.shape[1:]) == (channels, height, width)
             raise DataError(
-                f"pictures [rows, height, width, channels] = [rows, {height}, {width}, {channels}] were expected, "
-                f"found {list(pictures.shape)}",
+                f"expected pictures [rows, height, width, channels] = [rows, {height}, {width}, {channels}], found "
+                f"{list(pictures.shape)}",
                 fix="put the channels last: pictures.permute(0, 2, 3, 1)" if first else "convert them to that shape",
             )
         _require_numbers(pictures, next(self.parameters()), "pictures")

@@ -55,7 +55,7 @@ class SequenceModel(nn.Module):
         """The loss summed over the sequences; targets [N] of classes, [N,K] of labels or numbers."""
         _require_batch(batch)
         if batch.targets.ndim == 0:
-            raise DataError("targets [rows] of classes or [rows, ...] of numbers were expected, found one number")
+            raise DataError("expected targets [rows] of classes or [rows, ...] of numbers, found one number")
         return self.head.loss(self.features(batch.inputs), batch.targets[:, None])
 
     def predict(self, inputs: Any) -> Tensor:

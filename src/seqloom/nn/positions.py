@@ -73,6 +73,6 @@ class Positions(CausalMixer[tuple[Tensor]]):
     def _require_room(self, needed: Tensor) -> None:
         if (longest := int(needed.max())) > len(self.table):
             raise DataError(
-                f"a sequence of {longest} elements, but learned positions end at {len(self.table)}",
+                f"a sequence has {longest} elements, but there are only {len(self.table)} learned positions",
                 fix="shorten it, raise max_length before training, or choose sinusoidal, rotary or alibi positions",
             )

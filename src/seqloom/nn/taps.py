@@ -58,7 +58,7 @@ def listening(model: nn.Module, pattern: str, listener: Listener) -> Iterator[li
     every = taps(model)
     matched = [name for name in every if fnmatchcase(name, pattern)]
     if not matched:
-        raise ConfigError(f"no tap fits '{pattern}'", fix=did_you_mean(pattern, every))
+        raise ConfigError(f"no tap matches '{pattern}'", fix=did_you_mean(pattern, every))
     for name in matched:
         every[name]._listeners.append((name, listener))
     try:

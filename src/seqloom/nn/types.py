@@ -146,14 +146,14 @@ class Padded(NamedTuple):
         if segments is not None and segments.shape != values.shape[:2]:
             raise DataError(f"segments of shape {list(segments.shape)} do not fit a batch of {rows} x {time} elements")
         if segments is not None and segments.device.type == "cpu" and bool((segments == NO_DOCUMENT).any()):
-            raise DataError(f"{NO_DOCUMENT} is no number for a document", fix="take any other")
+            raise DataError(f"{NO_DOCUMENT} is not a valid document number", fix="use another number")
         if lengths is None:
             lengths = torch.full((rows,), time, dtype=torch.int64, device=values.device)
             return cls(values, lengths, segments, full=True)
         if lengths.shape != (rows,):
             raise DataError(f"{rows} rows need {rows} lengths, found shape {list(lengths.shape)}")
         if lengths.device.type == "cpu" and (int(lengths.min()) < 0 or int(lengths.max()) > time):
-            raise DataError(f"lengths must lie in 0..{time}, found {lengths.tolist()}")
+            raise DataError(f"lengths must be from 0 to {time}, found {lengths.tolist()}")
         full = lengths.device.type == "cpu" and int(lengths.min()) == time
         return cls(values, lengths, segments, full).with_values(values)
 
@@ -166,9 +166,9 @@ class Padded(NamedTuple):
             raise DataError("the batch has no rows", fix="give at least one sequence")
         if len({sequence.shape[1:] for sequence in sequences}) > 1 or sequences[0].ndim == 0:
             shapes = [list(sequence.shape) for sequence in sequences[:4]]
-            raise DataError(f"sequences [time, ...] of one element size were expected, found the shapes {shapes}")
+            raise DataError(f"expected sequences [time, ...] of one element size, found the shapes {shapes}")
         if len(kinds := {(sequence.dtype, sequence.device) for sequence in sequences}) > 1:
-            raise DataError(f"sequences of one type on one device were expected, found {sorted(map(str, kinds))}")
+            raise DataError(f"expected sequences of one type on one device, found {sorted(map(str, kinds))}")
         values = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True)
         lengths = torch.tensor([len(sequence) for sequence in sequences], device=values.device)
         return cls(values, lengths, full=bool((lengths == values.shape[1]).all()))
@@ -219,10 +219,10 @@ class Padded(NamedTuple):
         [[5, 7], [9, 0]]
         """
         if len(places.lengths) != len(self.lengths):
-            raise DataError(f"{len(places.lengths)} rows of places do not fit a batch of {len(self.lengths)} rows")
+            raise DataError(f"{len(places.lengths)} rows of positions do not fit a batch of {len(self.lengths)} rows")
         outside = places.valid & ((places.values < 0) | (places.values >= self.lengths[:, None]))
         if places.values.device.type == "cpu" and bool(outside.any()):
-            raise DataError("a place lies outside its row", fix="count places from 0, inside each row")
+            raise DataError("a position is outside its row", fix="count positions from 0 in each row")
         if places.values.shape[1] == 0:
             return Padded(self.values[:, :0], places.lengths, None, places.full)
         rows = torch.arange(len(places.lengths), device=places.values.device)[:, None]

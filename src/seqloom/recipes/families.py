@@ -209,7 +209,7 @@ def encoder(size: Size) -> Body:
     )
 
 
-Shape = Literal[
+ModelKind = Literal[
     "classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model", "embedder"
 ]
 
@@ -219,89 +219,96 @@ class Recipe(NamedTuple):
 
     name: str
     purpose: str
-    shapes: tuple[Shape, ...]
+    kinds: tuple[ModelKind, ...]
     body: Callable[[Size], Body] | None = None  # None: handled by name in the function of each kind of model
 
 
-_TEXT: tuple[Shape, ...] = ("classifier", "tagger", "language-model", "embedder")
-_ALL: tuple[Shape, ...] = (*_TEXT, "translator")
-_MASKED: tuple[Shape, ...] = ("masked-model",)  # bodies that see both sides
+_TEXT: tuple[ModelKind, ...] = ("classifier", "tagger", "language-model", "embedder")
+_ALL: tuple[ModelKind, ...] = (*_TEXT, "translator")
+_MASKED: tuple[ModelKind, ...] = ("masked-model",)  # bodies that see both sides
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        Recipe("linear", "counted n-grams and linear regression, of classes logistic: the baseline", ("classifier",)),
         Recipe(
-            "bag", "a mean of word vectors: fast, blind to order", ("classifier", "language-model", "embedder"), bag
+            "linear", "linear or logistic regression on TF-IDF of words and word pairs: the baseline", ("classifier",)
         ),
         Recipe(
-            "mlp", "hidden layers over pooled vectors or pixels", ("classifier", "picture-classifier", "embedder"), mlp
+            "bag", "mean of word vectors: fast, ignores word order", ("classifier", "language-model", "embedder"), bag
         ),
-        Recipe("cnn", "n-gram filters: short patterns wherever they stand", _TEXT + _MASKED, cnn),
-        Recipe("rnn", "the Elman network: the simplest memory, and a short one", _TEXT, recurrent(RnnConfig())),
-        Recipe("gru", "gated memory with fewer weights than an LSTM", _TEXT, recurrent(GruConfig())),
-        Recipe("lstm", "gated memory: the workhorse for small data and streams", _TEXT, recurrent(LstmConfig())),
+        Recipe(
+            "mlp", "hidden layers on pooled vectors or pixels", ("classifier", "picture-classifier", "embedder"), mlp
+        ),
+        Recipe("cnn", "convolution filters: find short patterns at any position", _TEXT + _MASKED, cnn),
+        Recipe("rnn", "Elman network: the simplest recurrent network, short memory", _TEXT, recurrent(RnnConfig())),
+        Recipe("gru", "gated recurrent network with fewer parameters than an LSTM", _TEXT, recurrent(GruConfig())),
+        Recipe("lstm", "gated recurrent network: good for small data and streams", _TEXT, recurrent(LstmConfig())),
         Recipe(
             "bilstm",
-            "an LSTM from each end: tags and small data",
+            "LSTM in both directions: good for tagging and small data",
             ("classifier", "tagger", "masked-model", "embedder"),
             bilstm,
         ),
-        Recipe("self-attention", "the minimal attention block of the lectures", _TEXT + _MASKED, self_attention),
-        Recipe("transformer", "attention in depth: the strongest when data is plenty", _ALL + _MASKED, transformer),
-        Recipe("gpt", "the Transformer decoder with learned positions", ("language-model",), gpt),
+        Recipe("self-attention", "one minimal attention block, for teaching", _TEXT + _MASKED, self_attention),
+        Recipe("transformer", "Transformer: usually the best model if there is much data", _ALL + _MASKED, transformer),
+        Recipe("gpt", "Transformer decoder with learned positions", ("language-model",), gpt),
         Recipe(
             "encoder",
-            "the Transformer encoder with learned positions, post-norm",
+            "Transformer encoder with learned positions, post-norm",
             ("classifier", "tagger", "masked-model", "embedder"),
             encoder,
         ),
         Recipe(
             "window",
-            "attention to near positions only: long texts",
+            "attention to nearby positions only: for long texts",
             _ALL + _MASKED,
             patterned(WindowConfig(), "rotary"),
         ),
         Recipe(
             "sparse",
-            "attention to a block and a stride: long texts",
+            "attention to a block and to every n-th position: for long texts",
             _TEXT + _MASKED,
             patterned(SparseConfig(), "rotary"),
         ),
-        Recipe("linear-attention", "attention as a recurrence: long streams", _ALL + _MASKED, linear_attention),
-        Recipe("seq2seq", "recurrent encoder and decoder, one vector between: the bottleneck", ("translator",)),
-        Recipe("seq2seq-dot", "the same with attention to the source, dot score", ("translator",)),
-        Recipe("seq2seq-scaled_dot", "the same with the scaled dot score", ("translator",)),
-        Recipe("seq2seq-additive", "the same with the additive score", ("translator",)),
-        Recipe("seq2seq-bilinear", "the same with the bilinear score", ("translator",)),
-        Recipe("conv2d", "2-D filters over pictures", ("picture-classifier",)),
-        Recipe("patch-transformer", "pictures as a sequence of patches", ("picture-classifier",), transformer),
+        Recipe(
+            "linear-attention",
+            "linear attention, computed as a recurrence: for long streams",
+            _ALL + _MASKED,
+            linear_attention,
+        ),
+        Recipe("seq2seq", "recurrent encoder and decoder without attention, connected by one vector", ("translator",)),
+        Recipe("seq2seq-dot", "recurrent encoder and decoder with attention to the source, dot score", ("translator",)),
+        Recipe("seq2seq-scaled_dot", "as seq2seq-dot, with the scaled dot score", ("translator",)),
+        Recipe("seq2seq-additive", "as seq2seq-dot, with the additive score", ("translator",)),
+        Recipe("seq2seq-bilinear", "as seq2seq-dot, with the bilinear score", ("translator",)),
+        Recipe("conv2d", "2-D convolution over pictures", ("picture-classifier",)),
+        Recipe("patch-transformer", "Transformer over patches of a picture", ("picture-classifier",), transformer),
     )
 }
 
 
-def names(shape: Shape, first: str | None = None) -> list[str]:
+def names(kind: ModelKind, first: str | None = None) -> list[str]:
     """Return the names of recipes for a kind of model, with `first` at the front if given."""
-    if shape not in get_args(Shape):
-        raise ConfigError(f"there is no shape '{shape}'", fix=did_you_mean(shape, get_args(Shape)))
-    found = [name for name, recipe in RECIPES.items() if shape in recipe.shapes]
+    if kind not in get_args(ModelKind):
+        raise ConfigError(f"there is no kind of model '{kind}'", fix=did_you_mean(kind, get_args(ModelKind)))
+    found = [name for name, recipe in RECIPES.items() if kind in recipe.kinds]
     return sorted(found, key=lambda name: name != first)
 
 
-def body_of(name: str, shape: Shape, size: Size) -> Body:
+def body_of(name: str, kind: ModelKind, size: Size) -> Body:
     """Return the body of a recipe; raise ConfigError if the recipe does not make this kind of model."""
-    recipe = recipe_of(name, shape, size)
-    assert recipe.body is not None, f"{name} is made by the shape's own function"
+    recipe = recipe_of(name, kind, size)
+    assert recipe.body is not None, f"{name} is made by the kind's own function"
     return recipe.body(size)
 
 
-def recipe_of(name: str, shape: Shape, size: Size) -> Recipe:
+def recipe_of(name: str, kind: ModelKind, size: Size) -> Recipe:
     """Return the recipe of a name; raise ConfigError if it does not exist for this kind of model and size."""
     if name not in RECIPES:
         raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(str(name), RECIPES))
-    if shape not in RECIPES[name].shapes:
-        made = ", ".join(RECIPES[name].shapes)
-        raise ConfigError(f"'{name}' makes no {shape}, only: {made}", fix=f"choose from {', '.join(names(shape))}")
+    if kind not in RECIPES[name].kinds:
+        made = ", ".join(RECIPES[name].kinds)
+        raise ConfigError(f"'{name}' cannot make a {kind}, only: {made}", fix=f"choose from {', '.join(names(kind))}")
     if size not in SIZES:
         raise ConfigError(f"there is no size '{size}'", fix=did_you_mean(size, SIZES))
     return RECIPES[name]
@@ -366,9 +373,9 @@ def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: 
 def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
     """scores = W phi(x) + b, with phi the TF-IDF of tokens and of pairs of tokens."""
     if isinstance(inputs, SpelledConfig):
-        raise ConfigError("'linear' counts tokens, and letters have no part in it", fix="leave --char-encoder out")
+        raise ConfigError("'linear' counts tokens and has no character encoder", fix="leave --char-encoder out")
     if not isinstance(inputs, TokensConfig | NgramsConfig | TfidfConfig):
-        raise ConfigError("'linear' counts tokens, and vectors have none", fix="choose 'mlp' for vectors")
+        raise ConfigError("'linear' counts tokens, but the input has vectors", fix="use 'mlp' for vectors")
     counted = TfidfConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
     # Squared errors of long sums of counts are unstable; TF-IDF vectors have length one
     mean = isinstance(head, NumberScoresHeadConfig) and isinstance(counted, NgramsConfig)
@@ -431,27 +438,28 @@ def picture_classifier(
 ) -> SequenceModelConfig:
     """Return a model that predicts one class for each picture."""
     recipe = recipe_of(name, "picture-classifier", size)
-    shape, head = {"height": height, "width": width, "channels": channels}, ClassHeadConfig(num_classes=num_classes)
+    size_of, head = {"height": height, "width": width, "channels": channels}, ClassHeadConfig(num_classes=num_classes)
     if name == "conv2d":
         scale = FILTERS[size]
         counts: tuple[int, ...] = (max(4, scale.width // 8), max(8, scale.width // 4))
         if min(height, width) < 8:  # a second layer would not fit
             counts = counts[1:]
-        return answering(Body(scale.width, pooling="max"), FiltersConfig(**shape, filters=counts), head)
+        return answering(Body(scale.width, pooling="max"), FiltersConfig(**size_of, filters=counts), head)
     assert recipe.body is not None
-    flat, body = FlatConfig(**shape), recipe.body(size)  # checks the sizes in any case
+    flat, body = FlatConfig(**size_of), recipe.body(size)  # checks the sizes in any case
     if name == "mlp":
         return answering(body, flat, head)
     tiling = (side for side in range(1, 17) if height % side == 0 and width % side == 0)
     patch = max((side for side in tiling if height * width >= _LEAST_PATCHES * side**2), default=1)
     if (count := height * width // patch**2) > _MOST_PATCHES:
         raise ConfigError(
-            f"no square of at most 16 x 16 tiles {height} x {width} pixels into {_MOST_PATCHES:,} patches or fewer",
+            f"pictures of {height} x {width} pixels cannot be divided into at most {_MOST_PATCHES:,} square patches "
+            "of up to 16 x 16 pixels",
             fix="crop or pad the pictures, for example to multiples of 16",
         )
     # Patches are in a plane, so positions are learned instead of a distance in reading order
     body = body._replace(position="learned", max_length=count)
-    return answering(body, PatchesConfig(**shape, patch=patch), head)
+    return answering(body, PatchesConfig(**size_of, patch=patch), head)
 
 
 # Models that generate a sequence from another one.

@@ -36,7 +36,7 @@ TINTS: dict[str, Color] = {
 def written(document: Document, width: int, color: bool) -> str:
     """Return the document as lines of at most `width` columns."""
     if width < NARROWEST:
-        raise DataError(f"a report {width} columns wide was asked for", fix=f"give it at least {NARROWEST}")
+        raise DataError(f"a report of {width} columns is too narrow", fix=f"give it at least {NARROWEST}")
     lines = [_bold(isolated(excerpt(document.title, width)), color)]
     indent, after_heading = "", False
     for block in document.still:

@@ -279,9 +279,9 @@ def require_copy(out: Path, rows: TextFile, added: Sequence[str], log: Path | No
         fix = "use the extension .csv or .jsonl" + (f", or .{given}" if given in ("tsv", "parquet") else "")
         raise ConfigError(f"{out}: a copy of {rows.path.name} ({given}) cannot have this extension", fix=fix)
     if is_same(out, rows.path):
-        raise ConfigError(f"{out} is the input file, and the copy would replace it", fix="give another name")
+        raise ConfigError(f"{out} is the input file, which the copy would replace", fix="give another name")
     if log is not None and is_same(out, log):
-        raise ConfigError(f"{out} is the label log, and the copy would replace it", fix="give another name")
+        raise ConfigError(f"{out} is the label log, which the copy would replace", fix="give another name")
     if out.exists() or out.is_symlink():
         raise ConfigError(f"{out} already exists", fix="choose another name, or delete it")
     if not out.parent.is_dir():

@@ -84,11 +84,11 @@ def evaluate_queries(
     missing = [name for name in asked if name not in queries]
     if missing or not asked:
         found = (
-            f"the judgments name the query '{missing[0]}', which is not in the file of queries"
+            f"the qrels contain the query '{missing[0]}', which is not in the file of queries"
             if missing
-            else "the judgments have no relevant document"
+            else "the qrels contain no relevant document"
         )
-        raise ConfigError(found, fix="give the queries that belong to these judgments")
+        raise ConfigError(found, fix="give the queries that belong to these qrels")
     made = []
     for name, gains in asked.items():
         order = search(queries[name])

@@ -357,7 +357,7 @@ class WritableIndex(Index):
         """Delete documents; ConfigError if an id is not in the index."""
         delete_from(self, ids)
 
-    def join(self) -> None:
+    def compact(self) -> None:
         """Merge all segments, and remove replaced and deleted texts from disk."""
         state = self.state
         if state.is_joined:
@@ -374,7 +374,7 @@ class WritableIndex(Index):
         state = self.state
         small = sum(segment.is_small for segment in state.segments)
         if small > MANY or np.count_nonzero(~state.there) > GONE * max(1, len(state.there)):
-            self.join()
+            self.compact()
         elif state.numbers:
             self._drop_before(state.numbers[0])
 

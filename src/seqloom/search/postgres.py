@@ -116,7 +116,7 @@ class Postgres:
             return None
         found = rows[0][0].pop("format", 1)
         if found != FORMAT:
-            made = f"{self.name}: the index has format {found}, and this version of Seqloom reads format {FORMAT}"
+            made = f"{self.name}: the index has format {found}, but this version of Seqloom reads format {FORMAT}"
             raise DurableError(made, fix="drop its schema seqloom and build the index again")
         return msgspec.convert(rows[0][0], Settings)
 
@@ -236,7 +236,7 @@ class WritablePostgres(Postgres):
         """Delete documents; ConfigError if an id is not in the index."""
         delete_from(self, ids)
 
-    def join(self) -> None:
+    def compact(self) -> None:
         """Reclaim the space of deleted documents."""
         self._run("vacuum (analyze) seqloom.documents, seqloom.passages, seqloom.postings")
 

@@ -183,8 +183,15 @@ class Searcher:
         if by_words and not self.store.by_words(query, (), 1):
             if is_known:
                 return "no document contains a word of the query; the results are ranked by meaning only"
-            return "neither the documents nor the model know a word of the query; the results mean little"
-        return "" if is_known else "the model knows no word of the query; its cosines mean little"
+            return (
+                "no word of the query is in the documents or in the vocabulary of the model; the results are not "
+                "reliable"
+            )
+        return (
+            ""
+            if is_known
+            else ("no word of the query is in the vocabulary of the model; its similarity scores are not reliable")
+        )
 
     def _asked(self, query: str) -> SearchQuery:
         if not query.strip():
@@ -247,7 +254,7 @@ def searcher(
         device: Where to compute: cpu, cuda or mps.
     """
     if mode not in RANKINGS:
-        raise ConfigError(f"unknown mode {mode!r}", fix=did_you_mean(mode, RANKINGS))
+        raise ConfigError(f"unknown --mode {mode!r}", fix=did_you_mean(mode, RANKINGS))
     if mode == "words":
         return Searcher(store, None, RANKINGS[mode])
     settings = store.settings

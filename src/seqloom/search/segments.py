@@ -121,7 +121,7 @@ def _header(data: bytes, path: Path) -> SegmentHeader:
     except msgspec.MsgspecError:
         raise DamagedError(f"{path}: this is not a segment of an index", fix=RESTORED) from None
     raise DamagedError(
-        f"{path}: the index has format {found}, and this version of Seqloom reads format {FORMAT}", fix=OLDER
+        f"{path}: the index has format {found}, but this version of Seqloom reads format {FORMAT}", fix=OLDER
     )
 
 

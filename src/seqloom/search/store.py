@@ -215,7 +215,7 @@ class WritableStore(IndexStore, Protocol):
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents; ConfigError if an id is not in the index."""
 
-    def join(self) -> None:
+    def compact(self) -> None:
         """Reclaim the space of replaced and deleted documents."""
 
     def require_graph(self, more: Iterable[int]) -> None:

@@ -86,7 +86,7 @@ class ModelEmbedder:
         if tokenizer is None or not loaded.task.input_spec.schema.input.is_text:
             kind = loaded.spec.schema.input
             raise ConfigError(
-                f"search needs a model that reads text, and {loaded.path} reads {kind}", fix="choose another model"
+                f"search needs a model that reads text, but {loaded.path} reads {kind}", fix="choose another model"
             )
         self.loaded, self.tokenizer, self.path, self.batch_tokens = loaded, tokenizer, loaded.path, batch_tokens
 
@@ -134,7 +134,7 @@ def require_same_model(settings: Settings, model: IndexEmbedder) -> None:
             f"{model.path} (checksum {model.identity[:12]})",
         )
         fix = "give the original model, or build the index again"
-        raise ConfigError(f"the index was built with {made}, and {asked} is a different model", fix=fix)
+        raise ConfigError(f"the index was built with {made}, but {asked} is a different model", fix=fix)
 
 
 class HashedWordVectors:

@@ -81,7 +81,7 @@ class Classify(Calibrator, SequenceTask):
         super().__init__(spec)
         if len(spec.schema.labels) < 2:
             raise ConfigError(
-                f"the training set has {len(spec.schema.labels)} label, and a classifier needs two or more",
+                f"the training set has {len(spec.schema.labels)} label, but a classifier needs two or more",
                 fix="give data with at least two labels",
             )
 
@@ -94,7 +94,7 @@ class Classify(Calibrator, SequenceTask):
         count = len(self.spec.schema.labels)
         if not isinstance(head, ClassHeadConfig | ScoresHeadConfig) or head.num_classes != count:
             raise ConfigError(
-                f"the data has {count:,} labels, and the head of the model is {head.to_json()}",
+                f"the data has {count:,} labels, but the head of the model is {head.to_json()}",
                 fix=f"give it a head of kind class with num_classes = {count}",
             )
 
@@ -259,7 +259,7 @@ class ClassifySeveral(Calibrator, SequenceTask):
         """Raise ConfigError unless the head has one output per label."""
         if not isinstance(head, LabelsHeadConfig) or head.num_labels != self.labels:
             raise ConfigError(
-                f"the data has {self.labels:,} labels, several per row, and the head of the model is {head.to_json()}",
+                f"the data has {self.labels:,} labels, several per row, but the head of the model is {head.to_json()}",
                 fix=f"give it a head of kind labels with num_labels = {self.labels}",
             )
 

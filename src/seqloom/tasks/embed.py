@@ -139,9 +139,9 @@ class Embed(Vectorizer):
         if not self._fits(chosen):
             possible = [name for name, kind in OBJECTIVES.items() if together(self.spec.schema) in kind.reads()]
             raise ConfigError(
-                f"objective '{chosen.kind()}' needs {' or '.join(_named(kind) for kind in chosen.reads())}, and the "
-                f"data has {_named(together(self.spec.schema))}",
-                fix=f"choose from {', '.join(possible)}, or name other columns",
+                f"objective '{chosen.kind()}' needs {' or '.join(_named(kind) for kind in chosen.reads())}, but "
+                f"the data has {_named(together(self.spec.schema))}",
+                fix=f"choose from {', '.join(possible)}, or choose other columns",
             )
         return chosen
 

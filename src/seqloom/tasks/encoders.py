@@ -67,7 +67,7 @@ def require_input(spec: ModelSpec, given: InputConfig) -> None:
     """Raise ConfigError if an input layer does not fit the data."""
     expected, found = _reads(input_of(spec)), _reads(given)
     if expected != found:
-        raise ConfigError(f"the data holds {expected}, and the model reads {found}", fix="change the model's input")
+        raise ConfigError(f"the data has {expected}, but the model reads {found}", fix="change the model's input")
 
 
 def _reads(given: InputConfig) -> str:
@@ -99,9 +99,9 @@ def word_vectors_of(model: AnyModel) -> int:
     if isinstance(given, TokensConfig | SpelledConfig) and isinstance(model, ENCODING):
         return model.encoder.width if given.size is None else given.size
     raise ConfigError(
-        f"word vectors are for models with an embedding table, and the input of this model is "
+        "word vectors are for models with an embedding table, but the input of this model is "
         f"{'none' if given is None else given.kind()}",
-        fix="choose another recipe than linear, or leave out --word-vectors",
+        fix="choose a recipe other than linear, or leave out --word-vectors",
     )
 
 
@@ -120,12 +120,12 @@ def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
     """The tokenizer, if the characters of its words can be encoded; ConfigError if not."""
     if not schema.input.in_words:
         raise ConfigError(
-            f"a character encoder needs data in words, and the input is {schema.input}",
+            f"a character encoder needs words, but the input is {schema.input}",
             fix="leave out --char-encoder, or choose --tokenizer characters",
         )
     if not isinstance(tokenizer, WordsConfig):
         raise ConfigError(
-            f"a character encoder needs whole words, and the tokenizer is {tokenizer.kind()}",
+            f"a character encoder needs --tokenizer words, but the tokenizer is {tokenizer.kind()}",
             fix="choose --tokenizer words, or leave out --char-encoder",
         )
     return tokenizer
@@ -135,13 +135,13 @@ def require_vectors(task: type[Task], schema: Schema, tokenizer: AnyTokenizer) -
     """Raise ConfigError if a model for this data cannot start from word vectors."""
     if not schema.input.reads_tokens or "word_vectors" not in task.settings:
         raise ConfigError(
-            f"word vectors are for classify, regress, tag and embed with text, and this is {schema.task} with "
+            f"word vectors are for classify, regress, tag and embed with text, but this is {schema.task} with "
             f"{schema.input}",
             fix="leave out --word-vectors",
         )
     if not isinstance(tokenizer, WordsConfig):
         raise ConfigError(
-            f"word vectors need whole words, and the tokenizer is {tokenizer.kind()}",
+            f"word vectors need --tokenizer words, but the tokenizer is {tokenizer.kind()}",
             fix="choose --tokenizer words, or leave out --word-vectors",
         )
 
@@ -212,7 +212,7 @@ class SequenceTask(Vectorizer):
     def recipes(self) -> list[str]:
         """The recipes of classifiers for this kind of input."""
         layer, tokens = input_of(self.spec), self.spec.schema.input.reads_tokens
-        shape: recipes.Shape = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
+        shape: recipes.ModelKind = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
         names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
         return [name for name in names if name != "linear" or tokens]  # it counts tokens
 

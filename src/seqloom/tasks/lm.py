@@ -102,7 +102,7 @@ class LanguageModeling(Continuer):
         written = require_shape(self, LanguageModelConfig, model).head.vocab_size
         if written != self.tokenizer.vocab_size:
             raise ConfigError(
-                f"the data has a vocabulary of {self.tokenizer.vocab_size:,} tokens, and the model of {written:,}",
+                f"the data has a vocabulary of {self.tokenizer.vocab_size:,} tokens, but the model has {written:,}",
                 fix=f"set vocab_size = {self.tokenizer.vocab_size} in its head",
             )
 
@@ -110,7 +110,7 @@ class LanguageModeling(Continuer):
         """Raise ConfigError for streams if the state of the model grows with the text."""
         if isinstance(batching, StreamsConfig) and memory_grows(cast(LanguageModel, model)):
             raise ConfigError(
-                "streams carry the state from step to step, and the state of this model grows with every token",
+                "streams carry the state from step to step, but the state of this model grows with every token",
                 fix="choose 'packs' or 'by-length', or a model with a bounded state, such as lstm or window",
             )
 
@@ -187,7 +187,7 @@ class LanguageModeling(Continuer):
         """Return what the tokenizer loses: it is not predicted, so bits per byte are too low."""
         if not (lost := self.tokenizer.config.forgets):
             return {}
-        lacks = f"of text without its {' and '.join(lost)}: compare only with models that ignore the same"
+        lacks = f"the tokenizer loses {' and '.join(lost)} of the text; compare only with models that lose the same"
         return {"bits_per_byte": lacks}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TextPrediction]:

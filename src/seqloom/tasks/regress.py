@@ -103,7 +103,7 @@ class NumberTask(Task):
         count = self.spec.numbers
         if not isinstance(head, NumberHeadConfig) or head.size != count:
             raise ConfigError(
-                f"the data has {count:,} numbers for each {self.each}, and the head of the model is {head.to_json()}",
+                f"the data has {count:,} numbers for each {self.each}, but the head of the model is {head.to_json()}",
                 fix=f"give it a head of kind number with size = {count}",
             )
 

@@ -279,7 +279,7 @@ class Tag(ElementTask):
         labels = spec.schema.labels
         if len(labels) < 2:
             raise ConfigError(
-                f"the training set has {len(labels)} tag, and a tagger needs two or more",
+                f"the training set has {len(labels)} tag, but a tagger needs two or more",
                 fix="give data with at least two tags",
             )
         self.chain = Chain.of(labels)
@@ -298,7 +298,7 @@ class Tag(ElementTask):
             return class_head(settings, labels)
         if settings.label_smoothing or settings.class_weights:
             raise ConfigError(
-                "label smoothing and class weights are for single tags, and a crf scores whole sequences",
+                "label smoothing and class weights are for single tags, but a crf scores complete sequences",
                 fix="leave them out, or choose --head class",
             )
         return CrfHeadConfig(labels=labels, scheme=self.chain.scheme)
@@ -308,7 +308,7 @@ class Tag(ElementTask):
         one_each = isinstance(head, ClassHeadConfig) and head.num_classes == len(labels)
         if not one_each and not (isinstance(head, CrfHeadConfig) and head.labels == labels):
             raise ConfigError(
-                f"the data has {len(labels):,} tags, and the head of the model does not fit them: {head.kind()}",
+                f"the data has {len(labels):,} tags, but the head '{head.kind()}' of the model does not fit them",
                 fix=f"give it a head of kind class with num_classes = {len(labels)}, or crf with these tags in order",
             )
 

@@ -46,7 +46,7 @@ from seqloom.data.schema import Schema, Target
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.metrics.calibration import Calibration, Fitted
 from seqloom.nn.types import Batch, Loss
-from seqloom.recipes.families import Shape, Size, names
+from seqloom.recipes.families import ModelKind, Size, names
 from seqloom.text.tokenizer import Tokenizer
 
 # Settings of a model besides its recipe and size; "char_encoder" is on unless it is turned off.
@@ -189,7 +189,7 @@ class ModelMaker(ABC):
     heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # heads that its recipes may have; the first is the default
     settings: ClassVar[frozenset[Setting]] = frozenset()  # that its recipes accept
     default_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
-    default_recipe: ClassVar[tuple[Shape, str]]  # the shape of its recipes, and the default one
+    default_recipe: ClassVar[tuple[ModelKind, str]]  # the kind of its recipes, and the default one
 
     def recipes(self) -> list[str]:
         """The names of the recipes for this task, the default first."""
@@ -211,10 +211,10 @@ class ModelMaker(ABC):
     def require_settings(self, head: HeadSettings) -> None:
         """Raise ConfigError for label smoothing or class weights if the task does not use them."""
         if head.label_smoothing and "label_smoothing" not in self.settings:
-            found = f"label smoothing is for single labels and text, and {self.name} has neither here"
+            found = f"label smoothing is for single labels and text, but {self.name} has neither here"
             raise ConfigError(found, fix="leave it out")
         if head.class_weights and "class_weights" not in self.settings:
-            found = f"class weights are for single labels and tags, and {self.name} has neither here"
+            found = f"class weights are for single labels and tags, but {self.name} has neither here"
             raise ConfigError(found, fix="leave them out")
 
 
@@ -290,8 +290,8 @@ class Division(NamedTuple):
 def wrong_batching(task: TaskName, batching: AnyBatching) -> ConfigError:
     """The error for batching that only suits running text."""
     return ConfigError(
-        f"'{batching.kind()}' batches are for running text, and the task is {task}",
-        fix=f"leave out --{batching.kind()}",
+        f"--batching {batching.kind()} is for language models, but the task is {task}",
+        fix="leave out --batching",
     )
 
 
@@ -425,8 +425,8 @@ class Task(ModelMaker, Batcher, Evaluator, Predictor):
             why = ": a crf scores sequences of tags" if head == "crf" else ""
             raise ConfigError(f"{cls.name} has no '{head}' head{why}", fix=did_you_mean(head, cls.heads))
         if others := [name for name in settings if name not in cls.settings]:
-            found = f"{', '.join(others)}: only for embed, and the task is {cls.name}"
-            raise ConfigError(found, fix="--task embed, or leave it out")
+            found = f"{', '.join(others)}: only for the task embed, but the task is {cls.name}"
+            raise ConfigError(found, fix="use --task embed, or leave it out")
         if batching is not None and not isinstance(batching, cls.batchings):
             raise wrong_batching(cls.name, batching)
 
@@ -435,9 +435,9 @@ class Task(ModelMaker, Batcher, Evaluator, Predictor):
         asked = self.spec.schema
         if (found.input, found.target) != (asked.input, asked.target):
             raise ConfigError(
-                f"the model goes from {asked.input} to {asked.target}, and the data from {found.input} to "
+                f"the model reads {asked.input} and predicts {asked.target}, but the data has {found.input} and "
                 f"{found.target}",
-                fix="name the columns, with --input and --target",
+                fix="name the columns with --input and --target",
             )
         return self
 
@@ -505,7 +505,7 @@ class Writer(Ability):
     """A task whose predictions are text."""
 
     LACKING = (
-        "'{asked}' is for models that generate text, and the task of this model is {task}",
+        "'{asked}' is for models that generate text, but the task of this model is {task}",
         "leave it out",
     )
     decoding: AnyDecoding
@@ -531,7 +531,7 @@ class Continuer(Writer):
     """A task that continues prompts."""
 
     LACKING = (
-        "generating text needs a language model, and the task of this model is {task}",
+        "generating text needs a language model, but the task of this model is {task}",
         "use `seqloom predict`",
     )
 

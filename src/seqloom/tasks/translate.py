@@ -106,20 +106,22 @@ def require_copying(spec: ModelSpec, model: nn.Module) -> None:
     source, target = spec.tokenizer, spec.target_tokenizer
     if not spec.schema.input.is_text or source is None or target is None:
         raise ConfigError(
-            f"unknown replacement copies words of a source text, and this model reads {spec.schema.input}",
+            f"--replace-unknown copies words of a source text, but this model reads {spec.schema.input}",
             fix="leave it out",
         )
     kinds = source.config.kind(), target.config.kind()
     if not target.has_unknown:
-        raise ConfigError(f"a {kinds[1]} tokenizer has no unknown tokens to replace", fix="leave it out")
+        raise ConfigError(
+            f"--replace-unknown has no effect: a {kinds[1]} tokenizer has no unknown tokens", fix="leave it out"
+        )
     if kinds[0] != kinds[1]:
         raise ConfigError(
-            f"unknown replacement needs tokenizers of one kind, and they are {kinds[0]} and {kinds[1]}",
+            f"--replace-unknown needs the same kind of tokenizer on both sides, but they are {kinds[0]} and {kinds[1]}",
             fix="leave it out, or train with one tokenizer for both sides",
         )
     if watching(cast(EncoderDecoder, model)) is None:
         raise ConfigError(
-            "unknown replacement needs a model with attention to its source", fix="train seq2seq-dot or transformer"
+            "--replace-unknown needs a model with attention to the source", fix="train seq2seq-dot or transformer"
         )
 
 
@@ -184,7 +186,8 @@ class Translate(Translator):
         written = require_shape(self, EncoderDecoderConfig, model).head.vocab_size
         if written != self.tokenizer.vocab_size:
             raise ConfigError(
-                f"the target vocabulary has {self.tokenizer.vocab_size:,} tokens, and that of the model {written:,}",
+                f"the target vocabulary has {self.tokenizer.vocab_size:,} tokens, but that of the model has "
+                f"{written:,}",
                 fix=f"set vocab_size = {self.tokenizer.vocab_size} in its head and its decoder's input",
             )
 

@@ -36,9 +36,12 @@ class CharacterSegmenter:
     def __init__(self, config: CharactersConfig, data: CharactersData) -> None:
         known = data.characters
         if COUNT + len(known) > config.vocab_size:
-            raise DataError(f"{len(known):,} characters and {COUNT} special tokens, the limit is {config.vocab_size:,}")
+            raise DataError(
+                f"the vocabulary has {len(known):,} characters and {COUNT} special tokens; the limit is "
+                f"{config.vocab_size:,}"
+            )
         if len(set(known)) < len(known):
-            raise DataError("a character of the vocabulary stands there twice")
+            raise DataError("a character occurs twice in the vocabulary")
         self._known = known
         self._tokens = np.full(CODE_POINTS, UNKNOWN, np.int32)  # indexed by code point
         self._tokens[_codes(known)] = np.arange(COUNT, COUNT + len(known))

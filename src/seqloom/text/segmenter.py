@@ -64,7 +64,9 @@ def blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     characters = before = 0
     for text in texts:
         if not isinstance(text, str):
-            raise DataError(f"text {before + len(block):,} is no text but {type(text).__name__}", fix="give str only")
+            raise DataError(
+                f"text {before + len(block):,} is not a string but {type(text).__name__}", fix="give str only"
+            )
         if block and (len(block) == BLOCK or characters + len(text) > BLOCK_CHARACTERS):
             yield _whole(block, before)
             before, block, characters = before + len(block), [], 0

@@ -76,7 +76,9 @@ class SubwordSegmenter:
 
     def __init__(self, model: models.Model, pieces: Sequence[bytes], limit: int) -> None:
         if COUNT + len(pieces) > limit:
-            raise DataError(f"{len(pieces):,} pieces and {COUNT} special tokens, and the limit is {limit:,}")
+            raise DataError(
+                f"the vocabulary has {len(pieces):,} subwords and {COUNT} special tokens; the limit is {limit:,}"
+            )
         self._library = _library(model)
         self._pieces = pieces
         self._lengths = np.array([len(piece) for piece in pieces], np.int64)
@@ -148,10 +150,12 @@ def _merged(merges: Iterable[tuple[int, int]]) -> list[str]:
     known = set(pieces)
     for number, (left, right) in enumerate(merges):
         if not (0 <= left < len(pieces) and 0 <= right < len(pieces)):
-            raise DataError(f"merge {number:,} is of the pieces {left:,} and {right:,}, and there are {len(pieces):,}")
+            raise DataError(
+                f"merge {number:,} is of subwords {left:,} and {right:,}, but there are only {len(pieces):,}"
+            )
         piece = pieces[left] + pieces[right]
         if len(piece) > LONGEST:
-            raise DataError(f"merge {number:,} makes a piece of {len(piece):,} bytes, and the limit is {LONGEST:,}")
+            raise DataError(f"merge {number:,} makes a subword of {len(piece):,} bytes; the limit is {LONGEST:,}")
         if piece not in known:
             known.add(piece)
             pieces.append(piece)
@@ -192,13 +196,13 @@ class UnigramSegmenter(SubwordSegmenter):
 def _require_pieces(pieces: list[str], scores: list[float]) -> None:
     unknown = sorted(set("".join(pieces)) - set(letters()))
     if unknown:
-        raise DataError(f"U+{ord(unknown[0]):04X} in a piece stands for no byte")
+        raise DataError(f"U+{ord(unknown[0]):04X} in a subword does not represent a byte")
     if missing := set(letters()) - set(pieces):
-        raise DataError(f"{len(missing)} of the 256 bytes are not among the pieces")
+        raise DataError(f"{len(missing)} of the 256 bytes are missing from the vocabulary")
     if len(set(pieces)) < len(pieces) or not all(0 < len(piece) <= LONGEST for piece in pieces):
-        raise DataError("a piece is empty, too long, or stands there twice")
+        raise DataError("a subword is empty, too long, or occurs twice")
     if not all(-1e6 <= score <= 0 for score in scores):
-        raise DataError("a score is not the logarithm of a probability")
+        raise DataError("a score is not a log-probability")
 
 
 def fit_unigram(config: UnigramConfig, texts: Iterator[Sequence[str]]) -> tuple[UnigramSegmenter, int]:
@@ -236,9 +240,9 @@ class WordpieceSegmenter:
 
     def __init__(self, config: WordpieceConfig, data: WordpieceData) -> None:
         if len(set(data.pieces)) < len(data.pieces) or not all(data.pieces):
-            raise DataError("a piece of the vocabulary is empty or stands there twice")
+            raise DataError("a subword of the vocabulary is empty or occurs twice")
         if NO_PIECE in data.pieces:
-            raise DataError(f"a piece of the vocabulary is '{NO_PIECE}', and no piece holds a space")
+            raise DataError(f"a subword of the vocabulary is '{NO_PIECE}', but subwords cannot contain a space")
         self._pieces = data.pieces
         # The library's tokenizer does not lowercase: the normalizer has done it.
         numbers = {piece: number for number, piece in enumerate((*data.pieces, NO_PIECE))}

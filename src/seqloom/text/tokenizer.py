@@ -62,7 +62,7 @@ DATA: dict[str, type[msgspec.Struct]] = {
     "unigram": UnigramData,
     "wordpiece": WordpieceData,
 }
-FIX = "take the file that was written with the model, or fit the tokenizer again"
+FIX = "use the file that was written with the model, or fit the tokenizer again"
 
 
 class TokenizerDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -208,7 +208,7 @@ class Tokenizer:
 
     def _require_token(self, token: int) -> None:
         if not 0 <= token < self.vocab_size:
-            raise DataError(f"{token} is no token of this tokenizer, which has 0..{self.vocab_size - 1}")
+            raise DataError(f"{token} is not a token id of this tokenizer; the ids are 0 to {self.vocab_size - 1}")
 
     def to_json(self) -> str:
         """Return the tokenizer as a JSON document; equal tokenizers give equal bytes."""
@@ -220,7 +220,7 @@ class Tokenizer:
         """Load and validate a tokenizer from a JSON document."""
         try:
             if len(text) > MAX_CHARACTERS:
-                raise DataError(f"{len(text):,} characters, and the limit is {MAX_CHARACTERS:,}")
+                raise DataError(f"the text has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}")
             document = msgspec.json.decode(text.encode(), type=TokenizerDocument)
             if document.format != FORMAT or document.version != VERSION:
                 raise DataError(f"expected {FORMAT} {VERSION}, found {document.format[:40]!r} {document.version}")
@@ -232,7 +232,7 @@ class Tokenizer:
             return cls(config, SEGMENTERS[config.kind()](config, data), document.dropped)
         except (msgspec.DecodeError, ConfigError, DataError, UnicodeError, RecursionError) as error:
             problem = error.problem if isinstance(error, ConfigError | DataError) else str(error)
-            raise DataError(f"this is no tokenizer: {problem.rstrip('.')}", fix=FIX) from None
+            raise DataError(f"this is not a tokenizer file: {problem.rstrip('.')}", fix=FIX) from None
 
 
 def fit(config: FittedTokenizer, texts: Iterable[str]) -> Tokenizer:
@@ -335,10 +335,10 @@ def align(tokenizer: Tokenizer, text: str, spans: Sequence[tuple[int, int]]) -> 
     """Return the tokens of `encode_words` for one text, with the span of each."""
     for start, stop in spans:
         if not 0 <= start <= stop <= len(text):
-            raise DataError(f"a word from {start} to {stop} does not lie in a text of {len(text):,} characters")
+            raise DataError(f"a word from {start} to {stop} is outside a text of {len(text):,} characters")
     for (_, stop), (start, after) in pairwise(spans):
         if start < stop:
-            raise DataError(f"the word {start}..{after} begins before the word in front of it ends, at {stop}")
+            raise DataError(f"the word from {start} to {after} begins before the previous word ends, at {stop}")
     tokens, firsts = tokenizer.encode_words([[text[start:stop] for start, stop in spans]])
     offsets = [tokenizer.inner_with_offsets(text[start:stop]).spans + start for start, stop in spans]
     # A word without pieces is one UNKNOWN

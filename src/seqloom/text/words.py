@@ -129,10 +129,11 @@ class WordSegmenter:
     def __init__(self, config: WordsConfig, data: WordsData) -> None:
         if COUNT + len(data.words) > config.vocab_size:
             raise DataError(
-                f"{len(data.words):,} words and {COUNT} special tokens, and the limit is {config.vocab_size:,}"
+                f"the vocabulary has {len(data.words):,} words and {COUNT} special tokens; the limit is "
+                f"{config.vocab_size:,}"
             )
         if len(set(data.words)) < len(data.words) or not all(data.words):
-            raise DataError("a word of the vocabulary is empty or stands there twice")
+            raise DataError("a word of the vocabulary is empty or occurs twice")
         self._words = data.words
         self._numbers = {word: number for number, word in enumerate(data.words, start=COUNT)}
         self._pattern_for, self._or_lower = _patterns(config), config.lowercase_fallback

@@ -264,7 +264,10 @@ class HalvedError(RepeatError):
 
     def __init__(self, problem: str, *, micro_batches: int) -> None:
         self.micro_batches = micro_batches
-        fix = f"repeat the command: it resumes with {micro_batches} micro-batches per step, and the same gradient"
+        fix = (
+            f"run the same command again: it resumes with {micro_batches} micro-batches per step and computes the "
+            "same gradient"
+        )
         super().__init__(problem, fix=fix)
 
 
@@ -293,7 +296,7 @@ def fitting(folder: Path) -> MemoryFit:
     except (OSError, msgspec.DecodeError) as error:
         raise DamagedError(
             f"{path}: expected the number of micro-batches per step ({error})",
-            fix="remove the file: the run finds the number again",
+            fix="remove the file; the run then finds the number again",
         ) from error
 
 

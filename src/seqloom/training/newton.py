@@ -221,8 +221,8 @@ def require_solvable(model: AnyModel) -> None:
     )
     if not linear:
         raise ConfigError(
-            "newton solves linear models of TF-IDF, and this is another one",
-            fix="take --model linear, or --optimizer adamw",
+            "newton trains only the recipe linear",
+            fix="use --model linear, or --optimizer adamw",
         )
 
 
@@ -273,8 +273,8 @@ class Solver(WeightUpdate):
         assert isinstance(config.optimizer, NewtonConfig), "other steps are those of Update"
         if session.ranks.count > 1:
             raise ConfigError(
-                f"newton solves in one process, and there are {session.ranks.count}",
-                fix="leave --processes out, or take --optimizer adamw",
+                f"newton runs in one process, but there are {session.ranks.count}",
+                fix="leave --processes out, or use --optimizer adamw",
             )
         super().__init__(session.model, LossOf(session.model, session.device), session.ranks, session.device)
         self._session, self._newton = session, config.optimizer

@@ -71,7 +71,7 @@ class RunRequest(NamedTuple):
         str | AnyModel | None,
         Flag(
             "Architecture: a recipe (see `seqloom recipes`) or a .toml file; for trained weights see --init "
-            "(default: by the task).",
+            "(default: chosen by the task).",
             "NAME",
             MODEL,
             parse=_model,
@@ -91,12 +91,14 @@ class RunRequest(NamedTuple):
     ] = None
     label_smoothing: Annotated[
         Rate,
-        Flag("Share of each label's probability that is spread over the other labels (default: 0).", "NUMBER", MODEL),
+        Flag(
+            "Label smoothing: fraction of the probability that is spread over all labels (default: 0).", "NUMBER", MODEL
+        ),
     ] = 0.0
     class_weights: Annotated[
         str | tuple[float, ...],
         Flag(
-            "Weight of each class in the loss: balanced, or numbers such as 1,2.5 (default: all equal).",
+            "Weight of each class in the loss: balanced, or one number per class, such as 1,2.5 (default: all equal).",
             "LIST",
             MODEL,
             parse=_class_weights,
@@ -104,18 +106,21 @@ class RunRequest(NamedTuple):
     ] = ()
     head: Annotated[
         HeadKind | None,
-        Flag("Output layer of a tagger: class or crf (default: class).", "NAME", MODEL),
+        Flag("Output layer of a tagger: class (softmax) or crf (default: class).", "NAME", MODEL),
     ] = None
     pooling: Annotated[
         Pooling | None,
         Flag(
-            "Pooling of token vectors into a text vector, for embed: {names} (default: from the recipe).", "NAME", MODEL
+            "How the task embed pools token vectors into a text vector: {names} (default: from the recipe).",
+            "NAME",
+            MODEL,
         ),
     ] = None
     objective: Annotated[
         str | AnyObjective | None,
         Flag(
-            f"Training objective, for embed: {', '.join(OBJECTIVES)} (default: chosen by the data).",
+            f"Training objective of the task embed: {', '.join(OBJECTIVES)} (default: chosen by the columns of the "
+            "data).",
             "NAME",
             MODEL,
             parse=_objective,
@@ -124,8 +129,9 @@ class RunRequest(NamedTuple):
     micro_batch: Annotated[
         Rows | None,
         Flag(
-            "For embed: compute the batch in chunks of this many texts to save memory; same gradients (default: the "
-            "whole batch).",
+            "For the task embed: process each batch in chunks of this many texts, to save memory; the gradients stay "
+            "the "
+            "same (default: the whole batch).",
             "COUNT",
             MODEL,
         ),
@@ -149,7 +155,7 @@ class RunRequest(NamedTuple):
     ] = None
     word_vectors_limit: Annotated[
         Words | None,
-        Flag("Number of words of the word vector file to add to the vocabulary (default: 100,000).", "COUNT", MODEL),
+        Flag("Number of words to add to the vocabulary from --word-vectors (default: 100,000).", "COUNT", MODEL),
     ] = None
     freeze_word_vectors: Annotated[
         bool, Flag("Do not train the word vectors (default: they are trained).", panel=MODEL)

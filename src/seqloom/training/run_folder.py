@@ -221,7 +221,7 @@ class RunFolder:
         if changes and not has_results(self.path):
             files.remove_files(self.path / name for name in REPLACED)
             self._begin(config, facts, vocabulary)
-            return (f"the run in this folder had saved nothing, so this one replaces it: {listed}",)
+            return (f"the earlier run in this folder saved no checkpoint, so this run replaces it: {listed}",)
         if changes:
             raise ConfigError(
                 f"{self.path}{DIFFERENT}{listed}",

@@ -57,7 +57,7 @@ ENDINGS: dict[str, tuple[Kind, str]] = {  # the scores show how good the model i
         "plain",
         "Stopped early: the dev score did not improve within --patience,",
     ),
-    "stopped": ("warn", "Stopped by a signal; the same command resumes it"),
+    "stopped": ("warn", "Stopped by a signal; run the same command again to resume"),
     "not-finite": ("reject", "Stopped: the loss or gradient was NaN or infinite three times in a row"),
     "disk": ("reject", "Stopped: checkpoints could not be saved"),
 }
@@ -189,8 +189,8 @@ def choice_text(summary: "RunSummary") -> str:
         return ""
     if best.metrics.get(name) == chosen.metrics.get(name):
         return (
-            f"Step {best.step:,} has the same {name} and a lower loss. The {name} decides, so the later weights were "
-            "chosen."
+            f"Step {best.step:,} has the same {name} and a lower loss. Weights are chosen by {name}, so the later "
+            "ones were chosen."
         )
     return (
         f"Step {best.step:,} scored best, with {name} {scored(best.metrics.get(name))} against "
@@ -202,7 +202,7 @@ def choice_text(summary: "RunSummary") -> str:
 def _ending(summary: "RunSummary") -> Callout:
     if summary.end is None:
         text = f"Not finished: at step {summary.reached:,} it is still running, or it was killed"
-        return Callout(f"{text}; the same command resumes it", "warn")
+        return Callout(f"{text}; run the same command again to resume", "warn")
     verdict, text = ENDINGS.get(summary.end.reason, ("reject", summary.end.reason))
     return Callout(f"{text} after {summary.end.step:,} steps", verdict)
 
@@ -242,7 +242,9 @@ def _scores(summary: "RunSummary") -> list[DocumentBlock]:
         TableBlock(("metric", "value", "95% interval"), rows),
         Aside(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         Aside(choice_text(summary)),
-        Aside(f"{chose}, so these scores are slightly optimistic. A test set that was not used before is not."),
+        Aside(
+            f"{chose}, so these scores are slightly optimistic. Scores on a test set that was not used before are not."
+        ),
     ]
 
 
@@ -330,7 +332,7 @@ def _test_evaluations(summary: "RunSummary") -> list[DocumentBlock]:
         for at, one in enumerate(summary.test_evaluations, start=1)
     ]
     if not rows:
-        return [Aside("None yet: `seqloom evaluate RUN --split test` evaluates on the test set, and records it.")]
+        return [Aside("None yet. `seqloom evaluate RUN --split test` evaluates on the test set and logs the result.")]
     note = "Only the first evaluation is unbiased: later models may have been chosen by its score."
     return [
         TableBlock(("evaluation", "time", "metrics with 95% intervals", "model"), rows),
@@ -391,7 +393,7 @@ def card_document(summary: "RunSummary") -> Document:
             Heading("The model"),
             TableBlock((), _model(summary)),
             Heading("How to use it"),
-            Paragraph(Spans("You need this folder only; replace ", Code("FOLDER"), " by its path.")),
+            Paragraph(Spans("You need only this folder. Replace ", Code("FOLDER"), " by its path.")),
             CodeBlock(PYTHON, "python"),
             CodeBlock(summary.asking.replace("RUN", "FOLDER"), "sh"),
             Heading("Limits"),
@@ -482,7 +484,7 @@ def _limits(summary: "RunSummary") -> list[DocumentLine]:
     if scores and scores.intervals:
         limits += ["The intervals show how much scores vary with the choice of rows, not with the seed."]
     return limits + [
-        Spans("Found in the data: ", _name(one.code), f" in {counted(one.rows, 'row')}." if one.rows else ".")
+        Spans("Warning about the data: ", _name(one.code), f" in {counted(one.rows, 'row')}." if one.rows else ".")
         for one in summary.data.findings[:MOST_FINDINGS]
         if one.severity != "note"
     ]

@@ -440,7 +440,7 @@ class Update(WeightUpdate):
         if config.compile:
             if not task.has_one_shape(config.batching):  # each new shape would be compiled again, for minutes
                 raise ConfigError(
-                    "--compile needs batches of one shape, and with --batching by-length their shapes differ",
+                    "--compile needs batches of one shape, but with --batching by-length their shapes differ",
                     fix="leave --compile out, or train a language model with --batching streams or packs",
                 )
             if TorchVersion(torch.__version__) < COMPILES_FROM:

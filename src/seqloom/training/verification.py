@@ -52,7 +52,9 @@ class Schedule(NamedTuple):
         Schedule(steps=12, save_every=3, killed_in=8)
         """
         if steps < FEWEST:
-            raise ConfigError(f"--steps {steps} is too few for a kill in between", fix=f"give {FEWEST} or more")
+            raise ConfigError(
+                f"--steps {steps} is too few: the run is killed between two checkpoints", fix=f"give {FEWEST} or more"
+            )
         every = steps // 4
         return cls(steps, every, 2 * every + max(1, every - 1))
 
@@ -88,9 +90,9 @@ class ResumeProof(NamedTuple):
     @property
     def verdict(self) -> str:
         if self.equal:
-            return "equal: killed in the middle of a step and resumed, this run ends with the same bytes"
+            return "equal: the run that was killed in the middle of a step and resumed is the same, byte for byte"
         if not self.repeats:
-            return "different, but two uninterrupted runs differ too: use --deterministic, or --device cpu"
+            return "different, but two uninterrupted runs also differ: train with --deterministic, or use --device cpu"
         return f"different: {', '.join(part.part for part in self.parts if not part.equal)}; please report it"
 
     def to_json(self) -> dict[str, Any]:

@@ -243,7 +243,7 @@ def test_a_name_of_a_file_that_is_no_unicode_is_refused_and_shown_as_escapes(tmp
     name = b"caf\xe9.csv".decode("utf-8", "surrogateescape")
     (tmp_path / name).write_bytes(table(*ROWS[:10]))
     outcome = check(tmp_path, name)
-    assert outcome.code == 2 and r"'caf\udce9.csv' holds half of a surrogate pair" in outcome.err
+    assert outcome.code == 2 and r"'caf\udce9.csv' contains half of a surrogate pair" in outcome.err
 
 
 def test_a_report_is_not_begun_where_it_could_not_be_written(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_one_seed_gives_no_verdict_anywhere() -> None:
     assert {pair.verdict for pair in found.pairs} == {"no verdict"}
     assert {(pair.p, pair.p_adjusted) for pair in found.pairs} == {(None, None)}
     assert found.cheapest is None and found.verdict("large", "small") == "no verdict"
-    assert found.sentence().startswith("No verdict with one seed: use --seeds 3.")
+    assert found.sentence().startswith("With one seed there is no verdict: use --seeds 3.")
     page = found.html()
     for shown in (found.text(100), page[page.index("<main") :], json.dumps(found.to_json())):
         assert "no verdict" in shown

@@ -107,7 +107,9 @@ def test_why_a_worker_could_not_go_on_is_told(tmp_path: Path) -> None:
         if isinstance(report, TuningStarted):
             data.unlink()
 
-    with pytest.raises(RepeatError, match=r"workers ended before all trials did.*a\.csv.*the same command goes on"):
+    with pytest.raises(
+        RepeatError, match=r"workers ended before all trials were done.*a\.csv.*run the same command again to resume"
+    ):
         tuned(data, tmp_path / "out", dev=dev, trials=2, jobs=2, show=show)
     lost = [one.problem for one in told if isinstance(one, WorkerLost)]
     assert len(lost) == 2 and all("a.csv" in problem for problem in lost)

@@ -136,7 +136,7 @@ def test_stopping_reports_what_is_saved_and_then_it_resumes_and_is_done(model, t
     monkeypatch.setattr(WindowWorker, "made", whole)
     assert "resuming: 24 of 45 rows are done" in embed(model, file, "-o", out)
     again = embed(model, file, "-o", out).splitlines()
-    assert again[0] == "nothing to do: this command has finished before"
+    assert again[0] == "nothing to do: this command has already finished"
     assert again[-1] == f"45 vectors with 16 dimensions in {out}"
 
 
@@ -162,7 +162,10 @@ def test_vectors_of_zeros_are_reported_and_counted(tmp_path) -> None:
     static = import_model(tmp_path / "words.txt", tmp_path / "static")
     file = write_texts(tmp_path / "a.txt", ["a cat", *("nobody knows",) * 11, "dog"])
     said = embed(static, file, "-o", tmp_path / "v.npy")
-    assert "a.txt:2: vector.zero: the vector is zero: the model knows no word of the text. (11 times)" in said
+    assert (
+        "a.txt:2: vector.zero: the vector is zero: no word of the text is in the vocabulary of the model. (11 times)"
+        in said
+    )
     (note,) = json.loads((tmp_path / "v.npy.json").read_text())["notes"]
     assert note[:2] == ["vector.zero", 11]
 

@@ -63,7 +63,7 @@ def _draw(draws: RandomDraws, operators: int) -> DrawnExample:
 ARITHMETIC = SyntheticSet(
     name="arithmetic",
     schema=Schema("text", "label", LABELS),
-    description="the last digit of sums, differences and products of digits, up to so many operators",
+    description="last digit of expressions with sums, differences and products of digits",
     draw=_draw,
     sizes=Sizes(20_000, 1_000, 1_000),
     parameters={"operators": Parameter(4, 3, 100)},
@@ -147,7 +147,7 @@ def _draw_lists(draws: RandomDraws, more_than: int, fewer_than: int, depth: int)
 LISTOPS = SyntheticSet(
     name="listops",
     schema=Schema("text", "label", LABELS),
-    description="the value of long nested lists: the task of Long Range Arena",
+    description="value of long nested list operations (ListOps of Long Range Arena)",
     draw=_draw_lists,
     sizes=Sizes(96_000, 2_000, 2_000),
     parameters={
@@ -158,7 +158,7 @@ LISTOPS = SyntheticSet(
 )
 LISTOPS_SMALL = LISTOPS._replace(
     name="listops_small",
-    description="the value of nested lists of 20 to 100 tokens",
+    description="value of nested list operations with 20 to 100 tokens",
     sizes=Sizes(20_000, 1_000, 1_000),
     parameters={
         "more_than": Parameter(19, 0, 10_000),

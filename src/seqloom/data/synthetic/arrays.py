@@ -27,7 +27,7 @@ def _draw_sum(draws: RandomDraws, length: int) -> DrawnExample:
 ADDING = SyntheticSet(
     name="adding",
     schema=Schema("vectors", "numbers"),
-    description="the sum of the two marked numbers of a long row",
+    description="sum of the two marked numbers in a long sequence",
     draw=_draw_sum,
     sizes=Sizes(50_000, 1_000, 1_000),
     parameters={"length": Parameter(600, 2, 100_000)},
@@ -69,7 +69,7 @@ def _draw_picture(draws: RandomDraws) -> DrawnExample:
 PICTURES = SyntheticSet(
     name="pictures",
     schema=Schema("picture", "label", LABELS),
-    description="shapes of any size at any place, in noise",
+    description="noisy pictures of shapes with random sizes and positions",
     draw=_draw_picture,
     sizes=Sizes(4_000, 1_000, 1_000),
 )

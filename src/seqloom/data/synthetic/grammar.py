@@ -172,7 +172,7 @@ def _draw(draws: RandomDraws) -> DrawnExample:
 GRAMMAR = SyntheticSet(
     name="grammar",
     schema=Schema("text", "nothing"),
-    description="sentences whose verbs agree over a distance, with a known entropy",
+    description="sentences with long-distance verb agreement and a known entropy",
     draw=_draw,
     sizes=Sizes(10_000, 1_000, 1_000),
 )

@@ -58,7 +58,7 @@ def _draw_brackets(draws: RandomDraws, length: int) -> DrawnExample:
 BRACKETS = SyntheticSet(
     name="brackets",
     schema=Schema("text", "label", LABELS),
-    description="is a string of three kinds of brackets balanced (an odd length counts as the even one below)",
+    description="whether a string of three kinds of brackets is balanced (an odd length is rounded down)",
     draw=_draw_brackets,
     sizes=Sizes(10_000, 1_000, 1_000),
     parameters={"length": Parameter(24, 4, 10_000)},
@@ -84,7 +84,7 @@ def _draw_copy(draws: RandomDraws, distance: int) -> DrawnExample:
 COPY = SyntheticSet(
     name="copy",
     schema=Schema("text", "label", TOKENS),
-    description="the token that was shown so many steps ago",
+    description="the token that was shown a given number of steps ago",
     draw=_draw_copy,
     sizes=Sizes(10_000, 1_000, 1_000),
     parameters={"distance": Parameter(100, 6, 100_000)},
@@ -120,7 +120,7 @@ def _draw_memory(draws: RandomDraws, delay: int) -> DrawnExample:
 COPY_MEMORY = SyntheticSet(
     name="copy_memory",
     schema=Schema("words", "tags", TAGS),
-    description="ten tokens to be said again after a delay: the copy memory task as published",
+    description="repeat ten tokens after a delay (the copy memory task)",
     draw=_draw_memory,
     sizes=Sizes(10_000, 1_000, 1_000),
     parameters={"delay": Parameter(100, 1, 100_000)},

@@ -94,7 +94,7 @@ def _draw_date(draws: RandomDraws) -> DrawnExample:
 DATES = SyntheticSet(
     name="dates",
     schema=Schema("text", "text"),
-    description="English dates in twenty-two forms, to be written as year-month-day",
+    description="English dates in twenty-two formats, to be converted into year-month-day",
     draw=_draw_date,
     sizes=Sizes(10_000, 1_000, 1_000),
 )
@@ -190,7 +190,7 @@ def _draw_movie(draws: RandomDraws) -> DrawnExample:
 MOVIES = SyntheticSet(
     name="movies",
     schema=Schema("words", "tags", TAGS),
-    description="titles and people in talk about films, none of them seen before",
+    description="titles and people in sentences about films; the dev and test sets have only new names",
     draw=_draw_movie,
     sizes=Sizes(4_000, 500, 500),
 )

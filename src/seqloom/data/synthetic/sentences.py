@@ -53,7 +53,7 @@ def _draw_question(draws: RandomDraws) -> DrawnExample:
 QUESTIONS = SyntheticSet(
     name="questions",
     schema=Schema("text", "label", QUESTION_LABELS),
-    description="statement or question, told by the order of the words alone",
+    description="statement or question, which differ only in the order of the words",
     draw=_draw_question,
     sizes=Sizes(4_000, 1_000, 1_000),
 )
@@ -127,7 +127,7 @@ def _draw_review(draws: RandomDraws) -> DrawnExample:
 REVIEWS = SyntheticSet(
     name="reviews",
     schema=Schema("text", "label", REVIEW_LABELS),
-    description="sentiment of small reviews with hearsay, denial and last words that take all of it back",
+    description="sentiment of short reviews with hearsay, negation and final clauses that reverse the meaning",
     draw=_draw_review,
     sizes=Sizes(8_000, 1_000, 1_000),
 )
@@ -312,7 +312,7 @@ def _draw_homograph(draws: RandomDraws) -> DrawnExample:
 HOMOGRAPHS = SyntheticSet(
     name="homographs",
     schema=Schema("text", "label", SENSE_LABELS),
-    description="which sense has the word: bank, bat, light, spring, seal, note, and the Persian شیر",
+    description="word senses of bank, bat, light, spring, seal, note, and the Persian شیر",
     draw=_draw_homograph,
     sizes=Sizes(4_000, 500, 500),
 )

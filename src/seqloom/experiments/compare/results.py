@@ -154,8 +154,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 ONE_SEED = (
-    "No verdict with one seed: use --seeds 3. The intervals are over examples only; "
-    "with other seeds the order may change."
+    "With one seed there is no verdict: use --seeds 3. The intervals are over examples only; with other seeds "
+    "the order may change."
 )
 LONGEST = 160  # characters of a text
 MOST_PAIRS, MOST_PICTURES = 15, 2  # in a terminal
@@ -315,7 +315,8 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         notes = [*self.messages]
         if self.seeds == 2:
             notes.append(
-                "With two seeds the variance between seeds is poorly known, and intervals are wide: use three."
+                "Two seeds give only a rough estimate of the variance between seeds, so the intervals are wide; use "
+                "at least three."
             )
         if any(pair.verdict == "undecided" for pair in self.pairs):
             notes.append(

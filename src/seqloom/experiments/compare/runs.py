@@ -156,7 +156,7 @@ def run_evaluation(plan: ComparisonPlan, entry: PlannedModel) -> RunEvaluation |
     except (msgspec.DecodeError, KeyError) as error:
         raise DamagedError(
             f"{folder}: this evaluation is not readable ({error})",
-            fix="remove the folder: the run is evaluated again",
+            fix="remove the folder; the run is then evaluated again",
         ) from error
 
 
@@ -176,7 +176,7 @@ def together(plan: ComparisonPlan, entries: list[PlannedModel], jobs: int) -> It
         raise interruption
     for worker in workers.all:
         if lost := worker.lost():
-            raise RepeatError(lost, fix="run the same command again: it resumes")
+            raise RepeatError(lost, fix="run the same command again to resume")
 
 
 def _runs(receive: Callable[[], bytes], plan: str, jobs: int) -> Iterator[bytes]:

@@ -288,7 +288,7 @@ def linear(story: Story, config: TrainingConfig) -> Finding | None:
         "The training loss falls slowly and evenly and has not started to level off. The steps are too small. Raise "
         "the learning rate.",
         {
-            "share of the descent in the second half": way.second,
+            "share of the decrease in the second half": way.second,
             "initial loss": story.first,
             "final loss": story.last,
             "lr": config.lr,
@@ -307,9 +307,9 @@ def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
     return Finding(
         "loss.unfinished",
         "The run ended while the loss was falling",
-        "Most of the descent came at the end, and the loss is still high. Train longer.",
+        "Most of the decrease came at the end, and the loss is still high. Train longer.",
         {
-            "share of the descent in the second half": way.second,
+            "share of the decrease in the second half": way.second,
             "initial loss": story.first,
             "final loss": story.last,
         },
@@ -352,7 +352,7 @@ def plateau(story: Story, _: TrainingConfig) -> Finding | None:
         "The loss has reached a plateau",
         "In the second half of the run the training loss did not fall, although it is still high and so was the "
         "learning rate. Let the learning rate decay; if that does not help, the model is too small for the task.",
-        {"descent in the second half": fell, "initial loss": story.first, "final loss": story.last},
+        {"decrease in the second half": fell, "initial loss": story.first, "final loss": story.last},
         losses_drawn(story, "The loss has reached a plateau"),
         (Advice("--schedule", "cosine", "the learning rate decays to 0"),),
     )
@@ -390,7 +390,7 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
             "dev loss": last,
             "lowest dev loss": lowest,
             "at step": float(turned),
-            "share of the gain that the dev set lacks": apart,
+            "loss gap between dev and training, relative to the decrease": apart,
         },
         losses_drawn(story, "The model overfits"),
         tuple(advice),

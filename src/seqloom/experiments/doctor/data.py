@@ -45,8 +45,7 @@ def dominating(confusion: Confusion, weighing: tuple[Advice, ...]) -> Finding | 
     return Finding(
         "label.dominates",
         "Nearly all predictions are the same label",
-        f"Nearly every prediction on the dev set is '{label}'. The model has learned which label is frequent, and "
-        "nothing about the examples.",
+        f"Nearly every prediction on the dev set is '{label}'. The model has learned only which label is frequent.",
         {"label": label, "share of predictions": count / total, "share of true labels": true[label] / total},
         _drawn(true, predicted, total),
         (*(weighing if uneven else ()), FIND_RATE),

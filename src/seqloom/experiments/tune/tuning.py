@@ -138,7 +138,10 @@ def watched(opening: OpenTuning, jobs: int) -> Iterator[TuningReport]:
     ended = workers.interruption() or Interrupted(late, 0)
     yield TuningEnded(ended.why, opening.study.results(), ended.exit_code)
     if lost and ended.why == "done" and opening.study.finished() < opening.plan.trials:
-        raise RepeatError(f"workers ended before all trials did: {lost[0]}", fix="mend that; the same command goes on")
+        raise RepeatError(
+            f"workers ended before all trials were done: {lost[0]}",
+            fix="fix that, and run the same command again to resume",
+        )
 
 
 def _trials(_: Callable[[], bytes], plan: str, remaining: float) -> Iterator[bytes]:

@@ -85,9 +85,10 @@ class SimilarityPairsView(View):
         if self.error is None:
             return (f"{start}. The values do not sum to the similarity: compare them only with each other.",)
         return (
-            f"{start}. All pairs sum to {number(np.nansum(self.values))}. They explain the product of the texts, each "
-            f"minus its baseline, {number(self.expected)}, not the similarity itself: "
-            f"completeness error {share(self.error)}.",
+            f"{start}. All pairs sum to {number(np.nansum(self.values))}. They explain the product of the two text "
+            "vectors, "
+            f"each minus its baseline, {number(self.expected)}, not the similarity itself: completeness error "
+            f"{share(self.error)}.",
         )
 
 

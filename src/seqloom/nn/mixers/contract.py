@@ -71,7 +71,7 @@ class CausalMixer(Mixer, Generic[Inner]):
     def initial_state(self, batch_size: int) -> StateStanding[Inner]:
         """Return the state before the first element."""
         if batch_size < 1:
-            raise DataError(f"a state of {batch_size} rows", fix="give the number of rows of the batch to come")
+            raise DataError(f"a state of {batch_size} rows", fix="give the number of rows of the next batch")
         segment = torch.full((batch_size,), NO_DOCUMENT, dtype=torch.int64, device=self.device)
         return StateStanding(segment, self.begin(batch_size))
 
@@ -126,13 +126,15 @@ class Stateless(CausalMixer[tuple[()]]):
 def _require_standing(state: object) -> None:
     if not isinstance(state, StateStanding):
         found = type(state).__name__
-        raise DataError(f"this is not a state of this layer but {found}", fix="begin with initial_state(rows)")
+        raise DataError(f"expected a state of this layer, found {found}", fix="start with initial_state(rows)")
 
 
 def _require_rows(x: Padded, rows: int | None) -> None:
     """Raise DataError for the state of another batch: some torch kernels would read beyond its end."""
     if rows is not None and len(x.lengths) != rows:
-        raise DataError(f"{len(x.lengths)} rows cannot go on from a state of {rows} rows", fix="select its rows first")
+        raise DataError(
+            f"{len(x.lengths)} rows cannot continue from a state of {rows} rows", fix="select its rows first"
+        )
 
 
 def _assemble(x: Padded, pieces: list[tuple[Padded, Tensor]]) -> Padded:
@@ -159,14 +161,18 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
     def initial_state(self, memory: Padded) -> Inner:
         """Return the state before the first element."""
         if memory.segments is not None:
-            raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
+            raise DataError(
+                "documents packed into one row cannot be decoded step by step", fix="use one document per row"
+            )
         return self.begin(memory)
 
     def step(self, x: Padded, state: Inner) -> tuple[Padded, Inner]:
         """Process further elements; return their outputs and the new state. A row of length 0 keeps its state."""
         require_padded(x)
         if x.segments is not None:
-            raise DataError("documents packed into one row cannot be decoded step by step", fix="one document per row")
+            raise DataError(
+                "documents packed into one row cannot be decoded step by step", fix="use one document per row"
+            )
         _require_rows(x, count_rows(state))
         return self.extend(x, state)
 

@@ -24,7 +24,7 @@ _CELLS = 2**24  # numbers in one block's score matrix: 64 MiB of float32
 
 def _blocked_refuses(request: Request) -> str | None:
     if not request.aligned:
-        return "queries and keys are not one sequence, so the keys in reach are not a range"
+        return "queries and keys are different sequences, so the visible keys are not a range"
     return None
 
 
@@ -78,7 +78,7 @@ class _Blocked(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: the recomputed values would be treated as constants
             raise KernelError(
-                "blocked attention has no second derivative", fix='name another: using(attention="plain")'
+                "blocked attention has no second derivative", fix='choose another kernel: using(attention="plain")'
             )
         with _drawing_again(ctx.drawn_from, gradient.device):
             return _Blocked._recompute(ctx, gradient)

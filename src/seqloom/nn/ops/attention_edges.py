@@ -12,11 +12,11 @@ from seqloom.nn.ops.scores import Additive
 def _edges_refuses(request: Request) -> str | None:
     parts = request.mask.parts()
     if sum(isinstance(part, Edges) for part in parts) != 1 or not all(isinstance(p, Edges | Padding) for p in parts):
-        return "the mask is not one edge list (and padding)"
+        return "the mask is not a single edge list, with or without padding"
     if not request.aligned:
         return "queries and keys are not the same nodes"
     if not isinstance(request.bias, NoBias) or request.dropout > 0:
-        return "it knows no bias and no dropout of weights"
+        return "it supports neither a bias nor dropout of attention weights"
     return None
 
 

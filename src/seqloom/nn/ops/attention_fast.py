@@ -29,7 +29,7 @@ def choose(request: Request) -> Kernel:
     if name not in kernels:
         raise ConfigError(f"there is no attention kernel '{name}'", fix=did_you_mean(name, kernels))
     if reason := kernels[name].refuses(request):
-        raise KernelError(f"the attention kernel '{name}' cannot do what was asked: {reason}", fix="name another one")
+        raise KernelError(f"the attention kernel '{name}' cannot be used here: {reason}", fix="choose another kernel")
     return kernels[name]
 
 

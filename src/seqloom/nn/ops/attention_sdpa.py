@@ -19,9 +19,9 @@ ALIGNMENT = 16  # numbers
 
 def _sdpa_refuses(request: Request) -> str | None:
     if isinstance(request.score, Additive):
-        return "its score is a dot product, and an additive score is not one"
+        return "it supports only dot product scores, not additive scores"
     if isinstance(request.bias, Shaw):
-        return "Shaw's vectors enter the values too, which it has no place for"
+        return "it does not support Shaw's position vectors in the values"
     return None
 
 

@@ -257,7 +257,7 @@ def legal_transitions(labels: Sequence[str], scheme: Scheme) -> tuple[Tensor, Te
     table = _may_follow([("O", ""), *(_parts(label, scheme) for label in labels)], scheme)  # [1+K,1+K]
     starts, moves, ends = table[0, 1:].clone(), table[1:, 1:].clone(), table[1:, 0].clone()
     if not bool((starts & ends).any()):
-        problem = f"in the scheme '{scheme}' no label of {list(labels)} may stand alone in a sequence of one element"
+        problem = f"in the scheme '{scheme}' none of the labels {list(labels)} is allowed in a sequence of one element"
         raise ConfigError(problem, fix="add the label 'O', or choose the scheme 'none'")
     return starts, moves, ends
 

@@ -154,7 +154,7 @@ def recur(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tenso
     if name not in KERNELS:
         raise ConfigError(f"there is no recurrence kernel '{name}'", fix=did_you_mean(name, KERNELS))
     if name == "fused" and (reason := _fused_refuses(x.values)):
-        raise KernelError(f"the recurrence kernel 'fused' cannot do what was asked: {reason}", fix="use float32")
+        raise KernelError(f"the recurrence kernel 'fused' cannot be used here: {reason}", fix="use float32")
     return KERNELS[name](cell, x, state, weights)
 
 

@@ -246,7 +246,7 @@ class Figure(ABC):
     def text(self, width: int = 80, color: bool = False) -> str:
         """Return the figure as lines of at most `width` columns, with 24-bit terminal colors if `color` is set."""
         if width < LEAST_COLUMNS:
-            raise DataError(f"a figure {width} columns wide was asked for", fix=f"give it at least {LEAST_COLUMNS}")
+            raise DataError(f"a figure of {width} columns is too narrow", fix=f"give it at least {LEAST_COLUMNS}")
         block = self._block(width, color)
         titles = _written(self.title, width)
         notes = [line for note in (self.caption, *block.notes) for line in _written(note, width)]

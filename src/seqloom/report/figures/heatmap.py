@@ -292,7 +292,7 @@ class Tiles(Figure, kind="tiles"):
         super().__post_init__()
         self._check_parts("tiles", Tile, largest=MOST_TILES)
         if self.across < 1:
-            raise DataError(f"{self.across} tiles side by side were asked for", fix="give at least 1")
+            raise DataError(f"across is {self.across}", fix="give at least 1")
         kept = []
         for tile in self.tiles:
             grid = checked_grid(tile.values, largest=MOST_TILE_CELLS, fix="pool it first")

@@ -99,7 +99,7 @@ class Network(Figure, kind="network"):
         for at, edge in enumerate(self.edges):
             places = (edge.start, edge.stop)
             if not all(0 <= end < len(self.nodes) for end in places) or not 0 <= edge.group < len(self.groups):
-                raise DataError(f"edges[{at}] is {edge}", fix="give nodes and a group that there are")
+                raise DataError(f"edges[{at}] is {edge}", fix="use existing nodes and groups")
 
     @cached_property
     def _scale(self) -> ColorScale | None:
@@ -307,7 +307,7 @@ class Links(Figure, kind="links"):
             (value,) = every_number([link.value], f"links[{at}]")
             ends = ((link.left, self.left), (link.right, self.right), (link.group, self.groups))
             if value < 0 or not all(0 <= place < len(those) for place, those in ends):
-                fix = "give tokens and a group that there are, and no value below 0"
+                fix = "use existing tokens and groups, and values of 0 or more"
                 raise DataError(f"links[{at}] is {link}", fix=fix)
             kept.append(Link(int(link.left), int(link.right), value, int(link.group)))
         object.__setattr__(self, "links", tuple(kept))
@@ -377,7 +377,7 @@ class Links(Figure, kind="links"):
             return "No line to draw."
         low = min(link.value for link in self.links)
         what = self.value_label or "value"
-        return f"A line is thicker the larger the {what}; those drawn run from {number(low)} to {number(self._most)}."
+        return f"Thicker lines have a larger {what}; the values drawn are from {number(low)} to {number(self._most)}."
 
     def _summary(self) -> str:
         best = sorted(self.links, key=lambda each: -each.value)[:DESCRIBED]

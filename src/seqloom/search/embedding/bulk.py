@@ -137,7 +137,7 @@ def embedding_steps(
     numbers = VectorFormat(require_dtype(dtype), loaded.vector_size)
     require_precision(loaded, precision)
     if out.absolute() == source.path.absolute():
-        raise ConfigError(f"{out} is the input file, and the vectors would replace it", fix="choose another name")
+        raise ConfigError(f"{out} is the input file, which the vectors would replace", fix="choose another name")
     require_own_card(out)
     tokens = batch_tokens or loaded.vector_budget
     setup = WorkerSetup(str(loaded.path), str(loaded.device), precision, tokens, source.skip_bad_rows, num_threads())

@@ -73,7 +73,7 @@ def require_precision(loaded: LoadedModel, precision: str) -> None:
     if precision not in get_args(Precision):
         raise ConfigError(f"unknown precision '{precision}'", fix=did_you_mean(precision, get_args(Precision)))
     if precision == "int8" and loaded.device.type != "cpu":
-        raise ConfigError(f"int8 needs a CPU, and the model is on {loaded.device}", fix="--device cpu")
+        raise ConfigError(f"int8 needs a CPU, but the model is on {loaded.device}", fix="--device cpu")
 
 
 def with_precision(loaded: LoadedModel, precision: str) -> LoadedModel:

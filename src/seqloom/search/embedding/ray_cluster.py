@@ -146,9 +146,9 @@ def room(setup: WorkerSetup, nodes: Sequence[Mapping[str, Any]]) -> tuple[int, d
     found = [int(node["Resources"].get(kind, 0)) for node in nodes if node["Alive"]]
     count, most = sum(one // each for one in found), max(found, default=0)
     if not count and on_gpus:
-        raise ConfigError("the model is on a GPU, and no machine of the Ray cluster has one", fix="--device cpu")
+        raise ConfigError("the model is on a GPU, but no machine of the Ray cluster has one", fix="--device cpu")
     if not count:
-        text = f"a worker needs as many threads as this process, {each:,}, and no machine of the Ray cluster has"
+        text = f"a worker needs as many threads as this process, {each:,}, but no machine of the Ray cluster has"
         raise ConfigError(f"{text} more than {most} cores", fix=f"set OMP_NUM_THREADS={max(1, most)}")
     return count, {"num_gpus": 1} if on_gpus else {"num_cpus": each}
 

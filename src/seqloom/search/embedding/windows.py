@@ -184,7 +184,7 @@ class WindowWorker:
         ]
         zeros = np.flatnonzero(~vectors.any(axis=1))
         if len(zeros):  # cosines of zero vectors mean nothing
-            text = "the vector is zero: the model knows no word of the text"
+            text = "the vector is zero: no word of the text is in the vocabulary of the model"
             problem = Problem("warn", "vector.zero", text, work.rows[zeros[0]].place)
             notes.append(EmbeddingNote("vector.zero", len(zeros), str(problem)))
         # the id of the data, or the line, or the row number
