@@ -171,7 +171,7 @@ def _rounded_up(rows: float) -> int:
     (1300, 87)
     """
     unit = 10 ** max(0, math.floor(math.log10(rows)) - 1)
-    return math.ceil(rows / unit) * unit
+    return int(math.ceil(rows / unit) * unit)
 
 
 def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measure) -> tuple[Binned, ...]:
