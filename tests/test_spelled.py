@@ -153,5 +153,5 @@ def test_what_is_no_batch_of_spelled_words_is_refused(raw: Any, said: str) -> No
 
 
 def test_an_odd_size_cannot_be_shared_by_two_readers() -> None:
-    with pytest.raises(ConfigError, match=r"spelling_size 7 cannot be halved.*take 8"):
+    with pytest.raises(ConfigError, match=r"spelling_size 7 is odd.*use 8"):
         SpelledConfig(vocab_size=9, char_encoder="lstm", spelling_size=7)

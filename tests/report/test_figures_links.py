@@ -51,7 +51,7 @@ def test_many_links_are_few_elements_and_none_is_lost() -> None:
         (Link(2, 0, 0.5), "links\\[0\\]"),
         (Link(0, -1, 0.5), "links\\[0\\]"),
         (Link(0, 0, -0.5), "values of 0 or more"),
-        (Link(0, 0, 0.5, 1), "existing nodes and groups"),
+        (Link(0, 0, 0.5, 1), "existing tokens and groups"),
         (Link(0, 0, float("nan")), "missing"),
     ],
 )

@@ -103,14 +103,14 @@ def test_an_index_of_another_version_is_refused_in_words_for_people(
 ) -> None:
     monkeypatch.setattr(segments, "FORMAT", segments.FORMAT + 1)
     with pytest.raises(
-        DamagedError, match=r"has format 2, and this version of Seqloom reads format 3.*build the index again"
+        DamagedError, match=r"has format 2, but this version of Seqloom reads format 3.*build the index again"
     ):
         open_index(index.path)
 
 
 def test_each_model_is_reported_with_its_own_sum() -> None:
     with pytest.raises(
-        ConfigError, match=r"built with mine \(checksum 1{12}\), and table \(checksum 0{12}\) is a different"
+        ConfigError, match=r"built with mine \(checksum 1{12}\), but table \(checksum 0{12}\) is a different"
     ):
         require_same_model(Settings("mine", "1" * 64, 16, 12), WordTable())
 

@@ -244,7 +244,7 @@ def test_bits_per_byte_are_signed_where_the_text_cannot_be_read_back(
 
 def test_bits_per_byte_of_lower_case_are_told_to_be_without_case(written: Callable[..., Any]) -> None:
     signed = by_tokenizer(written, CharactersConfig(lowercase=True)).task.signatures(np.zeros((1, 4)))
-    assert "without its case:" in signed["bits_per_byte"]
+    assert "ignores case;" in signed["bits_per_byte"]
 
 
 def test_bits_per_byte_may_decide(small: Find) -> None:

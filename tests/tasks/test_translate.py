@@ -216,7 +216,7 @@ def test_what_is_unknown_is_copied_from_the_word_that_was_looked_at(
 
 
 def test_copying_is_refused_where_nothing_can_be_copied(small: Find, written: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match="attention to its source"):
+    with pytest.raises(ConfigError, match="attention to the source"):
         small("parallel").task.copying(small("parallel").model("seq2seq"))
     pictures = small("pictures to text")
     with pytest.raises(ConfigError, match="reads picture"):

@@ -278,7 +278,7 @@ def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_
     ("wanted", "said"),
     [
         (RunRequest(training={"metric": "bleu"}), "classify has no metric 'bleu' to choose checkpoints by"),
-        (RunRequest(training={"batching": StreamsConfig(batch_rows=4, row_length=20)}), "Fix: leave out --streams"),
+        (RunRequest(training={"batching": StreamsConfig(batch_rows=4, row_length=20)}), "Fix: leave out --batching"),
         (RunRequest(head="crf"), "classify has no 'crf' head"),
         (RunRequest(class_weights="blanced"), "class weights 'blanced'"),
     ],
@@ -316,7 +316,7 @@ def test_a_call_says_how_long_as_the_command_line_does(name: str) -> None:
         ({"epoch": 3}, "did you mean 'epochs'?"),
         ({"droput": 0.1}, "did you mean 'dropout'?"),
         ({"rate": 0.1}, "it is called 'lr' here"),
-        ({"epochs": 3, "steps": 4}, "epochs and steps both say how long"),
+        ({"epochs": 3, "steps": 4}, "epochs and steps both set how long"),
     ],
 )
 def test_a_call_that_cannot_be_meant_is_refused_with_the_nearest_name(settings: dict[str, Any], said: str) -> None:

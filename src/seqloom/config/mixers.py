@@ -45,7 +45,7 @@ def refusal(mixer: str, *, score: Score = "scaled_dot", position: Position = "no
     """Return why a mixer, a score and a kind of position cannot be combined, or None if they can.
 
     >>> refusal("lstm", position="rotary")
-    "relative positions act on attention scores, and 'lstm' has none"
+    "relative positions change attention scores, but 'lstm' has none"
     >>> refusal("attention", score="additive", position="alibi") is None
     True
     """

@@ -166,8 +166,8 @@ def alike_said(
     """A note about the intervals of shares of 0 or 1; empty if there are none. `rows` is 0 if unknown.
 
     >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}, 20))
-    All rows have the same accuracy, so resampling shows no spread. The interval uses the rule of three: up to 3 of \
-20 further rows may differ.
+    All rows have the same accuracy, so resampling shows no variation. The interval uses the rule of three: up to 3 of \
+20 new rows may differ.
     >>> alike_said({"accuracy": 0.9}, 20)
     ''
     """

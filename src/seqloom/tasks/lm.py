@@ -187,7 +187,7 @@ class LanguageModeling(Continuer):
         """Return what the tokenizer loses: it is not predicted, so bits per byte are too low."""
         if not (lost := self.tokenizer.config.forgets):
             return {}
-        lacks = f"the tokenizer loses {' and '.join(lost)} of the text; compare only with models that lose the same"
+        lacks = f"the tokenizer ignores {' and '.join(lost)}; compare only with models that ignore the same"
         return {"bits_per_byte": lacks}
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[TextPrediction]:

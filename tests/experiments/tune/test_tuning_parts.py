@@ -126,7 +126,7 @@ def test_a_warm_up_never_lasts_longer_than_its_share_of_the_steps(tmp_path: Path
     for _ in range(20):
         training = request_of(drawn(study.ask(), plan), plan, ground).training
         assert training["schedule"].warmup <= 0.2 * ground.steps(training["batching"]) + 0.5
-    with pytest.raises(ConfigError, match="warmup up to 300"):
+    with pytest.raises(ConfigError, match="warmup: high is 300"):
         SpaceConfig(warmup=RangeConfig(low=0, high=300)).check()
 
 
@@ -208,7 +208,7 @@ def test_what_is_fixed_is_not_searched(tmp_path: Path, ground: DataGround) -> No
         ('kind = "space"\nsizes = []', "sizes is empty"),
         ('kind = "space"\ndropout = {low = 0.5, high = 0.1}', "dropout: low 0.5 is above high 0.1"),
         ('kind = "space"\nlr = {low = 0.0, high = 0.1, log = true}', "lr: a logarithmic range must start above 0"),
-        ('kind = "space"\ndropout = {low = 0.5, high = 1.5}', "dropout up to 1.5"),
+        ('kind = "space"\ndropout = {low = 0.5, high = 1.5}', "dropout: high is 1.5"),
         ('kind = "space"\nsizes = ["huge"]', "unknown name 'huge'"),
     ],
 )
