@@ -208,6 +208,10 @@ class ModelMaker(ABC):
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError if a custom model does not fit: another shape, or another number of labels."""
 
+    def default_label_smoothing(self) -> float:
+        """Return the label smoothing of a recipe if the user gives none."""
+        return 0.0
+
     def require_settings(self, head: HeadSettings) -> None:
         """Raise ConfigError for label smoothing or class weights if the task does not use them."""
         if head.label_smoothing and "label_smoothing" not in self.settings:

@@ -168,6 +168,10 @@ class Translate(Translator):
         column = prepared.columns["target"]
         return texts.deciding_score([self.tokenizer.decode(column.row(row).tolist()) for row in sample])
 
+    def default_label_smoothing(self) -> float:
+        """0.1 where translations are compared by their words or characters: more than one is good."""
+        return 0.1 if self.metric.name.startswith(("bleu", "chrf")) else 0.0
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of targets."""

@@ -90,11 +90,14 @@ class RunRequest(NamedTuple):
         ),
     ] = None
     label_smoothing: Annotated[
-        Rate,
+        Rate | None,
         Flag(
-            "Label smoothing: fraction of the probability that is spread over all labels (default: 0).", "NUMBER", MODEL
+            "Label smoothing: fraction of the probability that is spread over all labels (default: 0.1 for translation "
+            "chosen by BLEU or chrF, else 0).",
+            "NUMBER",
+            MODEL,
         ),
-    ] = 0.0
+    ] = None
     class_weights: Annotated[
         str | tuple[float, ...],
         Flag(
