@@ -68,6 +68,12 @@ class CausalMixer(Mixer, Generic[Inner]):
         """The memory with the rows where `rows` [B] is true put back to the beginning."""
         return merge_rows(rows, self.begin(len(rows)), inner)
 
+    def require_endless(self) -> None:
+        """Raise ConfigError if this layer cannot read a sequence without an end.
+
+        That is so if what it remembers grows with every element, or if it has no place for elements beyond some number.
+        """
+
     def initial_state(self, batch_size: int) -> StateStanding[Inner]:
         """The state before the first element."""
         if batch_size < 1:
