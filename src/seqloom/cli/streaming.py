@@ -47,8 +47,8 @@ def write_stream(loaded: "LoadedModel", asked: PredictRequest, output: OutputOpt
     format_ = asked.reading.format or (None if piped else cast(Any, LINED.get(path.suffix.lower())))
     columns = InputColumns(asked.named, loaded.columns)
     with nullcontext(cast(io.BufferedReader, sys.stdin.buffer)) if piped else path.open("rb") as stream:
-        kind, name = loaded.task.spec.schema.input, NAMED if piped else asked.source
-        windows = read_endless(stream, kind, ledger, format_, columns, flows=loaded.flows, name=name)
+        name = NAMED if piped else asked.source
+        windows = read_endless(stream, reading.kind, ledger, format_, columns, flows=loaded.flows, name=name)
         _write(reading.answers(windows, ledger), output.form)
     print_warnings(ledger)
 
@@ -60,7 +60,11 @@ def _write(blocks: "Iterable[list[StreamAnswer]]", form: OutputFormat) -> None:
         data = b"".join(encoded_lines(map(_line, block), form)).decode()
         if form == "csv" and not first:
             data = data.split("\n", 1)[1]
-        screen.print(data, end="", markup=False, soft_wrap=True)
+        try:
+            sys.stdout.write(data)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            screen.on_broken_pipe()
         first = False
 
 

@@ -10,6 +10,7 @@ Lines are read as they arrive (`StreamReader`), so a program that writes one lin
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from seqloom.data.readers.passages import lines_in, passages_of
 from seqloom.data.schema import Example
 from seqloom.data.values import BadValue, Read, Record, Remarks, Table, number_of, plain
 from seqloom.errors import ConfigError
+from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
@@ -32,16 +34,24 @@ if TYPE_CHECKING:
 BETWEEN = re.compile(r"\s*[,;\s]\s*")
 
 
-class StepLines(VectorsInput):
-    """Lines of numbers: each line is one step."""
+@dataclass(frozen=True, repr=False)
+class StreamVectors(VectorsInput):
+    """Vectors of a known width; a line of text is the numbers of one step."""
+
+    width: int
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """A function that reads the numbers of a line."""
-        vectors = super().reader(roles, remarks)
+        """A function that reads one step or several."""
+        column = roles.input[0]
 
         def read(values: tuple[Any, ...]) -> np.ndarray:
-            found: np.ndarray = vectors(([_numbers(values[0])],))
-            return found
+            if len(roles.input) == 1 and isinstance(values[column], str):
+                values = (*values[:column], [_numbers(values[column])], *values[column + 1 :])
+            vectors: np.ndarray = VectorsInput.reader(self, roles, remarks)(values)
+            if (found := vectors.shape[1]) != self.width:
+                text = f"{counted(found, 'number')} in a step, and the model reads {self.width:,}"
+                raise BadValue(column, "array.width", text, f"give {counted(self.width, 'number')} for each step")
+            return vectors
 
         return read
 
@@ -96,8 +106,6 @@ def read_endless(
         raise ConfigError(f"{format} cannot be read as a stream", fix="use --format text or jsonl")
     if format == "jsonl":
         return StreamReader(stream, kind, ledger, name=name).objects(columns)
-    if kind.of_numbers:
-        return StreamReader(stream, StepLines(), ledger, name=name).texts()
     if flows:
         return TextReader(stream, kind, ledger, name=name).parts()
     return StreamReader(stream, kind, ledger, name=name).texts()

@@ -196,7 +196,7 @@ class LoadedModel(OpenedModel):
         with torch.no_grad():
             return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
 
-    def stream(self, elements: Iterable[Any], *, batch_tokens: int = BLOCK) -> Iterator[StreamAnswer]:
+    def predict_stream(self, elements: Iterable[Any], *, batch_tokens: int = BLOCK) -> Iterator[StreamAnswer]:
         """Read one sequence without an end and answer at each element, in memory that does not grow.
 
         Args:
@@ -210,7 +210,7 @@ class LoadedModel(OpenedModel):
         """
         reading = self.endless(batch_tokens)
         ledger = GivenInputs()
-        examples = given_elements(elements, self.task.spec.schema.input, ledger, flows=self.flows)
+        examples = given_elements(elements, reading.kind, ledger, flows=self.flows)
         blocks = reading.answers(examples, ledger)
         return (answer for block in blocks for answer in block)
 
@@ -220,7 +220,7 @@ class LoadedModel(OpenedModel):
 
     @property
     def flows(self) -> bool:
-        """Whether the lines of a stream are parts of one text, and not texts of their own, as lines were in training."""
+        """Whether the lines of a stream are parts of one text, and not texts of their own, as in training."""
         kind, unit = self.task.spec.schema.input, "line" if self.run is None else self.run.data.reading.unit
         return kind.is_text and (unit != "line" or not Streamer.of(self.task).closing)
 

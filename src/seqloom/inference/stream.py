@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqloom.data.endless import StreamVectors
+from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.kind import tokens as padded_tokens
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.schema import Example
@@ -23,7 +25,7 @@ from seqloom.nn.models import ElementModel
 from seqloom.nn.running import running
 from seqloom.nn.types import on_device
 from seqloom.tasks.encoders import sequences
-from seqloom.tasks.task import Prediction, Streamer, Task
+from seqloom.tasks.task import ModelSpec, Prediction, Streamer, Task
 from seqloom.text.flow import TextFlow
 from seqloom.text.ragged import Ragged
 
@@ -65,16 +67,20 @@ class Elements(NamedTuple):
             yield Elements(columns, self.answered[first:last] - start, self.lines[first:last], words)
 
 
+def streamed_kind(spec: ModelSpec) -> InputKind:
+    """The kind of the elements of a stream; ConfigError for inputs that are no one sequence."""
+    kind = spec.schema.input
+    if kind.num_columns > 1 or kind.fixed_size:
+        raise ConfigError(f"a stream is one sequence, and the model reads {kind.noun}", fix="use another model")
+    return StreamVectors(spec.sizes[0]) if kind.of_numbers else kind
+
+
 class ModelStream:
     """Reads one sequence with a model, on and on."""
 
     def __init__(self, task: Task, model: nn.Module, device: torch.device, *, flows: bool, most: int = BLOCK) -> None:
         self.task, self.model, self.device, self.most = Streamer.of(task), model, device, most
-        self.kind, self.tokenizer = task.spec.schema.input, task.spec.tokenizer
-        if self.kind.num_columns > 1 or self.kind.fixed_size:
-            raise ConfigError(
-                f"a stream is one sequence, and the model reads {self.kind.noun}", fix="use another model"
-            )
+        self.kind, self.tokenizer = streamed_kind(task.spec), task.spec.tokenizer
         if self.tokenizer is not None and self.tokenizer.config.framed:
             raise ConfigError(
                 "the model reads every text between a first and a last token, and a stream has no end",
@@ -105,12 +111,6 @@ class ModelStream:
 
     def _good(self, window: list[Example], ledger: Ledger) -> list[Example]:
         """The examples before the first bad line."""
-        width = self.task.spec.sizes[0] if self.kind.of_numbers else None
-        for one in window:
-            if width is not None and one.input.shape[1] != width:  # type: ignore[union-attr]  # an array
-                found = one.input.shape[1]  # type: ignore[union-attr]
-                text = f"{found:,} numbers, and each step of the model has {width:,}"
-                ledger.bad_row("array.width", text, one.place, f"give {width:,} numbers a line")
         if not ledger.skipped:
             return window
         first = min(problem.place.line or 0 for problem in ledger.refused)

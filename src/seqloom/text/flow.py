@@ -57,6 +57,6 @@ class TextFlow:
         if not self._begun:
             self._begun = True
             return self._tokenizer.encode_inner([text]).values
-        # Subwords put a space before a text, and this is no beginning: a word stands there, and its tokens are left out.
+        # Subwords put a space before a text, and this is no beginning: a word stands before it and is left out again.
         both = self._tokenizer.encode_inner([BEFORE + text, BEFORE])
         return both.row(0)[len(both.row(1)) :]
