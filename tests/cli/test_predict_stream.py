@@ -17,6 +17,8 @@ from typer.testing import CliRunner, Result
 import seqloom
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
+from seqloom.config.data import ReadingConfig
+from seqloom.config.tokenizers import CharactersConfig
 from seqloom.errors import ConfigError, RejectedError
 
 STEPS = [[0.5, 1.0], [0.25, -1.0], [2.0, 0.0]]
@@ -166,6 +168,22 @@ def test_the_text_of_a_classifier_goes_on_over_its_lines(tmp_path: Path) -> None
     texts = ["a", "a good", "a good film"]
     wanted = [one.to_json()["scores"] for one in seqloom.load(run).predict(texts)]
     assert [one["scores"] for one in found] == [pytest.approx(one, rel=1e-4) for one in wanted]
+
+
+@pytest.mark.parametrize("unit", ["file", "paragraph"])
+def test_a_model_of_whole_files_reads_lines_as_one_text(tmp_path: Path, unit: str) -> None:
+    (tmp_path / "train.txt").write_text("the cat\nsat on\n\na mat\n\nand the dog\nran far\n\n" * 9)
+    reading = ReadingConfig(unit=unit)
+    tokenizer = CharactersConfig()
+    run = make_run(
+        tmp_path / "run", "gru", tokenizer=tokenizer, train=(str(tmp_path / "train.txt"),), task="lm", reading=reading
+    )
+    text = "the cat\n\nsat"
+    found = streamed(run, given=text)
+    assert "".join(one["token"] for one in found) == text
+    assert [one["line"] for one in found] == [1] * 8 + [2] + [3] * 3
+    objects = streamed(run, "--format", "jsonl", given='{"text": "the cat"}\n{"text": "sat"}\n')
+    assert "".join(one["token"] for one in objects) == "the cat\nsat\n"
 
 
 def test_a_file_is_read_like_standard_input(lm: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A stream: at every element the answer of `predict` for what was read so far, however the sequence is cut."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from seqloom.config.inputs import TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import BlockConfig, EncoderConfig
+from seqloom.config.tokenizers import BpeConfig, CharactersConfig, FittedTokenizer, WordsConfig
 from seqloom.config.training import StreamsConfig
 from seqloom.data.endless import given_elements
 from seqloom.data.kinds.words import Words
@@ -198,6 +200,29 @@ def test_tags_of_spans_are_those_of_the_best_allowed_path_so_far(small: Find, he
         assert got[:16] == [path[-1] for path in paths]
         revised += list(paths[-1]) != got[:16]
     assert revised, "some answer is another one when the tagger has read on"
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [BpeConfig(vocab_size=300), CharactersConfig(), WordsConfig(keep_characters=True)]
+)
+def test_words_in_subwords_or_with_their_letters_are_answered_once_each(
+    written: Callable[..., Any], tokenizer: FittedTokenizer
+) -> None:
+    """A tagger answers at the first subword of a word, and a classifier when it has read the last one."""
+    rows = [{"tokens": text.split(), "tags": text.upper().split(), "label": text[:3]} for text in LINES]
+    for target, task in (("tags", "tag"), ("label", "classify")):
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        found = written("a.jsonl", text, text, target=target, task=task, input="tokens", tokenizer=tokenizer)
+        kind, model = found.task.spec.schema.input, found.model("gru").eval()
+        assert kind.in_words
+        words = " ".join(LINES[:4]).split()
+        got = answers(found, model, [words[:3], words[3:]], most=4)
+        assert [one.token for one in got] == words
+        for end, one in enumerate(got, 1):
+            columns = kind.encode([Words.join(words[:end])], found.task.spec.tokenizer)
+            with torch.no_grad():
+                (said,) = found.task.predict(model, kind.collate(columns))
+            assert_same([one], [one._replace(prediction=last_of(said))])
 
 
 @pytest.mark.parametrize("pooling", ["last", "first", "mean", "sum", "max"])

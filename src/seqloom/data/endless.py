@@ -105,7 +105,8 @@ def read_endless(
     if format not in (None, "text", "jsonl"):
         raise ConfigError(f"{format} cannot be read as a stream", fix="use --format text or jsonl")
     if format == "jsonl":
-        return StreamReader(stream, kind, ledger, name=name).objects(columns)
+        objects = StreamReader(stream, kind, ledger, name=name).objects(columns)
+        return ([one._replace(input=f"{one.input}\n") for one in some] for some in objects) if flows else objects
     if flows:
         return TextReader(stream, kind, ledger, name=name).parts()
     return StreamReader(stream, kind, ledger, name=name).texts()
