@@ -75,7 +75,12 @@ def measure(name: str, steps: int) -> dict[str, float]:
     tokenizer = CharactersConfig().fit([*WORDS, " "])
     model = recipes.language_model(name, vocab_size=tokenizer.vocab_size, size="tiny").build().eval()
     task = LanguageModeling(ModelSpec(Schema("text", "nothing"), tokenizer, None))
-    losses, done, early, ledger = np.zeros(steps + 200, np.float32), 0, 0.0, Ledger()
+    losses, done, early, ledger = (
+        np.full(steps + 200, np.nan, np.float32),
+        0,
+        0.0,
+        Ledger(),
+    )  # filled: its memory is taken
     stream = ModelStream(task, model, torch.device("cpu"), flows=False)
     lines = read_endless(Pipe(steps), stream.kind, ledger, None, InputColumns(), flows=False)
     began = time.perf_counter()
@@ -118,7 +123,8 @@ def main(arguments: Sequence[str]) -> None:
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         print(
             f"{name:16} {found['steps']:>9,} {found['per_second']:>8,.0f} {found['peak_early']:>17.1f} "
-            f"{found['peak_late']:>9.1f} {found['difference']:>11.1e}"
+            f"{found['peak_late']:>9.1f} {found['difference']:>11.1e}",
+            flush=True,
         )
 
 

@@ -55,7 +55,7 @@ def _running(model: nn.Module) -> RunningModel:
     if isinstance(model, SequenceModel):
         device = next(model.parameters()).device
         links += [_pooling(model.pooler, model.encoder.width, device), Everywhere(_Function(model.hidden_of))]
-    return RunningModel(enter, RunningChain([*links, Reading(model.head)]))
+    return RunningModel(enter, RunningChain([*links, RunningHead(model.head)]))
 
 
 def _as_it_is(x: Padded) -> Padded:
@@ -93,7 +93,7 @@ class RunningChain(CausalChain):
         return cast(list[AnyCausal], list(self.parts))
 
 
-class Reading(Stateless):
+class RunningHead(Stateless):
     """The head of a model: it reads each vector by itself."""
 
     def __init__(self, head: nn.Module) -> None:
