@@ -30,7 +30,7 @@ def make_run(
 ) -> Path:
     """A run folder with a model that was never trained; settings are those of the data, `encoder` changes its own."""
     config = open_data(DataConfig(**settings), Ledger()).config
-    encoding = EncodingConfig(tokenizer=tokenizer)
+    encoding = EncodingConfig() if tokenizer is None else EncodingConfig(tokenizer=tokenizer)
     prepared = prepare(open_data(config, Ledger()), encoding, Ledger())
     task = task_of(ModelSpec.of(prepared))
     model = task.model(recipe, "tiny", HeadSettings())

@@ -21,6 +21,7 @@ from seqloom.config.data import ReadingConfig
 from seqloom.config.tokenizers import CharactersConfig
 from seqloom.errors import ConfigError, RejectedError
 
+WARNING = "the model has not learned to read on after a line: train it with --batching streams"
 STEPS = [[0.5, 1.0], [0.25, -1.0], [2.0, 0.0]]
 
 
@@ -190,6 +191,25 @@ def test_a_file_is_read_like_standard_input(lm: Path, tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("the cat\na dog\n")
     arguments = ["predict", str(lm), str(tmp_path / "a.log"), "--stream", "--device", "cpu"]
     assert CliRunner().invoke(app, arguments).stdout == invoked(lm, given="the cat\na dog\n").stdout
+    (tmp_path / "a.csv").write_text("text\nthe cat\n")
+    for name, message in (("a.csv", "not from .csv"), ("b.log", "there is no file")):
+        done = CliRunner().invoke(app, ["predict", str(lm), str(tmp_path / name), "--stream", "--device", "cpu"])
+        assert isinstance(done.exception, ConfigError) and message in str(done.exception)
+
+
+def test_only_a_language_model_that_never_read_on_after_a_line_is_warned_of(lm: Path, tagger: Path) -> None:
+    assert invoked(lm, given="the cat\n").stderr.splitlines() == [WARNING]
+    assert invoked(tagger, given="1, 2\n").stderr == ""
+    config = lm / "config.toml"
+    before = config.read_text()
+    try:
+        config.write_text(
+            before.replace('[training.batching]\nkind = "by-length"', '[training.batching]\nkind = "streams"')
+        )
+        assert config.read_text() != before
+        assert invoked(lm, given="the cat\n").stderr == ""
+    finally:
+        config.write_text(before)
 
 
 @pytest.fixture
@@ -229,4 +249,4 @@ def test_a_reader_that_goes_away_ends_the_stream_without_an_error(process: subpr
     process.stdin.write("a dog\n" * 20)
     process.stdin.close()
     assert process.wait(timeout=60) == 0
-    assert process.stderr.read() == ""
+    assert process.stderr.read().splitlines() == [WARNING]

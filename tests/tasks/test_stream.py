@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.heads import NumberHeadConfig, Pooling
 from seqloom.config.inputs import TokensConfig, VectorsConfig
-from seqloom.config.mixers import GruConfig
+from seqloom.config.mixers import GruConfig, WindowConfig
 from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import BlockConfig, EncoderConfig
 from seqloom.config.tokenizers import BpeConfig, CharactersConfig, FittedTokenizer, WordsConfig
@@ -124,12 +125,14 @@ def size_of(state: Any) -> int:
     return state.numel() if isinstance(state, Tensor) else sum(map(size_of, state))
 
 
-@pytest.mark.slow
-def test_a_large_window_is_not_taken_for_a_memory_that_grows(small: Find) -> None:
-    from msgspec.structs import replace
+def test_learned_positions_are_refused_whatever_reads_them() -> None:
+    config = recipes.language_model("lstm", vocab_size=20, size="tiny")
+    learned = replace(config, decoder=replace(config.decoder, position="learned", max_length=4_000))
+    with pytest.raises(ConfigError, match="learned positions end at 4,000"):
+        running(learned.build())
 
-    from seqloom.config.mixers import WindowConfig
 
+def test_a_large_window_is_not_taken_for_a_memory_that_grows() -> None:
     config = recipes.language_model("window", vocab_size=20, size="tiny")
     (layer,) = config.decoder.layers
     wide = replace(layer, mixer=replace(layer.mixer, pattern=WindowConfig(size=5_000)))

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
+
+import typer
 
 from seqloom.cli.inputs import LINED, STANDARD_INPUT, PredictRequest
 from seqloom.cli.options import Given
 from seqloom.cli.predictions import OutputFormat, OutputOptions, PredictionLine, encoded_lines, print_warnings
 from seqloom.cli.terminal import Screen
+from seqloom.config.data import Format
 from seqloom.data.cells import rounded_text
 from seqloom.data.problems import Ledger
 from seqloom.errors import ConfigError
@@ -18,6 +21,8 @@ from seqloom.errors import ConfigError
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
     from seqloom.inference.stream import StreamAnswer
+
+TABLES = (".csv", ".tsv", ".json", ".parquet", ".npz", ".npy", ".conll", ".conllu", ".gz", ".xz", ".zip")
 
 
 def require_streamable(given: Given, output: OutputOptions) -> None:
@@ -44,13 +49,35 @@ def write_stream(loaded: "LoadedModel", asked: PredictRequest, output: OutputOpt
     ledger, path = Ledger(), Path(asked.source)
     reading = loaded.endless(most or BLOCK)
     piped = asked.source == STANDARD_INPUT
-    format_ = asked.reading.format or (None if piped else cast(Any, LINED.get(path.suffix.lower())))
+    format_ = asked.reading.format or (None if piped else _format_of(path))
+    _say_how_trained(loaded)
     columns = InputColumns(asked.named, loaded.columns)
     with nullcontext(cast(io.BufferedReader, sys.stdin.buffer)) if piped else path.open("rb") as stream:
         name = NAMED if piped else asked.source
         windows = read_endless(stream, reading.kind, ledger, format_, columns, flows=loaded.flows, name=name)
         _write(reading.answers(windows, ledger), output.form)
     print_warnings(ledger)
+
+
+def _format_of(path: Path) -> Format | None:
+    """The format of a file of lines; ConfigError for other files."""
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}", fix="check the name, or give - for standard input")
+    if path.suffix.lower() in TABLES:
+        text = f"{path}: a stream is read from plain lines or JSON lines, not from {path.suffix}"
+        raise ConfigError(text, fix=f"tail -n +2 {path} | seqloom predict MODEL - --stream, or --format text")
+    return cast(Format | None, LINED.get(path.suffix.lower()))
+
+
+def _say_how_trained(loaded: "LoadedModel") -> None:
+    """Print a warning if lines have an END, and the model has never read on after one."""
+    from seqloom.config.training import StreamsConfig
+    from seqloom.tasks.task import Streamer
+
+    if loaded.run is None or loaded.flows or not Streamer.of(loaded.task).closing:
+        return
+    if not isinstance(loaded.run.training.batching, StreamsConfig):
+        typer.echo("the model has not learned to read on after a line: train it with --batching streams", err=True)
 
 
 def _write(blocks: "Iterable[list[StreamAnswer]]", form: OutputFormat) -> None:
