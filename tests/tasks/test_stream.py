@@ -24,7 +24,7 @@ from seqloom.config.training import StreamsConfig
 from seqloom.data.endless import given_elements
 from seqloom.data.kinds.words import Words
 from seqloom.data.problems import Ledger
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, RejectedError
 from seqloom.inference.stream import ModelStream, StreamAnswer
 from seqloom.nn.running import running
 from seqloom.nn.types import Padded
@@ -198,6 +198,8 @@ def test_tags_of_spans_are_those_of_the_best_allowed_path_so_far(small: Find, he
             for weight in model.head.parameters():
                 weight.normal_(std=1.0, generator=draws)
             model.head.linear.weight.mul_(20)  # so that words decide
+            if head == "crf":
+                model.head.end.mul_(20)  # and so does where a text may end
             paths = [found.task.predict(model, inputs)[0].tags for inputs in batch]
         got = [one.prediction.tag for one in answers(found, model, [words], most=3)]
         assert got[:16] == [path[-1] for path in paths]
@@ -297,6 +299,20 @@ def test_any_cutting_gives_the_same_answers(small: Find, kind: str, recipe: str,
             other = [part for part in (words[:cut], words[cut:]) if part]
     most = data.draw(st.integers(1, 40))
     assert_same(answers(found, model, iter(other), most=most), answers(found, model, elements, most=1_000))
+
+
+def test_a_bad_row_ends_a_stream_before_more_is_read(small: Find) -> None:
+    found = small("series")
+    ledger, stream, asked = Ledger(), stream_of(found, found.model("gru")), []
+
+    def rows() -> Any:
+        for row in ([1.0] * 3, [1.0] * 2, [1.0] * 3):
+            asked.append(row)
+            yield row
+
+    with pytest.raises(RejectedError, match=r"stream:2: array\.width"):
+        list(stream.answers(given_elements(rows(), stream.kind, ledger, flows=False), ledger))
+    assert len(asked) == 2
 
 
 def test_answers_come_with_their_line_and_before_the_next_one_is_asked_for(small: Find) -> None:

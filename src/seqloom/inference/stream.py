@@ -60,11 +60,25 @@ class Elements(NamedTuple):
 
     def blocks(self, most: int) -> Iterator["Elements"]:
         """The same in parts of at most `most` elements."""
-        for start in range(0, len(self.columns["input"]), most):
-            first, last = np.searchsorted(self.answered, [start, start + most]).tolist()
-            columns = {name: values[start : start + most] for name, values in self.columns.items()}
+        start, whole = 0, len(self.columns["input"])
+        while start < whole:
+            stop = start + _part(whole - start, most)
+            first, last = np.searchsorted(self.answered, [start, stop]).tolist()
+            columns = {name: values[start:stop] for name, values in self.columns.items()}
             words = None if self.words is None else self.words[first:last]
             yield Elements(columns, self.answered[first:last] - start, self.lines[first:last], words)
+            start = stop
+
+
+def _part(waiting: int, most: int) -> int:
+    """How many of the waiting elements are read next: `most`, or the largest power of two that is there.
+
+    Kernels keep what they prepare for each length that they see, so that memory would grow with the number of lengths.
+
+    >>> _part(600, 256), _part(37, 256), _part(5, 256)
+    (256, 32, 4)
+    """
+    return most if waiting >= most else 1 << (waiting.bit_length() - 1)
 
 
 def streamed_kind(spec: ModelSpec) -> InputKind:
