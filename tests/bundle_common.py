@@ -8,6 +8,7 @@ import torch
 
 from seqloom.bundle import Bundle, bundle_files
 from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.tokenizers import FittedTokenizer
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.prepared import prepare
@@ -20,10 +21,16 @@ DEV = "text,label\nbad,bad\ngood film,good\na film good,good\n"
 TEST = "text,label\na good good film,good\nbad film,bad\n"
 
 
-def make_run(folder: Path, recipe: str = "bag", encoder: dict[str, Any] | None = None, **settings: Any) -> Path:
+def make_run(
+    folder: Path,
+    recipe: str = "bag",
+    encoder: dict[str, Any] | None = None,
+    tokenizer: FittedTokenizer | None = None,
+    **settings: Any,
+) -> Path:
     """A run folder with a model that was never trained; settings are those of the data, `encoder` changes its own."""
     config = open_data(DataConfig(**settings), Ledger()).config
-    encoding = EncodingConfig()
+    encoding = EncodingConfig() if tokenizer is None else EncodingConfig(tokenizer=tokenizer)
     prepared = prepare(open_data(config, Ledger()), encoding, Ledger())
     task = task_of(ModelSpec.of(prepared))
     model = task.model(recipe, "tiny", HeadSettings())

@@ -8,13 +8,24 @@ import typer
 from seqloom.cli.inputs import Deterministic, Model, PredictRequest, exact, load_on, require_another, require_readable
 from seqloom.cli.options import FILE, SEQUENCE, SKIP_BAD_ROWS, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.predictions import OutputOptions, output_format_of, write_predictions
+from seqloom.cli.streaming import require_streamable, write_stream
 
 
 @takes(
     FILE,
     SEQUENCE,
     SKIP_BAD_ROWS,
-    common=("out", "output_format", "with_input", "input", "format", "skip_bad_rows", "batch_tokens", "device"),
+    common=(
+        "out",
+        "output_format",
+        "with_input",
+        "stream",
+        "input",
+        "format",
+        "skip_bad_rows",
+        "batch_tokens",
+        "device",
+    ),
     examples=(
         "seqloom predict runs/reviews-classify-cnn new.csv --out answers.csv",
         "echo 'a fine film' | seqloom predict runs/reviews-classify-cnn -",
@@ -35,6 +46,10 @@ def predict(
     with_input: Annotated[
         bool, option("--with-input", None, "Also write each input next to its prediction (default: off).")
     ] = False,
+    stream: Annotated[
+        bool,
+        option("--stream", None, "Read FILE as one endless sequence, with an answer at each step (default: off)."),
+    ] = False,
     deterministic: Deterministic = False,
     *,
     given: Given,
@@ -45,6 +60,10 @@ def predict(
     output = OutputOptions(output_format_of(output_format, out), out, with_input)
     require_another(source, out)
     require_readable(given)
+    if stream:
+        require_streamable(given, output)
     loaded = load_on(model, device)
     with exact(deterministic):
-        write_predictions(loaded, PredictRequest.of(loaded, source, given), output, batch_tokens)
+        if stream:
+            return write_stream(loaded, PredictRequest.of(loaded, source, given), output, batch_tokens)
+        return write_predictions(loaded, PredictRequest.of(loaded, source, given), output, batch_tokens)

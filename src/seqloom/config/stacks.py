@@ -93,10 +93,12 @@ class BlockConfig(Config, tag="block", kw_only=True):
         return self.mixer.parameters(width, position) + inner + self.norms() * norm_parameters(self.norm, width)
 
     def build(self, width: int, position: Position = "none") -> "Block":
-        """Return the block for complete sequences."""
-        from seqloom.nn.stacks import Block
+        """Return the block for complete sequences; one whose mixer never looks ahead can also be stepped."""
+        from seqloom.nn.mixers.contract import CausalMixer
+        from seqloom.nn.stacks import Block, CausalBlock
 
-        return Block(self, width, self.mixer.build(width, position))
+        mixer = self.mixer.build(width, position)
+        return (CausalBlock if isinstance(mixer, CausalMixer) else Block)(self, width, mixer)
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalBlock":
         """Return the block that never looks ahead and can run step by step."""

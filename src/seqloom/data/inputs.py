@@ -22,7 +22,7 @@ from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
 from seqloom.data.readers.folders import load_column, read_file
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
-from seqloom.data.readers.passages import diagnose, lines_in, passages_of
+from seqloom.data.readers.passages import LONGEST_LINE, diagnose, lines_in, passages_of
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import IDS, Roles
 from seqloom.data.schema import INPUT_KINDS, Example, Schema
@@ -217,6 +217,11 @@ class StreamReader:
             if feed:
                 yield self._decoded(whole + feed, number)
                 number += whole.count(b"\n") + 1
+            if len(pending) > LONGEST_LINE:  # it may have no end
+                text = f"the line is longer than {LONGEST_LINE >> 20} MiB"
+                self.ledger.bad_file(
+                    "line.too_long", text, Place(str(self.path), number), "end lines with a line break"
+                )
         if pending:
             yield self._decoded(pending, number)
 

@@ -2,6 +2,7 @@
 
 model.py        LoadedModel and `load`
 prediction.py   batches of inputs, and predictions in the order of the inputs
+stream.py       one endless sequence, answered at each element
 generation.py   text generation and translation
 evaluation.py   which rows a model is evaluated on, the error file, and the record of test evaluations
 as_trained.py   reads further files with the settings of training

@@ -21,6 +21,7 @@ from seqloom.config.options import settings as flags_of
 from seqloom.config.options import stated, strict, with_flags
 from seqloom.config.training import AnyBatching, ByLengthConfig, RunConfig
 from seqloom.data.check import Names
+from seqloom.data.endless import given_elements
 from seqloom.data.inputs import given_inputs
 from seqloom.data.prepared import ExampleEncoder, Prepared
 from seqloom.data.problems import Ledger, Problem
@@ -42,6 +43,7 @@ from seqloom.inference.evaluation import (
 )
 from seqloom.inference.generation import chosen, generate, stream, translating
 from seqloom.inference.prediction import GivenInputs, Limits, Reply, encoder_of, replies, report_too_long, windows_of
+from seqloom.inference.stream import BLOCK, ModelStream, StreamAnswer
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.models import count_parameters
@@ -49,7 +51,7 @@ from seqloom.nn.types import Batch, on_device
 from seqloom.tasks.embed import VectorPrediction, vectors_of
 from seqloom.tasks.encoders import lengths_read, longest_input
 from seqloom.tasks.evaluation import Evaluation, Slice, answering, evaluate, sliced
-from seqloom.tasks.task import Calibrator, Prediction, Task, Vectorizer, Writer, task_of
+from seqloom.tasks.task import Calibrator, Prediction, Streamer, Task, Vectorizer, Writer, task_of
 
 # A trained model that was loaded from its folder, with the settings and data of its training.
 
@@ -193,6 +195,34 @@ class LoadedModel(OpenedModel):
     def _vectors(self, inputs: Any) -> list[VectorPrediction]:
         with torch.no_grad():
             return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
+
+    def predict_stream(self, elements: Iterable[Any], *, batch_tokens: int = BLOCK) -> Iterator[StreamAnswer]:
+        """Read one sequence without an end and answer at each element, in memory that does not grow.
+
+        Args:
+            elements: lines of text; lists of words, or lines of words with spaces between; or rows of numbers, each
+                one step. An open file, a generator, or a list. A row of several steps [T,D] is read at once.
+            batch_tokens: most elements to read at once; it changes speed and memory, not the answers.
+
+        Returns:
+            A generator with one `StreamAnswer` for each token, word or step: `line`, `token` and `prediction`.
+            ConfigError for a model that cannot be read element by element.
+        """
+        reading = self.endless(batch_tokens)
+        ledger = GivenInputs()
+        examples = given_elements(elements, reading.kind, ledger, flows=self.flows)
+        blocks = reading.answers(examples, ledger)
+        return (answer for block in blocks for answer in block)
+
+    def endless(self, batch_tokens: int = BLOCK) -> ModelStream:
+        """The model at the start of a stream."""
+        return ModelStream(self.task, self.model, self.device, flows=self.flows, most=batch_tokens)
+
+    @property
+    def flows(self) -> bool:
+        """Whether the lines of a stream are parts of one text, and not texts of their own, as in training."""
+        kind, unit = self.task.spec.schema.input, "line" if self.run is None else self.run.data.reading.unit
+        return kind.is_text and (unit != "line" or not Streamer.of(self.task).closing)
 
     def _given(self, inputs: Iterable[Any]) -> tuple[list[Example], Ledger]:
         """Values from Python as examples; bad values are reported before any work."""

@@ -41,6 +41,10 @@ class Input(nn.Module):
         raise NotImplementedError
 
 
+class ElementInput(Input):
+    """An input each of whose vectors depends on its own element alone, so that a sequence may be read in parts."""
+
+
 def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
     if values.dtype != like.dtype:
         raise DataError(f"expected {what} of {like.dtype}, found {values.dtype}", fix="convert them first")
@@ -264,7 +268,7 @@ class LetterReaders(nn.Module):
         return torch.cat([self.onward(x).last(), self.back(x.reverse()).last()], dim=1)
 
 
-class SpelledWords(Input):
+class SpelledWords(ElementInput):
     """W [v; s] + b, with v the vector of a word and s that of its characters."""
 
     def __init__(self, config: SpelledConfig, width: int) -> None:

@@ -40,11 +40,15 @@ class SequenceModel(nn.Module):
 
     def features(self, inputs: Any) -> Padded:
         """The vector that the head reads, as a sequence of length one, [N,1,D]."""
-        pooled = self.dropout(self.pooler(self.encoder(inputs)))
+        return Padded.of(self.hidden_of(self.pooler(self.encoder(inputs)))[:, None])
+
+    def hidden_of(self, pooled: Tensor) -> Tensor:
+        """What the hidden layers make of pooled vectors [...,D]."""
+        pooled = self.dropout(pooled)
         for linear in self.hidden:
             assert self.activation is not None
             pooled = self.dropout(self.activation(linear(pooled)))
-        return Padded.of(pooled[:, None])
+        return pooled
 
     def forward(self, inputs: Any) -> Tensor:
         """The scores of each sequence, [N,K]."""

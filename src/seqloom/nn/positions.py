@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.config.stacks import StackConfig
-from seqloom.errors import DataError
+from seqloom.errors import ConfigError, DataError
 from seqloom.nn.mixers.contract import CausalMixer
 from seqloom.nn.ops.relations import angles
 from seqloom.nn.types import Padded, places_of
@@ -43,6 +43,13 @@ class Positions(CausalMixer[tuple[Tensor]]):
     @property
     def device(self) -> torch.device:
         return self.place.device
+
+    def require_endless(self) -> None:
+        if self.learned:
+            raise ConfigError(
+                f"learned positions end at {len(self.table):,}, and a stream has no end",
+                fix="train a model with other positions, or without any, such as lstm, window or linear-attention",
+            )
 
     def begin(self, batch_size: int) -> tuple[Tensor]:
         return (torch.zeros(batch_size, dtype=torch.int64, device=self.device),)

@@ -7,6 +7,7 @@ measured over time, it is `gru`; for pictures `conv2d`; for tags and series `bil
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -45,7 +46,7 @@ from seqloom.errors import ConfigError
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch, Loss, Subwords
 from seqloom.recipes.families import Size
-from seqloom.tasks.task import HeadSettings, ModelSpec, Setting, Task, Vectorizer
+from seqloom.tasks.task import HeadSettings, ModelSpec, Prediction, Setting, Streamer, Task, Vectorizer
 
 ENCODING = (SequenceModelConfig, ElementModelConfig, EmbedderConfig)  # models of an encoder and a head
 Shape = TypeVar("Shape", bound=ModelConfig)
@@ -204,7 +205,19 @@ OF_NUMBERS: frozenset[Setting] = frozenset({"word_vectors"})
 OF_LABEL: frozenset[Setting] = frozenset({"label_smoothing", "class_weights", "word_vectors"})
 
 
-class SequenceTask(Vectorizer):
+class _Scores(nn.Module):
+    """Scores [N,K] that are known already, in place of the model that gives them."""
+
+    def __init__(self, scores: Tensor) -> None:
+        super().__init__()
+        self.scores = scores
+
+    def forward(self, inputs: Any) -> Tensor:
+        """The scores, whatever the inputs."""
+        return self.scores
+
+
+class SequenceTask(Streamer, Vectorizer):
     """One prediction per sequence of tokens or vectors, or per picture."""
 
     settings = OF_NUMBERS
@@ -260,6 +273,12 @@ class SequenceTask(Vectorizer):
         """[N,D] the features that the head reads, scaled to length 1."""
         pooled = cast(SequenceModel, model).features(sequences(inputs)).values[:, 0]
         return F.normalize(pooled, dim=-1)
+
+    def answers_so_far(
+        self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
+    ) -> tuple[Sequence[Prediction], Any]:
+        """The predictions for what was read up to each element."""
+        return self.predict(_Scores(scores), None), None
 
     def vector_size(self, model: AnyModel) -> int:
         """The number of features that the head reads."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom import recipes
@@ -43,12 +44,23 @@ from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import Size
 from seqloom.tasks.encoders import require_shape
 from seqloom.tasks.evaluation import answering, document_numbers
-from seqloom.tasks.task import LOSS, Continuer, EvaluatedExample, HeadSettings, Metric, ShellUsage, TextPrediction
+from seqloom.tasks.task import (
+    LOSS,
+    Continuer,
+    EvaluatedExample,
+    HeadSettings,
+    Metric,
+    Prediction,
+    ShellUsage,
+    Streamer,
+    TextPrediction,
+)
 from seqloom.text.special_tokens import BEGIN, END, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer
 
 CONTINUATION = 64  # most tokens of a continuation, if max_new_tokens is not given
 STAND_IN = "x"  # for unknown tokens of a prompt: a word, and a character
+EXPECTED = 3  # likeliest next tokens of a stream that are shown
 PROBE, PROBES = 512, 3  # tokens to read, and how often, to see whether the state grows
 
 
@@ -68,13 +80,38 @@ def begun(inputs: Padded) -> Padded:
     return Padded(torch.cat([begin, inputs.values], dim=1), inputs.lengths + 1, None, inputs.full)
 
 
+class TokenCandidate(NamedTuple):
+    """A token that may come next, and its probability."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class NextPrediction(Prediction):
+    """How unexpected a token of a stream was, and which ones are expected next.
+
+    `loss` is -log of the probability that the token had, in nats; `next` are the likeliest tokens after it.
+    """
+
+    loss: float
+    next: tuple[TokenCandidate, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """`loss`, and `next` with `token` and `probability`."""
+        return {"loss": self.loss, "next": [one._asdict() for one in self.next]}
+
+    def to_text(self) -> str:
+        return f"{self.loss:.4f}"
+
+
 class Running(NamedTuple):
     """The inputs of a step of streams: each row continues where it stopped in the previous step."""
 
     tokens: Padded
 
 
-class LanguageModeling(Continuer):
+class LanguageModeling(Streamer, Continuer):
     """The probability of a text, token by token."""
 
     name = "lm"
@@ -83,6 +120,7 @@ class LanguageModeling(Continuer):
     batchings = (ByLengthConfig, PacksConfig, StreamsConfig)
     metrics = (Metric("perplexity", higher_is_better=False), Metric("bits_per_byte", higher_is_better=False), LOSS)
     usage = ShellUsage('seqloom generate RUN "some text"', "seqloom generate RUN --file FILE")
+    opening, closing = (BEGIN,), (END,)
     statistics = 4  # bytes of the original text, unknown tokens, loss, weight
     decoding: AnyDecoding = GreedyConfig()
 
@@ -204,6 +242,23 @@ class LanguageModeling(Continuer):
         writing, given = cast(LanguageModel, model), self._prompts(model, [prompt])
         most = self._most(writing, given)
         return stream(writing, writing.initial_state(1), given, most, self.decoding, decode=self._text)
+
+    def answers_so_far(
+        self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
+    ) -> tuple[Sequence[NextPrediction], Any]:
+        """The loss of each token, and what may come after it."""
+        before = torch.cat([memory[None], scores[:-1]])
+        losses = F.cross_entropy(before.float(), torch.from_numpy(tokens).long().to(scores.device), reduction="none")
+        most = min(EXPECTED, scores.shape[-1])
+        likely, which = scores.float().softmax(dim=-1).topk(most, dim=-1)
+        rows = zip(losses.tolist(), which.tolist(), likely.tolist(), strict=True)
+        piece = self.tokenizer.piece
+        return [
+            NextPrediction(
+                loss, tuple(TokenCandidate(piece(one), share) for one, share in zip(found, shares, strict=True))
+            )
+            for loss, found, shares in rows
+        ], scores[-1]
 
     def _written(self, model: nn.Module, prompt: Padded, numbers: Sequence[int]) -> list[list[GeneratedText]]:
         """The continuations of each row; `numbers` pick its random stream."""

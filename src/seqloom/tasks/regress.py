@@ -28,7 +28,17 @@ from seqloom.metrics.correlation import KINDS, explained, explained_statistics, 
 from seqloom.nn.models import ElementModel, SequenceModel
 from seqloom.nn.types import Batch, Loss
 from seqloom.tasks.encoders import ElementTask, SequenceTask, sequences
-from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction, Task, numbers_shown
+from seqloom.tasks.task import (
+    LOSS,
+    EvaluatedExample,
+    HeadSettings,
+    Metric,
+    ModelSpec,
+    Prediction,
+    Streamer,
+    Task,
+    numbers_shown,
+)
 
 OF_ERRORS = tuple(Metric(name, higher_is_better=False) for name in ("mse", "rmse", "mae"))
 SAME_NUMBERS = "the expected numbers are all the same"
@@ -180,7 +190,7 @@ class Regress(NumberTask, SequenceTask):
 # Targets are standardized in the same way as above.
 
 
-class RegressSteps(NumberTask, ElementTask):
+class RegressSteps(NumberTask, Streamer, ElementTask):
     """Numbers for each word or step."""
 
     each = "step"
@@ -235,3 +245,9 @@ class RegressSteps(NumberTask, ElementTask):
         with torch.no_grad():
             rows = self._answers(model, inputs)
         return [SeriesPrediction(tuple(map(tuple, row.tolist()))) for row in rows]
+
+    def answers_so_far(
+        self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
+    ) -> tuple[Sequence[NumbersPrediction], Any]:
+        """The numbers of each step."""
+        return [NumbersPrediction(tuple(row)) for row in self.units.restored(scores).tolist()], None

@@ -29,7 +29,7 @@ from seqloom.nn.ops import crf
 from seqloom.nn.types import Batch, Padded, Spelled, Subwords, by_document
 from seqloom.tasks.classify import OF_LABELS, class_head
 from seqloom.tasks.encoders import OF_LABEL, ElementTask
-from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction
+from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction, Streamer
 
 ANY_LENGTH = 2**24  # the largest value that a configuration allows
 OF_SPANS = (Metric("f1"), Metric("macro_f1"))
@@ -76,6 +76,24 @@ class Chain(NamedTuple):
             return scores.with_values(scores.values.argmax(dim=-1)).values
         free = self._within(_free(scores.values))
         return by_document(lambda rows: rows.with_values(_corrected(rows, free)), scores).values
+
+    def last(self, head: Head, scores: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """[T] the last tag of the best allowed path that ends at each further element, and what to remember.
+
+        It is the forward half of Viterbi's algorithm, in float64: the best score of a path to each tag. The highest one
+        is taken out at every element, so that neither range nor digits are lost, however long the sequence.
+        """
+        if self.scheme == "none" and not isinstance(head, CrfHead):
+            return scores.argmax(dim=-1), None
+        moves = self.transitions(head, scores)
+        start, between, end = (x.cpu() for x in moves.filled(-torch.inf, torch.float64))
+        tags = []
+        for row in scores.cpu().double():
+            arrived = start if memory is None else (memory[:, None] + between).amax(dim=0)
+            best = arrived + row
+            memory = best - best.max()
+            tags.append((memory + end).argmax())
+        return torch.stack(tags), memory
 
     def transitions(self, head: Head, scores: Tensor) -> crf.Transitions:
         """Transition scores (zero without a crf), and which transitions the scheme allows."""
@@ -149,6 +167,16 @@ class TagsPrediction(Prediction):
             return " ".join(self.tags)
         text = " ".join(f"{word}/{tag}" for word, tag in zip(self.words.words(), self.tags, strict=True))
         return " ".join(text.split())  # words may contain line breaks
+
+
+@dataclass(frozen=True)
+class TagPrediction(Prediction):
+    """The tag of one word or step."""
+
+    tag: str
+
+    def to_text(self) -> str:
+        return self.tag
 
 
 # Inputs of any length are read in overlapping windows. The head reads the features of all windows together, so there is
@@ -265,7 +293,7 @@ def _stretches(x: Padded, rows: Tensor, borders: Tensor) -> Padded:
     return Padded.of(x.values[rows[:, None].to(device), places.to(device)], lengths.to(device))
 
 
-class Tag(ElementTask):
+class Tag(Streamer, ElementTask):
     """A tag for each element."""
 
     name = "tag"
@@ -370,6 +398,13 @@ class Tag(ElementTask):
             x = self._features(answering, inputs)
             rows = zip(x.lengths.tolist(), self.chain.best(answering.head, x).tolist(), strict=True)
         return [TagsPrediction.of(self._named(tags[:length]), in_scheme=self.in_scheme) for length, tags in rows]
+
+    def answers_so_far(
+        self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
+    ) -> tuple[Sequence[TagPrediction], Any]:
+        """The last tag of what `predict` gives for the elements up to each."""
+        tags, memory = self.chain.last(cast(ElementModel, model).head, scores, memory)
+        return [TagPrediction(tag) for tag in self._named(tags.tolist())], memory
 
 
 def _unseen_of(labels: Sequence[str]) -> str:

@@ -550,6 +550,33 @@ class Continuer(Writer):
         """The continuation of a prompt, yielded as it is generated."""
 
 
+class Streamer(Ability):
+    """A task whose model can answer at each element of a sequence without an end.
+
+    The answer at an element is that of `predict` for what was read so far: of a tagger its last tag.
+    """
+
+    LACKING = (
+        "this model cannot read a stream: its task is {task}",
+        "use a model of the task lm, tag, classify or regress",
+    )
+    opening: ClassVar[tuple[int, ...]] = ()  # tokens that are read before the first element
+    closing: ClassVar[tuple[int, ...]] = ()  # tokens that are read after each line
+
+    @abstractmethod
+    def answers_so_far(
+        self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
+    ) -> tuple[Sequence[Prediction], Any]:
+        """One prediction for each further element, and what to remember for those to come.
+
+        Args:
+            model: the model.
+            tokens: [T] the elements, if they are tokens.
+            scores: [T,K] what the head of the model says at each.
+            memory: what was remembered; at the start the scores [K] after `opening`, or None.
+        """
+
+
 class Vectorizer(Ability):
     """A task whose model can embed a complete input."""
 

@@ -25,6 +25,7 @@ from seqloom.config.mixers import (
     WindowConfig,
 )
 from seqloom.config.mixers import Score as ScoreName
+from seqloom.errors import ConfigError
 from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.mixers.growing import Growing
 from seqloom.nn.ops.attention import Request
@@ -243,6 +244,13 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
     def __init__(self, config: AttentionConfig, width: int, position: Position = "none") -> None:
         super().__init__(config, width, position, causal=True)
         self.reach = self.pattern.reach()[0]
+
+    def require_endless(self) -> None:
+        if self.reach is None:
+            raise ConfigError(
+                "attention without a window remembers every element, so its memory grows with the stream",
+                fix="train a model whose memory stops growing, such as lstm, window or linear-attention",
+            )
 
     def forward(self, x: Padded) -> Padded:
         return self.whole(x, sees_ahead=False)

@@ -68,6 +68,12 @@ class CausalMixer(Mixer, Generic[Inner]):
         """Reset the rows of the state where `rows` [B] is true."""
         return merge_rows(rows, self.begin(len(rows)), inner)
 
+    def require_endless(self) -> None:
+        """Raise ConfigError if this layer cannot read a sequence without an end.
+
+        That is so if what it remembers grows with every element, or if it has no place for elements beyond some number.
+        """
+
     def initial_state(self, batch_size: int) -> StateStanding[Inner]:
         """Return the state before the first element."""
         if batch_size < 1:
