@@ -136,6 +136,7 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
     def fit(self, width: int, position: Position = "none") -> None:
         with located("mixer"):
             self.mixer.fit(width, position)
+            self.mixer.fit_causal()
         require_divisible(width, self.num_heads)
 
     def parameters(self, width: int, position: Position = "none") -> int:

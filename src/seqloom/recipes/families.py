@@ -33,6 +33,7 @@ from seqloom.config.mixers import (
     AttentionConfig,
     BidirectionalConfig,
     ConvolutionConfig,
+    EdgesConfig,
     GruConfig,
     LinearAttentionConfig,
     LstmConfig,
@@ -210,7 +211,15 @@ def encoder(size: Size) -> Body:
 
 
 Shape = Literal[
-    "classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model", "embedder"
+    "classifier",
+    "tagger",
+    "language-model",
+    "translator",
+    "picture-classifier",
+    "masked-model",
+    "embedder",
+    "graph-classifier",
+    "graph-tagger",
 ]
 
 
@@ -226,16 +235,23 @@ class Recipe(NamedTuple):
 _TEXT: tuple[Shape, ...] = ("classifier", "tagger", "language-model", "embedder")
 _ALL: tuple[Shape, ...] = (*_TEXT, "translator")
 _MASKED: tuple[Shape, ...] = ("masked-model",)  # of those that see both sides
+_GRAPH: tuple[Shape, ...] = ("graph-classifier", "graph-tagger")  # of those that can do without an order
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe("linear", "counted n-grams and linear regression, of classes logistic: the baseline", ("classifier",)),
         Recipe(
-            "bag", "a mean of word vectors: fast, blind to order", ("classifier", "language-model", "embedder"), bag
+            "bag",
+            "a mean of word vectors: fast, blind to order",
+            ("classifier", "language-model", "embedder", "graph-classifier"),
+            bag,
         ),
         Recipe(
-            "mlp", "hidden layers over pooled vectors or pixels", ("classifier", "picture-classifier", "embedder"), mlp
+            "mlp",
+            "hidden layers over pooled vectors or pixels",
+            ("classifier", "picture-classifier", "embedder", "graph-classifier"),
+            mlp,
         ),
         Recipe("cnn", "n-gram filters: short patterns wherever they stand", _TEXT + _MASKED, cnn),
         Recipe("rnn", "the Elman network: the simplest memory, and a short one", _TEXT, recurrent(RnnConfig())),
@@ -247,8 +263,15 @@ RECIPES: dict[str, Recipe] = {
             ("classifier", "tagger", "masked-model", "embedder"),
             bilstm,
         ),
-        Recipe("self-attention", "the minimal attention block of the lectures", _TEXT + _MASKED, self_attention),
-        Recipe("transformer", "attention in depth: the strongest when data is plenty", _ALL + _MASKED, transformer),
+        Recipe(
+            "self-attention", "the minimal attention block of the lectures", _TEXT + _MASKED + _GRAPH, self_attention
+        ),
+        Recipe(
+            "transformer",
+            "attention in depth: the strongest when data is plenty",
+            _ALL + _MASKED + _GRAPH,
+            transformer,
+        ),
         Recipe("gpt", "the Transformer decoder with learned positions", ("language-model",), gpt),
         Recipe(
             "encoder",
@@ -275,6 +298,9 @@ RECIPES: dict[str, Recipe] = {
         Recipe("seq2seq-additive", "the same with the additive score", ("translator",)),
         Recipe("seq2seq-bilinear", "the same with the bilinear score", ("translator",)),
         Recipe("conv2d", "2-D filters over pictures", ("picture-classifier",)),
+        Recipe(
+            "graph-attention", "nodes of a graph attend along its edges", _GRAPH, patterned(EdgesConfig(), "none")
+        ),
         Recipe("patch-transformer", "pictures as a sequence of patches", ("picture-classifier",), transformer),
     )
 }
@@ -419,6 +445,21 @@ def language_model(name: str, *, vocab_size: int, size: Size = "small") -> Langu
         decoder=DecoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs)),
         head=NextTokenHeadConfig(vocab_size=vocab_size),
     )
+
+
+# Models that read graphs: nodes have no order, so there are no positions. All but `graph-attention` ignore the edges.
+
+
+def graph_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
+    """A model with one answer for each graph: a class, labels or numbers, as its head has."""
+    body = body_of(name, "graph-classifier", size)._replace(position="none")
+    return answering(body, inputs, head)
+
+
+def graph_tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "small") -> ElementModelConfig:
+    """A model that names one class for each node of a graph."""
+    body = body_of(name, "graph-tagger", size)._replace(position="none")
+    return ElementModelConfig(encoder=encode(body, inputs), head=ClassHeadConfig(num_classes=num_tags))
 
 
 # Models that read pictures: pixels, 2-D filters or patches.
