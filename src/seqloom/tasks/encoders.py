@@ -175,6 +175,11 @@ def require_shape(task: Task, shape: type[Shape], model: AnyModel) -> Shape:
         raise _wrong_shape(task, shape, model)
     stack = model.decoder if isinstance(model, LanguageModelConfig) else model.encoder
     require_input(task.spec, stack.input)
+    if any(layer.mixer.reads_edges() for layer in stack.layers) and not task.spec.schema.input.has_edges:
+        raise ConfigError(
+            f"the model attends along the edges of a graph, and the input is {task.spec.schema.input}, without edges",
+            fix="give data with nodes and edges, or a model without the pattern 'edges'",
+        )
     return model
 
 

@@ -185,7 +185,7 @@ class GroundPlace(NamedTuple):
         """What the stack reads, of numbers [N,E,D]."""
         if self.shape is not None:
             return values.reshape(len(values), *self.raw.shape[1:])
-        return Padded.of(values, self.raw.lengths.expand(len(values)))
+        return repeated(self.raw, len(values)).with_values(values)
 
     def replaced(self, token: int) -> Any:
         """What the stack reads, with this token in place of all that are not special."""
