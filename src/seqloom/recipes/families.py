@@ -298,9 +298,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("seq2seq-additive", "the same with the additive score", ("translator",)),
         Recipe("seq2seq-bilinear", "the same with the bilinear score", ("translator",)),
         Recipe("conv2d", "2-D filters over pictures", ("picture-classifier",)),
-        Recipe(
-            "graph-attention", "nodes of a graph attend along its edges", _GRAPH, patterned(EdgesConfig(), "none")
-        ),
+        Recipe("graph-attention", "nodes of a graph attend along its edges", _GRAPH, patterned(EdgesConfig(), "none")),
         Recipe("patch-transformer", "pictures as a sequence of patches", ("picture-classifier",), transformer),
     )
 }

@@ -95,7 +95,9 @@ class GraphInput(InputKind):
         """Columns with these names, or a list of nodes and a list of edges under any names."""
         if len(names) != self.num_columns or contents[0] not in self.nodes_are:
             return False
-        return names in self.column_names or (contents[0] in ("texts", "vectors") and contents[1] in ("texts", "vectors"))
+        return names in self.column_names or (
+            contents[0] in ("texts", "vectors") and contents[1] in ("texts", "vectors")
+        )
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
         """A function that reads the nodes and the edges of a row."""
@@ -231,8 +233,9 @@ class VectorGraphInput(GraphInput):
         return VectorsConfig(size=sizes[0])
 
     def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
-        graph = Graph(columns["input"].row(row), columns[EDGES].row(row))
-        return cut_short(f"{len(graph.nodes)} nodes of {graph.nodes.shape[1]} numbers; {' '.join(graph.written())}")
+        nodes = columns["input"].row(row)
+        edges = " ".join(Graph(nodes, columns[EDGES].row(row)).written())
+        return cut_short(f"{len(nodes)} nodes of {nodes.shape[1]} numbers; {edges}")
 
 
 def _column(graphs: Sequence[Graph]) -> Ragged:
@@ -265,7 +268,7 @@ def _listed(value: Any, column: int, code: str, what: str) -> list[Any]:
     if isinstance(value, str):
         return value.split()
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return list(value.tolist())
     if not isinstance(value, list | tuple):
         raise BadValue(column, code, f"expected {what}, found {kind_name(value)}", "give a list")
     return list(value)

@@ -22,15 +22,15 @@ Pair = tuple[int, int]
 def _apart(draws: RandomDraws, nodes: int) -> tuple[list[str], set[Pair]]:
     """A graph without an edge between red nodes: some of the others, about one and a half for each node."""
     colors = [RED if draws.chance(40) else draws.pick(OTHERS) for _ in range(nodes)]
-    free = [
-        (one, other) for one in range(nodes) for other in range(one) if not colors[one] == colors[other] == RED
-    ]
+    free = [(one, other) for one in range(nodes) for other in range(one) if not colors[one] == colors[other] == RED]
     return colors, set(draws.several(free, min(len(free), nodes + nodes // 2)))
 
 
 def _joined(draws: RandomDraws, colors: list[str], edges: set[Pair]) -> set[Pair] | None:
     """The same with the edge of two red nodes: red-x and red-y become red-red and x-y; None where there are none."""
-    ends = [pair if colors[pair[0]] == RED else pair[::-1] for pair in sorted(edges) if RED in map(colors.__getitem__, pair)]
+    ends = [
+        pair if colors[pair[0]] == RED else pair[::-1] for pair in sorted(edges) if RED in map(colors.__getitem__, pair)
+    ]
     choices = [
         (one, other)
         for one in ends
