@@ -181,6 +181,12 @@ def test_a_graph_that_is_too_long_loses_its_last_nodes_with_their_edges() -> Non
     assert short["edges"].starts.tolist() == [0, 2, 2]
 
 
+@pytest.mark.parametrize("task", ["lm", "masked", "translate"])
+def test_other_tasks_are_refused(task: str, tmp_path: Path) -> None:
+    with pytest.raises(RejectedError, match="does not read graphs|a language model reads text"):
+        seqloom.load_data(written(tmp_path, rows()), task=task, target="label" if task == "translate" else None)
+
+
 def test_a_tokenizer_that_cuts_labels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the label of a node is one token, and the tokenizer 'bpe' makes several"):
         seqloom.load_data(written(tmp_path, rows()), tokenizer="bpe")

@@ -367,6 +367,7 @@ NEEDS: dict[Task | None, Needs] = {
 
 
 SHOWN = 8  # unused columns named in a message
+GRAPH_TASKS: tuple[Task, ...] = ("classify", "regress", "tag")
 
 
 class Roles(NamedTuple):
@@ -397,6 +398,9 @@ def find_roles(
         text = f"{target_kind} need words or steps, but the input {finder.names(inputs)} is {held}"
         finder.refuse(text, "give --input NAME of a column of word lists, or another --task")
     schema = Schema(kind, target_kind)
+    if kind.has_edges and schema.task not in GRAPH_TASKS:
+        text = f"{schema.task} does not read graphs, and {finder.names(inputs)} are one"
+        finder.refuse(text, f"use --task {', '.join(GRAPH_TASKS[:-1])} or {GRAPH_TASKS[-1]}")
     if config.task is None:
         measured = target_kind.measured and all(map(finder.numeric, targets))
         numbers = f"{finder.names(targets)} has numbers; use --task classify if they are labels"

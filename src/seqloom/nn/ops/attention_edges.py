@@ -50,7 +50,7 @@ def _pairs(request: Request) -> Tensor:
         pairs = torch.cat([(graph.pairs + rows)[(graph.pairs >= 0).all(dim=2)], loops])
     if any(isinstance(part, Padding) for part in request.mask.parts()):
         pairs = pairs[request.key_places.valid.flatten()[pairs[:, 1]]]
-    found: Tensor = torch.unique(pairs, dim=0)  # type: ignore[no-untyped-call]  # an edge listed twice is one edge
+    found: Tensor = torch.unique(pairs, dim=0)  # an edge listed twice is one edge
     return found
 
 
