@@ -19,6 +19,7 @@ from seqloom.config.mixers import AttentionConfig, EdgesConfig, FullConfig
 from seqloom.config.models import SequenceModelConfig
 from seqloom.config.stacks import BlockConfig, DecoderBlockConfig, DecoderConfig
 from seqloom.errors import ConfigError, DataError
+from seqloom.nn.types import on_device
 from tolerances import assert_equal_up_to_rounding
 
 ALONG_EDGES = AttentionConfig(num_heads=2, pattern=EdgesConfig())
@@ -94,6 +95,15 @@ def test_edges_that_do_not_fit_a_batch_are_refused() -> None:
         Padded.of(values, edges=torch.tensor([[0, 1]]))
     with pytest.raises(DataError, match="an edge has a node that its row does not have"):
         Padded.of(values, torch.tensor([3, 2]), edges=torch.tensor([[[0, 2]], [[0, 2]]]))
+
+
+def test_rows_are_selected_and_moved_together_with_their_edges() -> None:
+    edges = torch.tensor([[[0, 1]], [[2, 0]]])
+    x = Padded.of(torch.randn(2, 3, 8), torch.tensor([2, 3]), edges=edges)
+    assert x.select(torch.tensor([1, 1, 0])).edges.tolist() == [[[2, 0]], [[2, 0]], [[0, 1]]]  # type: ignore[union-attr]
+    for moved in (x.to("meta"), on_device(x, torch.device("meta"))):
+        assert moved.edges is not None and moved.edges.device.type == "meta"
+    assert x.with_values(x.values + 1).edges is edges and x.reverse().edges is None
 
 
 def test_a_model_that_reads_from_left_to_right_cannot_have_edges() -> None:

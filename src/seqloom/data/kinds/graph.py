@@ -92,12 +92,11 @@ class GraphInput(InputKind):
     nodes_are: ClassVar[tuple[Content, ...]] = ("text", "texts", "nothing")
 
     def holds_together(self, names: tuple[str, ...], contents: tuple[Content, ...]) -> bool:
-        """Columns with these names, or a list of nodes and a list of edges under any names."""
+        """Columns with these names, or a list of nodes and edges under any names."""
         if len(names) != self.num_columns or contents[0] not in self.nodes_are:
             return False
-        return names in self.column_names or (
-            contents[0] in ("texts", "vectors") and contents[1] in ("texts", "vectors")
-        )
+        listed = contents[0] in ("texts", "vectors") and contents[1] in ("text", "texts", "vectors", "nothing")
+        return listed or names in self.column_names
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
         """A function that reads the nodes and the edges of a row."""
