@@ -68,7 +68,8 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (
         AttentionConfig,
         {"pattern": "full"},
-        "attention.pattern: expected a table, found the text 'full'. Fix: give one of kind edges, full, sparse, window.",
+        "attention.pattern: expected a table, found the text 'full'. "
+        "Fix: give one of kind edges, full, sparse, window.",
     ),
     (
         AttentionConfig,

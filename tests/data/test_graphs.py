@@ -184,7 +184,7 @@ def test_a_graph_that_is_too_long_loses_its_last_nodes_with_their_edges() -> Non
 
 @pytest.mark.parametrize("task", ["lm", "masked", "translate"])
 def test_other_tasks_are_refused(task: str, tmp_path: Path) -> None:
-    with pytest.raises(RejectedError, match="does not read graphs|a language model reads text"):
+    with pytest.raises(RejectedError, match=r"does not read graphs|a language model reads text"):
         seqloom.load_data(written(tmp_path, rows()), task=task, target="label" if task == "translate" else None)
 
 

@@ -275,9 +275,10 @@ def _require_edges(edges: Tensor | None, lengths: Tensor) -> None:
     rows = len(lengths)
     if edges.ndim != 3 or edges.shape[0] != rows or edges.shape[2] != 2:
         raise DataError(f"edges of {rows} rows are a tensor [{rows}, edges, 2], found {list(edges.shape)}")
+    if edges.device.type != "cpu" or lengths.device.type != "cpu":
+        return
     none = (edges == NO_NODE).all(dim=2, keepdim=True)
-    outside = ((edges < 0) | (edges >= lengths[:, None, None])) & ~none
-    if edges.device.type == "cpu" and bool(outside.any()):
+    if bool((((edges < 0) | (edges >= lengths[:, None, None])) & ~none).any()):
         raise DataError("an edge has a node that its row does not have", fix="count nodes from 0, inside each row")
 
 
