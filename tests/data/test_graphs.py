@@ -289,3 +289,17 @@ def test_answers_do_not_depend_on_neighbors_in_the_batch_or_on_the_numbering(tmp
         }
         (alone,) = model.predict([moved])
         assert alone.scores == pytest.approx(expected.scores, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_views_of_a_graph_keep_its_edges_or_refuse(tmp_path: Path) -> None:
+    run = seqloom.train("graphs", out=tmp_path / "run", size="tiny", steps=3, seed=1, device="cpu")
+    seen = seqloom.load(run.folder).inspect(GraphInput().typed(["red blue red", "0-1 1>2"]))
+    allowed = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], bool)
+    assert np.array_equal(np.isfinite(seen.attention(layer=0).values), allowed)
+    assert seen.attention(layer=0).rows == ("red", "blue", "red")
+    assert len(seen.attribution().document().blocks) and len(seen.faithfulness().document().blocks)
+    with pytest.raises(ConfigError, match="a node cannot be deleted without its edges"):
+        seen.attribution(method="leave_one_out")
+    with pytest.raises(ConfigError, match="a node cannot be deleted without its edges"):
+        seen.faithfulness(removal="delete")
