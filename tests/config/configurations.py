@@ -51,6 +51,8 @@ def of_recipes(sizes: tuple[recipes.Size, ...] = recipes.SIZES) -> Iterator[Made
         for name in recipes.names("translator"):
             model = recipes.translator(name, source=TOKENS, target_vocab_size=13, size=size)
             yield Made(f"translator-{name}-{size}", model)
+        for name in recipes.names("graph-tagger"):
+            yield Made(f"graph-tagger-{name}-{size}", recipes.graph_tagger(name, inputs=TOKENS, num_tags=4, size=size))
         for name in recipes.names("picture-classifier"):
             model = recipes.picture_classifier(name, height=12, width=16, channels=3, num_classes=3, size=size)
             yield Made(f"picture-classifier-{name}-{size}", model)

@@ -63,18 +63,19 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (
         AttentionConfig,
         {"pattern": LstmConfig()},
-        "attention.pattern: 'lstm' is not possible here. Fix: choose from full, sparse, window.",
+        "attention.pattern: 'lstm' is not possible here. Fix: choose from edges, full, sparse, window.",
     ),
     (
         AttentionConfig,
         {"pattern": "full"},
-        "attention.pattern: expected a table, found the text 'full'. Fix: give one of kind full, sparse, window.",
+        "attention.pattern: expected a table, found the text 'full'. "
+        "Fix: give one of kind edges, full, sparse, window.",
     ),
     (
         AttentionConfig,
         {"pattern": WindowConfig},
         "attention.pattern: expected a table, found something of type Closed. "
-        "Fix: give one of kind full, sparse, window.",
+        "Fix: give one of kind edges, full, sparse, window.",
     ),
     (FullConfig, {"foo": 1}, "full: unknown key 'foo'. Fix: 'full' has no settings: leave it out."),
     (TokensConfig, {}, "tokens: missing key 'vocab_size'. Fix: add it: 'tokens' has no default for it."),

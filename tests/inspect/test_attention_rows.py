@@ -15,8 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from inspection_common import subject_of, task_on
 from seqloom.config.mixers import (
     POSITIONS,
+    RELATIVE,
     SCORES,
     AttentionConfig,
+    EdgesConfig,
     FullConfig,
     LinearAttentionConfig,
     SparseConfig,
@@ -48,6 +50,7 @@ MASKS: list[masks.Mask] = [
     masks.BlockLocal(4),
     masks.Strided(3),
     masks.Edges(PAIRS),
+    masks.Neighbors(PAIRS[None], TIME),
     masks.WindowMask(0, 0) & masks.WindowMask(-2, 5),  # nothing at all
 ]
 
@@ -105,11 +108,13 @@ def test_every_kind_of_mask_was_tried() -> None:
 @pytest.mark.parametrize("position", POSITIONS)
 def test_rows_are_what_a_layer_used_for_every_position_and_pattern(position: Any) -> None:
     torch.manual_seed(0)
-    x = Padded.of(torch.randn(1, 9, 8))
-    patterns = (FullConfig(), WindowConfig(size=3), SparseConfig(size=3))
+    x = Padded.of(torch.randn(1, 9, 8), edges=torch.tensor([[[2, 5], [5, 2], [6, 0], [3, 8]]]))
+    patterns = (FullConfig(), WindowConfig(size=3), SparseConfig(size=3), EdgesConfig())
     for score, pattern, causal in itertools.product(SCORES, patterns, (False, True)):
         if refusal("attention", score=score, position=position):
             continue
+        if pattern == EdgesConfig() and (causal or position in RELATIVE):
+            continue  # nodes have no order
         config = AttentionConfig(num_heads=2, score=score, pattern=pattern)
         mixer = (config.build_causal(8, position) if causal else config.build(8, position)).eval()
         with recording(mixer, "weights") as heard_, recording(mixer, "mixed") as mixed, torch.no_grad():

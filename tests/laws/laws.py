@@ -7,14 +7,16 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from laws.subjects import VOCABULARY, WIDTH, Subject
+from seqloom.errors import DataError
 from seqloom.nn.mixers.contract import ConditionedMixer
 from seqloom.nn.ops.kernels import plainly
-from seqloom.nn.types import Padded, map_state, select_rows
+from seqloom.nn.types import NO_NODE, Padded, map_state, select_rows
 from tolerances import assert_equal_up_to_rounding, largest
 
 Law = Callable[[Subject, torch.dtype, int], None]
@@ -29,7 +31,8 @@ class Trial:
         self.generator = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
         self.module = subject.build(dtype, seed)
         self.conditioned = isinstance(self.module, ConditionedMixer)
-        self.x = self.draw(self.chance.randint(3, 4), self.chance.randint(4, 8), packed=packed and not self.conditioned)
+        alone = self.conditioned or subject.edges  # never packed
+        self.x = self.draw(self.chance.randint(3, 4), self.chance.randint(4, 8), packed=packed and not alone)
         self.memory = self.draw(len(self.x.lengths), 5, source=True) if self.conditioned else None
 
     def values(self, *shape: int, source: bool = False) -> Tensor:
@@ -46,7 +49,14 @@ class Trial:
         if packed:
             starts = (torch.rand(rows, time, generator=self.generator) < 0.4).long()
             segments = starts.cumsum(dim=1) % 2  # any numbers will do, as long as they change
-        return Padded.of(self.values(rows, time, source=source), torch.tensor(lengths), segments)
+        edges = self.drawn_edges(lengths) if self.subject.edges else None
+        return Padded.of(self.values(rows, time, source=source), torch.tensor(lengths), segments, edges=edges)
+
+    def drawn_edges(self, lengths: list[int]) -> Tensor:
+        """[B,E,2] some edges of each row, one of them twice, in one direction or in both."""
+        graphs = [[self.chance.choices(range(length), k=2) for _ in range(length)] for length in lengths]
+        most = 1 + max(map(len, graphs))
+        return torch.tensor([[*graph, *graph[:1], *[[NO_NODE] * 2] * most][:most] for graph in graphs])
 
     def whole(self, x: Padded, memory: Padded | None = None) -> Padded:
         return self.module(x, memory) if self.conditioned else self.module(x)
@@ -174,7 +184,7 @@ def _soiled(x: Padded | None) -> Padded | None:
         return None
     values = torch.cat([x.values, x.values[:, :2]], dim=1)
     segments = None if x.segments is None else torch.cat([x.segments, x.segments[:, :2] + 100], dim=1)
-    wider = Padded.of(values, x.lengths, segments)
+    wider = Padded.of(values, x.lengths, segments, edges=x.edges)
     valid = wider.valid.view(*wider.valid.shape, *(1,) * (values.ndim - 2))
     return wider._replace(values=torch.where(valid, wider.values, torch.full_like(wider.values, 10_000)))
 
@@ -185,7 +195,8 @@ def neighbors_never_matter(subject: Subject, dtype: torch.dtype, seed: int) -> N
     together = _rows(trial.whole(trial.x, trial.memory))
     for row, expected in enumerate(together):
         length = int(trial.x.lengths[row])
-        alone = Padded.of(trial.x.values[row : row + 1, :length])
+        edges = None if trial.x.edges is None else trial.x.edges[row : row + 1]
+        alone = Padded.of(trial.x.values[row : row + 1, :length], edges=edges)
         memory = None
         if trial.memory is not None:
             memory = Padded.of(trial.memory.values[row : row + 1, : int(trial.memory.lengths[row])])
@@ -193,8 +204,15 @@ def neighbors_never_matter(subject: Subject, dtype: torch.dtype, seed: int) -> N
 
 
 def packing_never_matters(subject: Subject, dtype: torch.dtype, seed: int) -> None:
-    """Documents packed into shared rows give what they give in rows of their own, in value and gradient."""
+    """Documents packed into shared rows give what they give in rows of their own, in value and gradient.
+
+    Graphs are not packed: who asks for it is refused.
+    """
     trial = Trial(subject, dtype, seed)
+    if subject.edges:
+        with pytest.raises(DataError, match="graphs cannot be packed"):
+            trial.whole(trial.x._replace(segments=torch.zeros(trial.x.values.shape[:2], dtype=torch.int64)))
+        return
     trial.x = trial.draw(4, 4)._replace(full=False)
     trial.x = trial.x._replace(lengths=trial.x.lengths.clamp(min=1)).with_values(trial.x.values)
     if trial.conditioned:
@@ -297,6 +315,18 @@ def gradients_are_those_of_the_function(subject: Subject, seed: int) -> None:
         return trial.whole(trial.x.with_values(values[0]), memory).values
 
     assert torch.autograd.gradcheck(run, leaves, fast_mode=True, eps=1e-6, atol=1e-6)
+
+
+def nodes_may_be_numbered_in_any_way(module: nn.Module, seed: int) -> None:
+    """Nodes in another order, with edges that follow them, give the same outputs in that order."""
+    generator = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
+    values = torch.randn(2, 6, WIDTH, generator=generator, dtype=torch.float64)
+    edges = torch.randint(6, (2, 7, 2), generator=generator)
+    edges[1, 4:] = NO_NODE
+    order = torch.randperm(6, generator=generator)
+    moved = torch.where(edges == NO_NODE, NO_NODE, order.argsort()[edges])
+    expected = module(Padded.of(values, edges=edges)).values[:, order]
+    assert_equal_up_to_rounding(module(Padded.of(values[:, order], edges=moved)).values, expected, "another numbering")
 
 
 def order_is_not_seen(module: nn.Module, seed: int) -> None:

@@ -42,6 +42,7 @@ class Subject(NamedTuple):
     tokens: bool = False  # reads tokens below VOCABULARY instead of vectors of WIDTH
     source_tokens: bool = False  # its memory is tokens, not vectors
     keeps_width: bool = True  # vectors in, vectors of the same width out
+    edges: bool = False  # its elements are the nodes of a graph
 
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> nn.Module:
         """A fresh module in evaluation mode, every weight drawn (none left at zero, where a law would hold idly)."""
@@ -131,7 +132,7 @@ def mixers() -> Iterator[Subject]:
             if not fits(config, position):
                 continue
             name = _label(config) + ("" if position == "none" else f"-{position}")
-            yield Subject(name, lambda c=config, p=position: c.build(WIDTH, p))
+            yield Subject(name, lambda c=config, p=position: c.build(WIDTH, p), edges=config.reads_edges())
             if _can_be_causal(config):
                 yield Subject(f"{name}-causal", lambda c=config, p=position: c.build_causal(WIDTH, p), causal=True)
 
@@ -190,6 +191,10 @@ def models() -> Iterator[Subject]:
     for name in recipes.names("tagger"):
         config = recipes.tagger(name, inputs=TOKENS, num_tags=3, size="tiny")
         yield Subject(f"tagger-{name}", config.build, tokens=True, keeps_width=False)
+    for name in recipes.names("graph-tagger"):
+        config = recipes.graph_tagger(name, inputs=TOKENS, num_tags=3, size="tiny")
+        along = any(layer.mixer.reads_edges() for layer in config.encoder.layers)
+        yield Subject(f"graph-tagger-{name}", config.build, tokens=True, keeps_width=False, edges=along)
 
 
 def stacks() -> Iterator[Subject]:

@@ -11,7 +11,7 @@ from torch import nn
 from laws import laws
 from laws.subjects import CAUSAL, SUBJECTS, Subject, _can_be_causal, _label, choices, fits, mixer_kinds, stack
 from seqloom.config.base import _fields
-from seqloom.config.mixers import RELATIVE, AttentionConfig, LinearAttentionConfig, MixerConfig, PoolConfig
+from seqloom.config.mixers import RELATIVE, AttentionConfig, EdgesConfig, LinearAttentionConfig, MixerConfig, PoolConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.ops import attention_blocked, attention_fast
 from seqloom.nn.types import Padded
@@ -58,6 +58,12 @@ def _orderless() -> list[MixerConfig]:
 @pytest.mark.parametrize("config", _orderless(), ids=_label)
 def test_attention_without_positions_does_not_see_order(config: MixerConfig) -> None:
     laws.order_is_not_seen(Subject("orderless", lambda: config.build(8)).build(), 1)
+
+
+@pytest.mark.parametrize("score", choices(_fields(AttentionConfig)["score"]))
+def test_attention_along_edges_does_not_see_how_nodes_are_numbered(score: str) -> None:
+    config = AttentionConfig(num_heads=2, score=score, pattern=EdgesConfig())
+    laws.nodes_may_be_numbered_in_any_way(Subject("graph", lambda: config.build(8)).build(), 1)
 
 
 @pytest.mark.parametrize("position", RELATIVE)
@@ -125,7 +131,7 @@ def drawn_subjects(draw: st.DrawFn) -> Subject:
         except ConfigError:
             return config.build(8, position)
 
-    return Subject(f"{_label(config)}-{position}-{causal}", make)
+    return Subject(f"{_label(config)}-{position}-{causal}", make, edges=config.reads_edges())
 
 
 SOAKING = os.environ.get("SEQLOOM_SOAK") == "1"
@@ -145,7 +151,8 @@ PATTERNS = choices(_fields(AttentionConfig)["pattern"])
 @st.composite
 def drawn_stacks(draw: st.DrawFn) -> Subject:
     """Two to four layers, about half of them attention with any pattern, with or without a memory."""
-    attending = st.sampled_from([AttentionConfig(num_heads=2, pattern=pattern) for pattern in PATTERNS])
+    patterned = [AttentionConfig(num_heads=2, pattern=pattern) for pattern in PATTERNS]
+    attending = st.sampled_from(list(filter(_can_be_causal, patterned)))
     mixers = tuple(draw(st.lists(st.one_of(attending, drawn_mixers().filter(_can_be_causal)), min_size=2, max_size=4)))
     positions = [word for word in ("none", *RELATIVE) if all(fits(mixer, word) for mixer in mixers)]
     position, conditioned = draw(st.sampled_from(positions)), draw(st.booleans())

@@ -24,6 +24,7 @@ from seqloom.nn.ops.masks import (
     Edges,
     Everything,
     Mask,
+    Neighbors,
     Padding,
     Prefix,
     Strided,
@@ -37,6 +38,8 @@ from tolerances import assert_equal_up_to_rounding
 
 BATCH, HEADS, TIME, DEPTH = 2, 2, 13, 4
 PAIRS = torch.tensor([[i, j] for i in range(TIME) for j in range(TIME) if (3 * i + 5 * j) % 4 == 0] + [[0, 0], [0, 0]])
+NEITHER = [[-1, -1]] * 2  # the second row has fewer edges
+OF_ROWS = torch.tensor([[[0, 5], [5, 0], [12, 3], [3, 3], [3, 12]], [[8, 1], [8, 1], [2, 11], *NEITHER]])
 
 MASKS: dict[str, Mask] = {
     "everything": Everything(),
@@ -49,6 +52,8 @@ MASKS: dict[str, Mask] = {
     "strided": Strided(3),
     "edges": Edges(PAIRS),
     "edges & padding": Edges(PAIRS) & Padding(),
+    "neighbors": Neighbors(OF_ROWS, TIME),
+    "neighbors & padding": Neighbors(OF_ROWS, TIME) & Padding(),
     "causal window & padding": WindowMask(4, 0) & Padding(),
     "causal & document & padding": Causal() & DocumentMask() & Padding(),
     "sparse": Causal() & (BlockLocal(4) | Strided(4)) & Padding(),
@@ -144,6 +149,7 @@ def test_masks_equal_their_definition_cell_by_cell(mask: str) -> None:
     asked = request(MASKS[mask], "dot", "none")
     found = dense(asked.mask, asked.query_places, asked.key_places)[:, 0]
     where, edges = asked.query_places, {tuple(pair) for pair in PAIRS.tolist()}
+    of_rows = [{tuple(pair) for pair in pairs} for pairs in OF_ROWS.tolist()]
     for row, i, j in itertools.product(range(BATCH), range(TIME), range(TIME)):
         here, there = int(where.positions[row, i]), int(where.positions[row, j])
         same, real = bool(where.segments[row, i] == where.segments[row, j]), bool(where.valid[row, j])
@@ -158,6 +164,8 @@ def test_masks_equal_their_definition_cell_by_cell(mask: str) -> None:
             "strided": (here - there) % 3 == 0,
             "edges": (here, there) in edges,
             "edges & padding": (here, there) in edges and real,
+            "neighbors": here == there or (here, there) in of_rows[row],
+            "neighbors & padding": (here == there or (here, there) in of_rows[row]) and real,
             "causal window & padding": 0 <= here - there <= 4 and real,
             "causal & document & padding": there <= here and same and real,
             "sparse": there <= here and (here // 4 == there // 4 or (here - there) % 4 == 0) and real,
@@ -204,6 +212,8 @@ def test_the_choice_is_stated_and_can_be_shown() -> None:
     assert choose(long(WindowMask(255, 0), 64)) is SDPA
     assert choose(long(Causal(), 4096, bias=Alibi(torch.ones(2)))) is BLOCKED
     assert choose(long(Edges(PAIRS), 16)) is EDGES
+    assert choose(long(Neighbors(OF_ROWS[:1], 16), 16)) is SDPA
+    assert choose(long(Neighbors(OF_ROWS[:1], 1024), 1024)) is EDGES
 
 
 def test_a_named_kernel_refuses_instead_of_falling_back() -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from seqloom import recipes as library
 from seqloom.cli.options import option, takes
 from seqloom.cli.terminal import Screen
+from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.errors import ConfigError, did_you_mean
 
@@ -25,6 +26,10 @@ def make(name: str, kind: str, size: library.Size) -> Any:
         "translator": lambda: library.translator(name, source=tokens, target_vocab_size=VOCABULARY, size=size),
         "masked-model": lambda: library.masked_model(name, inputs=tokens, size=size),
         "embedder": lambda: library.embedder(name, inputs=tokens, size=size),
+        "graph-classifier": lambda: library.graph_model(
+            name, inputs=tokens, head=ClassHeadConfig(num_classes=2), size=size
+        ),
+        "graph-tagger": lambda: library.graph_tagger(name, inputs=tokens, num_tags=9, size=size),
         "picture-classifier": lambda: library.picture_classifier(name, height=28, width=28, num_classes=10, size=size),
     }
     if kind not in made:

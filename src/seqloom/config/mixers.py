@@ -81,6 +81,10 @@ class MixerConfig(Config):
     def fit_causal(self) -> None:
         """Raise ConfigError if this mixer cannot run one element at a time."""
 
+    def reads_edges(self) -> bool:
+        """Whether its input must be a graph: nodes with edges."""
+        return False
+
     def parameters(self, width: int, position: Position = "none") -> int:
         """The number of weights it will have."""
         raise NotImplementedError
@@ -229,11 +233,15 @@ class SparseConfig(Config, tag="sparse", kw_only=True):
     size: Span = 64
 
 
-Pattern = FullConfig | WindowConfig | SparseConfig
+class EdgesConfig(Config, tag="edges", kw_only=True):
+    """Nodes of a graph see themselves and the nodes that an edge joins to them (Velickovic et al. 2018)."""
+
+
+Pattern = FullConfig | WindowConfig | SparseConfig | EdgesConfig
 
 
 class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
-    """Multi-head self-attention: full, windowed or sparse, with any score."""
+    """Multi-head self-attention: full, windowed, sparse or along the edges of a graph, with any score."""
 
     num_heads: Heads = 8
     score: Score = "scaled_dot"
@@ -247,6 +255,21 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
                 f"position '{position}' with an attention score '{self.score}': {reason}",
                 fix="choose another score or position",
             )
+        if self.reads_edges() and position != "none":
+            raise ConfigError(
+                f"position '{position}' with the pattern 'edges': nodes of a graph have no order, so no distance",
+                fix="choose position 'none'",
+            )
+
+    def fit_causal(self) -> None:
+        if self.reads_edges():
+            raise ConfigError(
+                "the pattern 'edges' needs a whole graph, so it cannot go forward one element at a time",
+                fix="take the pattern 'full', 'window' or 'sparse' in a decoder",
+            )
+
+    def reads_edges(self) -> bool:
+        return isinstance(self.pattern, EdgesConfig)
 
     def parameters(self, width: int, position: Position = "none") -> int:
         tables = {"shaw": 2 * (2 * SHAW_RADIUS + 1) * width // self.num_heads, "t5": T5_BUCKETS * self.num_heads}
@@ -258,6 +281,7 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
         return SelfAttention(self, width, position)
 
     def build_causal(self, width: int, position: Position = "none") -> "CausalMixer[Any]":
+        self.fit_causal()
         from seqloom.nn.mixers.attention import CausalSelfAttention
 
         return CausalSelfAttention(self, width, position)

@@ -134,6 +134,10 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
     dropout: Rate = 0.0
     attention_dropout: Rate = 0.0  # of the weights of attention to the memory
 
+    def check(self) -> None:
+        with located("mixer"):
+            self.mixer.fit_causal()
+
     def fit(self, width: int, position: Position = "none") -> None:
         with located("mixer"):
             self.mixer.fit(width, position)

@@ -307,7 +307,8 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
 def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: bool) -> Work[Tokenizer]:
     """Fit a tokenizer to the texts of the training set while the survey reads all splits."""
     kind, config = survey.dataset.schema.input, encoding.tokenizer if inputs else encoding.target_tokenizer
-    with TokenizerFit(config or encoding.tokenizer) as fitting:
+    config = config or encoding.tokenizer
+    with TokenizerFit(kind.tokenizer(config) if inputs else config) as fitting:
         for part, block in survey.blocks():
             if part == "train":
                 texts = list[str]()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit, Task
+from seqloom.data.kinds.graph import GraphInput
 from seqloom.data.kinds.kind import InputKind, TargetKind
 from seqloom.data.kinds.labels import LabelsTarget, LabelTarget, TagsTarget
 from seqloom.data.kinds.nothing import MaskedTarget, NoTarget
@@ -134,6 +135,10 @@ def by_cells(cells: CellKind) -> Callable[[ColumnFinder, tuple[int, ...]], Input
     def kind(finder: ColumnFinder, inputs: tuple[int, ...]) -> InputKind:
         contents, numeric = {finder.content(column) for column in inputs}, all(map(finder.numeric, inputs))
         names = tuple(finder.columns[column].lower() for column in inputs)
+        found = tuple(finder.content(column) for column in inputs)
+        several = next((kind for kind in INPUT_KINDS.values() if kind.holds_together(names, found)), None)
+        if several is not None:
+            return several
         paired = names in PairInput.column_names or names[::-1] in PairInput.column_names  # digits in them are text
         if len(inputs) == 2 and contents <= {"text", "nothing"} and (paired or not numeric):
             return PairInput()
@@ -346,7 +351,7 @@ class Needs(NamedTuple):
 
     target: Callable[[ColumnFinder, tuple[int, ...], InputKind], Found]
     input_kind: Callable[[ColumnFinder, tuple[int, ...]], InputKind] = by_cells(as_text)
-    together: tuple[tuple[str, ...], ...] = PairInput.column_names  # in the order of the search
+    together: tuple[tuple[str, ...], ...] = (*GraphInput.column_names, *PairInput.column_names)  # searched in order
     each_step: bool = False  # if rows are steps of sequences: whether each step has its own target
     numbers: bool = False  # if rows are steps: whether targets are numbers, of one column or several
 
@@ -364,6 +369,7 @@ NEEDS: dict[Task | None, Needs] = {
 
 
 SHOWN = 8  # unused columns named in a message
+GRAPH_TASKS: tuple[Task, ...] = ("classify", "regress", "tag")
 
 
 class Roles(NamedTuple):
@@ -394,6 +400,9 @@ def find_roles(
         text = f"{target_kind} need words or steps, but the input {finder.names(inputs)} is {held}"
         finder.refuse(text, "give --input NAME of a column of word lists, or another --task")
     schema = Schema(kind, target_kind)
+    if kind.has_edges and schema.task not in GRAPH_TASKS:
+        text = f"{schema.task} does not read graphs, and {finder.names(inputs)} are one"
+        finder.refuse(text, f"use --task {', '.join(GRAPH_TASKS[:-1])} or {GRAPH_TASKS[-1]}")
     if config.task is None:
         measured = target_kind.measured and all(map(finder.numeric, targets))
         numbers = f"{finder.names(targets)} has numbers; use --task classify if they are labels"

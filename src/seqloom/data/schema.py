@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from seqloom.config.data import SPLITS, Task
+from seqloom.data.kinds.graph import Graph, GraphInput, VectorGraphInput
 from seqloom.data.kinds.kind import InputKind, Kind, TargetKind
 from seqloom.data.kinds.labels import LabelsTarget, LabelTarget, TagsTarget
 from seqloom.data.kinds.nothing import MaskedTarget, NoTarget
@@ -25,7 +26,17 @@ from seqloom.errors import DataError, did_you_mean
 # All kinds by name. The order matters: column names are searched in this order, and the first kind that `holds` a
 # column or `matches` a Python value is used. So a kind whose values are arrays with two axes must come before vectors.
 INPUT_KINDS: dict[str, InputKind] = {
-    kind.name: kind for kind in (WordsInput(), VectorsInput(), PictureInput(), TextInput(), PairInput(), TripleInput())
+    kind.name: kind
+    for kind in (
+        WordsInput(),
+        VectorsInput(),
+        PictureInput(),
+        GraphInput(),
+        VectorGraphInput(),
+        TextInput(),
+        PairInput(),
+        TripleInput(),
+    )
 }
 TARGET_KINDS: dict[str, TargetKind] = {
     kind.name: kind
@@ -84,7 +95,7 @@ class Schema(_Fields):
         return self.target.task
 
 
-Input = str | TextPair | TextTriple | Words | np.ndarray
+Input = str | TextPair | TextTriple | Words | Graph | np.ndarray
 Target = str | tuple[str, ...] | tuple[float, ...] | tuple[tuple[float, ...], ...] | None
 
 

@@ -149,6 +149,8 @@ def _recorded_inputs(model: nn.Module, inputs: dict[str, Padded]) -> Iterator[No
         def record(_module: nn.Module, arguments: tuple[Any, ...]) -> None:
             if not arguments[0].values.is_floating_point():
                 return  # tokens have no gradient
+            if arguments[0].edges is not None:
+                return  # nodes of a graph have no order, so none of them lies farther back
             rows = _full_rows(arguments[0])
             if name not in inputs or rows.values.shape[1] > inputs[name].values.shape[1]:
                 inputs[name] = rows

@@ -328,7 +328,9 @@ def repeated(inputs: Any, count: int) -> Any:
     if isinstance(inputs, Tensor):
         return inputs.expand(count, *inputs.shape[1:])
     if isinstance(inputs, Padded):
-        return Padded.of(inputs.values.expand(count, *inputs.values.shape[1:]), inputs.lengths.expand(count))
+        edges = None if inputs.edges is None else inputs.edges.expand(count, *inputs.edges.shape[1:])
+        values = inputs.values.expand(count, *inputs.values.shape[1:])
+        return Padded.of(values, inputs.lengths.expand(count), edges=edges)
     kind: Any = type(inputs)
     return kind(*(repeated(part, count) for part in inputs))
 

@@ -107,6 +107,7 @@ class Layout:
 
 
 NO_DOCUMENT = torch.iinfo(torch.int64).min  # not a valid document number; any other number is
+NO_NODE = -1  # fills the edges of a row that has fewer than others
 
 Inputs = TypeVar("Inputs")
 Targets = TypeVar("Targets")
@@ -117,7 +118,8 @@ class Padded(NamedTuple):
 
     `Padded.of` checks the shapes and zeroes the padding; `with_values` keeps it zero. `full` is known on the host: if
     it is true, no row is shorter than T, and kernels can skip the padding mask without synchronizing the device. All
-    batches made by `with_values` after `laid_out` share one layout.
+    batches made by `with_values` after `laid_out` share one layout. The elements of a graph are
+    its nodes, and `edges` says which node reads which; a row with fewer edges than others ends with pairs of NO_NODE.
 
     >>> x = Padded.of(torch.ones(2, 3), torch.tensor([3, 1]))
     >>> x.values.tolist()
@@ -129,9 +131,17 @@ class Padded(NamedTuple):
     segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, different from neighboring documents
     full: bool = False
     shared: Layout | None = None  # the layout of the batch that this one was made from; use `layout`
+    edges: Tensor | None = None  # [B,E,2] int64: the node that reads and the node that is read, counted from 0
 
     @classmethod
-    def of(cls, values: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> "Padded":
+    def of(
+        cls,
+        values: Tensor,
+        lengths: Tensor | None = None,
+        segments: Tensor | None = None,
+        *,
+        edges: Tensor | None = None,
+    ) -> "Padded":
         """Check the shapes and zero the padding of a new batch; without lengths every row is full."""
         if not isinstance(values, Tensor):
             raise DataError(f"a batch is a tensor [rows, time, ...], found {type(values).__name__}")
@@ -140,7 +150,7 @@ class Padded(NamedTuple):
         rows, time = values.shape[:2]
         if rows == 0:
             raise DataError("the batch has no rows", fix="give at least one sequence")
-        for name, whole in (("lengths", lengths), ("segments", segments)):
+        for name, whole in (("lengths", lengths), ("segments", segments), ("edges", edges)):
             if whole is not None and (not isinstance(whole, Tensor) or whole.dtype != torch.int64):
                 raise DataError(f"{name} are a tensor of int64, found {getattr(whole, 'dtype', type(whole).__name__)}")
         if segments is not None and segments.shape != values.shape[:2]:
@@ -149,13 +159,15 @@ class Padded(NamedTuple):
             raise DataError(f"{NO_DOCUMENT} is not a valid document number", fix="use another number")
         if lengths is None:
             lengths = torch.full((rows,), time, dtype=torch.int64, device=values.device)
-            return cls(values, lengths, segments, full=True)
+            _require_edges(edges, lengths)
+            return cls(values, lengths, segments, full=True, edges=edges)
         if lengths.shape != (rows,):
             raise DataError(f"{rows} rows need {rows} lengths, found shape {list(lengths.shape)}")
         if lengths.device.type == "cpu" and (int(lengths.min()) < 0 or int(lengths.max()) > time):
             raise DataError(f"lengths must be from 0 to {time}, found {lengths.tolist()}")
+        _require_edges(edges, lengths)
         full = lengths.device.type == "cpu" and int(lengths.min()) == time
-        return cls(values, lengths, segments, full).with_values(values)
+        return cls(values, lengths, segments, full, edges=edges).with_values(values)
 
     @classmethod
     def stack(cls, sequences: Sequence[Tensor]) -> "Padded":
@@ -199,17 +211,19 @@ class Padded(NamedTuple):
 
     def with_any(self, values: Tensor) -> "Padded":
         """The same batch with other values, without zeroing the padding: for code that only reads real elements."""
-        return Padded(values, self.lengths, self.segments, self.full, self.shared)
+        return Padded(values, self.lengths, self.segments, self.full, self.shared, self.edges)
 
     def to(self, device: torch.device | str) -> "Padded":
         """Return the same batch on another device."""
         segments = None if self.segments is None else self.segments.to(device)
-        return Padded(self.values.to(device), self.lengths.to(device), segments, self.full)
+        edges = None if self.edges is None else self.edges.to(device)
+        return Padded(self.values.to(device), self.lengths.to(device), segments, self.full, edges=edges)
 
     def select(self, rows: Tensor) -> "Padded":
         """The given rows, in this order."""
         segments = None if self.segments is None else self.segments[rows]
-        return Padded(self.values[rows], self.lengths[rows], segments, self.full)
+        edges = None if self.edges is None else self.edges[rows]
+        return Padded(self.values[rows], self.lengths[rows], segments, self.full, edges=edges)
 
     def pick(self, places: "Padded") -> "Padded":
         """The elements at the given places [B,W] of each row, such as the first subword of each word.
@@ -251,7 +265,21 @@ class Padded(NamedTuple):
         order = torch.where(self.valid, self.lengths[:, None] - 1 - time, time)  # [B,T]
         rows = torch.arange(len(self.lengths), device=self.values.device)[:, None]
         segments = None if self.segments is None else self.segments[rows, order]
-        return self._replace(values=self.values[rows, order], segments=segments)
+        return self._replace(values=self.values[rows, order], segments=segments, edges=None)
+
+
+def _require_edges(edges: Tensor | None, lengths: Tensor) -> None:
+    """Raise DataError for edges of another shape, or to a node that a row does not have; checked on the CPU only."""
+    if edges is None:
+        return
+    rows = len(lengths)
+    if edges.ndim != 3 or edges.shape[0] != rows or edges.shape[2] != 2:
+        raise DataError(f"edges of {rows} rows are a tensor [{rows}, edges, 2], found {list(edges.shape)}")
+    if edges.device.type != "cpu" or lengths.device.type != "cpu":
+        return
+    none = (edges == NO_NODE).all(dim=2, keepdim=True)
+    if bool((((edges < 0) | (edges >= lengths[:, None, None])) & ~none).any()):
+        raise DataError("an edge has a node that its row does not have", fix="count nodes from 0, inside each row")
 
 
 def require_padded(x: object) -> None:

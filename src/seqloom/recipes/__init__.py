@@ -5,6 +5,8 @@
     picture_classifier  one class per picture            masked_model  masked tokens
     sequence_model      labels, numbers or one class per sequence
     embedder            one vector per text
+    graph_model         labels, numbers or one class per graph
+    graph_tagger        one tag per node
 
 A recipe returns a plain configuration as a starting point: print it, change it, write it to a file.
 """
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
         SizeNumbers,
         classifier,
         embedder,
+        graph_model,
+        graph_tagger,
         language_model,
         masked_model,
         names,
@@ -43,6 +47,8 @@ __all__ = [
     "SizeNumbers",
     "classifier",
     "embedder",
+    "graph_model",
+    "graph_tagger",
     "language_model",
     "masked_model",
     "names",

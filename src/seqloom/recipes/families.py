@@ -33,6 +33,7 @@ from seqloom.config.mixers import (
     AttentionConfig,
     BidirectionalConfig,
     ConvolutionConfig,
+    EdgesConfig,
     GruConfig,
     LinearAttentionConfig,
     LstmConfig,
@@ -210,7 +211,15 @@ def encoder(size: Size) -> Body:
 
 
 ModelKind = Literal[
-    "classifier", "tagger", "language-model", "translator", "picture-classifier", "masked-model", "embedder"
+    "classifier",
+    "tagger",
+    "language-model",
+    "translator",
+    "picture-classifier",
+    "masked-model",
+    "embedder",
+    "graph-classifier",
+    "graph-tagger",
 ]
 
 
@@ -226,6 +235,7 @@ class Recipe(NamedTuple):
 _TEXT: tuple[ModelKind, ...] = ("classifier", "tagger", "language-model", "embedder")
 _ALL: tuple[ModelKind, ...] = (*_TEXT, "translator")
 _MASKED: tuple[ModelKind, ...] = ("masked-model",)  # bodies that see both sides
+_GRAPH: tuple[ModelKind, ...] = ("graph-classifier", "graph-tagger")  # bodies that can do without an order
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -234,7 +244,16 @@ RECIPES: dict[str, Recipe] = {
             "linear", "linear or logistic regression on TF-IDF of words and word pairs: the baseline", ("classifier",)
         ),
         Recipe(
-            "bag", "mean of word vectors: fast, ignores word order", ("classifier", "language-model", "embedder"), bag
+            "bag",
+            "mean of word vectors: fast, ignores word order",
+            ("classifier", "language-model", "embedder", "graph-classifier"),
+            bag,
+        ),
+        Recipe(
+            "mlp",
+            "hidden layers over pooled vectors or pixels",
+            ("classifier", "picture-classifier", "embedder", "graph-classifier"),
+            mlp,
         ),
         Recipe(
             "mlp", "hidden layers on pooled vectors or pixels", ("classifier", "picture-classifier", "embedder"), mlp
@@ -249,8 +268,13 @@ RECIPES: dict[str, Recipe] = {
             ("classifier", "tagger", "masked-model", "embedder"),
             bilstm,
         ),
-        Recipe("self-attention", "one minimal attention block, for teaching", _TEXT + _MASKED, self_attention),
-        Recipe("transformer", "Transformer: usually the best model if there is much data", _ALL + _MASKED, transformer),
+        Recipe("self-attention", "one minimal attention block, for teaching", _TEXT + _MASKED + _GRAPH, self_attention),
+        Recipe(
+            "transformer",
+            "Transformer: usually the best model if there is much data",
+            _ALL + _MASKED + _GRAPH,
+            transformer,
+        ),
         Recipe("gpt", "Transformer decoder with learned positions", ("language-model",), gpt),
         Recipe(
             "encoder",
@@ -282,6 +306,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("seq2seq-additive", "as seq2seq-dot, with the additive score", ("translator",)),
         Recipe("seq2seq-bilinear", "as seq2seq-dot, with the bilinear score", ("translator",)),
         Recipe("conv2d", "2-D convolution over pictures", ("picture-classifier",)),
+        Recipe("graph-attention", "attention along the edges of a graph", _GRAPH, patterned(EdgesConfig(), "none")),
         Recipe("patch-transformer", "Transformer over patches of a picture", ("picture-classifier",), transformer),
     )
 }
@@ -426,6 +451,21 @@ def language_model(name: str, *, vocab_size: int, size: Size = "small") -> Langu
         decoder=DecoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs)),
         head=NextTokenHeadConfig(vocab_size=vocab_size),
     )
+
+
+# Models that read graphs: nodes have no order, so there are no positions. All but `graph-attention` ignore the edges.
+
+
+def graph_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
+    """A model with one answer for each graph: a class, labels or numbers, as its head has."""
+    body = body_of(name, "graph-classifier", size)._replace(position="none")
+    return answering(body, inputs, head)
+
+
+def graph_tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "small") -> ElementModelConfig:
+    """A model that names one class for each node of a graph."""
+    body = body_of(name, "graph-tagger", size)._replace(position="none")
+    return ElementModelConfig(encoder=encode(body, inputs), head=ClassHeadConfig(num_classes=num_tags))
 
 
 # Models that read pictures: pixels, 2-D filters or patches.

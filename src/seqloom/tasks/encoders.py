@@ -176,6 +176,11 @@ def require_shape(task: Task, shape: type[Shape], model: AnyModel) -> Shape:
         raise _wrong_shape(task, shape, model)
     stack = model.decoder if isinstance(model, LanguageModelConfig) else model.encoder
     require_input(task.spec, stack.input)
+    if any(layer.mixer.reads_edges() for layer in stack.layers) and not task.spec.schema.input.has_edges:
+        raise ConfigError(
+            f"the model attends along the edges of a graph, and the input is {task.spec.schema.input}, without edges",
+            fix="give data with nodes and edges, or a model without the pattern 'edges'",
+        )
     return model
 
 
@@ -224,6 +229,8 @@ class SequenceTask(Streamer, Vectorizer):
 
     def recipes(self) -> list[str]:
         """The recipes of classifiers for this kind of input."""
+        if self.spec.schema.input.has_edges:
+            return recipes.names("graph-classifier", "graph-attention")
         layer, tokens = input_of(self.spec), self.spec.schema.input.reads_tokens
         shape: recipes.ModelKind = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
         names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
@@ -233,6 +240,8 @@ class SequenceTask(Streamer, Vectorizer):
         self.require_settings(head)
         answer = self.head(head)
         inputs = input_of(self.spec)
+        if self.spec.schema.input.has_edges:
+            return recipes.graph_model(recipe, inputs=stepped_input_of(self.spec), head=answer, size=size)
         if not isinstance(inputs, PictureConfig):
             return recipes.sequence_model(recipe, inputs=inputs, head=answer, size=size)
         height, width, channels = self.spec.sizes
@@ -292,9 +301,16 @@ class ElementTask(Task):
     settings = OF_NUMBERS
     default_recipe = "tagger", "bilstm"
 
+    def recipes(self) -> list[str]:
+        """The recipes of taggers for this kind of input."""
+        if self.spec.schema.input.has_edges:
+            return recipes.names("graph-tagger", "graph-attention")
+        return super().recipes()
+
     def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
         self.require_settings(head)
-        made = recipes.tagger(recipe, inputs=stepped_input_of(self.spec), num_tags=2, size=size)
+        make = recipes.graph_tagger if self.spec.schema.input.has_edges else recipes.tagger
+        made = make(recipe, inputs=stepped_input_of(self.spec), num_tags=2, size=size)
         return msgspec.structs.replace(made, head=self.head(head))
 
     def adapted(self, model: AnyModel) -> ElementModelConfig:

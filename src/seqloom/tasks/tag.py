@@ -234,8 +234,8 @@ def _stop(begins: np.ndarray, ends: np.ndarray, start: int, size: int) -> int:
 
 
 def features(model: ElementModel, inputs: Any, size: int) -> Padded:
-    """`model.features`, [B,W,D]; inputs longer than `size` are read in windows."""
-    if int(_read(inputs).lengths.max()) <= size:
+    """`model.features`, [B,W,D]; inputs longer than `size` are read in windows, and graphs always whole."""
+    if int(_read(inputs).lengths.max()) <= size or _read(inputs).edges is not None:
         return model.features(inputs)
     words = inputs.firsts if isinstance(inputs, Subwords) else _read(inputs)
     ends = [_ends(inputs, row) for row in range(len(words.lengths))]

@@ -71,7 +71,7 @@ def with_word_settings(encoding: EncodingConfig, request: RunRequest, schema: Sc
             "--word-vectors-limit without --word-vectors", fix="give --word-vectors FILE, or leave the limit out"
         )
     own = request.model is not None and not isinstance(request.model, str) and reads_letters(request.model)
-    changed: dict[str, Any] = {}
+    changed: dict[str, Any] = {"tokenizer": schema.input.tokenizer(encoding.tokenizer)}
     usual = request.char_encoder is None and default_letters(request, encoding.tokenizer, schema)
     if request.char_encoder == "none" and isinstance(encoding.tokenizer, WordsConfig):
         changed["tokenizer"] = msgspec.structs.replace(encoding.tokenizer, keep_characters=False)

@@ -74,6 +74,7 @@ class InputKind(Kind):
     is_text: ClassVar[bool] = False  # one text
     in_words: ClassVar[bool] = False  # a text that is already split into words
     has_steps: ClassVar[bool] = False  # words or steps, each of which may have a target
+    has_edges: ClassVar[bool] = False  # its steps are the nodes of a graph, without an order
     fixed_size: ClassVar[bool] = False  # all examples have one size
     suffixes: ClassVar[tuple[str, ...]] = ()  # of files that hold one value each, in lower case, with the dot
     of_numbers: ClassVar[bool] = False  # columns of numbers form a step, and rows of a table the steps
@@ -104,6 +105,10 @@ class InputKind(Kind):
         """Whether a column with this name, in lower case, and content must be of this kind."""
         return False
 
+    def holds_together(self, names: tuple[str, ...], contents: tuple[Content, ...]) -> bool:
+        """The same for several columns, in their order."""
+        return False
+
     def matches(self, value: Any) -> bool:
         """Whether a Python value is of this kind."""
         return False
@@ -131,6 +136,10 @@ class InputKind(Kind):
     def steps(self, value: Any) -> int:
         """The number of words or steps of a value."""
         return len(value)
+
+    def tokenizer(self, asked: AnyTokenizer) -> AnyTokenizer:
+        """The tokenizer that is used if this one is asked for; ConfigError if it does not fit."""
+        return asked
 
     def fitting_texts(self, value: Any, tokenizer: AnyTokenizer) -> tuple[str, ...]:
         """The texts for fitting a tokenizer."""

@@ -7,6 +7,7 @@
     movies       tag         bilstm-crf 95 F1                adding         regress     the published form
     grammar      lm          known lowest perplexity         listops        classify    the published form
     pictures     classify    filters and patches             listops_small  classify    the same, shorter
+    graphs       classify    only the edges tell
 
 Examples are a pure function of the set, the split, the seed and the index; splits never share an input.
 """
@@ -14,6 +15,7 @@ Examples are a pure function of the set, the split, the seed and the index; spli
 from seqloom.data.synthetic.arithmetic import ARITHMETIC, LISTOPS, LISTOPS_SMALL
 from seqloom.data.synthetic.arrays import ADDING, PICTURES
 from seqloom.data.synthetic.grammar import GRAMMAR
+from seqloom.data.synthetic.graphs import GRAPHS
 from seqloom.data.synthetic.memory import BRACKETS, COPY, COPY_MEMORY
 from seqloom.data.synthetic.phrases import DATES, MOVIES
 from seqloom.data.synthetic.sentences import HOMOGRAPHS, QUESTIONS, REVIEWS
@@ -23,7 +25,7 @@ from seqloom.errors import ConfigError, did_you_mean
 NAMES: dict[str, SyntheticSet] = {
     one.name: one
     for one in (
-        *(DATES, REVIEWS, QUESTIONS, HOMOGRAPHS, MOVIES, GRAMMAR, PICTURES),
+        *(DATES, REVIEWS, QUESTIONS, HOMOGRAPHS, MOVIES, GRAMMAR, PICTURES, GRAPHS),
         *(BRACKETS, ARITHMETIC, COPY, COPY_MEMORY, ADDING, LISTOPS, LISTOPS_SMALL),
     )
 }

@@ -184,7 +184,7 @@ class GroundPlace(NamedTuple):
         """Return the input of the stack for numbers [N,E,D]."""
         if self.shape is not None:
             return values.reshape(len(values), *self.raw.shape[1:])
-        return Padded.of(values, self.raw.lengths.expand(len(values)))
+        return repeated(self.raw, len(values)).with_values(values)
 
     def replaced(self, token: int) -> Any:
         """Return the input of the stack with this token in place of all tokens that are not special."""

@@ -141,6 +141,8 @@ def _reason_to_stay(ground: AttributionGround, place: GroundPlace, groups: Seque
         return "an image is read as a whole"
     if isinstance(place.raw, Spelled):
         return "this model reads words by their characters"
+    if isinstance(place.raw, Padded) and place.raw.edges is not None:
+        return "a node cannot be deleted without its edges"
     if max(map(len, groups), default=0) == len(place.tokens):
         return f"the {place.side.name} has only one token"
     if isinstance(place.raw, Subwords):

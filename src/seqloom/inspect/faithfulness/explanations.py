@@ -59,11 +59,15 @@ MOST_ELEMENTS = 8192  # tokens in one forward pass
 def chosen_removal(subject: Subject, reading: Reading, removal: str | None) -> Removal:
     """Return how to remove tokens: `removal`, by default deletion if possible; ConfigError if it is not possible."""
     read = reading.inputs.source if isinstance(reading.inputs, Pair) else reading.inputs
+    graph = isinstance(read, Padded) and read.edges is not None
     deletes = isinstance(subject.model, SequenceModel | EncoderDecoder) and isinstance(read, Padded | Spelled)
+    deletes = deletes and not graph
     if removal is None:
         return "delete" if deletes else "mask"
     if removal not in REMOVALS:
         raise ConfigError(f"there is no removal '{removal}'", fix=did_you_mean(removal, REMOVALS))
+    if removal == "delete" and graph:
+        raise ConfigError("a node cannot be deleted without its edges", fix="use removal mask")
     if removal == "delete" and not deletes:
         raise ConfigError("each prediction belongs to a token, so tokens cannot be deleted", fix="use removal mask")
     return "delete" if removal == "delete" else "mask"

@@ -19,18 +19,29 @@ from seqloom.config.mixers import (
     T5_BUCKETS,
     T5_FARTHEST,
     AttentionConfig,
+    EdgesConfig,
     FullConfig,
     Pattern,
     Position,
     WindowConfig,
 )
 from seqloom.config.mixers import Score as ScoreName
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, DataError
 from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.mixers.growing import Growing
 from seqloom.nn.ops.attention import Request
 from seqloom.nn.ops.attention_fast import attend
-from seqloom.nn.ops.masks import BlockLocal, Causal, DocumentMask, Everything, Mask, Padding, Strided, WindowMask
+from seqloom.nn.ops.masks import (
+    BlockLocal,
+    Causal,
+    DocumentMask,
+    Everything,
+    Mask,
+    Neighbors,
+    Padding,
+    Strided,
+    WindowMask,
+)
 from seqloom.nn.ops.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes, turn, turns
 from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
 from seqloom.nn.taps import Tap
@@ -134,13 +145,26 @@ class Heads(nn.Module):
 
 
 def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
-    """Return the mask of an attention pattern."""
+    """Return the mask of an attention pattern; the edges of a graph come with each batch (`edges_mask`)."""
     direction: Mask = Causal() if causal else Everything()
-    if isinstance(pattern, FullConfig):
+    if isinstance(pattern, FullConfig | EdgesConfig):
         return direction
     if isinstance(pattern, WindowConfig):
         return WindowMask(pattern.size - 1, 0 if causal else pattern.size - 1)
     return direction & (BlockLocal(pattern.size) | Strided(pattern.size))
+
+
+def edges_mask(x: Padded) -> Mask:
+    """Who may read whom in a batch of graphs, made once for all layers."""
+    edges = x.edges
+    if edges is None:
+        raise DataError(
+            "attention along edges needs a graph, and this input has no edges",
+            fix="give nodes and edges, or take a model without the pattern 'edges'",
+        )
+    if x.segments is not None:
+        raise DataError("graphs cannot be packed into shared rows", fix="give each graph a row of its own")
+    return x.layout.once(("edges", edges), lambda: Neighbors(edges, x.values.shape[1]))
 
 
 Vectors = tuple[Tensor, Tensor, Tensor]  # queries, keys and values, each [B,H,T,D/H]
@@ -156,7 +180,7 @@ class _SelfAttending(nn.Module):
         self.heads = Heads(width, config.num_heads)
         self.matcher = Matcher(config.score, config.num_heads, head_width)
         self.relation = Relation(position, config.num_heads, head_width, two_sided=not causal)
-        self.pattern = pattern_mask(config.pattern, causal=causal)
+        self.pattern, self.reads_edges = pattern_mask(config.pattern, causal=causal), config.reads_edges()
         self.dropout = config.dropout
         self.weights = Tap()  # the Request: `weights` of nn/ops/attention.py computes any of its rows
         self.mixed = Tap()  # [B,H,T,D/H] output of each head
@@ -191,6 +215,8 @@ class _SelfAttending(nn.Module):
         """Process complete sequences; padding is masked only where a real query could see it."""
         layout = x.layout
         extra: Mask = Everything() if x.full or not sees_ahead else Padding()
+        if self.reads_edges:
+            extra = extra & edges_mask(x)
         if x.segments is not None:
             extra = extra & DocumentMask()
         vectors = self.project(x, layout.places, layout)

@@ -1,17 +1,25 @@
-"""Attention over an edge list, one score per edge: O(E d). It equals `plain` under the same mask."""
+"""Attention over edges, one score per edge: O(E d). It equals `plain` under the same mask.
+
+The rows of a batch become one large graph whose parts are not joined, so that rows may have graphs of their own:
+
+    row 0: 0-1    row 1: 0-2    of three nodes each    ──▶    0-1, 3-5
+"""
 
 import torch
 from torch import Tensor
 
-from seqloom.nn.ops.attention import Kernel, Request, always
-from seqloom.nn.ops.masks import Edges, Padding
+from seqloom.nn.ops.attention import Kernel, Request
+from seqloom.nn.ops.masks import Edges, Neighbors, Padding
 from seqloom.nn.ops.relations import NoBias
 from seqloom.nn.ops.scores import Additive
+
+_SPARSE = 200  # pairs of nodes for each edge from which a dense matrix takes longer, measured on a CPU
 
 
 def _edges_refuses(request: Request) -> str | None:
     parts = request.mask.parts()
-    if sum(isinstance(part, Edges) for part in parts) != 1 or not all(isinstance(p, Edges | Padding) for p in parts):
+    graphs = sum(isinstance(part, Edges | Neighbors) for part in parts)
+    if graphs != 1 or not all(isinstance(part, Edges | Neighbors | Padding) for part in parts):
         return "the mask is not a single edge list, with or without padding"
     if not request.aligned:
         return "queries and keys are not the same nodes"
@@ -20,29 +28,62 @@ def _edges_refuses(request: Request) -> str | None:
     return None
 
 
+def _edges_suits(request: Request) -> bool:
+    """Always for a mask that is given as a list; for graphs of a batch where they are large and have few edges."""
+    graph, time = _graph(request), request.query.shape[2]
+    return isinstance(graph, Edges) or time * time > _SPARSE * (graph.pairs.shape[1] + time)
+
+
+def _graph(request: Request) -> Edges | Neighbors:
+    (graph,) = (part for part in request.mask.parts() if isinstance(part, Edges | Neighbors))
+    return graph
+
+
+def _pairs(request: Request) -> Tensor:
+    """[E,2] every edge of the batch once: the place that reads and the place that is read, counted over all rows."""
+    graph, (batch, _, time, _) = _graph(request), request.query.shape
+    rows = time * torch.arange(batch, device=request.query.device)[:, None, None]
+    if isinstance(graph, Edges):
+        pairs = (graph.pairs[(graph.pairs < time).all(dim=1)] + rows).flatten(0, 1)
+    else:
+        loops = torch.arange(batch * time, device=request.query.device)[:, None].expand(-1, 2)
+        pairs = torch.cat([(graph.pairs + rows)[(graph.pairs >= 0).all(dim=2)], loops])
+    if any(isinstance(part, Padding) for part in request.mask.parts()):
+        pairs = pairs[request.key_places.valid.flatten()[pairs[:, 1]]]
+    found: Tensor = torch.unique(pairs, dim=0)  # an edge listed twice is one edge
+    return found
+
+
 def _edges(request: Request) -> Tensor:
-    (graph,) = (part for part in request.mask.parts() if isinstance(part, Edges))
-    time = request.query.shape[2]
-    pairs = torch.unique(graph.pairs, dim=0)  # an edge listed twice is one edge
-    source, target = pairs[(pairs < time).all(dim=1)].unbind(dim=1)  # [E] query, [E] key
-    query, key, value = request.query[:, :, source], request.key[:, :, target], request.value[:, :, target]
+    batch, heads, time = request.query.shape[:3]
+    shared, valid = request.shared, request.key_places.valid
+    once = _pairs(request) if shared is None else shared.once(("pairs", request.mask, valid), lambda: _pairs(request))
+    reader, read = once.unbind(dim=1)  # [E] query, [E] key
+    query, key, value = (_in_one(tensor)[:, places] for tensor, places in _taken(request, reader, read))  # [H,E,D]
     if isinstance(request.score, Additive):
         inner = torch.tanh(query @ request.score.query_weight + key @ request.score.key_weight)
-        scores = torch.einsum("bhea,ha->bhe", inner, request.score.direction)
+        scores = torch.einsum("hea,ha->he", inner, request.score.direction)
     else:
-        scores = (request.score.prepare(query) * key).sum(dim=-1)  # [B,H,E]
-    read = torch.ones_like(request.key_places.valid[:, target])
-    if any(isinstance(part, Padding) for part in request.mask.parts()):
-        read = request.key_places.valid[:, target]
-    scores = scores.masked_fill(~read[:, None], torch.finfo(scores.dtype).min)
-    rows = source.expand_as(scores)
-    peak = scores.new_full((*scores.shape[:2], time), torch.finfo(scores.dtype).min)
+        scores = (request.score.prepare(query) * key).sum(dim=-1)  # [H,E]
+    rows = reader.expand_as(scores)
+    peak = scores.new_full((heads, batch * time), torch.finfo(scores.dtype).min)
     peak = peak.scatter_reduce(-1, rows, scores.detach(), "amax")
-    mass = (scores - peak.gather(-1, rows)).exp().masked_fill(~read[:, None], 0)
-    total = mass.new_zeros(*mass.shape[:2], time).scatter_add(-1, rows, mass)
-    share = mass / total.gather(-1, rows).clamp(min=torch.finfo(mass.dtype).tiny)
-    output = value.new_zeros(*value.shape[:2], time, value.shape[3])
-    return output.index_add(2, source, (share[..., None] * value).to(output.dtype))
+    mass = (scores - peak.gather(-1, rows)).exp()
+    total = mass.new_zeros(heads, batch * time).scatter_add(-1, rows, mass)
+    share = mass / total.gather(-1, rows)
+    exact = torch.promote_types(value.dtype, torch.float32)  # the sum over many edges stands still in bfloat16
+    output = torch.zeros(heads, batch * time, value.shape[2], dtype=exact, device=value.device)
+    output = output.index_add(1, reader, (share[..., None] * value).to(exact)).to(value.dtype)
+    return output.view(heads, batch, time, -1).transpose(0, 1)
 
 
-EDGES = Kernel("edges", _edges_refuses, always, _edges)
+def _taken(request: Request, reader: Tensor, read: Tensor) -> list[tuple[Tensor, Tensor]]:
+    return [(request.query, reader), (request.key, read), (request.value, read)]
+
+
+def _in_one(tensor: Tensor) -> Tensor:
+    """[B,H,T,D] as [H,B*T,D]: the rows of a batch one after another."""
+    return tensor.transpose(0, 1).flatten(1, 2)
+
+
+EDGES = Kernel("edges", _edges_refuses, _edges_suits, _edges)
