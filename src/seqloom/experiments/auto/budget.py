@@ -1,0 +1,132 @@
+"""From seconds to steps: what a candidate costs, and how many steps it gets in a rung.
+
+    cost of a run = overhead + steps x seconds of a step + validations x seconds of a validation
+
+A rung shares its time equally. A candidate whose default duration costs less than its share trains in full, and what
+it leaves is shared by the others. Each rung has about three times the steps of the one before and half the candidates,
+so its share of the time is one and a half times as large.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import msgspec
+
+from seqloom.experiments.auto.plan import VALIDATIONS, Candidate, Entry
+from seqloom.tasks.evaluation import answering
+from seqloom.training.devices import Device
+from seqloom.training.learning_rate import expected_steps, training_tokens
+from seqloom.training.resolve import Resolved
+from seqloom.training.run import built_model, timed_steps
+from seqloom.training.step import moved
+
+GROWTH = 1.5  # of the time from one rung to the next
+FEWEST_STEPS = 20  # of a run
+WORTHWHILE = 1.5  # times the steps of the run before it; fewer would tell nothing new
+TRIED_STEPS, TRIED_BATCHES = 6, 2  # of a probe
+PATIENCE = 5.0  # seconds after which a probe tries no further step
+WRITING = 0.5  # seconds to write checkpoints, model and report of a run
+SURE = (0.8, 1.25)  # the clock overrules the plan if the time that is left is outside of this, times the plan
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was measured of a candidate before its first run."""
+
+    step_seconds: float
+    validation_seconds: float
+    overhead_seconds: float  # of each run, whatever its length
+    steps: int  # of its default duration
+    validations: int  # of its default duration
+
+    def cost(self, steps: int | None, pace: float = 1.0) -> float:
+        """About how many seconds a run takes; None: the default duration without early stopping."""
+        count, looks = (self.steps, self.validations) if steps is None else (steps, VALIDATIONS)
+        return pace * (self.overhead_seconds + count * self.step_seconds + looks * self.validation_seconds)
+
+    def steps_in(self, seconds: float, pace: float = 1.0) -> int:
+        """The steps of a run that takes so long, not fewer than FEWEST_STEPS.
+
+        >>> Probe(step_seconds=0.1, validation_seconds=1, overhead_seconds=2, steps=900, validations=9).steps_in(20)
+        130
+        """
+        free = seconds / pace - self.overhead_seconds - VALIDATIONS * self.validation_seconds
+        return max(FEWEST_STEPS, int(free / self.step_seconds + 1e-9))
+
+
+def probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
+    """Measure a few steps and a part of a validation; `seconds` it took to resolve the run."""
+    config, prepared, task = resolved.config.training, resolved.prepared, resolved.task
+    train = task.loader(prepared, "train", config.batching, seed=config.seed, workers=0)
+    steps = expected_steps(config.duration, train.plan, training_tokens(prepared)) or FEWEST_STEPS
+    step = timed_steps(resolved, device, tries=TRIED_STEPS, patience=PATIENCE)
+    dev = task.loader(prepared, "dev", config.batching, seed=0, workers=0)
+    model, began, state, seen = built_model(resolved, device)[0], time.monotonic(), None, 0
+    with answering(model):
+        for one in islice(dev.steps(until=1), TRIED_BATCHES):
+            if one.batch is not None:
+                _, state = task.evaluate_batch(model, moved(one.batch, device.torch), state)
+            seen += 1
+            if time.monotonic() - began > PATIENCE:
+                break
+    validation = (time.monotonic() - began) / max(1, seen) * dev.plan.count(0)
+    return Probe(
+        step_seconds=step,
+        validation_seconds=validation,
+        overhead_seconds=2 * seconds + validation + WRITING,  # its data is read to train and to evaluate it
+        steps=steps,
+        validations=max(1, round(steps / max(1, train.plan.count(0)))),
+    )
+
+
+def rungs_to_come(racing: int) -> int:
+    """How many rungs there are until one of so many candidates is left.
+
+    >>> [rungs_to_come(count) for count in (1, 2, 3, 4, 5)]
+    [1, 2, 3, 3, 4]
+    """
+    return 1 if racing <= 1 else 1 + rungs_to_come(-(-racing // 2))
+
+
+def share_of_rung(racing: int) -> float:
+    """The share of the time that is left for a rung of so many candidates.
+
+    >>> [round(share_of_rung(count), 2) for count in (1, 2, 4)]
+    [1.0, 0.4, 0.21]
+    """
+    return 1 / sum(GROWTH**later for later in range(rungs_to_come(racing)))
+
+
+def entries_of(
+    number: int, racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float, pace: float = 1.0
+) -> tuple[Entry, ...]:
+    """The runs of a rung, cheap ones first: the time is shared so that what one leaves goes to the others."""
+    entries: list[Entry] = []
+    waiting = sorted(racing, key=lambda one: probes[one.name].cost(None))
+    for at, one in enumerate(waiting):
+        measured, slice_ = probes[one.name], max(0.0, seconds) / (len(waiting) - at)
+        steps: int | None = measured.steps_in(slice_, pace)
+        if measured.cost(None, pace) <= slice_ or steps is None or steps >= measured.steps:
+            steps = None
+        cost = measured.cost(steps, pace)
+        seconds -= cost
+        entries.append(Entry(candidate=one, rung=number, steps=steps, default_steps=measured.steps, seconds=cost))
+    return tuple(entries)
+
+
+def seconds_of_rung(racing: Sequence[Candidate], probes: Mapping[str, Probe], left: float, pace: float = 1.0) -> float:
+    """The time of a rung: all that is left if every candidate trains in full in it, else its share."""
+    whole = sum(probes[one.name].cost(None, pace) for one in racing)
+    return left if whole <= left else left * share_of_rung(len(racing))
+
+
+def agreed_left(planned: float, actual: float) -> float:
+    """The seconds that are left by the plan, or by the clock if they are far apart.
+
+    A plan gives the same rungs however often a race was stopped; the clock corrects it if speeds were measured badly.
+
+    >>> agreed_left(100, 95), agreed_left(100, 50), agreed_left(100, 180)
+    (100, 50, 180)
+    """
+    low, high = (bound * planned for bound in SURE)
+    return planned if low <= actual <= high else actual
