@@ -8,12 +8,13 @@ so its share of the time is one and a half times as large.
 """
 
 import time
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
-from seqloom.experiments.auto.plan import VALIDATIONS, Candidate, Entry
+from seqloom.experiments.auto.plan import Candidate, Entry
 from seqloom.tasks.evaluation import answering
 from seqloom.training.devices import Device
 from seqloom.training.learning_rate import expected_steps, training_tokens
@@ -22,7 +23,9 @@ from seqloom.training.run import built_model, timed_steps
 from seqloom.training.step import moved
 
 GROWTH = 1.5  # of the time from one rung to the next
-FEWEST_STEPS = 20  # of a run
+FEWEST_STEPS = 30  # of a run that tells anything
+MOST_VALIDATIONS, VALIDATION_SHARE = 5, 0.2  # of a run that is shorter than usual, and their share of its time
+SETTLED = 3  # evaluations of the dev set after the last step: to choose, to calibrate and to compare
 WORTHWHILE = 1.5  # times the steps of the run before it; fewer would tell nothing new
 TRIED_STEPS, TRIED_BATCHES = 6, 2  # of a probe
 PATIENCE = 5.0  # seconds after which a probe tries no further step
@@ -39,19 +42,26 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     steps: int  # of its default duration
     validations: int  # of its default duration
 
+    def looks(self, steps: int | None) -> int:
+        """The validations of a run: of the default duration all, else up to five that take a fifth of the time."""
+        if steps is None:
+            return self.validations
+        affordable = VALIDATION_SHARE * steps * self.step_seconds / max(1e-9, self.validation_seconds)
+        return max(1, min(MOST_VALIDATIONS, int(affordable)))
+
     def cost(self, steps: int | None, pace: float = 1.0) -> float:
         """About how many seconds a run takes; None: the default duration without early stopping."""
-        count, looks = (self.steps, self.validations) if steps is None else (steps, VALIDATIONS)
-        return pace * (self.overhead_seconds + count * self.step_seconds + looks * self.validation_seconds)
+        seconds = (self.steps if steps is None else steps) * self.step_seconds
+        return pace * (self.overhead_seconds + seconds + self.looks(steps) * self.validation_seconds)
 
     def steps_in(self, seconds: float, pace: float = 1.0) -> int:
-        """The steps of a run that takes so long, not fewer than FEWEST_STEPS.
+        """The steps of a run that takes so long; 0 if there is no time for one.
 
         >>> Probe(step_seconds=0.1, validation_seconds=1, overhead_seconds=2, steps=900, validations=9).steps_in(20)
-        130
+        150
         """
-        free = seconds / pace - self.overhead_seconds - VALIDATIONS * self.validation_seconds
-        return max(FEWEST_STEPS, int(free / self.step_seconds + 1e-9))
+        most = max(0, int(seconds / pace / self.step_seconds) + 1)
+        return bisect_right(range(1, most + 1), seconds, key=lambda steps: self.cost(steps, pace))
 
 
 def probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
@@ -73,7 +83,7 @@ def probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
     return Probe(
         step_seconds=step,
         validation_seconds=validation,
-        overhead_seconds=2 * seconds + validation + WRITING,  # its data is read to train and to evaluate it
+        overhead_seconds=2 * seconds + SETTLED * validation + WRITING,  # its data is read to train and to evaluate it
         steps=steps,
         validations=max(1, round(steps / max(1, train.plan.count(0)))),
     )
@@ -105,13 +115,21 @@ def entries_of(
     waiting = sorted(racing, key=lambda one: probes[one.name].cost(None))
     for at, one in enumerate(waiting):
         measured, slice_ = probes[one.name], max(0.0, seconds) / (len(waiting) - at)
-        steps: int | None = measured.steps_in(slice_, pace)
-        if measured.cost(None, pace) <= slice_ or steps is None or steps >= measured.steps:
-            steps = None
+        fitting = min(measured.steps, max(FEWEST_STEPS, measured.steps_in(slice_, pace)))
+        steps = None if measured.cost(None, pace) <= slice_ else fitting
         cost = measured.cost(steps, pace)
         seconds -= cost
-        entries.append(Entry(candidate=one, rung=number, steps=steps, default_steps=measured.steps, seconds=cost))
+        entry = Entry(candidate=one, rung=number, steps=steps, default_steps=measured.steps, seconds=cost)
+        entries.append(msgspec.structs.replace(entry, validations=measured.looks(steps)))
     return tuple(entries)
+
+
+def quick_enough(racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float) -> list[Candidate]:
+    """The candidates that can share so many seconds with at least a few steps each: the slowest ones are left out."""
+    kept = sorted(racing, key=lambda one: probes[one.name].cost(FEWEST_STEPS))
+    while len(kept) > 1 and sum(probes[one.name].cost(FEWEST_STEPS) for one in kept) > seconds:
+        kept.pop()
+    return kept
 
 
 def seconds_of_rung(racing: Sequence[Candidate], probes: Mapping[str, Probe], left: float, pace: float = 1.0) -> float:

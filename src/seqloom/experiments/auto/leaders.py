@@ -75,17 +75,7 @@ class Leaders:
         entries = record.decided.entries
         known = {one.name: one for one in candidates} | {entry.candidate.name: entry.candidate for entry in entries}
         rows = [self._row(entry, best[0], compared, record, known) for entry in best]
-        scored = {row.name for row in rows}
-        others = {entry.candidate.name: entry.name for entry in entries} | {
-            one.name: one.name for one in candidates if not one.is_solved
-        }
-        problems = record.decided.problems
-        for name, run in others.items():
-            why = problems.get(run) or problems.get(name)
-            if name not in scored and why:
-                rows.append(
-                    LeaderboardRow(name=name, state="not run" if why.startswith("not run") else "failed", why=why)
-                )
+        rows += _without_score(record, {row.name for row in rows})
         return Leaderboard(
             data=" + ".join(plan.data.train),
             task=self.task.name,
@@ -126,14 +116,23 @@ class Leaders:
     ) -> tuple[RowState, str]:
         """What became of a candidate, as a word and in words."""
         name = entry.candidate.name
-        long = "trained in full" if entry.is_complete else "trained for fewer steps than usual"
+        long = "in full" if entry.is_complete else "shortened"
         if entry.candidate.variant_of:
             long = described(entry.candidate, known)
         elif self.facts(entry).end_reason == "stopped":
-            long = "stopped before its end: it took too long"
+            long = "stopped early: it took too long"
         if entry == winner:
-            return "winner", f"the winner: {long}"
+            return "winner", f"winner; {long}"
         for rung in record.decided.rungs:
             if name in rung.dropped:
-                return "dropped", f"dropped after rung {rung.number - 1}: in the worse half"
+                return "dropped", f"dropped after rung {rung.number - 1}"
         return "complete" if entry.is_complete else "shortened", long
+
+
+def _without_score(record: RaceRecord, scored: set[str]) -> Iterator[LeaderboardRow]:
+    """The candidates that failed or were not run; a problem is noted under the name of a run or of a candidate."""
+    candidates = {entry.name: entry.candidate.name for entry in record.decided.entries}
+    problems = {candidates.get(name, name): why for name, why in record.decided.problems.items()}
+    for name, why in problems.items():
+        if name not in scored:
+            yield LeaderboardRow(name=name, state="not run" if why.startswith("not run") else "failed", why=why)

@@ -23,7 +23,6 @@ from seqloom.training.resolve import Resolved, resolve
 
 MINUTES = 5.0  # by default
 MOST_MINUTES = 60.0 * 24 * 365
-VALIDATIONS = 5  # of a run that is shorter than usual; each may cost as much as many steps
 INIT = "init"  # the name of the candidate that starts from another model
 BASELINE = "linear"
 
@@ -116,12 +115,12 @@ def larger(size: Size) -> Size | None:
     return SIZES[at] if at < len(SIZES) else None
 
 
-def request_of(plan: AutoPlan, candidate: Candidate, steps: int | None) -> RunRequest:
+def request_of(plan: AutoPlan, candidate: Candidate, steps: int | None, validations: int) -> RunRequest:
     """The request of a run: with its default duration, or with so many steps and a schedule of that length."""
     settings = dict(plan.shared)
     if steps is not None:
-        short = {"duration": StepsConfig(steps=steps), "patience": 0, "validate_every": -(-steps // VALIDATIONS)}
-        settings = short | settings
+        every = -(-steps // max(1, validations))
+        settings |= {"duration": StepsConfig(steps=steps), "patience": 0, "validate_every": every}
     if not candidate.recipe:
         return RunRequest(training=settings | {"init": plan.init}, encoding=plan.encoding)
     return RunRequest(
@@ -134,9 +133,9 @@ def request_of(plan: AutoPlan, candidate: Candidate, steps: int | None) -> RunRe
     )
 
 
-def resolved_run(plan: AutoPlan, candidate: Candidate, steps: int | None) -> Resolved:
-    """The resolved run of a candidate."""
-    resolved = resolve(plan.data, request_of(plan, candidate, steps), cache=plan.cache)
+def resolved_run(plan: AutoPlan, candidate: Candidate, steps: int | None = None, validations: int = 1) -> Resolved:
+    """The resolved run of a candidate, by default with its default duration."""
+    resolved = resolve(plan.data, request_of(plan, candidate, steps, validations), cache=plan.cache)
     if candidate.lr_factor == 1.0:
         return resolved
     config = resolved.config
@@ -151,6 +150,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rung: int = 0  # 0: outside of the rungs, as the baseline and the variants are
     steps: int | None  # None: the default duration of the candidate
     default_steps: int | None = None  # None: not known before
+    validations: int = 1  # of a run with so many steps
     seconds: float = 0.0  # its slice of the time
 
     @property

@@ -26,7 +26,7 @@ from seqloom.data.check import Names
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DataError, KernelError
 from seqloom.experiments.auto import budget
-from seqloom.experiments.auto.budget import WORTHWHILE, Probe, agreed_left, entries_of, seconds_of_rung
+from seqloom.experiments.auto.budget import WORTHWHILE, Probe, agreed_left, entries_of, quick_enough, seconds_of_rung
 from seqloom.experiments.auto.leaders import Leaders
 from seqloom.experiments.auto.plan import (
     MINUTES,
@@ -50,6 +50,7 @@ from seqloom.experiments.auto.variants import Parent, variants_of
 from seqloom.experiments.workers import Interrupted, Why
 from seqloom.files.disk import make_folder, write_file
 from seqloom.files.lock import hold
+from seqloom.report.numbers import duration
 from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import resolve
 from seqloom.training.run_folder import RunFolder
@@ -60,6 +61,8 @@ FEW = 60  # steps in the whole race: a candidate that gets fewer is raced in its
 PARENTS = 2  # candidates of which variants are tried
 LEADERBOARD = "leaderboard"  # .json, .html
 TIME_UP = "not run: the time was up"
+TOO_SLOW = "not run: a step takes {}, too slow for the time"
+SHARE_TO_START = 0.5  # of the time for the fewest steps of every candidate; slower ones are left out
 
 
 class Race:
@@ -78,6 +81,9 @@ class Race:
                 fix="leave --init out, or use `seqloom train --init`",
             )
         self.candidates = portfolio(self.task, plan)
+        for one in self.candidates:
+            if not one.recipe:
+                resolved_run(plan, one)  # raises for a model of --init that is missing or does not fit
         self.record: RaceRecord = opened_record(plan, plan.asked(first) | {"models": plan.models, "init": plan.init})
         self.leaders = Leaders(self.task)
         for entry in self.record.decided.entries:
@@ -87,7 +93,9 @@ class Race:
         """The first event."""
         names = tuple(one.name for one in self.candidates)
         spent, seconds = self.record.spent, self.record.decided.seconds
-        return AutoStarted(self.plan.folder, names, self.task.metric.name, seconds, spent, self.first.messages[:-1])
+        return AutoStarted(
+            self.plan.folder, names, self.task.metric.name, seconds, spent, tuple(self.first.facts.messages)
+        )
 
     def events(self) -> Iterator[AutoEvent]:
         """All runs, those that were decided before a stop first."""
@@ -137,8 +145,14 @@ class Race:
         left, probes = self._actual_left(), self.record.decided.probes
         if not racing:
             return None
-        seconds = seconds_of_rung(racing, probes, left)
-        return Rung(number=1, entries=entries_of(1, racing, probes, seconds), left=left)
+        quick = quick_enough(racing, probes, left * SHARE_TO_START)
+        slow = {
+            one.name: TOO_SLOW.format(duration(probes[one.name].step_seconds)) for one in racing if one not in quick
+        }
+        if slow:
+            self.record.decide(problems=self.record.decided.problems | slow)
+        seconds = seconds_of_rung(quick, probes, left)
+        return Rung(number=1, entries=entries_of(1, quick, probes, seconds), left=left)
 
     def _probed(self, candidate: Candidate) -> Probe | None:
         """What a candidate costs: as decided, or measured now; None if it cannot be built, which is noted."""
@@ -147,7 +161,7 @@ class Race:
             return decided.probes.get(candidate.name)
         began = time.monotonic()
         try:
-            resolved = resolved_run(self.plan, candidate, None)
+            resolved = resolved_run(self.plan, candidate)
             device = self.plan.chosen_device(resolved.config.training.precision)
             found = budget.probe(resolved, device, time.monotonic() - began)
         except (ConfigError, DataError, KernelError) as error:

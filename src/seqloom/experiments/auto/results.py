@@ -11,6 +11,7 @@ from seqloom.report.document import (
     Bullets,
     Callout,
     CodeBlock,
+    Details,
     Document,
     Heading,
     Pictures,
@@ -58,8 +59,8 @@ class LeaderboardRow(msgspec.Struct, frozen=True, kw_only=True):
         value = None if self.score is None else self.score.value
         of = "" if self.default_steps is None else f" of {self.default_steps:,}"
         steps = f"{self.steps:,}{of}" if self.steps else ""
-        cost: list[TableCell] = [self.parameters or None, steps, duration(self.seconds) if self.seconds else ""]
-        return [self.name, value, ends, *cost, self.why]
+        training = duration(self.seconds) if self.seconds else ""
+        return [self.name, value, ends, training, self.why, steps, self.parameters or None]
 
 
 class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +104,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """The winner, all candidates, a figure, notes, and the commands to go on."""
-        heads = ("model", self.metric, "95% interval", "parameters", "steps", "training", "what became of it")
+        heads = ("model", self.metric, "95% interval", "training", "outcome", "steps", "parameters")
         setting = (
             f"{self.task}, {self.dev_rows:,} dev rows; {len(self.rows)} candidates in {duration(self.seconds)} of "
             f"{duration(60 * self.minutes)}"
@@ -119,8 +120,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 Pictures(self.figures(), 1),
                 Heading("Notes"),
                 Bullets([*self.notes, ONE_SEED]),
-                Heading("Next"),
-                CodeBlock("\n".join(self.commands), "sh"),
+                Details("Commands to go on", [CodeBlock("\n".join(self.commands), "sh")]),
             ],
         )
 

@@ -77,7 +77,7 @@ def _longer(parent: Parent, left: float) -> Iterator[Entry]:
         steps = None if steps >= parent.probe.steps else steps
         cost = SLOWER * (steps or parent.probe.steps) * rate + parent.probe.overhead_seconds
         longer = _changed(parent, cost, name=f"{entry.candidate.name}-longer")
-        yield msgspec.structs.replace(longer, steps=steps)
+        yield msgspec.structs.replace(longer, steps=steps, validations=parent.probe.looks(steps))
 
 
 def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
