@@ -35,17 +35,17 @@ def fixed_probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
 
 
 def fixed_race(
-    data: Path, dev: Path, out: Path, *, parents: int = 0, **changes: object
+    data: Path, dev: Path | None, out: Path, *, parents: int = 0, **changes: object
 ) -> tuple[Leaderboard, list[AutoEvent]]:
     """A race with fixed decisions; with `parents` above 0 variants are tried, too."""
     told: list[AutoEvent] = []
-    given = {"models": MODELS, "minutes": SECONDS / 60, "device": "cpu", "dev": dev} | changes
+    given = {"models": MODELS, "minutes": SECONDS / 60, "device": "cpu"} | changes
     with (
         patch.object(budget, "probe", fixed_probe),
         patch.object(record, "now", lambda: 0.0),
         patch.object(race, "PARENTS", parents),
     ):
-        return race.auto(data, out=out, show=told.append, **given), told  # type: ignore[arg-type]
+        return race.auto(data, dev=dev, out=out, show=told.append, **given), told  # type: ignore[arg-type]
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ def auto(
         device=device,
     )
     screen = Screen(stderr=True)
-    with work_bar() as show:
+    with work_bar(screen) as show:
         for event in race(plan):
             screen.say(*(() if json else _lines(event)))
             if (progress := _progress(event, plan.seconds)) is not None:
@@ -111,7 +111,7 @@ def _lines(event: "AutoEvent") -> list[str]:
             runs = counted(len(event.entries), "candidate")
             return [f"rung {event.rung}: {runs}{dropped}"]
         case CandidateStarted():
-            about = f", about {duration(event.entry.seconds)}" if event.entry.seconds else ""
+            about = f", about {duration(event.entry.seconds)}" if event.entry.default_steps else ""
             return [f"  {event.entry.candidate.name}: {event.entry.length}{about}; {_left(event.left)}"]
         case CandidateEnded():
             if event.score is None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -18,7 +18,7 @@ from auto_common import MODELS, fixed_race, table
 from seqloom.cli import app
 from seqloom.errors import ConfigError
 from seqloom.experiments import workers
-from seqloom.experiments.auto.plan import AutoStarted, CandidateEnded, CandidateStarted, RungStarted
+from seqloom.experiments.auto.plan import AutoEvent, AutoStarted, CandidateEnded, CandidateStarted, RungStarted
 from seqloom.experiments.auto.results import Leaderboard
 
 pytestmark = pytest.mark.slow
@@ -30,6 +30,24 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return table(tmp_path / "a.csv", 120, 0), table(tmp_path / "d.csv", 60, 1)
 
 
+class Finished(NamedTuple):
+    """A race that has ended: its files, its leaderboard and its events."""
+
+    files: tuple[Path, Path]
+    test: Path
+    out: Path
+    board: Leaderboard
+    told: list[AutoEvent]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A race that several tests look at."""
+    place = tmp_path_factory.mktemp("race")
+    files, test = (table(place / "a.csv", 120, 0), table(place / "d.csv", 60, 1)), table(place / "t.csv", 40, 2)
+    return Finished(files, test, place / "out", *fixed_race(*files, place / "out", test=test))
+
+
 def timeless(board: Any) -> Any:
     """A leaderboard without times."""
     if isinstance(board, dict):
@@ -37,8 +55,8 @@ def timeless(board: Any) -> Any:
     return [timeless(value) for value in board] if isinstance(board, list) else board
 
 
-def test_the_better_half_goes_on_with_more_steps_and_one_is_left(files: tuple[Path, Path], tmp_path: Path) -> None:
-    board, told = fixed_race(*files, tmp_path / "out")
+def test_the_better_half_goes_on_with_more_steps_and_one_is_left(finished: Finished) -> None:
+    board, told = finished.board, finished.told
     rungs = [event for event in told if isinstance(event, RungStarted)]
     assert [len(rung.entries) for rung in rungs] == [3, 2, 1]
     assert [len(rung.dropped) for rung in rungs] == [0, 1, 1]
@@ -50,9 +68,8 @@ def test_the_better_half_goes_on_with_more_steps_and_one_is_left(files: tuple[Pa
     assert {row.name for row in board.rows if row.state == "dropped"} == dropped - {board.winner.name}
 
 
-def test_the_winner_is_left_where_every_verb_finds_it(files: tuple[Path, Path], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    board, _ = fixed_race(*files, out, test=table(tmp_path / "t.csv", 40, 2))
+def test_the_winner_is_left_where_every_verb_finds_it(finished: Finished) -> None:
+    files, out, board = finished.files, finished.out, finished.board
     model, scores = seqloom.load(out), [row.score.value for row in board.rows if row.score is not None]
     assert scores == sorted(scores, reverse=True) and board.winner.score is not None
     assert model.evaluate(split="dev").metrics["accuracy"] == pytest.approx(board.winner.score.value)
@@ -66,18 +83,14 @@ def test_the_winner_is_left_where_every_verb_finds_it(files: tuple[Path, Path], 
     assert {row.name for row in board.rows} == {"linear", *MODELS}
 
 
-def test_a_finished_race_is_shown_again_without_training(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    board, _ = fixed_race(*files, tmp_path / "out")
-
+def test_a_finished_race_is_shown_again_without_training(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("nothing is trained")
 
     monkeypatch.setattr(workers, "train_run", never)
     monkeypatch.setattr(auto_common, "fixed_probe", never)
-    again, told = fixed_race(*files, tmp_path / "out")
-    assert again == board and len(told) == 2 and isinstance(told[0], AutoStarted)
+    again, told = fixed_race(*finished.files, finished.out, test=finished.test)
+    assert again == finished.board and len(told) == 2 and isinstance(told[0], AutoStarted)
 
 
 def racing(data: Path, dev: Path, out: Path, fail: str = "") -> int:
@@ -117,7 +130,7 @@ def test_decisions_that_were_made_are_not_made_again(files: tuple[Path, Path], t
 def test_the_test_set_is_never_read(files: tuple[Path, Path], tmp_path: Path) -> None:
     test = tmp_path / "test.csv"
     test.write_bytes(b"\xff\xfe not a table \x00")
-    board, _ = fixed_race(*files, tmp_path / "out", test=test)
+    board, _ = fixed_race(*files, tmp_path / "out", test=test, models=("bag",))
     assert isinstance(board, Leaderboard) and not (tmp_path / "out" / "test_evaluations.jsonl").exists()
     assert any("--split test" in command for command in board.commands)
 
@@ -132,7 +145,7 @@ def test_no_row_of_a_drawn_test_set_reaches_a_candidate(
         return train_run(folder, resolved, **how)
 
     monkeypatch.setattr(workers, "train_run", watched)
-    fixed_race(*files, tmp_path / "out", dev=None, dev_size=0.2, test_size=0.2, models=("bag",))
+    fixed_race(files[0], None, tmp_path / "out", dev_size=0.2, test_size=0.2, models=("bag",))
     assert len(seen) > 1 and not any(seen)
 
 
@@ -164,7 +177,7 @@ def test_an_encoder_is_one_more_candidate(files: tuple[Path, Path], tmp_path: Pa
 def test_a_candidate_that_fails_is_told_and_the_others_go_on(files: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "out" / "runs").mkdir(parents=True)
     (tmp_path / "out" / "runs" / "cnn-rung-1").write_text("no folder")
-    board, _ = fixed_race(*files, tmp_path / "out")
+    board, _ = fixed_race(*files, tmp_path / "out", models=("bag", "cnn"))
     failed = next(row for row in board.rows if row.name == "cnn")
     assert failed.state == "failed" and "is a file" in failed.why and board.winner.name != "cnn"
 
@@ -178,4 +191,4 @@ def test_when_the_time_is_up_the_best_so_far_wins(
     board, told = fixed_race(*files, tmp_path / "out")
     ended = [event.entry.candidate.name for event in told if isinstance(event, CandidateEnded)]
     assert ended == ["linear"] and board.winner.name == "linear"
-    assert [row.state for row in board.rows[1:]] == ["not run"] * len(board.rows[1:])
+    assert [(row.name, row.why) for row in board.rows[1:]] == [(name, "not run: the time was up") for name in MODELS]

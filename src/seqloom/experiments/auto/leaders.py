@@ -1,7 +1,7 @@
 """The results of a race so far: which run is best, and the leaderboard of all candidates."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from seqloom.experiments.auto.plan import AutoPlan, Candidate, Entry
 from seqloom.experiments.auto.record import RaceRecord
@@ -66,14 +66,11 @@ class Leaders:
         names = [entry.candidate.name for entry in self.best_of_each()]
         return names.index(one) < names.index(other) if one in names and other in names else None
 
-    def board(
-        self, plan: AutoPlan, candidates: Sequence[Candidate], record: RaceRecord, *, has_test: bool
-    ) -> Leaderboard:
+    def board(self, plan: AutoPlan, record: RaceRecord, *, has_test: bool) -> Leaderboard:
         """The leaderboard of all candidates, with those that have no score at its end."""
         best = list(self.best_of_each())
         compared = ComparedScores({entry.candidate.name: [self._found[entry]] for entry in best}, self.task)
-        entries = record.decided.entries
-        known = {one.name: one for one in candidates} | {entry.candidate.name: entry.candidate for entry in entries}
+        known = {entry.candidate.name: entry.candidate for entry in record.decided.entries}
         rows = [self._row(entry, best[0], compared, record, known) for entry in best]
         rows += _without_score(record, {row.name for row in rows})
         return Leaderboard(
@@ -107,7 +104,7 @@ class Leaders:
             parameters=facts.parameters,
             steps=facts.steps,
             default_steps=entry.default_steps,
-            seconds=sum(self.facts(one).seconds for one in runs),
+            seconds=facts.seconds,
             runs=tuple(one.name for one in runs),
         )
 

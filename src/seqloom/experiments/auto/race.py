@@ -43,7 +43,7 @@ from seqloom.experiments.auto.plan import (
     portfolio,
     resolved_run,
 )
-from seqloom.experiments.auto.record import RaceRecord, Rung, opened_record, require_own_folder
+from seqloom.experiments.auto.record import TIME_UP, RaceRecord, Rung, opened_record, require_own_folder
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
 from seqloom.experiments.auto.variants import Parent, variants_of
@@ -58,9 +58,9 @@ from seqloom.training.run_location import RUNS, require_writable
 
 RESERVE = 0.03  # share of the time for evaluations and pages at the end
 FEW = 60  # steps in the whole race: a candidate that gets fewer is raced in its smallest size
+BASELINE_SHARE = 0.1  # of the time: so long may it go on when the time is up
 PARENTS = 2  # candidates of which variants are tried
 LEADERBOARD = "leaderboard"  # .json, .html
-TIME_UP = "not run: the time was up"
 TOO_SLOW = "not run: a step takes {}, too slow for the time"
 SHARE_TO_START = 0.5  # of the time for the fewest steps of every candidate; slower ones are left out
 
@@ -110,7 +110,8 @@ class Race:
 
     def _baseline(self) -> Iterator[AutoEvent]:
         """The candidates that are solved, in full."""
-        solved = tuple(Entry(candidate=one, steps=None) for one in self.candidates if one.is_solved)
+        seconds = BASELINE_SHARE * self.plan.seconds
+        solved = tuple(Entry(candidate=one, steps=None, seconds=seconds) for one in self.candidates if one.is_solved)
         if solved and not self.record.decided.baseline:
             self.record.decide(baseline=solved)
         yield from self._runs(self.record.decided.baseline)
@@ -131,10 +132,11 @@ class Race:
 
     def _first_rung(self) -> Generator[AutoEvent, None, Rung | None]:
         """Measure all candidates and share the time of the first rung."""
-        racing: list[Candidate] = []
-        for one in self.candidates:
-            if one.is_solved:
-                continue
+        racing, waiting = list[Candidate](), [one for one in self.candidates if not one.is_solved]
+        if self.leaders and self._actual_left() <= 0:
+            self.record.decide(problems=self.record.decided.problems | {one.name: TIME_UP for one in waiting})
+            return None
+        for one in waiting:
             candidate, probe = one, self._probed(one)
             if probe is not None and probe.steps_in(self.plan.seconds) < FEW and one.recipe:
                 candidate = msgspec.structs.replace(one, name=f"{one.name}-tiny", size="tiny")
@@ -251,7 +253,7 @@ class Race:
         """What is known so far; None if no candidate has a score."""
         if self.leaders.winner is None:
             return None
-        return self.leaders.board(self.plan, self.candidates, self.record, has_test=self._has_test())
+        return self.leaders.board(self.plan, self.record, has_test=self._has_test())
 
     def _has_test(self) -> bool:
         """Whether there is a test set for the end; it is not read to know."""

@@ -20,6 +20,7 @@ from seqloom.files.layouts import RunFile
 DECISIONS, SPENT = "auto.json", "spent.json"
 BETWEEN = 5.0  # seconds between two writes of the time
 TOLD = 4  # changes in an error
+TIME_UP = "not run: the time was up"
 
 now = time.monotonic
 
@@ -116,8 +117,9 @@ def opened_record(plan: AutoPlan, asked: dict[str, Any]) -> RaceRecord:
             fix="give the same minutes or more, or another --out",
         )
     record = RaceRecord(plan.folder, decided)
-    if plan.seconds > decided.seconds:  # it goes on
-        record.decide(seconds=plan.seconds, finished=False)
+    if plan.seconds > decided.seconds:  # it goes on, with the runs for which there was no time
+        problems = {name: why for name, why in decided.problems.items() if why != TIME_UP}
+        record.decide(seconds=plan.seconds, problems=problems, finished=False)
     return record
 
 

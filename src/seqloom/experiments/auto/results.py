@@ -8,7 +8,6 @@ import msgspec
 from seqloom.experiments.compare.results import Interval
 from seqloom.report.document import (
     Aside,
-    Bullets,
     Callout,
     CodeBlock,
     Details,
@@ -45,7 +44,7 @@ class LeaderboardRow(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int = 0
     steps: int = 0
     default_steps: int | None = None
-    seconds: float = 0.0  # of training, all runs of the candidate together
+    seconds: float = 0.0  # of training of its best run
     runs: tuple[str, ...] = ()  # names of its run folders, the best one first
 
     @property
@@ -76,7 +75,6 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # that the race took
     rows: tuple[LeaderboardRow, ...]
     commands: tuple[str, ...]  # to go on
-    notes: tuple[str, ...] = ()
 
     @property
     def winner(self) -> LeaderboardRow:
@@ -118,8 +116,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 TableBlock(heads, [one.row() for one in self.rows]),
                 Heading("Figures"),
                 Pictures(self.figures(), 1),
-                Heading("Notes"),
-                Bullets([*self.notes, ONE_SEED]),
+                Aside(ONE_SEED),
                 Details("Commands to go on", [CodeBlock("\n".join(self.commands), "sh")]),
             ],
         )

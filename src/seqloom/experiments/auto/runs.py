@@ -19,7 +19,7 @@ from seqloom.experiments.workers import remove_weights
 from seqloom.files.disk import make_folder, remove_files, write_file
 from seqloom.files.folders import read_folder, recover, replace_folder
 from seqloom.files.layouts import RunFile
-from seqloom.training.events import Ended, Started, Stepped, Validated
+from seqloom.training.events import Ended, Stepped, Validated
 from seqloom.training.resolve import Resolved
 from seqloom.training.run_folder import RunFolder
 
@@ -51,7 +51,7 @@ def run(plan: AutoPlan, entry: Entry, record: RaceRecord) -> Iterator[CandidateR
                 last = report
             if isinstance(report, Ended):
                 ended = report
-            elif not isinstance(report, Started) and record.left < -entry.seconds:
+            elif last is not None and record.left < -entry.seconds:
                 break
     if ended is None:
         ended = _cut(last)
