@@ -31,7 +31,7 @@ own = partial(option, panel="Race")  # the panel of its options
 @takes(
     settings(TrainingConfig, "metric", "seed"),
     DATA,
-    common=("minutes", "out", "models", "init", "task", "input", "target", "dev", "test", "metric", "device"),
+    common=("minutes", "out", "models", "init", "task", "input", "target", "dev", "test", "device"),
     examples=(
         "seqloom auto reviews.csv --minutes 5",
         "seqloom auto reviews.csv --minutes 20 --models linear,cnn,transformer --out best",
