@@ -42,6 +42,7 @@ def fixed_race(
     given = {"models": MODELS, "minutes": SECONDS / 60, "device": "cpu"} | changes
     with (
         patch.object(budget, "probe", fixed_probe),
+        patch.object(budget, "FEWEST_STEPS", 30),
         patch.object(record, "now", lambda: 0.0),
         patch.object(race, "PARENTS", parents),
     ):

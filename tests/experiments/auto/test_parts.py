@@ -77,7 +77,7 @@ def races(draw: st.DrawFn) -> tuple[list[Candidate], dict[str, Probe]]:
             step_seconds=draw(number),
             validation_seconds=draw(st.floats(0.0, 5.0)),
             overhead_seconds=draw(st.floats(0.0, 5.0)),
-            steps=draw(st.integers(30, 5_000)),
+            steps=draw(st.integers(FEWEST_STEPS, 5_000)),
             validations=draw(st.integers(1, 60)),
         )
         for at in range(count)

@@ -160,7 +160,7 @@ def test_variants_use_the_time_that_is_left_and_more_minutes_go_on(files: tuple[
     assert variant.score is not None and "bag with learning rate x 3" in variant.why
     lines = [(out / "runs" / name / "config.toml").read_text() for name in ("bag-rung-1", "bag-lr-3x")]
     rates = [float(next(line for line in text.splitlines() if line.startswith("lr = "))[5:]) for text in lines]
-    assert rates[1] == pytest.approx(3 * rates[0])
+    assert rates[1] == pytest.approx(3 * rates[0])  # both have as many steps
     with pytest.raises(ConfigError, match="contains a race of 2 minutes, and minutes is 1"):
         fixed_race(*files, out, models=("bag",))
 

@@ -23,8 +23,9 @@ from seqloom.training.run import built_model, timed_steps
 from seqloom.training.step import moved
 
 GROWTH = 1.5  # of the time from one rung to the next
-FEWEST_STEPS = 30  # of a run that tells anything
+FEWEST_STEPS = 100  # of a run: with fewer, models that start slowly look worse than they are
 MOST_VALIDATIONS, VALIDATION_SHARE = 5, 0.2  # of a run that is shorter than usual, and their share of its time
+HIGHEST_FACTOR = 3.0  # of the learning rate of a shortened run
 SETTLED = 3  # evaluations of the dev set after the last step: to choose, to calibrate and to compare
 WORTHWHILE = 1.5  # times the steps of the run before it; fewer would tell nothing new
 TRIED_STEPS, TRIED_BATCHES = 6, 2  # of a probe
@@ -48,6 +49,14 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return self.validations
         affordable = VALIDATION_SHARE * steps * self.step_seconds / max(1e-9, self.validation_seconds)
         return max(1, min(MOST_VALIDATIONS, int(affordable)))
+
+    def lr_factor(self, steps: int | None) -> float:
+        """The factor of the learning rate in a run of so many steps: the root of how much it is shortened, at most 3.
+
+        The default rate is for the default duration. On 5,452 questions, 130 instead of 2,094 steps gave a cnn an
+        accuracy of 0.59 with the default rate and 0.79 with three times as much, a bilstm 0.72 and 0.79.
+        """
+        return 1.0 if steps is None else max(1.0, min(HIGHEST_FACTOR, (self.steps / steps) ** 0.5))
 
     def cost(self, steps: int | None, pace: float = 1.0) -> float:
         """About how many seconds a run takes; None: the default duration without early stopping."""
@@ -120,7 +129,8 @@ def entries_of(
         cost = measured.cost(steps, pace)
         seconds -= cost
         entry = Entry(candidate=one, rung=number, steps=steps, default_steps=measured.steps, seconds=cost)
-        entries.append(msgspec.structs.replace(entry, validations=measured.looks(steps)))
+        looks, factor = measured.looks(steps), measured.lr_factor(steps)
+        entries.append(msgspec.structs.replace(entry, validations=looks, lr_factor=factor))
     return tuple(entries)
 
 

@@ -115,12 +115,12 @@ def larger(size: Size) -> Size | None:
     return SIZES[at] if at < len(SIZES) else None
 
 
-def request_of(plan: AutoPlan, candidate: Candidate, steps: int | None, validations: int) -> RunRequest:
+def request_of(plan: AutoPlan, entry: "Entry") -> RunRequest:
     """The request of a run: with its default duration, or with so many steps and a schedule of that length."""
-    settings = dict(plan.shared)
-    if steps is not None:
-        every = -(-steps // max(1, validations))
-        settings |= {"duration": StepsConfig(steps=steps), "patience": 0, "validate_every": every}
+    settings, candidate = dict(plan.shared), entry.candidate
+    if entry.steps is not None:
+        every = -(-entry.steps // max(1, entry.validations))
+        settings |= {"duration": StepsConfig(steps=entry.steps), "patience": 0, "validate_every": every}
     if not candidate.recipe:
         return RunRequest(training=settings | {"init": plan.init}, encoding=plan.encoding)
     return RunRequest(
@@ -133,13 +133,13 @@ def request_of(plan: AutoPlan, candidate: Candidate, steps: int | None, validati
     )
 
 
-def resolved_run(plan: AutoPlan, candidate: Candidate, steps: int | None = None, validations: int = 1) -> Resolved:
-    """The resolved run of a candidate, by default with its default duration."""
-    resolved = resolve(plan.data, request_of(plan, candidate, steps, validations), cache=plan.cache)
-    if candidate.lr_factor == 1.0:
+def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
+    """The resolved run of an entry."""
+    resolved = resolve(plan.data, request_of(plan, entry), cache=plan.cache)
+    config, factor = resolved.config, entry.candidate.lr_factor * entry.lr_factor
+    if factor == 1.0:
         return resolved
-    config = resolved.config
-    training = msgspec.structs.replace(config.training, lr=config.training.lr * candidate.lr_factor)
+    training = msgspec.structs.replace(config.training, lr=config.training.lr * factor)
     return resolved._replace(config=msgspec.structs.replace(config, training=training))
 
 
@@ -151,6 +151,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     steps: int | None  # None: the default duration of the candidate
     default_steps: int | None = None  # None: not known before
     validations: int = 1  # of a run with so many steps
+    lr_factor: float = 1.0  # of the learning rate; a shortened run needs a higher one
     seconds: float = 0.0  # its slice of the time
 
     @property

@@ -57,7 +57,7 @@ from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import RUNS, require_writable
 
 RESERVE = 0.03  # share of the time for evaluations and pages at the end
-FEW = 60  # steps in the whole race: a candidate that gets fewer is raced in its smallest size
+FEW = 100  # steps in the whole race: a candidate that gets fewer is raced in its smallest size
 BASELINE_SHARE = 0.1  # of the time: so long may it go on when the time is up
 PARENTS = 2  # candidates of which variants are tried
 LEADERBOARD = "leaderboard"  # .json, .html
@@ -83,7 +83,9 @@ class Race:
         self.candidates = portfolio(self.task, plan)
         for one in self.candidates:
             if not one.recipe:
-                resolved_run(plan, one)  # raises for a model of --init that is missing or does not fit
+                resolved_run(
+                    plan, Entry(candidate=one, steps=None)
+                )  # raises for a model of --init that is missing or does not fit
         self.record: RaceRecord = opened_record(plan, plan.asked(first) | {"models": plan.models, "init": plan.init})
         self.leaders = Leaders(self.task)
         for entry in self.record.decided.entries:
@@ -163,7 +165,7 @@ class Race:
             return decided.probes.get(candidate.name)
         began = time.monotonic()
         try:
-            resolved = resolved_run(self.plan, candidate)
+            resolved = resolved_run(self.plan, Entry(candidate=candidate, steps=None))
             device = self.plan.chosen_device(resolved.config.training.precision)
             found = budget.probe(resolved, device, time.monotonic() - began)
         except (ConfigError, DataError, KernelError) as error:
@@ -283,6 +285,8 @@ class Race:
 def race(plan: AutoPlan) -> Iterator[AutoEvent]:
     """Start or resume a race; yields its events. At the last one, `AutoEnded`, model and leaderboard are written."""
     require_own_folder(plan.folder)
+    if plan.folder.parent == RUNS:  # the default folder
+        make_folder(RUNS)
     require_writable(plan.folder)
     make_folder(plan.folder / "runs")
     with hold(plan.folder):

@@ -41,7 +41,7 @@ def run(plan: AutoPlan, entry: Entry, record: RaceRecord) -> Iterator[CandidateR
 
     A run that goes on for longer than its slice after the time is up ends there, with the best weights so far.
     """
-    resolved = resolved_run(plan, entry.candidate, entry.steps, entry.validations)
+    resolved = resolved_run(plan, entry)
     place, ended, last = run_folder(plan, entry), None, None
     with closing(plan.trained(place, resolved)) as reports:  # type: ignore[type-var]
         for report in reports:

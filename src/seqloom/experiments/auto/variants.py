@@ -77,7 +77,8 @@ def _longer(parent: Parent, left: float) -> Iterator[Entry]:
         steps = None if steps >= parent.probe.steps else steps
         cost = SLOWER * (steps or parent.probe.steps) * rate + parent.probe.overhead_seconds
         longer = _changed(parent, cost, name=f"{entry.candidate.name}-longer")
-        yield msgspec.structs.replace(longer, steps=steps, validations=parent.probe.looks(steps))
+        looks, factor = parent.probe.looks(steps), parent.probe.lr_factor(steps)
+        yield msgspec.structs.replace(longer, steps=steps, validations=looks, lr_factor=factor)
 
 
 def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
