@@ -124,7 +124,8 @@ def test_decisions_that_were_made_are_not_made_again(files: tuple[Path, Path], t
     (out / "auto.json").write_text(json.dumps(before | {"probes": slower}))
     _, told = fixed_race(*files, out)
     first = next(event for event in told if isinstance(event, RungStarted))
-    assert [entry.steps for entry in first.entries] == [one["steps"] for one in before["rungs"][0]["entries"]]
+    decided = [(one["candidate"]["name"], one["steps"]) for one in before["rungs"][0]["entries"]]
+    assert [(entry.candidate.name, entry.steps) for entry in first.entries] == decided
 
 
 def test_the_test_set_is_never_read(files: tuple[Path, Path], tmp_path: Path) -> None:
