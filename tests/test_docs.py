@@ -321,6 +321,7 @@ def test_a_command_that_does_not_exist_is_seen(text: str) -> None:
 
 # Where the options of a verb are told; the first page leads to the others.
 TOLD = {
+    "auto": ["auto.md", "train.md", "data.md"],
     "compare": ["compare.md", "train.md", "data.md"],
     "data check": ["data.md"],
     "dedupe": ["duplicates.md"],

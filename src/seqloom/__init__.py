@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from seqloom.config.models import model_from_json, model_from_toml, read_model
     from seqloom.data.check import check_data, load_data
     from seqloom.errors import SeqloomError
+    from seqloom.experiments.auto.race import auto
+    from seqloom.experiments.auto.results import Leaderboard
     from seqloom.experiments.compare.comparison import compare
     from seqloom.experiments.compare.results import Comparison
     from seqloom.importing.models import import_model
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Comparison",
+    "Leaderboard",
     "LoadedModel",
     "Loss",
     "Padded",
@@ -33,6 +36,7 @@ __all__ = [
     "SeqloomError",
     "TrainedRun",
     "__version__",
+    "auto",
     "check_data",
     "compare",
     "embed_file",
@@ -53,6 +57,8 @@ HOMES = {
     "config.models": ("model_from_json", "model_from_toml", "read_model"),
     "data.check": ("check_data", "load_data"),
     "errors": ("SeqloomError",),
+    "experiments.auto.race": ("auto",),
+    "experiments.auto.results": ("Leaderboard",),
     "experiments.compare.comparison": ("compare",),
     "experiments.compare.results": ("Comparison",),
     "importing.models": ("import_model",),

@@ -135,6 +135,14 @@ CALLS = {
         only_python=SHOWN | SEARCHED,
         only_verb=PAPER | {"distances"},
     ),
+    "auto": Call(
+        seqloom.auto,
+        "auto",
+        (DataConfig, EncodingConfig, TrainingConfig),
+        left_out=frozenset(settings(TrainingConfig)) - {"metric", "seed", "init"},
+        only_python=SHOWN,
+        only_verb=PAPER,
+    ),
     "tune": Call(
         tune,
         "tune",
@@ -203,7 +211,7 @@ def test_a_call_has_every_setting_of_its_configurations_by_its_name(name: str) -
     assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in found.values())
     own_names = {"models", "seeds", "split", "jobs", "budget", "parameters", "trials", "storage", "study", "space"}
     own_names |= {"pruner", "search_seed", "seconds", "tokens", "size", "batch_tokens", "by", "errors", "limit"}
-    own_names |= {"out", "device", "cache", "keep", "decoding", "show", "replace_unknown", "margin"}
+    own_names |= {"out", "device", "minutes", "cache", "keep", "decoding", "show", "replace_unknown", "margin"}
     assert sorted(set(found) - set(wanted(call)) - own_names) == []
 
 

@@ -91,9 +91,12 @@ def exit_code_of(error: BaseException) -> int:
 
 
 @contextmanager
-def work_bar() -> Iterator[Show]:
-    """Yield a function that moves a progress bar; with several processes, only the first shows it."""
-    screen = Screen(stderr=True)
+def work_bar(screen: Screen | None = None) -> Iterator[Show]:
+    """Yield a function that moves a progress bar; with several processes, only the first shows it.
+
+    Lines that are printed on the same screen appear above the bar.
+    """
+    screen = screen or Screen(stderr=True)
     quiet = not screen.is_terminal or os.environ.get("RANK", "0") != "0"
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Bar(*columns, console=screen, transient=True, disable=quiet) as bar:

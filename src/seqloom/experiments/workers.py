@@ -18,8 +18,11 @@ import msgspec
 
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.training import TrainingConfig
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, HeldError
 from seqloom.files.disk import write_file
+from seqloom.files.folders import remove_folder
+from seqloom.files.layouts import RunFile
+from seqloom.files.lock import hold
 from seqloom.report.document import Shown
 from seqloom.training.devices import AnyPrecision, Device, choose_device
 from seqloom.training.events import Ended, Report
@@ -95,6 +98,18 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Write results.json and report.html."""
         write_file(self.folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=2))
         write_file(self.folder / "report.html", found.html())
+
+
+def remove_weights(run: Path) -> bool:
+    """Remove the weights of a run; returns whether there were any."""
+    found = [run / name for name in (RunFile.CHECKPOINTS, RunFile.MODEL) if (run / name).is_dir()]
+    if not found:
+        return False
+    with suppress(HeldError), hold(run):  # its worker may still be running; then they are removed later
+        for folder in found:
+            remove_folder(folder)
+        return True
+    return False
 
 
 def require_jobs(jobs: int) -> None:

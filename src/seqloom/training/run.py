@@ -383,6 +383,13 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
         return None
     loader = resolved.task.loader(prepared, "train", config.batching, seed=config.seed, workers=0)
     steps = expected_steps(config.duration, loader.plan, training_tokens(prepared))
+    return None if steps is None else steps * timed_steps(resolved, device)
+
+
+def timed_steps(resolved: Resolved, device: Device, *, tries: int = STEPS, patience: float = PATIENCE) -> float:
+    """The median seconds of a few steps; after `patience` seconds no further one is tried."""
+    config = resolved.config.training
+    loader = resolved.task.loader(resolved.prepared, "train", config.batching, seed=config.seed, workers=0)
     update = Update(resolved.task, built_model(resolved, device)[0], config, Alone(), device)
     run_state, taken, began = (
         TrainingState(seed=config.seed, micro_batches=config.accumulate),
@@ -394,6 +401,6 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
         update.step(step.batch, carried=step.carried, run_state=run_state, lr=0.0)
         update.read()
         taken.append(time.monotonic() - start)
-        if len(taken) == STEPS or time.monotonic() - began > PATIENCE:
+        if len(taken) == tries or time.monotonic() - began > patience:
             break
-    return None if steps is None else steps * statistics.median(taken[1:] or taken)
+    return statistics.median(taken[1:] or taken)

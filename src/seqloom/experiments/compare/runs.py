@@ -8,7 +8,8 @@ The evaluation comes last and is written atomically, so a finished run is never 
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from seqloom.files.layouts import RunFile
 from seqloom.inference.model import load
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.training import checkpoint as checkpoints
-from seqloom.training.devices import Alone
+from seqloom.training.devices import Alone, Device
 from seqloom.training.events import Ended, Started
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import Resolved, resolve
@@ -111,13 +112,29 @@ def evaluate_run(
 ) -> RunFacts:
     """Evaluate a trained run; returns its facts, which are on disk with the statistics."""
     device = plan.chosen_device(resolved.config.training.precision)
-    loaded = load(plan.run_folder(entry), device=device.torch)
-    evaluation = loaded.evaluate(split=plan.split)
-    checkpoint, _ = checkpoints.newest(plan.run_folder(entry) / RunFile.CHECKPOINTS, Alone())
+    return evaluate_folder(
+        plan.run_folder(entry), plan.evaluation_folder(entry), entry, ended, resolved, device, plan.split, together
+    )
+
+
+def evaluate_folder(
+    run_folder: Path,
+    into: Path,
+    entry: PlannedModel,
+    ended: Ended,
+    resolved: Resolved,
+    device: Device,
+    split: Literal["dev", "test"] = "dev",
+    together: int = 1,
+) -> RunFacts:
+    """Evaluate the model in a run folder; returns its facts, which are in the folder `into` with the statistics."""
+    loaded = load(run_folder, device=device.torch)
+    evaluation = loaded.evaluate(split=split)
+    checkpoint, _ = checkpoints.newest(run_folder / RunFile.CHECKPOINTS, Alone())
     facts = RunFacts(
         model=entry.model,
         seed=entry.seed,
-        split=plan.split,
+        split=split,
         task=resolved.task.name,
         metric=resolved.task.metric.name,
         metrics={name: float(value) if np.isfinite(value) else None for name, value in evaluation.metrics.items()},
@@ -132,7 +149,7 @@ def evaluate_run(
     )
     ids, statistics = by_example(evaluation)
     tensors = safetensors.save({"ids": ids, "statistics": statistics})
-    commit_folder(plan.evaluation_folder(entry), {FACTS: msgspec.json.encode(facts), STATISTICS: tensors})
+    commit_folder(into, {FACTS: msgspec.json.encode(facts), STATISTICS: tensors})
     return facts
 
 
@@ -146,7 +163,11 @@ def by_example(evaluation: Evaluation) -> tuple[np.ndarray, np.ndarray]:
 
 def run_evaluation(plan: ComparisonPlan, entry: PlannedModel) -> RunEvaluation | None:
     """The evaluation of a run; None if it is not finished."""
-    folder = plan.evaluation_folder(entry)
+    return read_evaluation(plan.evaluation_folder(entry))
+
+
+def read_evaluation(folder: Path) -> RunEvaluation | None:
+    """The evaluation in a folder; None if there is none."""
     if not folder.is_dir():
         return None
     try:

@@ -91,6 +91,14 @@ class ComparedScores:
             **facts,  # type: ignore[arg-type]
         )
 
+    def interval(self, name: str) -> Interval:
+        """The score of a model with its interval."""
+        return self._interval(estimate(self.scores[name], self.pool), least=0.0)
+
+    def difference(self, one: str, other: str) -> Estimate:
+        """By how much the score of the first model is above that of the second, on the same examples."""
+        return difference(self.scores[one], self.scores[other], self.pool)
+
     def _model(self, name: str) -> ModelResult:
         runs = [one.facts for one in self.evaluated[name]]
         known = {key: [one.metrics[key] for one in runs] for key in runs[0].metrics}
@@ -101,7 +109,7 @@ class ComparedScores:
         }
         return ModelResult(
             name=name,
-            score=self._interval(estimate(self.scores[name], self.pool), least=0.0),
+            score=self.interval(name),
             seeds=tuple(self.scores[name].found.tolist()),
             metrics=means,
             parameters=runs[0].parameters,
@@ -112,7 +120,7 @@ class ComparedScores:
 
     def _pairs(self, order: Sequence[str]) -> tuple[PairResult, ...]:
         names = list(combinations(order, 2))
-        found = [difference(self.scores[one], self.scores[other], self.pool) for one, other in names]
+        found = [self.difference(one, other) for one, other in names]
         shuffled = [randomization(self.tables[one], self.tables[other], self.measure) for one, other in names]
         pairs = [
             PairResult(

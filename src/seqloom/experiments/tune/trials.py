@@ -30,9 +30,9 @@ from seqloom.experiments.tune.plan import (
 )
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.study import CONFIG, FOLDER, HEARTBEAT, Claimed, Study
-from seqloom.experiments.workers import Interrupted
+from seqloom.experiments.workers import Interrupted, remove_weights
 from seqloom.files.disk import write_file
-from seqloom.files.folders import read_file_of, read_manifest, remove_folder, replace_folder
+from seqloom.files.folders import read_file_of, read_manifest, replace_folder
 from seqloom.files.jsonl import read_lines
 from seqloom.files.layouts import RunFile
 from seqloom.files.lock import hold
@@ -128,17 +128,5 @@ def tidy(plan: TuningPlan, results: Results) -> tuple[int, ...]:
     best = msgspec.structs.replace(results, trials=mine).best
     over = [one for one in mine if one.state in ("done", "pruned", "failed") and one != best]
     with suppress(HeldError), hold(plan.folder):  # the process that holds the lock does the same
-        return tuple(one.number for one in over if _without_weights(Path(one.folder)))
+        return tuple(one.number for one in over if remove_weights(Path(one.folder)))
     return ()
-
-
-def _without_weights(run: Path) -> bool:
-    """Remove the weights of a run; returns whether there were any."""
-    found = [run / name for name in (RunFile.CHECKPOINTS, RunFile.MODEL) if (run / name).is_dir()]
-    if not found:
-        return False
-    with suppress(HeldError), hold(run):  # its worker may still be running; then they are removed later
-        for folder in found:
-            remove_folder(folder)
-        return True
-    return False

@@ -1,0 +1,239 @@
+"""The plan of a race: data, time, folder, and the candidates that a task offers.
+
+A candidate is a recipe in one size, perhaps with another head, learning rate or dropout. The table `PORTFOLIO` has the
+recipes of each task, cheap ones first; those that the task does not offer for this kind of input are left out.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from seqloom.config.data import Task as TaskName
+from seqloom.config.heads import HeadKind
+from seqloom.config.training import StepsConfig
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.experiments.auto.results import Leaderboard
+from seqloom.experiments.workers import RunsPlan, Why
+from seqloom.recipes.families import SIZES, Size
+from seqloom.tasks.task import HeadSettings, Task
+from seqloom.training.events import Report
+from seqloom.training.request import RunRequest, is_solved
+from seqloom.training.resolve import Resolved, resolve
+
+MINUTES = 5.0  # by default
+MOST_MINUTES = 60.0 * 24 * 365
+INIT = "init"  # the name of the candidate that starts from another model
+BASELINE = "linear"
+
+
+class AutoPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a race needs to know."""
+
+    minutes: float = MINUTES
+    models: tuple[str, ...] = ()  # recipes; empty: the portfolio of the task
+    init: str = ""  # a model whose encoder is one of the candidates
+
+    def __post_init__(self) -> None:
+        if not 0 < self.minutes <= MOST_MINUTES:
+            raise ConfigError(f"--minutes {self.minutes:g}", fix="give a positive number, such as 5")
+        if len(set(self.models)) < len(self.models):
+            raise ConfigError(f"models: {', '.join(self.models)}", fix="name each recipe once")
+        msgspec.structs.force_setattr(self, "settings", {"keep_checkpoints": 1} | self.settings)
+
+    @property
+    def seconds(self) -> float:
+        """The time of the whole race."""
+        return 60 * self.minutes
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One model of the race and its settings."""
+
+    name: str
+    recipe: str = ""  # empty: the model of --init
+    size: Size = "small"
+    head: HeadKind | None = None  # None: that of the task
+    lr_factor: float = 1.0  # times the default learning rate
+    dropout: float | None = None  # None: that of the recipe
+    variant_of: str = ""  # the candidate whose settings were changed
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether newton solves it: it has no steps to shorten."""
+        return is_solved(self.recipe, {})
+
+
+PORTFOLIO: dict[TaskName, tuple[Candidate, ...]] = {
+    "classify": tuple(
+        Candidate(name=name, recipe=name)
+        for name in ("linear", "bag", "cnn", "bilstm", "transformer", "conv2d", "patch-transformer")
+    ),
+    "regress": tuple(Candidate(name=name, recipe=name) for name in ("linear", "bag", "cnn", "bilstm", "transformer")),
+    "tag": (
+        *(Candidate(name=name, recipe=name) for name in ("cnn", "gru", "bilstm")),
+        Candidate(name="bilstm-crf", recipe="bilstm", head="crf"),
+        Candidate(name="transformer", recipe="transformer"),
+    ),
+    "translate": tuple(Candidate(name=name, recipe=name) for name in ("seq2seq-additive", "transformer")),
+    "lm": tuple(Candidate(name=name, recipe=name) for name in ("gru", "lstm", "transformer")),
+}
+
+
+def portfolio(task: Task, plan: AutoPlan) -> tuple[Candidate, ...]:
+    """The candidates of a race, cheap ones first; ConfigError for a task or a recipe that cannot take part."""
+    if task.name not in PORTFOLIO:
+        raise ConfigError(
+            f"auto does not know which models suit the task {task.name}; it works for {', '.join(PORTFOLIO)}",
+            fix="use `seqloom train` or `seqloom tune`",
+        )
+    offered, usual = task.recipes(), PORTFOLIO[task.name]
+    known = {one.name: one for one in usual if one.recipe in offered and (one.head or task.heads[0]) in task.heads}
+    known |= {name: Candidate(name=name, recipe=name) for name in offered if name not in known}
+    for name in plan.models:
+        if name not in known:
+            raise ConfigError(f"--models: {task.name} has no model '{name}'", fix=did_you_mean(name, known))
+    default = [one.name for one in usual if one.name in known]
+    default += [name for name in offered[:1] if name not in default]  # what `train` would take is always tried
+    names = [*(plan.models or default)]
+    if BASELINE in known and BASELINE not in names:
+        names = [BASELINE, *names]
+    chosen = [*(known[name] for name in names), *([Candidate(name=INIT)] if plan.init else [])]
+    for one in chosen:  # raises for one that cannot do the task
+        if one.recipe:
+            task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.heads[0]))
+    return tuple(chosen)
+
+
+def larger(size: Size) -> Size | None:
+    """The next larger size, if there is one.
+
+    >>> larger("small"), larger("big")
+    ('base', None)
+    """
+    at = SIZES.index(size) + 1
+    return SIZES[at] if at < len(SIZES) else None
+
+
+def request_of(plan: AutoPlan, entry: "Entry") -> RunRequest:
+    """The request of a run: with its default duration, or with so many steps and a schedule of that length."""
+    settings, candidate = dict(plan.shared), entry.candidate
+    if entry.steps is not None:
+        every = -(-entry.steps // max(1, entry.validations))
+        settings |= {"duration": StepsConfig(steps=entry.steps), "patience": 0, "validate_every": every}
+    if not candidate.recipe:
+        return RunRequest(training=settings | {"init": plan.init}, encoding=plan.encoding)
+    return RunRequest(
+        model=candidate.recipe,
+        size=candidate.size,
+        head=candidate.head,
+        dropout=candidate.dropout,
+        training=settings,
+        encoding=plan.encoding,
+    )
+
+
+def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
+    """The resolved run of an entry."""
+    resolved = resolve(plan.data, request_of(plan, entry), cache=plan.cache)
+    config, factor = resolved.config, entry.candidate.lr_factor * entry.lr_factor
+    if factor == 1.0:
+        return resolved
+    training = msgspec.structs.replace(config.training, lr=config.training.lr * factor)
+    return resolved._replace(config=msgspec.structs.replace(config, training=training))
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One decided run: a candidate, its steps, and about how many seconds it takes."""
+
+    candidate: Candidate
+    rung: int = 0  # 0: outside of the rungs, as the baseline and the variants are
+    steps: int | None  # None: the default duration of the candidate
+    default_steps: int | None = None  # None: not known before
+    validations: int = 1  # of a run with so many steps
+    lr_factor: float = 1.0  # of the learning rate; a shortened run needs a higher one
+    seconds: float = 0.0  # its slice of the time
+
+    @property
+    def name(self) -> str:
+        """The name of its folders."""
+        return f"{self.candidate.name}-rung-{self.rung}" if self.rung else self.candidate.name
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it trains for the default duration."""
+        return self.steps is None
+
+    @property
+    def length(self) -> str:
+        """How long it trains, as text."""
+        if self.steps is None:
+            return "in full" if self.default_steps is None else f"in full, up to {self.default_steps:,} steps"
+        whole = "" if self.default_steps is None else f" of {self.default_steps:,}"
+        return f"{self.steps:,}{whole} steps"
+
+
+# The events of a race.
+class AutoStarted(NamedTuple):
+    """A race starts or is resumed."""
+
+    folder: Path
+    candidates: tuple[str, ...]
+    metric: str
+    seconds: float  # of the whole race
+    spent: float  # before this start
+    messages: tuple[str, ...]
+
+
+class Probed(NamedTuple):
+    """The speed of a candidate is measured."""
+
+    candidate: str
+    step_seconds: float
+    whole_seconds: float  # about, with its default duration
+
+
+class RungStarted(NamedTuple):
+    """It is decided how many steps each candidate gets."""
+
+    rung: int
+    entries: tuple[Entry, ...]
+    dropped: tuple[str, ...]  # candidates that do not go on
+
+
+class CandidateStarted(NamedTuple):
+    """A run starts, or is resumed after an interruption."""
+
+    entry: Entry
+    folder: Path
+    left: float  # seconds of the race
+
+
+class CandidateReport(NamedTuple):
+    """An event of a run."""
+
+    entry: Entry
+    report: Report
+    left: float
+
+
+class CandidateEnded(NamedTuple):
+    """A run is trained and evaluated, or failed: then `problem` says why."""
+
+    entry: Entry
+    score: float | None
+    best: bool  # of all so far
+    seconds: float
+    left: float
+    problem: str = ""
+
+
+class AutoEnded(NamedTuple):
+    """The race has ended; `reason` is "seconds" if time was up before it was decided."""
+
+    reason: Why
+    leaderboard: Leaderboard | None  # None: no candidate has a score yet
+    exit_code: int  # 0, 128 + signal, 4 for a disk
+
+
+AutoEvent = AutoStarted | Probed | RungStarted | CandidateStarted | CandidateReport | CandidateEnded | AutoEnded

@@ -1,0 +1,401 @@
+"""A race from Python in one call, and the generator of events behind it.
+
+    baseline     solved in full, before anything is measured: there is a model after a few seconds
+    probes       a few steps of each other candidate
+    rungs        a slice for each; then the better half, with about three times the steps, until one is left
+    variants     of the best ones, while there is time
+
+A candidate whose default duration fits into its slice trains in full, and is not run again. The winner has the best
+score on the dev set.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seqloom.config.base import dropouts
+from seqloom.config.data import ColumnSplit, Format, Overlong, RandomSplit, Unit
+from seqloom.config.data import Task as TaskName
+from seqloom.config.options import stated, strict
+from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
+from seqloom.data.check import Names
+from seqloom.data.synthetic.registry import NAMES
+from seqloom.errors import ConfigError, DataError, KernelError
+from seqloom.experiments.auto import budget
+from seqloom.experiments.auto.budget import WORTHWHILE, Probe, agreed_left, entries_of, quick_enough, seconds_of_rung
+from seqloom.experiments.auto.leaders import Leaders
+from seqloom.experiments.auto.plan import (
+    MINUTES,
+    AutoEnded,
+    AutoEvent,
+    AutoPlan,
+    AutoStarted,
+    Candidate,
+    CandidateEnded,
+    CandidateStarted,
+    Entry,
+    Probed,
+    RungStarted,
+    portfolio,
+    resolved_run,
+)
+from seqloom.experiments.auto.record import TIME_UP, RaceRecord, Rung, opened_record, require_own_folder
+from seqloom.experiments.auto.results import Leaderboard
+from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
+from seqloom.experiments.auto.variants import Parent, variants_of
+from seqloom.experiments.workers import Interrupted, Why
+from seqloom.files.disk import make_folder, write_file
+from seqloom.files.lock import hold
+from seqloom.report.numbers import duration
+from seqloom.training.request import RunRequest, requested
+from seqloom.training.resolve import resolve
+from seqloom.training.run_folder import RunFolder
+from seqloom.training.run_location import RUNS, require_writable
+
+RESERVE = 0.03  # share of the time for evaluations and pages at the end
+FEW = 100  # steps in the whole race: a candidate that gets fewer is raced in its smallest size
+BASELINE_SHARE = 0.1  # of the time: so long may it go on when the time is up
+PARENTS = 2  # candidates of which variants are tried
+LEADERBOARD = "leaderboard"  # .json, .html
+TOO_SLOW = "not run: a step takes {}, too slow for the time"
+SHARE_TO_START = 0.5  # of the time for the fewest steps of every candidate; slower ones are left out
+
+
+class Race:
+    """A race before its first run: data read without its test set, candidates and settings checked."""
+
+    def __init__(self, plan: AutoPlan) -> None:
+        request = RunRequest(training=plan.shared, encoding=plan.encoding)
+        first = resolve(plan.data, request, cache=plan.cache)  # as most candidates read the data
+        self.plan, self.first, self.task = plan, first, first.task
+        if not len(first.prepared.splits["dev"]):
+            raise ConfigError("there is no dev set to choose by", fix="give --dev FILE, or --dev-size 10%")
+        if plan.init and first.prepared.schema.target.is_running:
+            raise ConfigError(
+                "--init: scores of language models are per token, and the model of --init has its own tokenizer, so "
+                "they cannot be compared",
+                fix="leave --init out, or use `seqloom train --init`",
+            )
+        self.candidates = portfolio(self.task, plan)
+        for one in self.candidates:
+            if not one.recipe:
+                resolved_run(
+                    plan, Entry(candidate=one, steps=None)
+                )  # raises for a model of --init that is missing or does not fit
+        self.record: RaceRecord = opened_record(plan, plan.asked(first) | {"models": plan.models, "init": plan.init})
+        self.leaders = Leaders(self.task)
+        for entry in self.record.decided.entries:
+            self._take(entry)
+
+    def started(self) -> AutoStarted:
+        """The first event."""
+        names = tuple(one.name for one in self.candidates)
+        spent, seconds = self.record.spent, self.record.decided.seconds
+        return AutoStarted(
+            self.plan.folder, names, self.task.metric.name, seconds, spent, tuple(self.first.facts.messages)
+        )
+
+    def events(self) -> Iterator[AutoEvent]:
+        """All runs, those that were decided before a stop first."""
+        yield from self._baseline()
+        yield from self._rungs()
+        yield from self._variants()
+
+    def _take(self, entry: Entry) -> None:
+        """Remember the evaluation of a run, if it has one."""
+        if (found := evaluation_of(self.plan, entry)) is not None:
+            self.leaders.take(entry, found)
+
+    def _baseline(self) -> Iterator[AutoEvent]:
+        """The candidates that are solved, in full."""
+        seconds = BASELINE_SHARE * self.plan.seconds
+        solved = tuple(Entry(candidate=one, steps=None, seconds=seconds) for one in self.candidates if one.is_solved)
+        if solved and not self.record.decided.baseline:
+            self.record.decide(baseline=solved)
+        yield from self._runs(self.record.decided.baseline)
+
+    def _rungs(self) -> Iterator[AutoEvent]:
+        """The rungs, one after the other, until one candidate is left or the time is up."""
+        at = 0
+        while True:
+            if at == len(self.record.decided.rungs):
+                rung = (yield from self._first_rung()) if at == 0 else self._next_rung()
+                if rung is None or not rung.entries:
+                    return
+                self.record.decide(rungs=(*self.record.decided.rungs, rung))
+            rung = self.record.decided.rungs[at]
+            yield RungStarted(rung.number, rung.entries, rung.dropped)
+            yield from self._runs(rung.entries)
+            at += 1
+
+    def _first_rung(self) -> Generator[AutoEvent, None, Rung | None]:
+        """Measure all candidates and share the time of the first rung."""
+        racing, waiting = list[Candidate](), [one for one in self.candidates if not one.is_solved]
+        if self.leaders and self._actual_left() <= 0:
+            self.record.decide(problems=self.record.decided.problems | {one.name: TIME_UP for one in waiting})
+            return None
+        for one in waiting:
+            candidate, probe = one, self._probed(one)
+            if probe is not None and probe.steps_in(self.plan.seconds) < FEW and one.recipe:
+                candidate = msgspec.structs.replace(one, name=f"{one.name}-tiny", size="tiny")
+                probe = self._probed(candidate)
+            if probe is not None:
+                racing.append(candidate)
+                yield Probed(candidate.name, probe.step_seconds, probe.cost(None))
+        left, probes = self._actual_left(), self.record.decided.probes
+        if not racing:
+            return None
+        quick = quick_enough(racing, probes, left * SHARE_TO_START)
+        slow = {
+            one.name: TOO_SLOW.format(duration(probes[one.name].step_seconds)) for one in racing if one not in quick
+        }
+        if slow:
+            self.record.decide(problems=self.record.decided.problems | slow)
+        seconds = seconds_of_rung(quick, probes, left)
+        return Rung(number=1, entries=entries_of(1, quick, probes, seconds), left=left)
+
+    def _probed(self, candidate: Candidate) -> Probe | None:
+        """What a candidate costs: as decided, or measured now; None if it cannot be built, which is noted."""
+        decided = self.record.decided
+        if candidate.name in decided.probes or candidate.name in decided.problems:
+            return decided.probes.get(candidate.name)
+        began = time.monotonic()
+        try:
+            resolved = resolved_run(self.plan, Entry(candidate=candidate, steps=None))
+            device = self.plan.chosen_device(resolved.config.training.precision)
+            found = budget.probe(resolved, device, time.monotonic() - began)
+        except (ConfigError, DataError, KernelError) as error:
+            self.record.decide(problems=decided.problems | {candidate.name: error.in_brief})
+            return None
+        self.record.decide(probes=decided.probes | {candidate.name: found})
+        return found
+
+    def _next_rung(self) -> Rung | None:
+        """The rung after the last one: the better half of those that were shortened, with more steps."""
+        decided = self.record.decided
+        first, last = decided.rungs[0], decided.rungs[-1]
+        short = [entry for entry in last.entries if not entry.is_complete]
+        ranked = [entry for entry in self.leaders.ranked(short) if entry.name not in decided.problems]
+        if len(short) < 2 or not ranked or self._actual_left() <= 0:
+            return None
+        staying, dropped = ranked[: -(-len(short) // 2)], ranked[-(-len(short) // 2) :]
+        planned, actual = last.planned_left, self._actual_left()
+        left = agreed_left(planned, actual)
+        pace = max(1.0, (first.left - actual) / max(1e-9, first.left - planned)) if left < planned else 1.0
+        racing = [entry.candidate for entry in staying]
+        seconds = seconds_of_rung(racing, decided.probes, left, pace)
+        before = {entry.candidate.name: entry.steps or 0 for entry in staying}
+        entries = entries_of(last.number + 1, racing, decided.probes, seconds, pace)
+        worth = tuple(
+            one for one in entries if (one.steps or one.default_steps or 0) >= WORTHWHILE * before[one.candidate.name]
+        )
+        names = tuple(entry.candidate.name for entry in dropped)
+        return Rung(number=last.number + 1, entries=worth, left=left, pace=pace, dropped=names)
+
+    def _variants(self) -> Iterator[AutoEvent]:
+        """Variants of the best candidates, as long as one fits into the time that is left."""
+        yield from self._runs(self.record.decided.variants)
+        while (entry := self._next_variant()) is not None:
+            self.record.decide(variants=(*self.record.decided.variants, entry))
+            yield from self._runs((entry,))
+
+    def _next_variant(self) -> Entry | None:
+        tried = {entry.candidate.name for entry in self.record.decided.entries}
+        for parent in self._parents():
+            left, name = self._actual_left(), parent.entry.candidate.name
+
+            def is_better(other: str, name: str = name) -> bool | None:
+                return self.leaders.is_better(other, name)
+
+            for entry in variants_of(parent, is_better, self._probed, left):
+                if entry.candidate.name not in tried and entry.seconds <= left:
+                    return entry
+        return None
+
+    def _parents(self) -> Iterator[Parent]:
+        decided = self.record.decided
+        originals = [entry for rung in decided.rungs for entry in rung.entries]
+        for entry in islice(self.leaders.best_of_each(originals), PARENTS):
+            facts, config = self.leaders.facts(entry), RunFolder(run_folder(self.plan, entry)).config()
+            dropout = max(dropouts(config.model), default=0.0)
+            yield Parent(entry, facts.steps, facts.seconds, decided.probes[entry.candidate.name], dropout)
+
+    def _actual_left(self) -> float:
+        """The seconds that are left by the clock, without the reserve for the end."""
+        return self.record.left - RESERVE * self.record.decided.seconds
+
+    def _runs(self, entries: Sequence[Entry]) -> Iterator[AutoEvent]:
+        """Train and evaluate runs that have no result yet; when the time is up, only if there is no model at all."""
+        for entry in entries:
+            if entry in self.leaders or entry.name in self.record.decided.problems:
+                continue
+            if self.record.left <= 0 and self.leaders:
+                self._note(entry, TIME_UP)
+                continue
+            began, problem = self.record.spent, ""
+            yield CandidateStarted(entry, run_folder(self.plan, entry), self.record.left)
+            try:
+                yield from run(self.plan, entry, self.record)
+                self._take(entry)
+            except (ConfigError, DataError, KernelError) as error:  # a disk error stops the whole race
+                problem = error.in_brief
+                self._note(entry, problem)
+            self.record.keep_time()
+            score, best = self.leaders.score(entry), self.leaders.winner == entry
+            yield CandidateEnded(entry, score, best, self.record.spent - began, self.record.left, problem)
+
+    def _note(self, entry: Entry, problem: str) -> None:
+        self.record.decide(problems=self.record.decided.problems | {entry.name: problem})
+
+    def leaderboard(self) -> Leaderboard | None:
+        """What is known so far; None if no candidate has a score."""
+        if self.leaders.winner is None:
+            return None
+        return self.leaders.board(self.plan, self.record, has_test=self._has_test())
+
+    def _has_test(self) -> bool:
+        """Whether there is a test set for the end; it is not read to know."""
+        data = self.first.config.data
+        drawn = isinstance(data.split, ColumnSplit) or (
+            isinstance(data.split, RandomSplit) and data.split.test_size > 0
+        )
+        return bool(data.test) or drawn or data.train[0] in NAMES
+
+    def finish(self) -> Leaderboard:
+        """Write the leaderboard and the winner's model; the race is over."""
+        winner, decided = self.leaders.winner, self.record.decided
+        if winner is None:
+            problem = next(iter(decided.problems.values()), "there was no time for one")
+            raise ConfigError(f"no candidate was trained: {problem}", fix="fix that, or give more --minutes")
+        keep_winner(self.plan, winner)
+        board = self.leaderboard()
+        assert board is not None, "there is a winner"
+        folder = self.plan.folder
+        write_file(folder / f"{LEADERBOARD}.json", msgspec.json.format(msgspec.json.encode(board), indent=2))
+        write_file(folder / f"{LEADERBOARD}.html", board.html())
+        tidy(self.plan, decided.entries, winner)
+        self.record.decide(finished=True)
+        return board
+
+
+def race(plan: AutoPlan) -> Iterator[AutoEvent]:
+    """Start or resume a race; yields its events. At the last one, `AutoEnded`, model and leaderboard are written."""
+    require_own_folder(plan.folder)
+    if plan.folder.parent == RUNS:  # the default folder
+        make_folder(RUNS)
+    require_writable(plan.folder)
+    make_folder(plan.folder / "runs")
+    with hold(plan.folder):
+        opened = Race(plan)
+        yield opened.started()
+        written = plan.folder / f"{LEADERBOARD}.json"
+        if opened.record.decided.finished and written.is_file():
+            yield AutoEnded("done", msgspec.json.decode(written.read_bytes(), type=Leaderboard), 0)
+            return
+        try:
+            yield from opened.events()
+        except Interrupted as interruption:
+            opened.record.keep_time()
+            yield AutoEnded(interruption.why, opened.leaderboard(), interruption.exit_code)
+            return
+        late = TIME_UP in opened.record.decided.problems.values()
+        reason: Why = "seconds" if late else "done"
+        yield AutoEnded(reason, opened.finish(), 0)
+
+
+def default_folder(data: str) -> Path:
+    """The folder of a race without --out.
+
+    >>> default_folder("data/reviews.csv").as_posix()
+    'runs/reviews-auto'
+    """
+    return RUNS / f"{Path(data).name.partition('.')[0] or 'data'}-auto"
+
+
+@strict
+def auto(
+    *data: str | Path,
+    minutes: float = MINUTES,
+    out: str | Path | None = None,
+    models: Sequence[str] = (),
+    init: str | Path | None = None,
+    device: str = "auto",
+    show: Callable[[AutoEvent], None] | None = None,
+    dev: Names | None = None,
+    test: Names | None = None,
+    task: TaskName | None = None,
+    input: Names | None = None,
+    target: Names | None = None,
+    id: str | None = None,
+    label_separator: str | None = None,
+    sequence: str | None = None,
+    split_column: str | None = None,
+    dev_size: float | str | None = None,
+    test_size: float | str | None = None,
+    split_seed: int | None = None,
+    group: str | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    template: str | None = None,
+    unit: Unit | None = None,
+    skip_bad_rows: bool | None = None,
+    max_bad_rows: float | str | None = None,
+    tokenizer: str | FittedTokenizer | None = None,
+    target_tokenizer: str | FittedTokenizer | None = None,
+    normalize: UnicodeForm | None = None,
+    lowercase: bool | None = None,
+    vocab_size: int | None = None,
+    min_count: int | None = None,
+    word_split: WordSplit | None = None,
+    max_length: int | None = None,
+    overlong: Overlong | None = None,
+    metric: str | None = None,
+    seed: int | None = None,
+) -> Leaderboard:
+    """Find the best model for the data within some minutes, and return the leaderboard of all that were tried.
+
+    Args:
+        data: a file, a folder, two files of parallel text, or the name of a data set.
+        minutes: the time of the whole race.
+        out: the folder of the winner and all runs (default: runs/NAME-auto). A race that is there is resumed.
+        models: names of recipes (default: chosen by the task); a linear baseline is added if the task has one.
+        init: a model whose encoder is fine-tuned as one more candidate.
+        device: auto, cpu, cuda or mps.
+        show: called with every event.
+
+    All other arguments are options of `seqloom train`, the same for every candidate. The test set is never read.
+    """
+    named: dict[str, Any] = {"dev": dev, "test": test, "task": task, "input": input, "target": target, "id": id}
+    named |= {"label_separator": label_separator, "sequence": sequence, "split_column": split_column}
+    named |= {"dev_size": dev_size, "test_size": test_size, "split_seed": split_seed, "group": group, "folds": folds}
+    named |= {"fold": fold, "format": format, "encoding": encoding, "delimiter": delimiter, "header": header}
+    named |= {"template": template, "unit": unit, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
+    named |= {"tokenizer": tokenizer, "target_tokenizer": target_tokenizer, "normalize": normalize}
+    named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
+    named |= {"max_length": max_length, "overlong": overlong, "metric": metric, "seed": seed}
+    config, request = requested(data, stated(named))
+    plan = AutoPlan(
+        data=config,
+        out=str(out or default_folder(config.train[0])),
+        minutes=minutes,
+        models=tuple(models),
+        init="" if init is None else str(init),
+        settings=msgspec.to_builtins(request.training),
+        encoding=request.encoding,
+        device=device,
+    )
+    for event in race(plan):
+        if show is not None:
+            show(event)
+    assert isinstance(event, AutoEnded), "the last event"
+    if event.reason in ("stopped", "disk") or event.leaderboard is None:
+        raise KeyboardInterrupt
+    return event.leaderboard

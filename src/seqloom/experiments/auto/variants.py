@@ -1,0 +1,105 @@
+"""Variants of the best candidates, for the time that is left when the rungs are over.
+
+    longer         one that was shortened, for as many steps as fit
+    lr-3x, ...     another learning rate; if it is better, one more step in that direction
+    base, ...      the next larger size
+    dropout-0.5    more dropout, where the recipe has any
+
+Each is one more run from the start, compared with all others by the dev set. Seeds are never tried: the best of several
+is luck.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from seqloom.experiments.auto.budget import WORTHWHILE, Probe
+from seqloom.experiments.auto.plan import Candidate, Entry, larger
+
+LR_FACTORS = (3.0, 1 / 3)
+MORE_DROPOUT = 0.5
+SLOWER = 1.1  # times the seconds of the run whose settings are changed
+LARGER = 3.0  # a larger size takes at least so many times as long; it is not even measured if that does not fit
+
+
+class Parent(NamedTuple):
+    """The best run of a candidate, whose settings are changed."""
+
+    entry: Entry
+    steps: int  # that it had
+    seconds: float  # that they took
+    probe: Probe
+    dropout: float  # the highest in its model; 0 without any
+
+    @property
+    def again(self) -> float:
+        """About how many seconds another run of the same length takes."""
+        return SLOWER * self.seconds + self.probe.overhead_seconds
+
+
+def variants_of(
+    parent: Parent, is_better: Callable[[str], bool | None], measured: Callable[[Candidate], Probe | None], left: float
+) -> Iterator[Entry]:
+    """The variants of a run, the most promising first.
+
+    Args:
+        parent: the run.
+        is_better: whether a variant is better than the parent, by its name; None if it has no score.
+        measured: what a larger candidate costs; None if it cannot be built.
+        left: the seconds that are left.
+    """
+    base = parent.entry.candidate
+    if parent.entry.steps is not None:
+        yield from _longer(parent, left)
+    for factor in LR_FACTORS:
+        name = f"{base.name}-lr-{factor:.2g}x"
+        yield _changed(parent, parent.again, name=name, lr_factor=base.lr_factor * factor)
+        if is_better(name):
+            name = f"{base.name}-lr-{factor**2:.2g}x"
+            yield _changed(parent, parent.again, name=name, lr_factor=base.lr_factor * factor**2)
+            break
+    size = larger(base.size) if base.recipe else None
+    if size is not None and LARGER * parent.again <= left:
+        candidate = msgspec.structs.replace(base, name=f"{base.name}-{size}", size=size, variant_of=base.name)
+        probe = measured(candidate)
+        if probe is not None:
+            entry, cost = _changed(parent, 0.0, name=candidate.name, size=size), probe.cost(parent.entry.steps)
+            yield msgspec.structs.replace(entry, seconds=cost, default_steps=probe.steps)
+    if base.recipe and 0 < parent.dropout < MORE_DROPOUT:
+        yield _changed(parent, parent.again, name=f"{base.name}-dropout-{MORE_DROPOUT:g}", dropout=MORE_DROPOUT)
+
+
+def _longer(parent: Parent, left: float) -> Iterator[Entry]:
+    entry, rate = parent.entry, parent.seconds / max(1, parent.steps)
+    steps: int | None = int((left / SLOWER - parent.probe.overhead_seconds) / max(rate, 1e-9))
+    if steps is not None and steps >= WORTHWHILE * parent.steps:
+        steps = None if steps >= parent.probe.steps else steps
+        cost = SLOWER * (steps or parent.probe.steps) * rate + parent.probe.overhead_seconds
+        longer = _changed(parent, cost, name=f"{entry.candidate.name}-longer")
+        looks, factor = parent.probe.looks(steps), parent.probe.lr_factor(steps)
+        yield msgspec.structs.replace(longer, steps=steps, validations=looks, lr_factor=factor)
+
+
+def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
+    entry = parent.entry
+    candidate = msgspec.structs.replace(entry.candidate, variant_of=entry.candidate.name, **settings)
+    return msgspec.structs.replace(entry, candidate=candidate, rung=0, seconds=seconds)
+
+
+def described(candidate: Candidate, known: Mapping[str, Candidate]) -> str:
+    """What was changed in a variant, in words.
+
+    >>> cnn = Candidate(name="cnn", recipe="cnn")
+    >>> described(Candidate(name="cnn-lr-3x", recipe="cnn", lr_factor=3.0, variant_of="cnn"), {"cnn": cnn})
+    'cnn with learning rate x 3'
+    """
+    parent = known[candidate.variant_of]
+    said = []
+    if candidate.lr_factor != parent.lr_factor:
+        said.append(f"learning rate x {candidate.lr_factor / parent.lr_factor:.2g}")
+    if candidate.size != parent.size:
+        said.append(f"size {candidate.size}")
+    if candidate.dropout != parent.dropout:
+        said.append(f"dropout {candidate.dropout:g}")
+    return f"{parent.name} with {' and '.join(said)}" if said else f"{parent.name} for longer"

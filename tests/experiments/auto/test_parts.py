@@ -1,0 +1,207 @@
+"""The parts of a race: portfolios, shares of time, what is refused, and the leaderboard."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from auto_common import table
+from seqloom.cli import app
+from seqloom.config.data import DataConfig
+from seqloom.errors import ConfigError
+from seqloom.experiments.auto.budget import FEWEST_STEPS, Probe, entries_of, quick_enough, seconds_of_rung
+from seqloom.experiments.auto.plan import PORTFOLIO, AutoPlan, Candidate, portfolio
+from seqloom.experiments.auto.results import Leaderboard, LeaderboardRow
+from seqloom.experiments.compare.results import Interval
+from seqloom.tasks.task import Task
+from seqloom.training.request import RunRequest
+from seqloom.training.resolve import resolve
+
+
+def plan_of(**changes: Any) -> AutoPlan:
+    return AutoPlan(**({"data": DataConfig(train=("a.csv",)), "out": "out"} | changes))
+
+
+def task_of(name: str, cache: Path) -> Task:
+    return resolve(DataConfig(train=(name,)), RunRequest(), cache=cache).task
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [
+        ("questions", ["linear", "bag", "cnn", "bilstm", "transformer"]),
+        ("dates", ["seq2seq-additive", "transformer"]),
+        ("grammar", ["gru", "lstm", "transformer"]),
+        ("pictures", ["conv2d", "patch-transformer"]),
+    ],
+)
+def test_the_portfolio_is_what_the_task_offers_cheap_ones_first(data: str, names: list[str], tmp_path: Path) -> None:
+    task = task_of(data, tmp_path)
+    found = [one.name for one in portfolio(task, plan_of())]
+    assert found == names and task.recipes()[0] in found
+    assert "init" in [one.name for one in portfolio(task, plan_of(init="model"))]
+
+
+@pytest.mark.slow
+def test_models_restrict_the_portfolio_and_the_baseline_stays(tmp_path: Path) -> None:
+    task = task_of("questions", tmp_path)
+    assert [one.name for one in portfolio(task, plan_of(models=("lstm", "cnn")))] == ["linear", "lstm", "cnn"]
+    with pytest.raises(ConfigError, match=r"classify has no model 'cmn'.*cnn"):
+        portfolio(task, plan_of(models=("cmn",)))
+
+
+@pytest.mark.slow
+def test_taggers_are_raced_with_a_crf_too(tmp_path: Path) -> None:
+    text = "".join(f"Ann B-PER\nsleeps O\n\nin O\nUlm{at} B-LOC\n\n" for at in range(20))
+    (tmp_path / "a.conll").write_text(text)
+    task = resolve(DataConfig(train=(str(tmp_path / "a.conll"),)), RunRequest(), cache=tmp_path / "cache").task
+    found = portfolio(task, plan_of())
+    assert [one.name for one in found] == ["cnn", "gru", "bilstm", "bilstm-crf", "transformer"]
+    assert [one.head for one in found] == [None, None, None, "crf", None]
+
+
+def test_every_task_of_the_table_has_one_name_for_each_candidate() -> None:
+    for rows in PORTFOLIO.values():
+        assert len({one.name for one in rows}) == len(rows)
+
+
+@st.composite
+def races(draw: st.DrawFn) -> tuple[list[Candidate], dict[str, Probe]]:
+    count, number = draw(st.integers(1, 6)), st.floats(1e-3, 2.0)
+    probes = {
+        f"model-{at}": Probe(
+            step_seconds=draw(number),
+            validation_seconds=draw(st.floats(0.0, 5.0)),
+            overhead_seconds=draw(st.floats(0.0, 5.0)),
+            steps=draw(st.integers(FEWEST_STEPS, 5_000)),
+            validations=draw(st.integers(1, 60)),
+        )
+        for at in range(count)
+    }
+    return [Candidate(name=name, recipe="cnn") for name in probes], probes
+
+
+@given(races(), st.floats(1.0, 3_600.0))
+def test_a_rung_costs_no_more_than_its_time_but_for_those_with_the_fewest_steps(
+    drawn: tuple[list[Candidate], dict[str, Probe]], seconds: float
+) -> None:
+    racing, probes = drawn
+    entries = entries_of(1, racing, probes, seconds)
+    least = sum(one.seconds for one in entries if one.steps is not None and one.steps <= FEWEST_STEPS)
+    assert sum(one.seconds for one in entries) <= seconds + least + 1e-6
+    assert {one.candidate.name for one in entries} == set(probes)
+    for one in entries:
+        assert one.steps is None or FEWEST_STEPS <= one.steps <= probes[one.candidate.name].steps
+
+
+@given(races(), st.floats(1.0, 3_600.0))
+def test_what_fits_in_full_is_trained_in_full_at_once(
+    drawn: tuple[list[Candidate], dict[str, Probe]], spare: float
+) -> None:
+    racing, probes = drawn
+    whole = sum(probes[one.name].cost(None) for one in racing)
+    seconds = seconds_of_rung(racing, probes, whole + spare)
+    assert seconds == whole + spare and all(one.is_complete for one in entries_of(1, racing, probes, seconds))
+
+
+@given(races(), st.floats(0.0, 3_600.0))
+def test_those_that_are_left_out_are_slower_than_those_that_stay(
+    drawn: tuple[list[Candidate], dict[str, Probe]], seconds: float
+) -> None:
+    racing, probes = drawn
+    kept = quick_enough(racing, probes, seconds)
+    costs = {one.name: probes[one.name].cost(FEWEST_STEPS) for one in racing}
+    assert kept and all(costs[one.name] <= costs[other.name] for one in kept for other in racing if other not in kept)
+    assert len(kept) == 1 or sum(costs[one.name] for one in kept) <= seconds
+
+
+@given(races(), st.floats(0.0, 3_600.0), st.floats(1.0, 3.0))
+def test_as_many_steps_as_fit_into_the_time(
+    drawn: tuple[list[Candidate], dict[str, Probe]], seconds: float, pace: float
+) -> None:
+    for probe in drawn[1].values():
+        steps = probe.steps_in(seconds, pace)
+        assert steps == 0 or probe.cost(steps, pace) <= seconds
+        assert probe.cost(steps + 1, pace) > seconds
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--minutes", "0"), "--minutes 0. Fix: give a positive number"),
+        (("--minutes", "-3"), "--minutes -3. Fix: give a positive number"),
+        (("--models", "cmn"), "--models: classify has no model 'cmn'"),
+        (("--models", "cnn,cnn"), "models: cnn, cnn. Fix: name each recipe once"),
+        (("--device", "tpu"), "--device 'tpu'"),
+        (("--init", "nowhere"), "nowhere"),
+        (("--metric", "bleu"), "no metric 'bleu'"),
+        (("--dev-size", "0"), "there is no dev set to choose by"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_run(more: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    data = table(tmp_path / "a.csv", 40, 0)
+    refusal = (
+        CliRunner()
+        .invoke(app, ["auto", str(data), "--minutes", "0.01", "--out", str(tmp_path / "out"), *more])
+        .exception
+    )
+    assert isinstance(refusal, ConfigError) and words in str(refusal)
+    assert not list((tmp_path / "out").glob("runs/*"))
+
+
+def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
+    data, out = table(tmp_path / "a.csv", 40, 0), tmp_path / "out"
+    out.mkdir()
+    (out / "config.toml").write_text("")
+    for words in ("contains a run, not a race", "contains thesis.tex"):
+        refusal = CliRunner().invoke(app, ["auto", str(data), "--minutes", "0.01", "--out", str(out)]).exception
+        assert isinstance(refusal, ConfigError) and words in str(refusal)
+        (out / "config.toml").rename(out / "thesis.tex") if (out / "config.toml").exists() else None
+
+
+def row(
+    name: str, score: float, seconds: float, gap: float | None = None, error: float | None = None
+) -> LeaderboardRow:
+    return LeaderboardRow(
+        name=name,
+        state="complete",
+        why="in full",
+        score=Interval(score, score - 0.1, score + 0.1),
+        gap=gap,
+        gap_error=error,
+        parameters=1_000,
+        steps=100,
+        seconds=seconds,
+        runs=(name,),
+    )
+
+
+def board(*rows: LeaderboardRow) -> Leaderboard:
+    facts: dict[str, Any] = {"data": "a.csv", "task": "classify", "metric": "accuracy", "higher_is_better": True}
+    return Leaderboard(
+        **facts,
+        dev_rows=40,
+        folder="out",
+        minutes=5.0,
+        seconds=200.0,
+        rows=rows,
+        commands=("seqloom predict out FILE",),
+    )
+
+
+def test_a_cheaper_one_within_noise_is_told_and_the_best_score_stays_the_winner() -> None:
+    close, far = row("linear", 0.79, 2.0, 0.01, 0.02), row("bag", 0.7, 1.0, 0.1, 0.02)
+    found = board(row("cnn", 0.8, 60.0), close, far)
+    assert found.winner.name == "cnn" and "Within noise: linear trains 30 times faster." in found.sentence()
+    assert "Within noise" not in board(row("cnn", 0.8, 60.0), far).sentence()
+
+
+def test_the_leaderboard_is_shown_in_every_form() -> None:
+    found = board(row("cnn", 0.8, 60.0), LeaderboardRow(name="gru", state="failed", why="failed: no memory"))
+    for text in (found.text(100), found.html(), found.markdown()):
+        assert "cnn" in text and "failed: no memory" in text and "accuracy" in text
+    assert "seqloom predict out FILE" in found.html() and found.to_json()["rows"][1]["score"] is None

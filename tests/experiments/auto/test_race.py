@@ -1,0 +1,195 @@
+"""A race ends with a model that all verbs take, whatever stops it, and never reads the test set."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+import auto_common
+import seqloom
+from auto_common import MODELS, fixed_race, table
+from seqloom.cli import app
+from seqloom.errors import ConfigError
+from seqloom.experiments import workers
+from seqloom.experiments.auto.plan import AutoEvent, AutoStarted, CandidateEnded, CandidateStarted, RungStarted
+from seqloom.experiments.auto.results import Leaderboard
+
+pytestmark = pytest.mark.slow
+TIMES = ("seconds",)  # what differs between two races on the same machine
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    return table(tmp_path / "a.csv", 120, 0), table(tmp_path / "d.csv", 60, 1)
+
+
+class Finished(NamedTuple):
+    """A race that has ended: its files, its leaderboard and its events."""
+
+    files: tuple[Path, Path]
+    test: Path
+    out: Path
+    board: Leaderboard
+    told: list[AutoEvent]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A race that several tests look at."""
+    place = tmp_path_factory.mktemp("race")
+    files, test = (table(place / "a.csv", 120, 0), table(place / "d.csv", 60, 1)), table(place / "t.csv", 40, 2)
+    return Finished(files, test, place / "out", *fixed_race(*files, place / "out", test=test))
+
+
+def timeless(board: Any) -> Any:
+    """A leaderboard without times."""
+    if isinstance(board, dict):
+        return {name: timeless(value) for name, value in board.items() if name not in (*TIMES, "folder", "commands")}
+    return [timeless(value) for value in board] if isinstance(board, list) else board
+
+
+def test_the_better_half_goes_on_with_more_steps_and_one_is_left(finished: Finished) -> None:
+    board, told = finished.board, finished.told
+    rungs = [event for event in told if isinstance(event, RungStarted)]
+    assert [len(rung.entries) for rung in rungs] == [3, 2, 1]
+    assert [len(rung.dropped) for rung in rungs] == [0, 1, 1]
+    steps = [[entry.steps or 0 for entry in rung.entries] for rung in rungs]
+    assert all(1.5 * max(one) <= min(other) for one, other in pairwise(steps))
+    ended = [event for event in told if isinstance(event, CandidateEnded)]
+    assert ended[0].entry.candidate.name == "linear" and len(ended) == 7
+    dropped = {name for rung in rungs for name in rung.dropped}
+    assert {row.name for row in board.rows if row.state == "dropped"} == dropped - {board.winner.name}
+
+
+def test_the_winner_is_left_where_every_verb_finds_it(finished: Finished) -> None:
+    files, out, board = finished.files, finished.out, finished.board
+    model, scores = seqloom.load(out), [row.score.value for row in board.rows if row.score is not None]
+    assert scores == sorted(scores, reverse=True) and board.winner.score is not None
+    assert model.evaluate(split="dev").metrics["accuracy"] == pytest.approx(board.winner.score.value)
+    assert model.evaluate(split="test").rows == 40
+    for verb in (["predict", str(out), str(files[1])], ["doctor", str(out)], ["evaluate", str(out)]):
+        shown = CliRunner().invoke(app, verb)
+        assert shown.exit_code == 0, shown.output
+    with_weights = [path.parent.name for path in (out / "runs").glob("*/model")]
+    assert with_weights == [board.winner.runs[0]]
+    assert "Leaderboard" in (out / "leaderboard.html").read_text()
+    assert {row.name for row in board.rows} == {"linear", *MODELS}
+
+
+def test_a_finished_race_is_shown_again_without_training(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is trained")
+
+    monkeypatch.setattr(workers, "train_run", never)
+    monkeypatch.setattr(auto_common, "fixed_probe", never)
+    again, told = fixed_race(*finished.files, finished.out, test=finished.test)
+    assert again == finished.board and len(told) == 2 and isinstance(told[0], AutoStarted)
+
+
+def racing(data: Path, dev: Path, out: Path, fail: str = "") -> int:
+    """A race in a process of its own; `fail` says where it is killed."""
+    given = [sys.executable, str(Path(auto_common.__file__)), str(data), str(dev), str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SEQLOOM_FAIL": fail}
+    return subprocess.run(given, env=environment, capture_output=True, check=False, timeout=300).returncode
+
+
+def test_a_race_that_is_killed_twice_ends_with_the_same_leaderboard(files: tuple[Path, Path], tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert racing(*files, whole) == 0
+    # in the second run of the first rung, then in the first run of the second rung
+    assert racing(*files, killed, "between-update-and-count:kill:60") == -signal.SIGKILL
+    assert not (killed / "model").exists() and len(list((killed / "evaluations").iterdir())) == 2
+    assert racing(*files, killed, "between-update-and-count:kill:70") == -signal.SIGKILL
+    assert len(list((killed / "evaluations").iterdir())) == 4
+    assert racing(*files, killed) == 0
+    boards = [json.loads((place / "leaderboard.json").read_text()) for place in (whole, killed)]
+    assert timeless(boards[0]) == timeless(boards[1])
+    assert (whole / "auto.json").read_bytes() == (killed / "auto.json").read_bytes()
+    weights = [(place / "model" / "model.safetensors").read_bytes() for place in (whole, killed)]
+    assert weights[0] == weights[1]
+
+
+def test_decisions_that_were_made_are_not_made_again(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert racing(*files, out, "between-update-and-count:kill:60") == -signal.SIGKILL
+    before = json.loads((out / "auto.json").read_text())
+    slower = {name: probe | {"step_seconds": 99.0} for name, probe in before["probes"].items()}
+    (out / "auto.json").write_text(json.dumps(before | {"probes": slower}))
+    _, told = fixed_race(*files, out)
+    first = next(event for event in told if isinstance(event, RungStarted))
+    decided = [(one["candidate"]["name"], one["steps"]) for one in before["rungs"][0]["entries"]]
+    assert [(entry.candidate.name, entry.steps) for entry in first.entries] == decided
+
+
+def test_the_test_set_is_never_read(files: tuple[Path, Path], tmp_path: Path) -> None:
+    test = tmp_path / "test.csv"
+    test.write_bytes(b"\xff\xfe not a table \x00")
+    board, _ = fixed_race(*files, tmp_path / "out", test=test, models=("bag",))
+    assert isinstance(board, Leaderboard) and not (tmp_path / "out" / "test_evaluations.jsonl").exists()
+    assert any("--split test" in command for command in board.commands)
+
+
+def test_no_row_of_a_drawn_test_set_reaches_a_candidate(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, train_run = list[int](), workers.train_run
+
+    def watched(folder: Path, resolved: Any, **how: Any) -> Any:
+        seen.append(len(resolved.prepared.splits["test"]))
+        return train_run(folder, resolved, **how)
+
+    monkeypatch.setattr(workers, "train_run", watched)
+    fixed_race(files[0], None, tmp_path / "out", dev_size=0.2, test_size=0.2, models=("bag",))
+    assert len(seen) > 1 and not any(seen)
+
+
+def test_variants_use_the_time_that_is_left_and_more_minutes_go_on(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first, _ = fixed_race(*files, out, models=("bag",))
+    assert {row.name for row in first.rows} == {"linear", "bag"}
+    more, told = fixed_race(*files, out, models=("bag",), minutes=2.0, parents=1)
+    tried = [event.entry.candidate.name for event in told if isinstance(event, CandidateStarted)]
+    assert "bag-lr-3x" in tried and "bag" not in tried and "linear" not in tried
+    variant = next(row for row in more.rows if row.name == "bag-lr-3x")
+    assert variant.score is not None and "bag with learning rate x 3" in variant.why
+    lines = [(out / "runs" / name / "config.toml").read_text() for name in ("bag-rung-1", "bag-lr-3x")]
+    rates = [float(next(line for line in text.splitlines() if line.startswith("lr = "))[5:]) for text in lines]
+    assert rates[1] == pytest.approx(3 * rates[0])  # both have as many steps
+    with pytest.raises(ConfigError, match="contains a race of 2 minutes, and minutes is 1"):
+        fixed_race(*files, out, models=("bag",))
+
+
+def test_an_encoder_is_one_more_candidate(files: tuple[Path, Path], tmp_path: Path) -> None:
+    run = seqloom.train(
+        files[0], dev=files[1], model="cnn", size="tiny", epochs=2, out=tmp_path / "first", device="cpu"
+    )
+    board, _ = fixed_race(*files, tmp_path / "out", models=("bag",), init=run.folder)
+    found = next(row for row in board.rows if row.name == "init")
+    assert found.score is not None and "init" in (tmp_path / "out" / "runs" / found.runs[0] / "config.toml").read_text()
+
+
+def test_a_candidate_that_fails_is_told_and_the_others_go_on(files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    (tmp_path / "out" / "runs" / "cnn-rung-1").write_text("no folder")
+    board, _ = fixed_race(*files, tmp_path / "out", models=("bag", "cnn"))
+    failed = next(row for row in board.rows if row.name == "cnn")
+    assert failed.state == "failed" and "is a file" in failed.why and board.winner.name != "cnn"
+
+
+def test_when_the_time_is_up_the_best_so_far_wins(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from seqloom.experiments.auto import record
+
+    monkeypatch.setattr(record.RaceRecord, "left", property(lambda _: -1e-3))
+    board, told = fixed_race(*files, tmp_path / "out")
+    ended = [event.entry.candidate.name for event in told if isinstance(event, CandidateEnded)]
+    assert ended == ["linear"] and board.winner.name == "linear"
+    assert [(row.name, row.why) for row in board.rows[1:]] == [(name, "not run: the time was up") for name in MODELS]
