@@ -383,11 +383,11 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
         return None
     loader = resolved.task.loader(prepared, "train", config.batching, seed=config.seed, workers=0)
     steps = expected_steps(config.duration, loader.plan, training_tokens(prepared))
-    return None if steps is None else steps * timed_steps(resolved, device)
+    return None if steps is None else steps * statistics.median(timed_steps(resolved, device))
 
 
-def timed_steps(resolved: Resolved, device: Device, *, tries: int = STEPS, patience: float = PATIENCE) -> float:
-    """The median seconds of a few steps; after `patience` seconds no further one is tried."""
+def timed_steps(resolved: Resolved, device: Device, *, tries: int = STEPS, patience: float = PATIENCE) -> list[float]:
+    """Return the seconds of a few steps, without the first; after `patience` seconds no further one is tried."""
     config = resolved.config.training
     loader = resolved.task.loader(resolved.prepared, "train", config.batching, seed=config.seed, workers=0)
     update = Update(resolved.task, built_model(resolved, device)[0], config, Alone(), device)
@@ -403,4 +403,4 @@ def timed_steps(resolved: Resolved, device: Device, *, tries: int = STEPS, patie
         taken.append(time.monotonic() - start)
         if len(taken) == tries or time.monotonic() - began > patience:
             break
-    return statistics.median(taken[1:] or taken)
+    return taken[1:] or taken

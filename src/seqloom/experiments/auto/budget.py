@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
+import numpy as np
 
 from seqloom.experiments.auto.plan import Candidate, Entry
 from seqloom.tasks.evaluation import answering
@@ -28,7 +29,7 @@ MOST_VALIDATIONS, VALIDATION_SHARE = 5, 0.2  # of a run that is shorter than usu
 HIGHEST_FACTOR = 3.0  # of the learning rate of a shortened run
 SETTLED = 3  # evaluations of the dev set after the last step: to choose, to calibrate and to compare
 WORTHWHILE = 1.5  # times the steps of the run before it; fewer would tell nothing new
-TRIED_STEPS, TRIED_BATCHES = 6, 2  # of a probe
+TRIED_STEPS, TRIED_BATCHES = 12, 2  # of a probe
 PATIENCE = 5.0  # seconds after which a probe tries no further step
 WRITING = 0.5  # seconds to write checkpoints, model and report of a run
 SURE = (0.8, 1.25)  # the clock overrules the plan if the time that is left is outside of this, times the plan
@@ -78,7 +79,8 @@ def probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
     config, prepared, task = resolved.config.training, resolved.prepared, resolved.task
     train = task.loader(prepared, "train", config.batching, seed=config.seed, workers=0)
     steps = expected_steps(config.duration, train.plan, training_tokens(prepared)) or FEWEST_STEPS
-    step = timed_steps(resolved, device, tries=TRIED_STEPS, patience=PATIENCE)
+    # The lower quartile: other work on the machine makes some steps slow, and none fast.
+    step = float(np.quantile(timed_steps(resolved, device, tries=TRIED_STEPS, patience=PATIENCE), 0.25))
     dev = task.loader(prepared, "dev", config.batching, seed=0, workers=0)
     model, began, state, seen = built_model(resolved, device)[0], time.monotonic(), None, 0
     with answering(model):
@@ -134,9 +136,14 @@ def entries_of(
     return tuple(entries)
 
 
-def quick_enough(racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float) -> list[Candidate]:
-    """The candidates that can share so many seconds with at least a few steps each: the slowest ones are left out."""
-    kept = sorted(racing, key=lambda one: probes[one.name].cost(FEWEST_STEPS))
+def quick_enough(
+    racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float, default: str
+) -> list[Candidate]:
+    """Return the candidates that can share so many seconds with at least a few steps each.
+
+    The slowest ones are left out, but never the default recipe of the task.
+    """
+    kept = sorted(racing, key=lambda one: (one.recipe != default, probes[one.name].cost(FEWEST_STEPS)))
     while len(kept) > 1 and sum(probes[one.name].cost(FEWEST_STEPS) for one in kept) > seconds:
         kept.pop()
     return kept

@@ -25,6 +25,7 @@ MINUTES = 5.0  # by default
 MOST_MINUTES = 60.0 * 24 * 365
 INIT = "init"  # the name of the candidate that starts from another model
 BASELINE = "linear"
+HIGHEST_LR = 0.01
 
 
 class AutoPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,7 +140,10 @@ def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
     config, factor = resolved.config, entry.candidate.lr_factor * entry.lr_factor
     if factor == 1.0:
         return resolved
-    training = msgspec.structs.replace(config.training, lr=config.training.lr * factor)
+    lr = config.training.lr * factor
+    if factor > 1.0:  # few models learn above this, whatever their default is
+        lr = min(lr, max(config.training.lr, HIGHEST_LR))
+    training = msgspec.structs.replace(config.training, lr=lr)
     return resolved._replace(config=msgspec.structs.replace(config, training=training))
 
 

@@ -149,7 +149,7 @@ class Race:
         left, probes = self._actual_left(), self.record.decided.probes
         if not racing:
             return None
-        quick = quick_enough(racing, probes, left * SHARE_TO_START)
+        quick = quick_enough(racing, probes, left * SHARE_TO_START, self.task.recipes()[0])
         slow = {
             one.name: TOO_SLOW.format(duration(probes[one.name].step_seconds)) for one in racing if one not in quick
         }
