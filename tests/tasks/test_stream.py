@@ -326,6 +326,7 @@ def test_answers_come_with_their_line_and_before_the_next_one_is_asked_for(small
 
     ledger, stream = Ledger(), stream_of(found, found.model("gru"))
     windows = given_elements(lines(), stream.kind, ledger, flows=False)
-    first = next(stream.answers(windows, ledger))
+    blocks = stream.answers(windows, ledger)
+    first = [*next(blocks), *next(blocks)]  # of two elements and one
     assert [(one.line, one.token) for one in first] == [(1, "the"), (1, "good"), (1, "film")]
     assert asked == [1]
