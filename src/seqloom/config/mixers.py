@@ -257,7 +257,7 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
             )
         if self.reads_edges() and position != "none":
             raise ConfigError(
-                f"position '{position}' with the pattern 'edges': nodes of a graph have no order, so they have no positions",
+                f"position '{position}' with the pattern 'edges': nodes of a graph have no order",
                 fix="choose position 'none'",
             )
 

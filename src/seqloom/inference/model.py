@@ -220,7 +220,7 @@ class LoadedModel(OpenedModel):
 
     @property
     def flows(self) -> bool:
-        """Whether the lines of a stream are parts of one text; otherwise each line is a separate text, as in training."""
+        """Whether the lines of a stream are parts of one text. Otherwise each line is a separate text."""
         kind, unit = self.task.spec.schema.input, "line" if self.run is None else self.run.data.reading.unit
         return kind.is_text and (unit != "line" or not Streamer.of(self.task).closing)
 

@@ -269,7 +269,7 @@ class Padded(NamedTuple):
 
 
 def _require_edges(edges: Tensor | None, lengths: Tensor) -> None:
-    """Raise DataError for edges with a wrong shape or, if they are on the CPU, with a node that the row does not have."""
+    """Raise DataError for edges with a wrong shape or, on the CPU, with a node that the row does not have."""
     if edges is None:
         return
     rows = len(lengths)

@@ -78,7 +78,7 @@ class Chain(NamedTuple):
         return by_document(lambda rows: rows.with_values(_corrected(rows, free)), scores).values
 
     def last(self, head: Head, scores: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """[T] for each new element, the last tag of the best allowed path that ends there; and the memory for later ones.
+        """[T] the last tag of the best allowed path that ends at each new element; and the memory for the next call.
 
         This is the forward half of the Viterbi algorithm in float64: the best score of a path to each tag. The highest
         score is subtracted at every element, so that scores neither overflow nor lose precision in long sequences.

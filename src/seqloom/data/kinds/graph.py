@@ -4,8 +4,8 @@
     C O H,0-1 1-2,polar                                                          csv
 
 Nodes are numbered from 0. The edge `0-1` or [0, 1] goes in both directions: each of the two nodes reads the other. With
-`0>1`, node 1 reads node 0, but node 0 does not read node 1. Each label is one token. Duplicate edges count once. An edge
-from a node to itself has no effect, because every node reads itself anyway.
+`0>1`, node 1 reads node 0, but node 0 does not read node 1. Each label is one token. Duplicate edges count once. An
+edge from a node to itself has no effect, because every node reads itself anyway.
 """
 
 import json
@@ -80,7 +80,7 @@ class Graph:
 
 
 class GraphInput(InputKind):
-    """Columns: "input" has one token per node, EDGES has pairs [E,2]. A batch is a Padded of tokens [B,T] with edges."""
+    """Columns: "input" has one token per node, EDGES has pairs [E,2]. A batch is a Padded [B,T] with edges."""
 
     name = "graph"
     noun = "graphs: nodes and edges"

@@ -98,7 +98,8 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
         if not cheaper:
             return sentence
         least = min(cheaper, key=lambda one: one.seconds)
-        return f"{sentence} Within noise: {least.name} trains {number(round(best.seconds / least.seconds, 1))} times faster."
+        times = number(round(best.seconds / least.seconds, 1))
+        return f"{sentence} Within noise: {least.name} trains {times} times faster."
 
     def document(self) -> Document:
         """The winner, all candidates, a figure, a note and the commands for the next steps."""

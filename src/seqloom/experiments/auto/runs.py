@@ -79,7 +79,7 @@ def _evaluate(plan: AutoPlan, entry: Entry, ended: Ended, resolved: Resolved) ->
 
 
 def keep_winner(plan: AutoPlan, winner: Entry) -> None:
-    """Copy the winner's run without its checkpoints to the folder of the race, so that all commands accept that folder."""
+    """Copy the winner's run, without checkpoints, to the folder of the race, so that all commands accept it."""
     source, target = RunFolder(run_folder(plan, winner)), plan.folder
     recover(target)
     replace_folder(target / RunFile.MODEL, dict(read_folder(source.model)))

@@ -145,7 +145,7 @@ class Heads(nn.Module):
 
 
 def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
-    """Return the mask of an attention pattern. It does not contain edges of a graph: `edges_mask` adds these per batch."""
+    """Return the mask of an attention pattern. For graphs, `edges_mask` adds the edges of each batch to it."""
     direction: Mask = Causal() if causal else Everything()
     if isinstance(pattern, FullConfig | EdgesConfig):
         return direction

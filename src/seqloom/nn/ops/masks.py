@@ -151,7 +151,7 @@ class Edges(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Neighbors(Mask):
-    """One graph per row: a query reads itself and the keys that an edge connects it to. Nodes are numbered by position."""
+    """One graph per row: a query reads itself and the keys that its edges lead to. Nodes are numbered by position."""
 
     pairs: Tensor  # [B,E,2] int64: the node that reads and the node that is read; negative where there is no edge
     nodes: int  # in the longest row
