@@ -25,7 +25,7 @@ MINUTES = 5.0  # the default
 MOST_MINUTES = 60.0 * 24 * 365
 INIT = "init"  # the name of the candidate that starts from another model
 BASELINE = "linear"
-HIGHEST_LR = 0.01
+HIGHEST_LR = 0.01  # a factor does not raise the learning rate above this
 
 
 class AutoPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -143,7 +143,7 @@ def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
     if factor == 1.0:
         return resolved
     lr = config.training.lr * factor
-    if factor > 1.0:  # few models learn above this, whatever their default is
+    if factor > 1.0:  # few models learn with a higher rate than HIGHEST_LR
         lr = min(lr, max(config.training.lr, HIGHEST_LR))
     training = msgspec.structs.replace(config.training, lr=lr)
     return resolved._replace(config=msgspec.structs.replace(config, training=training))
