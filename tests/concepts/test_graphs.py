@@ -118,12 +118,12 @@ def test_a_model_that_reads_from_left_to_right_cannot_have_edges() -> None:
 def test_a_model_along_edges_is_refused_for_text_and_a_recipe_of_text_for_graphs(tmp_path: Path) -> None:
     file = tmp_path / "texts.csv"
     file.write_text("text,label\n" + "".join(f"word{n % 7} here,{'ab'[n % 2]}\n" for n in range(40)))
-    with pytest.raises(ConfigError, match="'graph-attention' makes no classifier, only: graph-classifier"):
+    with pytest.raises(ConfigError, match="'graph-attention' cannot make a classifier, only: graph-classifier"):
         seqloom.train(file, out=tmp_path / "run", model="graph-attention", steps=1)
     size = seqloom.load_data(file).tokenizer.vocab_size  # type: ignore[union-attr]
     head = ClassHeadConfig(num_classes=2)
     own = recipes.graph_model("graph-attention", inputs=TokensConfig(vocab_size=size), head=head, size="tiny")
     with pytest.raises(ConfigError, match="the model attends along the edges of a graph, but the input is text"):
         seqloom.train(file, out=tmp_path / "run", model=own, steps=1)
-    with pytest.raises(ConfigError, match="'lstm' makes no graph-classifier"):
+    with pytest.raises(ConfigError, match="'lstm' cannot make a graph-classifier"):
         seqloom.train("graphs", out=tmp_path / "run", model="lstm", steps=1)
