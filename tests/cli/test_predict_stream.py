@@ -21,7 +21,7 @@ from seqloom.config.data import ReadingConfig
 from seqloom.config.tokenizers import CharactersConfig
 from seqloom.errors import ConfigError, RejectedError
 
-WARNING = "the model has not learned to read on after a line: train it with --batching streams"
+WARNING = "the model was not trained to continue after the end of a line; train it with --batching streams"
 STEPS = [[0.5, 1.0], [0.25, -1.0], [2.0, 0.0]]
 
 
@@ -97,8 +97,8 @@ def test_rows_of_numbers_are_steps(tagger: Path, text: str, arguments: tuple[str
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("1, 2, 3", "array.width: 3 numbers in a step, and the model reads 2"),
-        ("1", "array.width: 1 number in a step, and the model reads 2"),
+        ("1, 2, 3", "array.width: 3 numbers in a step, but the model reads 2"),
+        ("1", "array.width: 1 number in a step, but the model reads 2"),
         ("nan, 1", "type.number: expected a number, found 'nan'"),
         ("1, two", "type.number: expected a number, found 'two'"),
         ("[1, null]", "array.shape: expected one list of numbers"),
@@ -140,7 +140,7 @@ def test_tables_have_one_header_and_text_shows_tokens(lm: Path) -> None:
     [
         (("--out", "a.jsonl"), "a stream has no end. Fix: use > FILE"),
         (("--with-input",), "--with-input"),
-        (("--skip-bad-rows",), "all later answers"),
+        (("--skip-bad-rows",), "all later predictions"),
         (("--sequence", "a"), "--sequence"),
         (("--format", "csv"), "csv cannot be read as a stream"),
     ],
@@ -157,7 +157,7 @@ def test_a_model_that_sees_both_sides_is_refused_with_the_reason(tmp_path: Path)
     done = invoked(run, given="a good film\n")
     assert isinstance(done.exception, ConfigError)
     assert str(done.exception) == (
-        "a stream is read element by element, and this model also looks at what comes later (Convolution). "
+        "a stream is read from left to right, but this model also reads later elements (Convolution). "
         "Fix: train a model that reads from left to right: --model rnn, gru or lstm."
     )
 

@@ -85,7 +85,7 @@ def test_row_37_a_node_reads_along_an_arrow_and_not_against_it() -> None:
 
 
 def test_an_input_without_edges_is_refused() -> None:
-    with pytest.raises(DataError, match="attention along edges needs a graph, and this input has no edges"):
+    with pytest.raises(DataError, match="attention along edges needs a graph, but this input has no edges"):
         ALONG_EDGES.build(8)(Padded.of(torch.randn(1, 3, 8)))
 
 
@@ -93,7 +93,7 @@ def test_edges_that_do_not_fit_a_batch_are_refused() -> None:
     values = torch.randn(2, 3, 8)
     with pytest.raises(DataError, match=r"edges of 2 rows are a tensor \[2, edges, 2\], found \[1, 2\]"):
         Padded.of(values, edges=torch.tensor([[0, 1]]))
-    with pytest.raises(DataError, match="an edge has a node that its row does not have"):
+    with pytest.raises(DataError, match="an edge contains a node that its row does not have"):
         Padded.of(values, torch.tensor([3, 2]), edges=torch.tensor([[[0, 2]], [[0, 2]]]))
 
 
@@ -107,23 +107,23 @@ def test_rows_are_selected_and_moved_together_with_their_edges() -> None:
 
 
 def test_a_model_that_reads_from_left_to_right_cannot_have_edges() -> None:
-    with pytest.raises(ConfigError, match="the pattern 'edges' needs a whole graph, so it cannot go forward"):
+    with pytest.raises(ConfigError, match="the pattern 'edges' needs the complete graph, so it cannot run"):
         DecoderConfig(input=TokensConfig(vocab_size=9), width=8, layers=(BlockConfig(mixer=ALONG_EDGES),))
-    with pytest.raises(ConfigError, match="the pattern 'edges' needs a whole graph, so it cannot go forward"):
+    with pytest.raises(ConfigError, match="the pattern 'edges' needs the complete graph, so it cannot run"):
         DecoderBlockConfig(mixer=ALONG_EDGES, num_heads=2).fit(8)
-    with pytest.raises(ConfigError, match="nodes of a graph have no order, so no distance"):
+    with pytest.raises(ConfigError, match="nodes of a graph have no order"):
         ALONG_EDGES.fit(8, "alibi")
 
 
 def test_a_model_along_edges_is_refused_for_text_and_a_recipe_of_text_for_graphs(tmp_path: Path) -> None:
     file = tmp_path / "texts.csv"
     file.write_text("text,label\n" + "".join(f"word{n % 7} here,{'ab'[n % 2]}\n" for n in range(40)))
-    with pytest.raises(ConfigError, match="'graph-attention' makes no classifier, only: graph-classifier"):
+    with pytest.raises(ConfigError, match="'graph-attention' cannot make a classifier, only: graph-classifier"):
         seqloom.train(file, out=tmp_path / "run", model="graph-attention", steps=1)
     size = seqloom.load_data(file).tokenizer.vocab_size  # type: ignore[union-attr]
     head = ClassHeadConfig(num_classes=2)
     own = recipes.graph_model("graph-attention", inputs=TokensConfig(vocab_size=size), head=head, size="tiny")
-    with pytest.raises(ConfigError, match="the model attends along the edges of a graph, and the input is text"):
+    with pytest.raises(ConfigError, match="the model attends along the edges of a graph, but the input is text"):
         seqloom.train(file, out=tmp_path / "run", model=own, steps=1)
-    with pytest.raises(ConfigError, match="'lstm' makes no graph-classifier"):
+    with pytest.raises(ConfigError, match="'lstm' cannot make a graph-classifier"):
         seqloom.train("graphs", out=tmp_path / "run", model="lstm", steps=1)

@@ -89,9 +89,9 @@ def test_what_is_written_is_read_again(data: st.DataObject, nodes: int) -> None:
 FAULTS: dict[str, tuple[Row, str]] = {
     "a node that is not there": (
         {"nodes": ["C", "O"], "edges": [[0, 2]]},
-        "edges: the edge 0-2 names node 2, but the nodes are 0 to 1. Fix: count nodes from 0.",
+        "edges: the edge 0-2 contains node 2, but the nodes are 0 to 1. Fix: number the nodes from 0.",
     ),
-    "a negative node": ({"nodes": ["C", "O"], "edges": [[0, -1]]}, "the edge 0--1 names node -1"),
+    "a negative node": ({"nodes": ["C", "O"], "edges": [[0, -1]]}, "the edge 0--1 contains node -1"),
     "three ends": ({"nodes": ["C", "O"], "edges": [[0, 1, 1]]}, "edges: expected an edge, found '[0, 1, 1]'"),
     "a fraction": ({"nodes": ["C", "O"], "edges": [[0, 0.5]]}, "expected an edge, found '[0, 0.5]'"),
     "a word": ({"nodes": ["C", "O"], "edges": ["0-1", "C-O"]}, "expected an edge, found 'C-O'. Fix: write 0-1, or 0>1"),
@@ -114,7 +114,7 @@ def test_a_fault_is_told_with_its_row_and_column(fault: str, tmp_path: Path) -> 
 def test_a_csv_file_tells_a_fault_by_line(tmp_path: Path) -> None:
     path = tmp_path / "graphs.csv"
     path.write_text("nodes,edges,label\nC O,0-1,a\nC O,0-1 1-4,b\n")
-    with pytest.raises(RejectedError, match=r"graphs.csv:3.*the edge 1-4 names node 4, but the nodes are 0 to 1"):
+    with pytest.raises(RejectedError, match=r"graphs.csv:3.*the edge 1-4 contains node 4, but the nodes are 0 to 1"):
         seqloom.load_data(path)
 
 
@@ -189,7 +189,7 @@ def test_other_tasks_are_refused(task: str, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_cuts_labels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the label of a node is one token, and the tokenizer 'bpe' makes several"):
+    with pytest.raises(ConfigError, match="the label of a node must be one token, but the tokenizer 'bpe' splits it"):
         seqloom.load_data(written(tmp_path, rows()), tokenizer="bpe")
 
 

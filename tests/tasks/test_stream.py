@@ -171,7 +171,7 @@ def test_every_answer_is_that_of_predict_for_what_was_read_so_far(small: Find, k
     for recipe in task.recipes():
         model = found.model(recipe).eval()
         if recipe not in ONE_WAY and recipe != "mlp":
-            with pytest.raises(ConfigError, match=r"comes later.*--model rnn, gru or lstm"):
+            with pytest.raises(ConfigError, match=r"reads later elements.*--model rnn, gru or lstm"):
                 stream_of(found, model)
             continue
         for row in range(3):

@@ -46,7 +46,7 @@ def test_endless_white_space_does_not_wait_for_its_end() -> None:
     flow.tokens("a\n")
     for _ in range(1_000):
         flow.tokens("\n")
-    assert len(flow._held) <= 64
+    assert len(flow._pending) <= 64
 
 
 def test_white_space_is_what_the_pattern_of_subwords_takes_for_it() -> None:

@@ -108,7 +108,7 @@ app = typer.Typer(
 )
 app.command("demo", cls=Verb, short_help="Train on built-in data and show the result.")(demo.demo)
 app.command("train", cls=Verb, short_help="Train a model on your data.")(train.train)
-app.command("auto", cls=Verb, short_help="Find the best model for your data within some minutes.")(auto.auto)
+app.command("auto", cls=Verb, short_help="Find the best model for your data within a few minutes.")(auto.auto)
 app.command("evaluate", cls=Verb, short_help="Evaluate a model, with confidence intervals.")(evaluate.evaluate)
 app.command("predict", cls=Verb, short_help="Predict labels, tags or numbers for rows of a file.")(predict.predict)
 app.command("generate", cls=Verb, short_help="Generate text from prompts with a language model.")(generate.generate)

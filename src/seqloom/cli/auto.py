@@ -1,4 +1,4 @@
-"""`seqloom auto`: the best model for a file that this machine finds in some minutes."""
+"""`seqloom auto`: find the best model for a data file within a few minutes."""
 
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 WHY = {
     "done": "done; give more --minutes to try more variants",
-    "seconds": "time is up; give more --minutes to go on",
+    "seconds": "time is up; give more --minutes to continue",
     "stopped": "stopped; run the same command again to resume",
     "disk": "stopped: checkpoints could not be written",
 }
-own = partial(option, panel="Race")  # the panel of its options
+own = partial(option, panel="Race")  # the help panel of the options below
 
 
 @takes(
@@ -39,19 +39,19 @@ own = partial(option, panel="Race")  # the panel of its options
 )
 def auto(
     data: Data,
-    minutes: Annotated[float, own("--minutes", "COUNT", "Time for the whole race, in minutes (default: 5).")] = 5.0,
+    minutes: Annotated[float, own("--minutes", "COUNT", "Time limit of the race, in minutes (default: 5).")] = 5.0,
     out: Annotated[
         Path | None,
         own(
             "--out -o",
             "FOLDER",
-            "Folder of the best model and all runs; a race that is there is resumed (default: runs/NAME-auto).",
+            "Folder for the best model and all runs; if it has a race, resume it (default: runs/NAME-auto).",
         ),
     ] = None,
     models: Annotated[
         str | None,
         own(
-            "--models", "NAMES", "Recipes to try, such as cnn,lstm; a baseline is added (default: chosen by the task)."
+            "--models", "NAMES", "Recipes to try, such as cnn,lstm; a baseline is added (default: depends on the task)."
         ),
     ] = None,
     init: Annotated[
@@ -63,10 +63,10 @@ def auto(
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Find the best model for your data within some minutes; the test set is never read.
+    """Find the best model for your data within a few minutes; the test set is never read.
 
-    Several recipes race on the validation set: the better half goes on with more steps, until one is left. Run the
-    same command again to resume.
+    Several recipes compete on the dev set: the better half continues with more steps, until one is left. Run the same
+    command again to resume.
     """
     require_device(device)
     config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
@@ -95,17 +95,17 @@ def auto(
 
 
 def _lines(event: "AutoEvent") -> list[str]:
-    """An event as lines of text; the steps of a run are left out."""
+    """The lines to print for an event; training steps print nothing."""
     from seqloom.experiments.auto.plan import AutoStarted, CandidateEnded, CandidateStarted, Probed, RungStarted
 
     match event:
         case AutoStarted():
-            spent = f", {duration(event.spent)} of them spent" if event.spent >= 1 else ""
+            spent = f", {duration(event.spent)} already spent" if event.spent >= 1 else ""
             about = f"{duration(event.seconds)}{spent}; the best dev {event.metric} wins"
             return [*map(escaped, event.messages), f"{', '.join(event.candidates)}: {about}"]
         case Probed():
-            whole = duration(event.whole_seconds)
-            return [f"{event.candidate}: {duration(event.step_seconds)} a step, about {whole} in full"]
+            full = duration(event.whole_seconds)
+            return [f"{event.candidate}: {duration(event.step_seconds)} per step, about {full} in full"]
         case RungStarted():
             dropped = f"; dropped: {', '.join(event.dropped)}" if event.dropped else ""
             runs = counted(len(event.entries), "candidate")
@@ -127,7 +127,7 @@ def _left(seconds: float) -> str:
 
 
 def _progress(event: "AutoEvent", seconds: float) -> Progress | None:
-    """How much of the time is spent, and on what."""
+    """The share of the time that is spent, and the current run."""
     from seqloom.experiments.auto.plan import CandidateReport
     from seqloom.training.events import Stepped
 
@@ -147,6 +147,8 @@ def _show(plan: "AutoPlan", ended: "AutoEnded", *, json: bool) -> None:
     lines = ["", WHY[ended.reason]]
     if board is not None and ended.exit_code == 0:
         lines += [f"  model        {place}/model", f"  leaderboard  {place}/leaderboard.html"]
-        lines += [f"  runs         {place}/runs: settings, curves and pages of each; weights only of the winner"]
+        lines += [
+            f"  runs         {place}/runs: settings, curves and reports of all runs; only the winner keeps its weights"
+        ]
         lines += ["next:", *(f"  {escaped(command)}" for command in board.commands)]
     return screen.say(*lines)

@@ -48,7 +48,7 @@ def predict(
     ] = False,
     stream: Annotated[
         bool,
-        option("--stream", None, "Read FILE as one endless sequence, with an answer at each step (default: off)."),
+        option("--stream", None, "Read FILE as one endless sequence, with a prediction at each step (default: off)."),
     ] = False,
     deterministic: Deterministic = False,
     *,

@@ -1,4 +1,4 @@
-"""`seqloom predict --stream`: the answers of a model to one sequence without an end, as its lines arrive."""
+"""`seqloom predict --stream`: predictions for one endless sequence, printed as its lines arrive."""
 
 import io
 import sys
@@ -26,41 +26,43 @@ TABLES = (".csv", ".tsv", ".json", ".parquet", ".npz", ".npy", ".conll", ".conll
 
 
 def require_streamable(given: Given, output: OutputOptions) -> None:
-    """Refuse options that have no meaning for a stream, before a model is loaded."""
+    """Raise ConfigError for options that do not work with a stream, before the model is loaded."""
     if output.out is not None:
-        raise ConfigError(f"--out {output.out} is written when all is done, and a stream has no end", fix="use > FILE")
+        raise ConfigError(f"--out {output.out} is only written at the end, and a stream has no end", fix="use > FILE")
     if output.with_input:
-        raise ConfigError("--with-input: each answer of a stream has its token already", fix="leave it out")
+        raise ConfigError("--with-input: each prediction of a stream already contains its token", fix="leave it out")
     if given.get("skip_bad_rows"):
         raise ConfigError(
-            "--skip-bad-rows: without a row, all later answers of a stream would be others", fix="leave it out"
+            "--skip-bad-rows: skipping a row of a stream would change all later predictions", fix="leave it out"
         )
     if given.get("sequence") is not None:
-        raise ConfigError("--sequence is for files of many sequences, and a stream is one", fix="leave it out")
+        raise ConfigError(
+            "--sequence is for files with many sequences; a stream is a single sequence", fix="leave it out"
+        )
 
 
-def write_stream(loaded: "LoadedModel", asked: PredictRequest, output: OutputOptions, most: int | None) -> None:
-    """Print the answers to the elements of a file or of standard input, as soon as they are known."""
+def write_stream(loaded: "LoadedModel", request: PredictRequest, output: OutputOptions, most: int | None) -> None:
+    """Read a file or standard input, and print each prediction as soon as it is available."""
     from seqloom.data.endless import read_endless
     from seqloom.data.inputs import STANDARD_INPUT as NAMED
     from seqloom.data.inputs import InputColumns
     from seqloom.inference.stream import BLOCK
 
-    ledger, path = Ledger(), Path(asked.source)
+    ledger, path = Ledger(), Path(request.source)
     reading = loaded.endless(most or BLOCK)
-    piped = asked.source == STANDARD_INPUT
-    format_ = asked.reading.format or (None if piped else _format_of(path))
-    _say_how_trained(loaded)
-    columns = InputColumns(asked.named, loaded.columns)
+    piped = request.source == STANDARD_INPUT
+    format_ = request.reading.format or (None if piped else _format_of(path))
+    _warn_if_untrained(loaded)
+    columns = InputColumns(request.named, loaded.columns)
     with nullcontext(cast(io.BufferedReader, sys.stdin.buffer)) if piped else path.open("rb") as stream:
-        name = NAMED if piped else asked.source
+        name = NAMED if piped else request.source
         windows = read_endless(stream, reading.kind, ledger, format_, columns, flows=loaded.flows, name=name)
         _write(reading.answers(windows, ledger), output.form)
     print_warnings(ledger)
 
 
 def _format_of(path: Path) -> Format | None:
-    """The format of a file of lines; ConfigError for other files."""
+    """The format of a file of lines; ConfigError for tables and other formats."""
     if not path.is_file():
         raise ConfigError(f"there is no file {path}", fix="check the name, or give - for standard input")
     if path.suffix.lower() in TABLES:
@@ -69,19 +71,21 @@ def _format_of(path: Path) -> Format | None:
     return cast(Format | None, LINED.get(path.suffix.lower()))
 
 
-def _say_how_trained(loaded: "LoadedModel") -> None:
-    """Print a warning if lines have an END, and the model has never read on after one."""
+def _warn_if_untrained(loaded: "LoadedModel") -> None:
+    """Print a warning if lines end with an END token, but the model was not trained to continue after one."""
     from seqloom.config.training import StreamsConfig
     from seqloom.tasks.task import Streamer
 
     if loaded.run is None or loaded.flows or not Streamer.of(loaded.task).closing:
         return
     if not isinstance(loaded.run.training.batching, StreamsConfig):
-        typer.echo("the model has not learned to read on after a line: train it with --batching streams", err=True)
+        typer.echo(
+            "the model was not trained to continue after the end of a line; train it with --batching streams", err=True
+        )
 
 
 def _write(blocks: "Iterable[list[StreamAnswer]]", form: OutputFormat) -> None:
-    """Print blocks of answers, each at once; a table has one header."""
+    """Print each block of predictions as soon as it arrives; CSV output has one header."""
     screen, first = Screen(), True
     for block in blocks:
         data = b"".join(encoded_lines(map(_line, block), form)).decode()

@@ -82,7 +82,7 @@ class MixerConfig(Config):
         """Raise ConfigError if this mixer cannot run one element at a time."""
 
     def reads_edges(self) -> bool:
-        """Whether its input must be a graph: nodes with edges."""
+        """Whether its input must be a graph with edges."""
         return False
 
     def parameters(self, width: int, position: Position = "none") -> int:
@@ -234,7 +234,7 @@ class SparseConfig(Config, tag="sparse", kw_only=True):
 
 
 class EdgesConfig(Config, tag="edges", kw_only=True):
-    """Nodes of a graph see themselves and the nodes that an edge joins to them (Velickovic et al. 2018)."""
+    """Each node of a graph sees itself and the nodes that an edge connects it to (Velickovic et al. 2018)."""
 
 
 Pattern = FullConfig | WindowConfig | SparseConfig | EdgesConfig
@@ -257,15 +257,15 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
             )
         if self.reads_edges() and position != "none":
             raise ConfigError(
-                f"position '{position}' with the pattern 'edges': nodes of a graph have no order, so no distance",
+                f"position '{position}' with the pattern 'edges': nodes of a graph have no order",
                 fix="choose position 'none'",
             )
 
     def fit_causal(self) -> None:
         if self.reads_edges():
             raise ConfigError(
-                "the pattern 'edges' needs a whole graph, so it cannot go forward one element at a time",
-                fix="take the pattern 'full', 'window' or 'sparse' in a decoder",
+                "the pattern 'edges' needs the complete graph, so it cannot run one element at a time",
+                fix="use the pattern 'full', 'window' or 'sparse' in a decoder",
             )
 
     def reads_edges(self) -> bool:

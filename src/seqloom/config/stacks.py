@@ -93,7 +93,7 @@ class BlockConfig(Config, tag="block", kw_only=True):
         return self.mixer.parameters(width, position) + inner + self.norms() * norm_parameters(self.norm, width)
 
     def build(self, width: int, position: Position = "none") -> "Block":
-        """Return the block for complete sequences; one whose mixer never looks ahead can also be stepped."""
+        """Return the block for complete sequences; if its mixer never looks ahead, it can also run step by step."""
         from seqloom.nn.mixers.contract import CausalMixer
         from seqloom.nn.stacks import Block, CausalBlock
 

@@ -1,11 +1,11 @@
-"""A sequence that does not end, read from lines: each line has further elements of it.
+"""Read an endless sequence from lines; each line contains the next elements.
 
-    the cat sat           a line of text: a text of its own, or a part of one text with its line break
+    the cat sat           a line of text: a separate text, or a part of one text including its line break
     Anna sings .          words, separated by spaces
     0.5, 1.25             the numbers of one step, separated by commas, semicolons or spaces, or a JSON list
-    {"vectors": [[...]]}  with --format jsonl: the input of a row, as in training
+    {"vectors": [[...]]}  with --format jsonl: the input columns of the training data
 
-Lines are read as they arrive (`StreamReader`), so a program that writes one line and waits gets its answer.
+Lines are read as they arrive (`StreamReader`), so a program can write one line and wait for its prediction.
 """
 
 import re
@@ -36,12 +36,12 @@ BETWEEN = re.compile(r"\s*[,;\s]\s*")
 
 @dataclass(frozen=True, repr=False)
 class StreamVectors(VectorsInput):
-    """Vectors of a known width; a line of text is the numbers of one step."""
+    """Vectors of a known width; a line of text has the numbers of one step."""
 
     width: int
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
-        """A function that reads one step or several."""
+        """A function that reads one or more steps."""
         column = roles.input[0]
 
         def read(values: tuple[Any, ...]) -> np.ndarray:
@@ -49,7 +49,7 @@ class StreamVectors(VectorsInput):
                 values = (*values[:column], [_numbers(values[column])], *values[column + 1 :])
             vectors: np.ndarray = VectorsInput.reader(self, roles, remarks)(values)
             if (found := vectors.shape[1]) != self.width:
-                text = f"{counted(found, 'number')} in a step, and the model reads {self.width:,}"
+                text = f"{counted(found, 'number')} in a step, but the model reads {self.width:,}"
                 raise BadValue(column, "array.width", text, f"give {counted(self.width, 'number')} for each step")
             return vectors
 
@@ -73,10 +73,10 @@ def _numbers(line: str) -> list[float]:
 
 
 class TextReader(StreamReader):
-    """Reads lines as parts of one text, blank ones and line breaks included."""
+    """Reads lines as parts of one text, including blank lines and line breaks."""
 
     def parts(self) -> Iterator[list[Example]]:
-        """Yield the lines with their line breaks, in lists of all that have arrived."""
+        """Yield lists of lines with their line breaks; each list has all lines that have arrived."""
         for passage in passages_of(self._characters(), self.path, self.ledger):
             lines = lines_in(passage.text)
             ended = passage.text.endswith("\n")
@@ -98,9 +98,9 @@ def read_endless(
     flows: bool,
     name: str = STANDARD_INPUT,
 ) -> Iterator[list[Example]]:
-    """Yield the further elements of a sequence, in lists of all that have arrived.
+    """Yield lists of the next elements of a sequence; each list has all elements that have arrived.
 
-    With `flows`, lines are parts of one text. ConfigError for formats that are not read line by line.
+    With `flows`, lines are parts of one text. ConfigError for formats that cannot be read line by line.
     """
     if format not in (None, "text", "jsonl"):
         raise ConfigError(f"{format} cannot be read as a stream", fix="use --format text or jsonl")
@@ -112,13 +112,13 @@ def read_endless(
     return StreamReader(stream, kind, ledger, name=name).texts()
 
 
-MANY = 256  # elements of a list that are read together
+MANY = 256  # most elements of a list that are read together
 
 
 def given_elements(values: Iterable[Any], kind: InputKind, ledger: Ledger, *, flows: bool) -> Iterator[list[Example]]:
-    """Yield Python values as further elements of a sequence: one by one as they come, of a list many at once.
+    """Yield Python values as the next elements of a sequence: values of a list in groups, others one by one.
 
-    A text is its lines; a line break at the end of a line may be left out. A row of numbers is one step.
+    A single string is split into lines. The line break at the end of a line is optional. A row of numbers is one step.
     """
     given = lines_in(values) if isinstance(values, str) else values
     size = MANY if isinstance(given, Sequence | np.ndarray) or hasattr(given, "shape") else 1
@@ -147,5 +147,5 @@ def _element(value: Any, kind: InputKind) -> Any:
 
 def _line(value: Any) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"a line of text was expected, found {type(value).__name__}", fix="give str only")
+        raise ConfigError(f"expected a line of text, found {type(value).__name__}", fix="pass only str")
     return value

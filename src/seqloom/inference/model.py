@@ -197,16 +197,16 @@ class LoadedModel(OpenedModel):
             return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
 
     def predict_stream(self, elements: Iterable[Any], *, batch_tokens: int = BLOCK) -> Iterator[StreamAnswer]:
-        """Read one sequence without an end and answer at each element, in memory that does not grow.
+        """Read one endless sequence and yield a prediction at each element, with constant memory.
 
         Args:
-            elements: lines of text; lists of words, or lines of words with spaces between; or rows of numbers, each
-                one step. An open file, a generator, or a list. A row of several steps [T,D] is read at once.
-            batch_tokens: most elements to read at once; it changes speed and memory, not the answers.
+            elements: an open file, a generator or a list. Its items are lines of text, lists of words, lines of words
+                with spaces between them, or rows of numbers. A row of numbers is one step; an array [T,D] is T steps.
+            batch_tokens: most elements to read together; it changes speed and memory, not the predictions.
 
         Returns:
-            A generator with one `StreamAnswer` for each token, word or step: `line`, `token` and `prediction`.
-            ConfigError for a model that cannot be read element by element.
+            A generator with one `StreamAnswer` for each token, word or step, with `line`, `token` and `prediction`.
+            ConfigError if the model cannot read a stream.
         """
         reading = self.endless(batch_tokens)
         ledger = GivenInputs()
@@ -215,12 +215,12 @@ class LoadedModel(OpenedModel):
         return (answer for block in blocks for answer in block)
 
     def endless(self, batch_tokens: int = BLOCK) -> ModelStream:
-        """The model at the start of a stream."""
+        """Return a reader for a new stream."""
         return ModelStream(self.task, self.model, self.device, flows=self.flows, most=batch_tokens)
 
     @property
     def flows(self) -> bool:
-        """Whether the lines of a stream are parts of one text, and not texts of their own, as in training."""
+        """Whether the lines of a stream are parts of one text. Otherwise each line is a separate text."""
         kind, unit = self.task.spec.schema.input, "line" if self.run is None else self.run.data.reading.unit
         return kind.is_text and (unit != "line" or not Streamer.of(self.task).closing)
 

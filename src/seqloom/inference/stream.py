@@ -1,11 +1,11 @@
-"""A stream: one sequence without an end, answered at each element, in memory that does not grow.
+"""Streams: predict at each element of one endless sequence, with constant memory.
 
-    lines ──▶ elements ──▶ blocks ──▶ step ──▶ scores ──▶ answers of the task
+    lines ──▶ elements ──▶ blocks ──▶ step ──▶ scores ──▶ predictions of the task
                                        └─ state ─┘
 
-The answer at an element is what the model says of everything up to it. It does not depend on how the sequence is cut
-into lines and blocks, up to rounding. One path for every family: what differs is in `step`, and what an answer is, in
-the task.
+The prediction at an element depends on all elements up to it. Except for rounding, it does not depend on how the
+sequence is divided into lines and blocks. The code is the same for all models: `step` of the model computes the scores,
+and the task turns scores into predictions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,11 +29,11 @@ from seqloom.tasks.task import ModelSpec, Prediction, Streamer, Task
 from seqloom.text.flow import TextFlow
 from seqloom.text.ragged import Ragged
 
-BLOCK = 256  # elements that are read at once, if so many have arrived
+BLOCK = 256  # most elements that are read together
 
 
 class StreamAnswer(NamedTuple):
-    """The answer at one element of a stream: its line, its token or word if it has one, and the prediction."""
+    """The prediction at one element of a stream, with its line number and, for text, its token or word."""
 
     line: int
     token: str | None
@@ -45,24 +45,24 @@ class StreamAnswer(NamedTuple):
         return {"line": self.line} | token | self.prediction.to_json()
 
     def to_text(self) -> str:
-        """The token and the prediction with a tab between; the prediction alone for rows of numbers."""
+        """The token, a tab and the prediction; only the prediction for rows of numbers."""
         shown = self.prediction.to_text()
         return shown if self.token is None else f"{escaped(self.token)}\t{shown}"
 
 
 class Elements(NamedTuple):
-    """Further elements of the sequence."""
+    """The next elements of the sequence."""
 
-    columns: Mapping[str, np.ndarray]  # "input" [n, ...], and other columns of the kind that are as long
-    answered: np.ndarray  # [m] the places that have an answer, in order: all, or the first subword of each word
-    lines: np.ndarray  # [m] the line of each answer
+    columns: Mapping[str, np.ndarray]  # "input" [n, ...], and other columns of the input kind with n rows
+    answered: np.ndarray  # [m] the positions with a prediction, in order: all, or one subword of each word
+    lines: np.ndarray  # [m] the line number of each prediction
     words: list[str] | None  # [m] if the elements are words
 
     def blocks(self, most: int) -> Iterator["Elements"]:
-        """The same in parts of at most `most` elements."""
-        start, whole = 0, len(self.columns["input"])
-        while start < whole:
-            stop = start + _part(whole - start, most)
+        """The elements in blocks of at most `most`."""
+        start, count = 0, len(self.columns["input"])
+        while start < count:
+            stop = start + _block_size(count - start, most)
             first, last = np.searchsorted(self.answered, [start, stop]).tolist()
             columns = {name: values[start:stop] for name, values in self.columns.items()}
             words = None if self.words is None else self.words[first:last]
@@ -70,47 +70,47 @@ class Elements(NamedTuple):
             start = stop
 
 
-def _part(waiting: int, most: int) -> int:
-    """How many of the waiting elements are read next: `most`, or the largest power of two that is there.
+def _block_size(waiting: int, most: int) -> int:
+    """The number of elements to read next: `most`, or the largest power of two up to the number of waiting elements.
 
-    Kernels keep what they prepare for each length that they see, so that memory would grow with the number of lengths.
+    Kernels cache data for each length, so with arbitrary lengths memory would grow.
 
-    >>> _part(600, 256), _part(37, 256), _part(5, 256)
+    >>> _block_size(600, 256), _block_size(37, 256), _block_size(5, 256)
     (256, 32, 4)
     """
     return most if waiting >= most else 1 << (waiting.bit_length() - 1)
 
 
 def streamed_kind(spec: ModelSpec) -> InputKind:
-    """The kind of the elements of a stream; ConfigError for inputs that are no one sequence."""
+    """The input kind of the elements; ConfigError if an input of the model is not a single sequence."""
     kind = spec.schema.input
     if kind.num_columns > 1 or kind.fixed_size:
-        raise ConfigError(f"a stream is one sequence, and the model reads {kind.noun}", fix="use another model")
+        raise ConfigError(f"a stream is one sequence, but the model reads {kind.noun}", fix="use another model")
     return StreamVectors(spec.sizes[0]) if kind.of_numbers else kind
 
 
 class ModelStream:
-    """Reads one sequence with a model, on and on."""
+    """Reads one endless sequence with a model and keeps its state."""
 
     def __init__(self, task: Task, model: nn.Module, device: torch.device, *, flows: bool, most: int = BLOCK) -> None:
         self.task, self.model, self.device, self.most = Streamer.of(task), model, device, most
         self.kind, self.tokenizer = streamed_kind(task.spec), task.spec.tokenizer
         if self.tokenizer is not None and self.tokenizer.config.framed:
             raise ConfigError(
-                "the model reads every text between a first and a last token, and a stream has no end",
+                "the tokenizer of the model adds a token at the end of every text, and a stream has no end",
                 fix="use a model with another tokenizer",
             )
         self.flow = TextFlow(self.tokenizer) if flows and self.tokenizer is not None else None
         self.running = running(model)
         self.state = self.running.mixer.initial_state(1)
-        self.memory: Any = None  # of the answers
+        self.memory: Any = None  # what the task needs for the next predictions
         if self.task.opening:
             self.memory = self._step(padded_tokens(Ragged.of([self.task.opening], np.int64)))[-1]
 
     def answers(self, windows: Iterable[list[Example]], ledger: Ledger) -> Iterator[list[StreamAnswer]]:
-        """The answers to the elements of windows, in lists: one for each block that was read.
+        """Yield the predictions for all elements, in one list for each block that was read.
 
-        RejectedError for a bad line, after the answers to the lines before it.
+        Raises RejectedError for a bad line, after the predictions for the lines before it.
         """
         last = 0
         for window in windows:
@@ -131,7 +131,7 @@ class ModelStream:
         return [one for one in window if (one.place.line or 0) < first]
 
     def _elements(self, examples: list[Example]) -> Elements:
-        """The elements of some lines."""
+        """The elements of the given lines."""
         values, lines = [one.input for one in examples], np.array([one.place.line or 0 for one in examples])
         if self.flow is not None:
             return self._tokens(Ragged.of([self.flow.tokens(str(value)) for value in values], np.int32), lines)
@@ -141,14 +141,16 @@ class ModelStream:
             return self._tokens(_closed(rows, self.task.closing), lines)
         firsts = columns["firsts"]
         answered = firsts.values + np.repeat(rows.starts[:-1], firsts.lengths)
-        if not isinstance(self.model, ElementModel):  # which answers at the first subword, others when a word is read
+        if not isinstance(
+            self.model, ElementModel
+        ):  # it predicts at the first subword of a word, other models at the last
             answered = np.append(answered[1:], len(rows.values)) - 1
         inner = {name: column.values for name, column in columns.items() if name != "firsts"}
         words = [word for value in values for word in value.words()]  # type: ignore[union-attr]  # Words
         return Elements(inner, answered, np.repeat(lines, firsts.lengths), words)
 
     def _tokens(self, rows: Ragged, lines: np.ndarray) -> Elements:
-        """The elements of rows that all have an answer."""
+        """The elements of rows in which every element has a prediction."""
         return Elements({"input": rows.values}, np.arange(len(rows.values)), np.repeat(lines, rows.lengths), None)
 
     def _answers(self, elements: Elements) -> Iterator[list[StreamAnswer]]:
@@ -179,7 +181,7 @@ class ModelStream:
         return [self.tokenizer.piece(token) for token in block.columns["input"].tolist()]
 
     def _step(self, raw: Any) -> Tensor:
-        """[T,K] the scores at further elements."""
+        """[T,K] the scores at the next elements."""
         with torch.no_grad():
             scores, self.state = self.running.mixer.step(self.running.enter(on_device(raw, self.device)), self.state)
         found: Tensor = scores.values[0]
@@ -187,7 +189,7 @@ class ModelStream:
 
 
 def _closed(rows: Ragged, closing: tuple[int, ...]) -> Ragged:
-    """The rows with tokens after each."""
+    """The rows, each with the tokens `closing` at its end."""
     if not closing:
         return rows
     return Ragged.of([np.append(rows.row(row), closing) for row in range(rows.rows)], rows.values.dtype)

@@ -42,7 +42,7 @@ class Input(nn.Module):
 
 
 class ElementInput(Input):
-    """An input each of whose vectors depends on its own element alone, so that a sequence may be read in parts."""
+    """An input in which each vector depends only on its own element, so that a sequence can be read in parts."""
 
 
 def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:

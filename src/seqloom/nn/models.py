@@ -43,7 +43,7 @@ class SequenceModel(nn.Module):
         return Padded.of(self.hidden_of(self.pooler(self.encoder(inputs)))[:, None])
 
     def hidden_of(self, pooled: Tensor) -> Tensor:
-        """What the hidden layers make of pooled vectors [...,D]."""
+        """Apply the hidden layers to pooled vectors [...,D]."""
         pooled = self.dropout(pooled)
         for linear in self.hidden:
             assert self.activation is not None

@@ -47,7 +47,7 @@ class Positions(CausalMixer[tuple[Tensor]]):
     def require_endless(self) -> None:
         if self.learned:
             raise ConfigError(
-                f"learned positions end at {len(self.table):,}, and a stream has no end",
+                f"learned positions end at {len(self.table):,}, but a stream has no end",
                 fix="train a model with other positions, or without any, such as lstm, window or linear-attention",
             )
 

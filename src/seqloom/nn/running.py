@@ -1,11 +1,10 @@
-"""A trained model read on and on: its scores at each element, given what came before, in memory that stays the same.
+"""Run a trained model on an endless sequence: its scores at each element, with constant memory.
 
     raw elements ──enter──▶ Padded ──step──▶ scores [B,T,K] and a state of fixed size
 
-A language model answers at each element already. A model with one answer for each element is stepped through its
-encoder, and a model with one answer for a sequence answers for what it has read so far: its pooling runs along. Whether
-a model can be read like this is decided by the types of its parts: each must be a `CausalMixer` whose memory does not
-grow.
+A language model already computes scores at each element. A model with one prediction per element runs its encoder step
+by step. A model with one prediction per sequence predicts for everything read so far: its pooling is updated at each
+element. This works only if every part of the model is a `CausalMixer` whose state does not grow.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,14 +27,14 @@ ONE_WAY = "train a model that reads from left to right: --model rnn, gru or lstm
 
 
 class RunningModel(NamedTuple):
-    """A model that can be read without an end: `mixer.step(enter(raw), state)` are its scores and its next state."""
+    """A model for endless sequences: `mixer.step(enter(raw), state)` returns its scores and the next state."""
 
     enter: Callable[[Any], Padded]
     mixer: AnyCausal
 
 
 def running(model: nn.Module) -> RunningModel:
-    """The model as one that can be read without an end; ConfigError if it cannot."""
+    """Return the model in a form that reads endless sequences; ConfigError if it cannot read them."""
     found = _running(model)
     for part in found.mixer.modules():
         if isinstance(part, CausalMixer):
@@ -45,10 +44,10 @@ def running(model: nn.Module) -> RunningModel:
 
 def _running(model: nn.Module) -> RunningModel:
     if isinstance(model, LanguageModel):
-        return RunningModel(_as_it_is, model)
+        return RunningModel(_unchanged, model)
     if not isinstance(model, ElementModel | SequenceModel):
         raise ConfigError(
-            "this model reads its input to the end before it answers, and a stream has no end",
+            "this model reads its input to the end before it predicts, and a stream has no end",
             fix="use a language model, a tagger, a classifier or a regressor",
         )
     enter, links = _encoding(model.encoder)
@@ -58,23 +57,23 @@ def _running(model: nn.Module) -> RunningModel:
     return RunningModel(enter, RunningChain([*links, RunningHead(model.head)]))
 
 
-def _as_it_is(x: Padded) -> Padded:
+def _unchanged(x: Padded) -> Padded:
     return x
 
 
 def _encoding(encoder: Encoder) -> tuple[Callable[[Any], Padded], list[AnyCausal]]:
-    """How raw elements become a padded sequence, and the layers that read it; ConfigError if one looks ahead."""
+    """A function that turns raw elements into a Padded, and the layers after it; ConfigError if a part looks ahead."""
     layers = [*encoder.entry, *encoder.layers, *encoder.exit]
     alone = isinstance(encoder.input, ElementInput)
     for part in layers if alone else [encoder.input, *layers]:
         if not isinstance(part, CausalMixer):
             name = type(getattr(part, "mixer", part)).__name__
             raise ConfigError(
-                f"a stream is read element by element, and this model also looks at what comes later ({name})",
+                f"a stream is read from left to right, but this model also reads later elements ({name})",
                 fix=ONE_WAY,
             )
     causal = cast(list[AnyCausal], layers)
-    return (encoder.input, causal) if alone else (_as_it_is, [cast(AnyCausal, encoder.input), *causal])
+    return (encoder.input, causal) if alone else (_unchanged, [cast(AnyCausal, encoder.input), *causal])
 
 
 class RunningChain(CausalChain):
@@ -94,7 +93,7 @@ class RunningChain(CausalChain):
 
 
 class RunningHead(Stateless):
-    """The head of a model: it reads each vector by itself."""
+    """The head of a model, applied to each vector separately."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()
@@ -113,43 +112,43 @@ class _Function(nn.Module):
         self.function = function
 
     def forward(self, values: Tensor) -> Tensor:
-        """What the function returns."""
+        """Call the function."""
         return self.function(values)
 
 
-# Pooling that runs along: at each element the pooled vector of what was read so far.
+# Running pooling: at each element, the pooled vector of everything read so far.
 
 
 def _pooling(pooler: Pooler, width: int, device: torch.device) -> AnyCausal:
-    """The pooling of what was read so far; ConfigError for a pooling that needs the whole sequence."""
+    """A layer that pools everything read so far; ConfigError for a pooling that needs the complete sequence."""
     if pooler.how == "last":
         return Everywhere(nn.Identity())
     if pooler.how == "first":
         return FirstElement(width).to(device)
     if pooler.how == "attention":
         raise ConfigError(
-            "attention pooling weighs all elements of a sequence against one another, and a stream has no end",
+            "attention pooling needs all elements of a sequence, and a stream has no end",
             fix="train a model whose pooling is last, mean, sum, max or first",
         )
     return RunningPool(PoolConfig(how=pooler.how), width).to(device)
 
 
 class FirstSeen(NamedTuple):
-    """The first element of each row, once it was read."""
+    """The first element of each row, and whether it has been read yet."""
 
     value: Tensor  # [B,D]
     seen: Tensor  # [B] bool
 
 
 class FirstElement(CausalMixer[FirstSeen]):
-    """Every position sees the first one."""
+    """Returns the first element of the row at every position."""
 
     place: Tensor
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
-        self.register_buffer("place", torch.zeros(()), persistent=False)  # follows the model to its device
+        self.register_buffer("place", torch.zeros(()), persistent=False)  # moves with the model to its device
 
     @property
     def device(self) -> torch.device:

@@ -107,7 +107,7 @@ class Layout:
 
 
 NO_DOCUMENT = torch.iinfo(torch.int64).min  # not a valid document number; any other number is
-NO_NODE = -1  # fills the edges of a row that has fewer than others
+NO_NODE = -1  # fills up the edges of rows that have fewer edges than others
 
 Inputs = TypeVar("Inputs")
 Targets = TypeVar("Targets")
@@ -118,8 +118,8 @@ class Padded(NamedTuple):
 
     `Padded.of` checks the shapes and zeroes the padding; `with_values` keeps it zero. `full` is known on the host: if
     it is true, no row is shorter than T, and kernels can skip the padding mask without synchronizing the device. All
-    batches made by `with_values` after `laid_out` share one layout. The elements of a graph are
-    its nodes, and `edges` says which node reads which; a row with fewer edges than others ends with pairs of NO_NODE.
+    batches made by `with_values` after `laid_out` share one layout. In a batch of graphs, the elements are nodes, and
+    `edges` lists which node reads which. Rows with fewer edges than others are filled up with pairs of NO_NODE.
 
     >>> x = Padded.of(torch.ones(2, 3), torch.tensor([3, 1]))
     >>> x.values.tolist()
@@ -131,7 +131,7 @@ class Padded(NamedTuple):
     segments: Tensor | None = None  # [B,T] int64: any number but NO_DOCUMENT, different from neighboring documents
     full: bool = False
     shared: Layout | None = None  # the layout of the batch that this one was made from; use `layout`
-    edges: Tensor | None = None  # [B,E,2] int64: the node that reads and the node that is read, counted from 0
+    edges: Tensor | None = None  # [B,E,2] int64: the node that reads and the node that is read, numbered from 0
 
     @classmethod
     def of(
@@ -269,7 +269,7 @@ class Padded(NamedTuple):
 
 
 def _require_edges(edges: Tensor | None, lengths: Tensor) -> None:
-    """Raise DataError for edges of another shape, or to a node that a row does not have; checked on the CPU only."""
+    """Raise DataError for edges with a wrong shape or, on the CPU, with a node that the row does not have."""
     if edges is None:
         return
     rows = len(lengths)
@@ -279,7 +279,7 @@ def _require_edges(edges: Tensor | None, lengths: Tensor) -> None:
         return
     none = (edges == NO_NODE).all(dim=2, keepdim=True)
     if bool((((edges < 0) | (edges >= lengths[:, None, None])) & ~none).any()):
-        raise DataError("an edge has a node that its row does not have", fix="count nodes from 0, inside each row")
+        raise DataError("an edge contains a node that its row does not have", fix="number the nodes of each row from 0")
 
 
 def require_padded(x: object) -> None:

@@ -178,8 +178,8 @@ def require_shape(task: Task, shape: type[Shape], model: AnyModel) -> Shape:
     require_input(task.spec, stack.input)
     if any(layer.mixer.reads_edges() for layer in stack.layers) and not task.spec.schema.input.has_edges:
         raise ConfigError(
-            f"the model attends along the edges of a graph, and the input is {task.spec.schema.input}, without edges",
-            fix="give data with nodes and edges, or a model without the pattern 'edges'",
+            f"the model attends along the edges of a graph, but the input is {task.spec.schema.input}, without edges",
+            fix="use data with nodes and edges, or a model without the pattern 'edges'",
         )
     return model
 
@@ -211,14 +211,14 @@ OF_LABEL: frozenset[Setting] = frozenset({"label_smoothing", "class_weights", "w
 
 
 class _Scores(nn.Module):
-    """Scores [N,K] that are known already, in place of the model that gives them."""
+    """A stand-in for a model: it returns scores [N,K] that were computed before."""
 
     def __init__(self, scores: Tensor) -> None:
         super().__init__()
         self.scores = scores
 
     def forward(self, inputs: Any) -> Tensor:
-        """The scores, whatever the inputs."""
+        """Return the scores; the inputs are ignored."""
         return self.scores
 
 
@@ -286,7 +286,7 @@ class SequenceTask(Streamer, Vectorizer):
     def answers_so_far(
         self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
     ) -> tuple[Sequence[Prediction], Any]:
-        """The predictions for what was read up to each element."""
+        """At each element, the prediction for everything up to it."""
         return self.predict(_Scores(scores), None), None
 
     def vector_size(self, model: AnyModel) -> int:

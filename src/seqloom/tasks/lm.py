@@ -60,7 +60,7 @@ from seqloom.text.tokenizer import Tokenizer
 
 CONTINUATION = 64  # most tokens of a continuation, if max_new_tokens is not given
 STAND_IN = "x"  # for unknown tokens of a prompt: a word, and a character
-EXPECTED = 3  # likeliest next tokens of a stream that are shown
+EXPECTED = 3  # number of most likely next tokens in a prediction of a stream
 PROBE, PROBES = 512, 3  # tokens to read, and how often, to see whether the state grows
 
 
@@ -81,7 +81,7 @@ def begun(inputs: Padded) -> Padded:
 
 
 class TokenCandidate(NamedTuple):
-    """A token that may come next, and its probability."""
+    """A possible next token and its probability."""
 
     token: str
     probability: float
@@ -89,9 +89,9 @@ class TokenCandidate(NamedTuple):
 
 @dataclass(frozen=True)
 class NextPrediction(Prediction):
-    """How unexpected a token of a stream was, and which ones are expected next.
+    """The loss of a token of a stream, and the most likely next tokens.
 
-    `loss` is -log of the probability that the token had, in nats; `next` are the likeliest tokens after it.
+    `loss` is -log(probability of the token), in nats. `next` lists the most likely tokens after it.
     """
 
     loss: float
@@ -246,7 +246,7 @@ class LanguageModeling(Streamer, Continuer):
     def answers_so_far(
         self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
     ) -> tuple[Sequence[NextPrediction], Any]:
-        """The loss of each token, and what may come after it."""
+        """The loss of each token and the most likely next tokens."""
         before = torch.cat([memory[None], scores[:-1]])
         losses = F.cross_entropy(before.float(), torch.from_numpy(tokens).long().to(scores.device), reduction="none")
         most = min(EXPECTED, scores.shape[-1])

@@ -249,5 +249,5 @@ class RegressSteps(NumberTask, Streamer, ElementTask):
     def answers_so_far(
         self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
     ) -> tuple[Sequence[NumbersPrediction], Any]:
-        """The numbers of each step."""
+        """The predicted numbers of each step."""
         return [NumbersPrediction(tuple(row)) for row in self.units.restored(scores).tolist()], None

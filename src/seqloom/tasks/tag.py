@@ -78,10 +78,10 @@ class Chain(NamedTuple):
         return by_document(lambda rows: rows.with_values(_corrected(rows, free)), scores).values
 
     def last(self, head: Head, scores: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """[T] the last tag of the best allowed path that ends at each further element, and what to remember.
+        """[T] the last tag of the best allowed path that ends at each new element; and the memory for the next call.
 
-        It is the forward half of Viterbi's algorithm, in float64: the best score of a path to each tag. The highest one
-        is taken out at every element, so that neither range nor digits are lost, however long the sequence.
+        This is the forward half of the Viterbi algorithm in float64: the best score of a path to each tag. The highest
+        score is subtracted at every element, so that scores neither overflow nor lose precision in long sequences.
         """
         if self.scheme == "none" and not isinstance(head, CrfHead):
             return scores.argmax(dim=-1), None
@@ -234,7 +234,7 @@ def _stop(begins: np.ndarray, ends: np.ndarray, start: int, size: int) -> int:
 
 
 def features(model: ElementModel, inputs: Any, size: int) -> Padded:
-    """`model.features`, [B,W,D]; inputs longer than `size` are read in windows, and graphs always whole."""
+    """`model.features`, [B,W,D]; inputs longer than `size` are read in windows, but graphs are never split."""
     if int(_read(inputs).lengths.max()) <= size or _read(inputs).edges is not None:
         return model.features(inputs)
     words = inputs.firsts if isinstance(inputs, Subwords) else _read(inputs)
@@ -402,7 +402,7 @@ class Tag(Streamer, ElementTask):
     def answers_so_far(
         self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
     ) -> tuple[Sequence[TagPrediction], Any]:
-        """The last tag of what `predict` gives for the elements up to each."""
+        """At each element, the last tag that `predict` would return if the input ended there."""
         tags, memory = self.chain.last(cast(ElementModel, model).head, scores, memory)
         return [TagPrediction(tag) for tag in self._named(tags.tolist())], memory
 

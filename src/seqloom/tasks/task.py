@@ -551,29 +551,29 @@ class Continuer(Writer):
 
 
 class Streamer(Ability):
-    """A task whose model can answer at each element of a sequence without an end.
+    """A task whose model can predict at each element of an endless sequence.
 
-    The answer at an element is that of `predict` for what was read so far: of a tagger its last tag.
+    The prediction at an element is the one of `predict` for everything read so far. For a tagger it is the last tag.
     """
 
     LACKING = (
         "this model cannot read a stream: its task is {task}",
         "use a model of the task lm, tag, classify or regress",
     )
-    opening: ClassVar[tuple[int, ...]] = ()  # tokens that are read before the first element
-    closing: ClassVar[tuple[int, ...]] = ()  # tokens that are read after each line
+    opening: ClassVar[tuple[int, ...]] = ()  # tokens to read before the first element
+    closing: ClassVar[tuple[int, ...]] = ()  # tokens to read after each line
 
     @abstractmethod
     def answers_so_far(
         self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any
     ) -> tuple[Sequence[Prediction], Any]:
-        """One prediction for each further element, and what to remember for those to come.
+        """Return one prediction for each new element, and the memory for the next call.
 
         Args:
             model: the model.
             tokens: [T] the elements, if they are tokens.
-            scores: [T,K] what the head of the model says at each.
-            memory: what was remembered; at the start the scores [K] after `opening`, or None.
+            scores: [T,K] the output of the model's head at each element.
+            memory: the memory of the previous call; in the first call, the scores [K] after `opening`, or None.
         """
 
 

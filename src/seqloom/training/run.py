@@ -387,7 +387,7 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
 
 
 def timed_steps(resolved: Resolved, device: Device, *, tries: int = STEPS, patience: float = PATIENCE) -> list[float]:
-    """Return the seconds of a few steps, without the first; after `patience` seconds no further one is tried."""
+    """Return the seconds of each of a few steps, without the first; start no further step after `patience` seconds."""
     config = resolved.config.training
     loader = resolved.task.loader(resolved.prepared, "train", config.batching, seed=config.seed, workers=0)
     update = Update(resolved.task, built_model(resolved, device)[0], config, Alone(), device)

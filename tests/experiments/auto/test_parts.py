@@ -142,7 +142,7 @@ def test_as_many_steps_as_fit_into_the_time(
         (("--device", "tpu"), "--device 'tpu'"),
         (("--init", "nowhere"), "nowhere"),
         (("--metric", "bleu"), "no metric 'bleu'"),
-        (("--dev-size", "0"), "there is no dev set to choose by"),
+        (("--dev-size", "0"), "there is no dev set to compare the models on"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_run(more: tuple[str, ...], words: str, tmp_path: Path) -> None:

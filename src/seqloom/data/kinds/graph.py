@@ -3,9 +3,9 @@
     {"nodes": ["C", "O", "H"], "edges": [[0, 1], [1, 2]], "label": "polar"}       jsonl
     C O H,0-1 1-2,polar                                                          csv
 
-Nodes are counted from 0. `0-1` joins two nodes both ways, and so does the pair [0, 1]; along `0>1` only node 1 reads
-node 0. Each label is one token. An edge that is written twice is one edge; one from a node to itself changes nothing,
-because every node reads itself.
+Nodes are numbered from 0. The edge `0-1` or [0, 1] goes in both directions: each of the two nodes reads the other. With
+`0>1`, node 1 reads node 0, but node 0 does not read node 1. Each label is one token. Duplicate edges count once. An
+edge from a node to itself has no effect, because every node reads itself anyway.
 """
 
 import json
@@ -48,13 +48,13 @@ WRITTEN = "write 0-1, or 0>1 for one direction, with spaces between edges"
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes, and for each edge the node that reads and the node that is read."""
+    """The nodes of a graph, and its edges as pairs: the node that reads and the node that is read."""
 
     nodes: tuple[str, ...] | np.ndarray  # labels, or vectors [N,D] of float32
-    edges: np.ndarray  # [E,2] int32, each pair once, in order; both directions of an edge without one
+    edges: np.ndarray  # [E,2] int32, each pair once, sorted; an edge without a direction is two pairs
 
     def written(self) -> list[str]:
-        """The edges as they are written in a file.
+        """The edges in the notation of files.
 
         >>> Graph(("a", "b", "c"), np.array([[0, 1], [1, 0], [2, 1]])).written()
         ['0-1', '1>2']
@@ -69,18 +69,18 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """The approximate memory."""
+        """The approximate size in memory."""
         nodes = self.nodes.nbytes if isinstance(self.nodes, np.ndarray) else sum(map(len, self.nodes))
         return nodes + self.edges.nbytes
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """All numbers in one row, equal for equal graphs: how many edges, the edges, then the vectors."""
+        """The graph as one row of numbers: the number of edges, the edges, then the vectors."""
         parts = [[len(self.edges)], self.edges.ravel(), np.asarray(self.nodes).ravel()]
         return np.concatenate([np.asarray(part, np.float64) for part in parts]).astype(dtype or np.float64)
 
 
 class GraphInput(InputKind):
-    """Columns "input": a token for each node; EDGES: pairs [E,2]. In a batch: Padded tokens [B,T] with edges."""
+    """Columns: "input" has one token per node, EDGES has pairs [E,2]. A batch is a Padded [B,T] with edges."""
 
     name = "graph"
     noun = "graphs: nodes and edges"
@@ -92,7 +92,7 @@ class GraphInput(InputKind):
     nodes_are: ClassVar[tuple[Content, ...]] = ("text", "texts", "nothing")
 
     def holds_together(self, names: tuple[str, ...], contents: tuple[Content, ...]) -> bool:
-        """Columns with these names, or a list of nodes and edges under any names."""
+        """Whether two columns have the names of graphs, or contain a list of nodes and edges under any names."""
         if len(names) != self.num_columns or contents[0] not in self.nodes_are:
             return False
         listed = contents[0] in ("texts", "vectors") and contents[1] in ("text", "texts", "vectors", "nothing")
@@ -110,11 +110,11 @@ class GraphInput(InputKind):
         return read
 
     def node_reader(self, column: int, remarks: Remarks) -> Any:
-        """A function that reads the labels of nodes: a list, or a cell with spaces between them."""
+        """A function that reads the labels of nodes, from a list or from a cell with spaces between them."""
         return lambda value: _labels(value, column)
 
     def matches(self, value: Any) -> bool:
-        """A dict of nodes with labels, and edges."""
+        """Whether a value is a dict with labeled nodes and edges."""
         return isinstance(value, dict) and {"nodes", "edges"} <= value.keys() and not _has_vectors(value["nodes"])
 
     def cells(self, value: Any) -> tuple[Any, ...]:
@@ -129,30 +129,30 @@ class GraphInput(InputKind):
         return {"nodes": nodes, "edges": value.written()}
 
     def typed(self, texts: list[str]) -> Any:
-        """The nodes, and the edges."""
+        """A dict with the nodes and the edges, from two texts on the command line."""
         return dict(zip(("nodes", "edges"), texts, strict=False))
 
     def texts(self, value: Any) -> tuple[str, ...]:
-        """The labels, and the edges: graphs of the same nodes are different inputs."""
+        """The labels and the edges, so that graphs with the same nodes but other edges count as different inputs."""
         return " ".join(map(_token, value.nodes)), " ".join(value.written())
 
     def steps(self, value: Any) -> int:
         return len(value.nodes)
 
-    def tokenizer(self, asked: AnyTokenizer) -> AnyTokenizer:
-        """Words that are split at spaces alone, so that each label is one token."""
-        if not isinstance(asked, WordsConfig):
+    def tokenizer(self, requested: AnyTokenizer) -> AnyTokenizer:
+        """A tokenizer that splits only at spaces, so that each label is one token."""
+        if not isinstance(requested, WordsConfig):
             raise ConfigError(
-                f"the label of a node is one token, and the tokenizer '{asked.kind()}' makes several of it",
+                f"the label of a node must be one token, but the tokenizer '{requested.kind()}' splits it into several",
                 fix="leave out --tokenizer, or give nodes vectors",
             )
-        return msgspec.structs.replace(asked, word_split="space", keep_characters=False)
+        return msgspec.structs.replace(requested, word_split="space", keep_characters=False)
 
     def fitting_texts(self, value: Any, tokenizer: AnyTokenizer) -> tuple[str, ...]:
         return (self.texts(value)[0],)
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
-        """The number of nodes and of edges of each graph."""
+        """The number of nodes and edges of each graph."""
         counts = [(len(value.nodes), len(value.written())) for value in values]
         nodes, edges = np.array(counts, np.int64).reshape(-1, 2).T
         return {"nodes per input": nodes, "edges per input": edges}
@@ -162,7 +162,7 @@ class GraphInput(InputKind):
         return {"input": labels, EDGES: _column(values)}
 
     def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
-        """The first `most` nodes, and the edges between them."""
+        """Keep the first `most` nodes and the edges between them."""
         edges = columns[EDGES]
         of_row = np.repeat(np.arange(edges.rows), edges.lengths)
         kept = (edges.values < most).all(axis=1)
@@ -182,7 +182,10 @@ class GraphInput(InputKind):
 
 
 class VectorGraphInput(GraphInput):
-    """Columns "input": vectors of nodes [N,D]; EDGES: pairs [E,2]. In a batch: Padded [B,T,D] of float32 with edges."""
+    """Columns: "input" has vectors of nodes [N,D], EDGES has pairs [E,2].
+
+    A batch is a Padded of float32 vectors [B,T,D] with edges.
+    """
 
     name = "vector-graph"
     noun = "graphs: nodes with vectors, and edges"
@@ -190,7 +193,7 @@ class VectorGraphInput(GraphInput):
     nodes_are = ("vectors",)
 
     def node_reader(self, column: int, remarks: Remarks) -> Any:
-        """A function that reads the vectors of nodes; all rows must have one width."""
+        """A function that reads the vectors of nodes; the vectors of all rows must have the same size."""
         width = 0
 
         def read(value: Any) -> np.ndarray:
@@ -209,14 +212,14 @@ class VectorGraphInput(GraphInput):
         return read
 
     def matches(self, value: Any) -> bool:
-        """A dict of nodes with vectors, and edges."""
+        """Whether a value is a dict with edges and nodes that have vectors."""
         return isinstance(value, dict) and {"nodes", "edges"} <= value.keys() and _has_vectors(value["nodes"])
 
     def texts(self, value: Any) -> tuple[str, ...]:
         return ()
 
-    def tokenizer(self, asked: AnyTokenizer) -> AnyTokenizer:
-        return asked
+    def tokenizer(self, requested: AnyTokenizer) -> AnyTokenizer:
+        return requested
 
     def common_shape(self, value: Any) -> CommonShape | None:
         return "array.width", value.nodes.shape[1:]
@@ -244,12 +247,12 @@ def _column(graphs: Sequence[Graph]) -> Ragged:
 def _with_edges(nodes: "Padded", edges: Ragged) -> "Padded":
     from seqloom.nn.types import NO_NODE
 
-    shifted = filled(Ragged(edges.values - NO_NODE, edges.starts), np.int64)  # what is filled with 0 becomes NO_NODE
+    shifted = filled(Ragged(edges.values - NO_NODE, edges.starts), np.int64)  # the filling value 0 becomes NO_NODE
     return nodes._replace(edges=tensor(shifted + NO_NODE))
 
 
 def _token(label: str) -> str:
-    """A label as one token: spaces inside it are joined."""
+    """A label as one token: white space inside it becomes `_`."""
     return "_".join(label.split())
 
 
@@ -258,12 +261,12 @@ def _has_vectors(nodes: Any) -> bool:
 
 
 def _listed(value: Any, column: int, code: str, what: str) -> list[Any]:
-    """The items of a list, or of a cell: a list in JSON, or items with spaces between them."""
+    """The items of a list, or of a cell that contains a JSON list or items with spaces between them."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
         except ValueError:
-            raise BadValue(column, code, f"expected {what} as a list in JSON, found {shown(value)}") from None
+            raise BadValue(column, code, f"expected {what} as a JSON list, found {shown(value)}") from None
     if isinstance(value, str):
         return value.split()
     if isinstance(value, np.ndarray):
@@ -280,16 +283,20 @@ def _labels(value: Any, column: int) -> tuple[str, ...]:
     for label in labels:
         if type(label) is not str or not label.strip():
             text = f"expected the label of a node as text, found {shown(label)}"
-            raise BadValue(column, "graph.nodes", text, "write labels as texts; vectors need JSON lines, in every row")
+            raise BadValue(
+                column, "graph.nodes", text, "write labels as texts, or give vectors in every row of a JSON lines file"
+            )
     return tuple(labels)
 
 
 def _numbers(value: Any, column: int) -> np.ndarray:
-    """[N,D] the vectors of nodes; a flat list has one number for each node."""
+    """[N,D] the vectors of nodes; in a flat list, each node has one number."""
     try:
         numbers = floats_of(_listed(value, column, "graph.nodes", "a list of vectors"))
     except ValueError:
-        raise BadValue(column, "graph.nodes", "expected a vector of numbers for each node, all of one size") from None
+        raise BadValue(
+            column, "graph.nodes", "expected a vector of numbers for each node, all with the same size"
+        ) from None
     if numbers.ndim == 1:
         numbers = numbers[:, None]
     if not numbers.size:
@@ -300,21 +307,21 @@ def _numbers(value: Any, column: int) -> np.ndarray:
 
 
 def _edges(value: Any, nodes: int, column: int) -> np.ndarray:
-    """[E,2] the node that reads and the node that is read, each pair once."""
+    """[E,2] pairs of the node that reads and the node that is read, without duplicates."""
     pairs = set[tuple[int, int]]()
     for item in _listed(value, column, "graph.edges", "a list of edges"):
         start, arrow, stop = _edge(item, column)
         for node in (start, stop):
             if not 0 <= node < nodes:
-                text = f"the edge {start}{arrow}{stop} names node {node}, but the nodes are 0 to {nodes - 1}"
-                raise BadValue(column, "graph.edges", text, "count nodes from 0")
+                text = f"the edge {start}{arrow}{stop} contains node {node}, but the nodes are 0 to {nodes - 1}"
+                raise BadValue(column, "graph.edges", text, "number the nodes from 0")
         pairs |= {(stop, start)} if arrow == ">" else {(start, stop), (stop, start)}
     kept = sorted((reader, read) for reader, read in pairs if reader != read)
     return np.array(kept, np.int32).reshape(-1, 2)
 
 
 def _edge(item: Any, column: int) -> tuple[int, str, int]:
-    """The two nodes of an edge, and the mark between them."""
+    """The first node of an edge, the character between the nodes, and the second node."""
     if isinstance(item, str) and (found := EDGE.fullmatch(item.strip().rstrip(",;"))):
         return int(found[1]), found[2], int(found[3])
     if isinstance(item, list | tuple) and len(item) == 2 and {int}.issuperset(map(type, item)):

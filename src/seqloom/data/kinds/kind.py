@@ -106,7 +106,7 @@ class InputKind(Kind):
         return False
 
     def holds_together(self, names: tuple[str, ...], contents: tuple[Content, ...]) -> bool:
-        """The same for several columns, in their order."""
+        """Whether several columns with these names and contents, in this order, must be of this kind."""
         return False
 
     def matches(self, value: Any) -> bool:
@@ -137,9 +137,9 @@ class InputKind(Kind):
         """The number of words or steps of a value."""
         return len(value)
 
-    def tokenizer(self, asked: AnyTokenizer) -> AnyTokenizer:
-        """The tokenizer that is used if this one is asked for; ConfigError if it does not fit."""
-        return asked
+    def tokenizer(self, requested: AnyTokenizer) -> AnyTokenizer:
+        """The tokenizer to use in place of the requested one; ConfigError if the requested one does not fit."""
+        return requested
 
     def fitting_texts(self, value: Any, tokenizer: AnyTokenizer) -> tuple[str, ...]:
         """The texts for fitting a tokenizer."""

@@ -1,9 +1,10 @@
-"""Graphs: do two red nodes touch? Only the edges tell.
+"""Graphs with a label that depends on the edges: does an edge connect two red nodes?
 
     apart     red-blue-red   green-red          touching    red-red   blue-green   red-blue
 
-Both graphs of a pair have the same nodes in the same order, and every node has as many edges in one as in the other:
-two edges from red nodes have changed their ends. So nodes alone, and numbers of edges, leave both labels open.
+Examples come in pairs with different labels. Both graphs of a pair have the same nodes in the same order, and each node
+has the same number of edges in both graphs; only the other ends of two edges are exchanged. So a model that sees only
+the nodes, or only the numbers of edges, cannot predict the label.
 """
 
 import numpy as np
@@ -20,14 +21,14 @@ Pair = tuple[int, int]
 
 
 def _apart(draws: RandomDraws, nodes: int) -> tuple[list[str], set[Pair]]:
-    """A graph without an edge between red nodes: some of the others, about one and a half for each node."""
+    """A random graph without an edge between red nodes, with up to 1.5 edges per node."""
     colors = [RED if draws.chance(40) else draws.pick(OTHERS) for _ in range(nodes)]
     free = [(one, other) for one in range(nodes) for other in range(one) if not colors[one] == colors[other] == RED]
     return colors, set(draws.several(free, min(len(free), nodes + nodes // 2)))
 
 
 def _joined(draws: RandomDraws, colors: list[str], edges: set[Pair]) -> set[Pair] | None:
-    """The same with the edge of two red nodes: red-x and red-y become red-red and x-y; None where there are none."""
+    """Replace two edges red-x and red-y by red-red and x-y; None if the graph has no suitable edges."""
     ends = [
         pair if colors[pair[0]] == RED else pair[::-1] for pair in sorted(edges) if RED in map(colors.__getitem__, pair)
     ]
@@ -60,14 +61,14 @@ def _draw(draws: RandomDraws, nodes: int) -> DrawnExample:
         touching = _joined(draws, colors, apart)
     rows = [(_graph(colors, apart), LABELS[0]), (_graph(colors, touching), LABELS[1])]
     degrees = np.bincount(rows[0][0].edges[:, 0], minlength=len(colors)).tolist()
-    key = " ".join([*colors, *map(str, degrees)])  # the same for both, and for every graph that could be either
+    key = " ".join([*colors, *map(str, degrees)])  # the same for both graphs of the pair
     return DrawnExample(key, tuple(draws.mixed(rows)))
 
 
 GRAPHS = SyntheticSet(
     name="graphs",
     schema=Schema("graph", "label", LABELS),
-    description="do two red nodes touch: only the edges tell; graphs of up to so many nodes",
+    description="whether an edge connects two red nodes; the nodes alone do not tell",
     draw=_draw,
     sizes=Sizes(10_000, 1_000, 1_000),
     parameters={"nodes": Parameter(12, LEAST_NODES, 1_000)},

@@ -1,17 +1,18 @@
-"""Auto: the best model for a file that this machine finds in a given time.
+"""Auto: find the best model for a data file within a time limit.
 
-    portfolio ──▶ probe: seconds of a step ──▶ rung 1: a slice for each ──▶ the better half, with more steps ──▶ ...
-                                                                                                                  │
-    FOLDER/model, leaderboard.html         ◀── variants of the best ones, while there is time  ◀──────────────────┘
+    portfolio ──▶ probe: seconds per step ──▶ rung 1: a time slice for each ──▶ the better half, with more steps ──▶ ...
+                                                                                                                      │
+    FOLDER/model, leaderboard.html        ◀── variants of the best candidates, while there is time  ◀────────────────┘
 
-Every run is an ordinary run folder with a fixed number of steps and a learning rate schedule of that length, so it
-resumes to the same bytes. Time decides how many steps a run gets, once: the decision is written to auto.json before
-the run starts, and a resumed race reads it. All candidates are compared on the dev set; the test set is never read.
+Every run is an ordinary run folder with a fixed number of steps and a learning rate schedule of that length. So after
+an interruption it resumes and ends with the same bytes. The number of steps of a run depends on the measured time, but
+it is decided only once: it is written to auto.json before the run starts, and a resumed race reads it from there. All
+candidates are compared on the dev set. The test set is never read.
 
-    plan      what is raced, on what data; events        runs      one run of a candidate, and what is kept of it
-    budget    from measured seconds to steps             leaders   from evaluated runs to a leaderboard
-    record    what was decided, and the time spent       results   the leaderboard, and how it is shown
-    variants  what is tried of the best ones             race      the whole in one call
+    plan      data, time, candidates and events          runs      train and evaluate one run; keep the winner
+    budget    convert measured seconds to steps          leaders   rank the evaluated runs
+    record    the decisions and the time spent           results   the leaderboard and its display
+    variants  changed settings of the best candidates    race      the complete race in one call
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from seqloom.experiments.auto.race import auto, race
     from seqloom.experiments.auto.results import Leaderboard
 
-HOMES = {  # each public name is loaded from here when it is first asked for
+HOMES = {  # each public name is loaded from its module on first use
     "plan": ("AutoPlan",),
     "race": ("auto", "race"),
     "results": ("Leaderboard",),

@@ -1,10 +1,10 @@
-"""From seconds to steps: what a candidate costs, and how many steps it gets in a rung.
+"""Convert seconds to steps: estimate the cost of each candidate and decide how many steps it gets in a rung.
 
-    cost of a run = overhead + steps x seconds of a step + validations x seconds of a validation
+    cost of a run = overhead + steps x seconds per step + validations x seconds per validation
 
-A rung shares its time equally. A candidate whose default duration costs less than its share trains in full, and what
-it leaves is shared by the others. Each rung has about three times the steps of the one before and half the candidates,
-so its share of the time is one and a half times as large.
+The candidates of a rung share its time equally. If the default duration of a candidate costs less than its share, it
+trains in full, and the others share the remaining time. Each rung has half the candidates of the previous rung and
+about three times the steps per candidate, so it gets one and a half times as much time.
 """
 
 import time
@@ -23,49 +23,52 @@ from seqloom.training.resolve import Resolved
 from seqloom.training.run import built_model, timed_steps
 from seqloom.training.step import moved
 
-GROWTH = 1.5  # of the time from one rung to the next
-FEWEST_STEPS = 100  # of a run: with fewer, models that start slowly look worse than they are
-MOST_VALIDATIONS, VALIDATION_SHARE = 5, 0.2  # of a run that is shorter than usual, and their share of its time
-HIGHEST_FACTOR = 3.0  # of the learning rate of a shortened run
-SETTLED = 3  # evaluations of the dev set after the last step: to choose, to calibrate and to compare
-WORTHWHILE = 1.5  # times the steps of the run before it; fewer would tell nothing new
-TRIED_STEPS, TRIED_BATCHES = 12, 2  # of a probe
-PATIENCE = 5.0  # seconds after which a probe tries no further step
-WRITING = 0.5  # seconds to write checkpoints, model and report of a run
-SURE = (0.8, 1.25)  # the clock overrules the plan if the time that is left is outside of this, times the plan
+GROWTH = 1.5  # time of a rung / time of the previous rung
+FEWEST_STEPS = 100  # per run; with fewer steps, models that learn slowly at first would be ranked too low
+MOST_VALIDATIONS, VALIDATION_SHARE = 5, 0.2  # limits for a shortened run: their number, and their share of its time
+HIGHEST_FACTOR = 3.0  # for the learning rate of a shortened run
+FINAL_EVALUATIONS = 3  # of the dev set after the last step: to choose the weights, to calibrate and to compare
+WORTHWHILE = 1.5  # a longer run needs at least this many times the steps of the previous run
+TRIED_STEPS, TRIED_BATCHES = 12, 2  # training steps and dev batches of a probe
+PATIENCE = 5.0  # seconds after which a probe starts no further step
+WRITING = 0.5  # seconds to write the checkpoints, model and report of a run
+TOLERANCE = (0.8, 1.25)  # use the measured time left if its ratio to the planned time left is outside this range
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured of a candidate before its first run."""
+    """The measured speed of a candidate before its first run, and its default duration."""
 
     step_seconds: float
     validation_seconds: float
-    overhead_seconds: float  # of each run, whatever its length
-    steps: int  # of its default duration
-    validations: int  # of its default duration
+    overhead_seconds: float  # per run, independent of its length
+    steps: int  # in the default duration
+    validations: int  # in the default duration
 
-    def looks(self, steps: int | None) -> int:
-        """The validations of a run: of the default duration all, else up to five that take a fifth of the time."""
+    def validation_count(self, steps: int | None) -> int:
+        """The number of validations in a run with this many steps; None: the default duration.
+
+        A shortened run has one to five validations, which take up to about a fifth of its time.
+        """
         if steps is None:
             return self.validations
         affordable = VALIDATION_SHARE * steps * self.step_seconds / max(1e-9, self.validation_seconds)
         return max(1, min(MOST_VALIDATIONS, int(affordable)))
 
     def lr_factor(self, steps: int | None) -> float:
-        """The factor of the learning rate in a run of so many steps: the root of how much it is shortened, at most 3.
+        """The factor for the learning rate of a shortened run: sqrt(default steps / steps), at most 3.
 
-        The default rate is for the default duration. On 5,452 questions, 130 instead of 2,094 steps gave a cnn an
-        accuracy of 0.59 with the default rate and 0.79 with three times as much, a bilstm 0.72 and 0.79.
+        The default learning rate suits the default duration. On 5,452 questions with 130 instead of 2,094 steps, a cnn
+        had an accuracy of 0.59 with the default rate and 0.79 with three times that rate; a bilstm had 0.72 and 0.79.
         """
         return 1.0 if steps is None else max(1.0, min(HIGHEST_FACTOR, (self.steps / steps) ** 0.5))
 
     def cost(self, steps: int | None, pace: float = 1.0) -> float:
-        """About how many seconds a run takes; None: the default duration without early stopping."""
+        """The estimated seconds of a run; None: the default duration without early stopping."""
         seconds = (self.steps if steps is None else steps) * self.step_seconds
-        return pace * (self.overhead_seconds + seconds + self.looks(steps) * self.validation_seconds)
+        return pace * (self.overhead_seconds + seconds + self.validation_count(steps) * self.validation_seconds)
 
     def steps_in(self, seconds: float, pace: float = 1.0) -> int:
-        """The steps of a run that takes so long; 0 if there is no time for one.
+        """The most steps that a run can have in the given time; 0 if not even one step fits.
 
         >>> Probe(step_seconds=0.1, validation_seconds=1, overhead_seconds=2, steps=900, validations=9).steps_in(20)
         150
@@ -75,11 +78,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
-    """Measure a few steps and a part of a validation; `seconds` it took to resolve the run."""
+    """Measure a few steps and part of a validation; `seconds` is how long it took to resolve the run."""
     config, prepared, task = resolved.config.training, resolved.prepared, resolved.task
     train = task.loader(prepared, "train", config.batching, seed=config.seed, workers=0)
     steps = expected_steps(config.duration, train.plan, training_tokens(prepared)) or FEWEST_STEPS
-    # The lower quartile: other work on the machine makes some steps slow, and none fast.
+    # Use the lower quartile, because other programs on the machine can only make steps slower.
     step = float(np.quantile(timed_steps(resolved, device, tries=TRIED_STEPS, patience=PATIENCE), 0.25))
     dev = task.loader(prepared, "dev", config.batching, seed=0, workers=0)
     model, began, state, seen = built_model(resolved, device)[0], time.monotonic(), None, 0
@@ -94,14 +97,14 @@ def probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
     return Probe(
         step_seconds=step,
         validation_seconds=validation,
-        overhead_seconds=2 * seconds + SETTLED * validation + WRITING,  # its data is read to train and to evaluate it
+        overhead_seconds=2 * seconds + FINAL_EVALUATIONS * validation + WRITING,  # the data is read twice
         steps=steps,
         validations=max(1, round(steps / max(1, train.plan.count(0)))),
     )
 
 
 def rungs_to_come(racing: int) -> int:
-    """How many rungs there are until one of so many candidates is left.
+    """The number of rungs until only one of this many candidates is left.
 
     >>> [rungs_to_come(count) for count in (1, 2, 3, 4, 5)]
     [1, 2, 3, 3, 4]
@@ -110,7 +113,7 @@ def rungs_to_come(racing: int) -> int:
 
 
 def share_of_rung(racing: int) -> float:
-    """The share of the time that is left for a rung of so many candidates.
+    """The share of the remaining time for a rung with this many candidates.
 
     >>> [round(share_of_rung(count), 2) for count in (1, 2, 4)]
     [1.0, 0.4, 0.21]
@@ -121,7 +124,7 @@ def share_of_rung(racing: int) -> float:
 def entries_of(
     number: int, racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float, pace: float = 1.0
 ) -> tuple[Entry, ...]:
-    """The runs of a rung, cheap ones first: the time is shared so that what one leaves goes to the others."""
+    """The runs of a rung, cheapest first; time that one candidate does not need goes to the others."""
     entries: list[Entry] = []
     waiting = sorted(racing, key=lambda one: probes[one.name].cost(None))
     for at, one in enumerate(waiting):
@@ -131,17 +134,17 @@ def entries_of(
         cost = measured.cost(steps, pace)
         seconds -= cost
         entry = Entry(candidate=one, rung=number, steps=steps, default_steps=measured.steps, seconds=cost)
-        looks, factor = measured.looks(steps), measured.lr_factor(steps)
-        entries.append(msgspec.structs.replace(entry, validations=looks, lr_factor=factor))
+        validations, factor = measured.validation_count(steps), measured.lr_factor(steps)
+        entries.append(msgspec.structs.replace(entry, validations=validations, lr_factor=factor))
     return tuple(entries)
 
 
 def quick_enough(
     racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float, default: str
 ) -> list[Candidate]:
-    """Return the candidates that can share so many seconds with at least a few steps each.
+    """Leave out the slowest candidates until the others can run at least 100 steps each in the given time.
 
-    The slowest ones are left out, but never the default recipe of the task.
+    The default recipe of the task is never left out.
     """
     kept = sorted(racing, key=lambda one: (one.recipe != default, probes[one.name].cost(FEWEST_STEPS)))
     while len(kept) > 1 and sum(probes[one.name].cost(FEWEST_STEPS) for one in kept) > seconds:
@@ -150,18 +153,19 @@ def quick_enough(
 
 
 def seconds_of_rung(racing: Sequence[Candidate], probes: Mapping[str, Probe], left: float, pace: float = 1.0) -> float:
-    """The time of a rung: all that is left if every candidate trains in full in it, else its share."""
-    whole = sum(probes[one.name].cost(None, pace) for one in racing)
-    return left if whole <= left else left * share_of_rung(len(racing))
+    """The time of a rung: all the remaining time if every candidate can train in full, otherwise a share of it."""
+    full = sum(probes[one.name].cost(None, pace) for one in racing)
+    return left if full <= left else left * share_of_rung(len(racing))
 
 
 def agreed_left(planned: float, actual: float) -> float:
-    """The seconds that are left by the plan, or by the clock if they are far apart.
+    """The planned seconds left, or the measured ones if the two differ too much.
 
-    A plan gives the same rungs however often a race was stopped; the clock corrects it if speeds were measured badly.
+    With the planned time, an interrupted race gets the same rungs as an uninterrupted one. The measured time corrects
+    the plan if the measured speeds were wrong.
 
     >>> agreed_left(100, 95), agreed_left(100, 50), agreed_left(100, 180)
     (100, 50, 180)
     """
-    low, high = (bound * planned for bound in SURE)
+    low, high = (bound * planned for bound in TOLERANCE)
     return planned if low <= actual <= high else actual

@@ -1,4 +1,4 @@
-"""The results of a race so far: which run is best, and the leaderboard of all candidates."""
+"""The results of a race so far: the best run and the leaderboard of all candidates."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -67,7 +67,7 @@ class Leaders:
         return names.index(one) < names.index(other) if one in names and other in names else None
 
     def board(self, plan: AutoPlan, record: RaceRecord, *, has_test: bool) -> Leaderboard:
-        """The leaderboard of all candidates, with those that have no score at its end."""
+        """The leaderboard of all candidates; those without a score are at the end."""
         best = list(self.best_of_each())
         compared = ComparedScores({entry.candidate.name: [self._found[entry]] for entry in best}, self.task)
         known = {entry.candidate.name: entry.candidate for entry in record.decided.entries}
@@ -93,7 +93,7 @@ class Leaders:
         runs = [one for one in self.ranked() if one.candidate.name == name]
         gap = None if entry == winner else compared.difference(winner.candidate.name, name)
         sign = 1 if self.task.metric.higher_is_better else -1
-        state, why = self._fate(entry, winner, record, known)
+        state, why = self._outcome(entry, winner, record, known)
         return LeaderboardRow(
             name=name,
             state=state,
@@ -108,10 +108,10 @@ class Leaders:
             runs=tuple(one.name for one in runs),
         )
 
-    def _fate(
+    def _outcome(
         self, entry: Entry, winner: Entry, record: RaceRecord, known: dict[str, Candidate]
     ) -> tuple[RowState, str]:
-        """What became of a candidate, as a word and in words."""
+        """The state of a candidate, and a description of it."""
         name = entry.candidate.name
         long = "in full" if entry.is_complete else "shortened"
         if entry.candidate.variant_of:
@@ -127,7 +127,7 @@ class Leaders:
 
 
 def _without_score(record: RaceRecord, scored: set[str]) -> Iterator[LeaderboardRow]:
-    """The candidates that failed or were not run; a problem is noted under the name of a run or of a candidate."""
+    """The candidates that failed or were not run; problems are recorded by the name of a run or of a candidate."""
     candidates = {entry.name: entry.candidate.name for entry in record.decided.entries}
     problems = {candidates.get(name, name): why for name, why in record.decided.problems.items()}
     for name, why in problems.items():

@@ -1,7 +1,7 @@
-"""The plan of a race: data, time, folder, and the candidates that a task offers.
+"""The plan of a race: data, time, folder and candidates; and the events of a race.
 
-A candidate is a recipe in one size, perhaps with another head, learning rate or dropout. The table `PORTFOLIO` has the
-recipes of each task, cheap ones first; those that the task does not offer for this kind of input are left out.
+A candidate is a recipe in one size, possibly with another head, learning rate or dropout. The table `PORTFOLIO` lists
+the candidates for each task, cheapest first. Recipes that the task does not support for the kind of input are left out.
 """
 
 from pathlib import Path
@@ -21,19 +21,19 @@ from seqloom.training.events import Report
 from seqloom.training.request import RunRequest, is_solved
 from seqloom.training.resolve import Resolved, resolve
 
-MINUTES = 5.0  # by default
+MINUTES = 5.0  # the default
 MOST_MINUTES = 60.0 * 24 * 365
 INIT = "init"  # the name of the candidate that starts from another model
 BASELINE = "linear"
-HIGHEST_LR = 0.01
+HIGHEST_LR = 0.01  # a factor does not raise the learning rate above this
 
 
 class AutoPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a race needs to know."""
+    """The settings of a race."""
 
     minutes: float = MINUTES
-    models: tuple[str, ...] = ()  # recipes; empty: the portfolio of the task
-    init: str = ""  # a model whose encoder is one of the candidates
+    models: tuple[str, ...] = ()  # names of recipes; empty: the portfolio of the task
+    init: str = ""  # a model to fine-tune as one more candidate
 
     def __post_init__(self) -> None:
         if not 0 < self.minutes <= MOST_MINUTES:
@@ -44,24 +44,24 @@ class AutoPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def seconds(self) -> float:
-        """The time of the whole race."""
+        """The time limit of the race."""
         return 60 * self.minutes
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One model of the race and its settings."""
+    """A model in the race, with its settings."""
 
     name: str
-    recipe: str = ""  # empty: the model of --init
+    recipe: str = ""  # empty: use the model of --init
     size: Size = "small"
-    head: HeadKind | None = None  # None: that of the task
-    lr_factor: float = 1.0  # times the default learning rate
-    dropout: float | None = None  # None: that of the recipe
-    variant_of: str = ""  # the candidate whose settings were changed
+    head: HeadKind | None = None  # None: the default head of the task
+    lr_factor: float = 1.0  # multiplies the default learning rate
+    dropout: float | None = None  # None: the dropout of the recipe
+    variant_of: str = ""  # the candidate that this one is a variant of
 
     @property
     def is_solved(self) -> bool:
-        """Whether newton solves it: it has no steps to shorten."""
+        """Whether Newton's method solves it, so that there are no steps to shorten."""
         return is_solved(self.recipe, {})
 
 
@@ -82,7 +82,7 @@ PORTFOLIO: dict[TaskName, tuple[Candidate, ...]] = {
 
 
 def portfolio(task: Task, plan: AutoPlan) -> tuple[Candidate, ...]:
-    """The candidates of a race, cheap ones first; ConfigError for a task or a recipe that cannot take part."""
+    """The candidates of a race, cheapest first; ConfigError for an unsupported task or recipe."""
     if task.name not in PORTFOLIO:
         raise ConfigError(
             f"auto does not know which models suit the task {task.name}; it works for {', '.join(PORTFOLIO)}",
@@ -95,12 +95,14 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[Candidate, ...]:
         if name not in known:
             raise ConfigError(f"--models: {task.name} has no model '{name}'", fix=did_you_mean(name, known))
     default = [one.name for one in usual if one.name in known]
-    default += [name for name in offered[:1] if name not in default]  # what `train` would take is always tried
+    default += [
+        name for name in offered[:1] if name not in default
+    ]  # the default of `seqloom train` is always included
     names = [*(plan.models or default)]
     if BASELINE in known and BASELINE not in names:
         names = [BASELINE, *names]
     chosen = [*(known[name] for name in names), *([Candidate(name=INIT)] if plan.init else [])]
-    for one in chosen:  # raises for one that cannot do the task
+    for one in chosen:  # raises for a recipe that cannot do the task
         if one.recipe:
             task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.heads[0]))
     return tuple(chosen)
@@ -117,7 +119,7 @@ def larger(size: Size) -> Size | None:
 
 
 def request_of(plan: AutoPlan, entry: "Entry") -> RunRequest:
-    """The request of a run: with its default duration, or with so many steps and a schedule of that length."""
+    """The request for a run: either the default duration, or a fixed number of steps with a schedule of that length."""
     settings, candidate = dict(plan.shared), entry.candidate
     if entry.steps is not None:
         every = -(-entry.steps // max(1, entry.validations))
@@ -135,32 +137,32 @@ def request_of(plan: AutoPlan, entry: "Entry") -> RunRequest:
 
 
 def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
-    """The resolved run of an entry."""
+    """The resolved settings and data of an entry's run."""
     resolved = resolve(plan.data, request_of(plan, entry), cache=plan.cache)
     config, factor = resolved.config, entry.candidate.lr_factor * entry.lr_factor
     if factor == 1.0:
         return resolved
     lr = config.training.lr * factor
-    if factor > 1.0:  # few models learn above this, whatever their default is
+    if factor > 1.0:  # few models learn with a higher rate than HIGHEST_LR
         lr = min(lr, max(config.training.lr, HIGHEST_LR))
     training = msgspec.structs.replace(config.training, lr=lr)
     return resolved._replace(config=msgspec.structs.replace(config, training=training))
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One decided run: a candidate, its steps, and about how many seconds it takes."""
+    """A planned run: a candidate, its number of steps and its estimated time."""
 
     candidate: Candidate
-    rung: int = 0  # 0: outside of the rungs, as the baseline and the variants are
+    rung: int = 0  # 0: not part of a rung (baseline and variants)
     steps: int | None  # None: the default duration of the candidate
-    default_steps: int | None = None  # None: not known before
-    validations: int = 1  # of a run with so many steps
-    lr_factor: float = 1.0  # of the learning rate; a shortened run needs a higher one
-    seconds: float = 0.0  # its slice of the time
+    default_steps: int | None = None  # None: not known before training
+    validations: int = 1  # only used if `steps` is given
+    lr_factor: float = 1.0  # multiplies the learning rate; a shortened run needs a higher one
+    seconds: float = 0.0  # its estimated time
 
     @property
     def name(self) -> str:
-        """The name of its folders."""
+        """The name of its run folder and evaluation folder."""
         return f"{self.candidate.name}-rung-{self.rung}" if self.rung else self.candidate.name
 
     @property
@@ -170,11 +172,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def length(self) -> str:
-        """How long it trains, as text."""
+        """The length of its training, as text."""
         if self.steps is None:
             return "in full" if self.default_steps is None else f"in full, up to {self.default_steps:,} steps"
-        whole = "" if self.default_steps is None else f" of {self.default_steps:,}"
-        return f"{self.steps:,}{whole} steps"
+        default = "" if self.default_steps is None else f" of {self.default_steps:,}"
+        return f"{self.steps:,}{default} steps"
 
 
 # The events of a race.
@@ -184,25 +186,25 @@ class AutoStarted(NamedTuple):
     folder: Path
     candidates: tuple[str, ...]
     metric: str
-    seconds: float  # of the whole race
-    spent: float  # before this start
+    seconds: float  # the time limit
+    spent: float  # seconds spent before this start
     messages: tuple[str, ...]
 
 
 class Probed(NamedTuple):
-    """The speed of a candidate is measured."""
+    """The speed of a candidate has been measured."""
 
     candidate: str
     step_seconds: float
-    whole_seconds: float  # about, with its default duration
+    whole_seconds: float  # estimated, for the default duration
 
 
 class RungStarted(NamedTuple):
-    """It is decided how many steps each candidate gets."""
+    """A rung starts; the number of steps of each candidate has been decided."""
 
     rung: int
     entries: tuple[Entry, ...]
-    dropped: tuple[str, ...]  # candidates that do not go on
+    dropped: tuple[str, ...]  # candidates that do not continue
 
 
 class CandidateStarted(NamedTuple):
@@ -210,11 +212,11 @@ class CandidateStarted(NamedTuple):
 
     entry: Entry
     folder: Path
-    left: float  # seconds of the race
+    left: float  # seconds left in the race
 
 
 class CandidateReport(NamedTuple):
-    """An event of a run."""
+    """An event of a run's training."""
 
     entry: Entry
     report: Report
@@ -222,22 +224,22 @@ class CandidateReport(NamedTuple):
 
 
 class CandidateEnded(NamedTuple):
-    """A run is trained and evaluated, or failed: then `problem` says why."""
+    """A run has been trained and evaluated, or has failed for the reason in `problem`."""
 
     entry: Entry
     score: float | None
-    best: bool  # of all so far
+    best: bool  # whether it is the best run so far
     seconds: float
     left: float
     problem: str = ""
 
 
 class AutoEnded(NamedTuple):
-    """The race has ended; `reason` is "seconds" if time was up before it was decided."""
+    """The race has ended; `reason` is "seconds" if the time was up before all planned runs were done."""
 
     reason: Why
     leaderboard: Leaderboard | None  # None: no candidate has a score yet
-    exit_code: int  # 0, 128 + signal, 4 for a disk
+    exit_code: int  # 0, 128 + signal number, or 4 for a disk error
 
 
 AutoEvent = AutoStarted | Probed | RungStarted | CandidateStarted | CandidateReport | CandidateEnded | AutoEnded

@@ -1,12 +1,12 @@
-"""A race from Python in one call, and the generator of events behind it.
+"""Run a race: `auto` runs it in one call, and `race` yields its events.
 
-    baseline     solved in full, before anything is measured: there is a model after a few seconds
-    probes       a few steps of each other candidate
-    rungs        a slice for each; then the better half, with about three times the steps, until one is left
-    variants     of the best ones, while there is time
+    baseline     is solved in full before anything is measured, so there is a model after a few seconds
+    probes       measure a few steps of each other candidate
+    rungs        give each candidate a time slice; the better half continues with about three times the steps
+    variants     try changed settings of the best candidates, while there is time
 
-A candidate whose default duration fits into its slice trains in full, and is not run again. The winner has the best
-score on the dev set.
+A candidate whose default duration fits into its time slice trains in full and is not run again. The candidate with the
+best score on the dev set wins.
 """
 
 import time
@@ -56,36 +56,34 @@ from seqloom.training.resolve import resolve
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import RUNS, require_writable
 
-RESERVE = 0.03  # share of the time for evaluations and pages at the end
-FEW = 100  # steps in the whole race: a candidate that gets fewer is raced in its smallest size
-BASELINE_SHARE = 0.1  # of the time: so long may it go on when the time is up
-PARENTS = 2  # candidates of which variants are tried
-LEADERBOARD = "leaderboard"  # .json, .html
+RESERVE = 0.03  # share of the time that is kept for the evaluations and pages at the end
+FEW = 100  # if fewer steps of a candidate fit into the complete time, it competes in its smallest size
+BASELINE_SHARE = 0.1  # share of the time by which the baseline may exceed the time limit
+PARENTS = 2  # number of candidates whose variants are tried
+LEADERBOARD = "leaderboard"  # the name of its .json and .html files
 TOO_SLOW = "not run: a step takes {}, too slow for the time"
-SHARE_TO_START = 0.5  # of the time for the fewest steps of every candidate; slower ones are left out
+SHARE_TO_START = 0.5  # of the time left, for 100 steps of every candidate; the slowest are left out if they need more
 
 
 class Race:
-    """A race before its first run: data read without its test set, candidates and settings checked."""
+    """A race. Creating it reads the data without the test set, and checks the candidates and settings."""
 
     def __init__(self, plan: AutoPlan) -> None:
         request = RunRequest(training=plan.shared, encoding=plan.encoding)
-        first = resolve(plan.data, request, cache=plan.cache)  # as most candidates read the data
+        first = resolve(plan.data, request, cache=plan.cache)  # most candidates read the data in this way
         self.plan, self.first, self.task = plan, first, first.task
         if not len(first.prepared.splits["dev"]):
-            raise ConfigError("there is no dev set to choose by", fix="give --dev FILE, or --dev-size 10%")
+            raise ConfigError("there is no dev set to compare the models on", fix="give --dev FILE, or --dev-size 10%")
         if plan.init and first.prepared.schema.target.is_running:
             raise ConfigError(
-                "--init: scores of language models are per token, and the model of --init has its own tokenizer, so "
-                "they cannot be compared",
+                "--init: scores of language models are per token. The model of --init has its own tokenizer, so its "
+                "scores cannot be compared",
                 fix="leave --init out, or use `seqloom train --init`",
             )
         self.candidates = portfolio(self.task, plan)
         for one in self.candidates:
             if not one.recipe:
-                resolved_run(
-                    plan, Entry(candidate=one, steps=None)
-                )  # raises for a model of --init that is missing or does not fit
+                resolved_run(plan, Entry(candidate=one, steps=None))  # raises if the --init model is missing or unfit
         self.record: RaceRecord = opened_record(plan, plan.asked(first) | {"models": plan.models, "init": plan.init})
         self.leaders = Leaders(self.task)
         for entry in self.record.decided.entries:
@@ -100,18 +98,18 @@ class Race:
         )
 
     def events(self) -> Iterator[AutoEvent]:
-        """All runs, those that were decided before a stop first."""
+        """Run everything and yield the events; runs that were planned before an interruption come first."""
         yield from self._baseline()
         yield from self._rungs()
         yield from self._variants()
 
     def _take(self, entry: Entry) -> None:
-        """Remember the evaluation of a run, if it has one."""
+        """Add the evaluation of a run to the leaders, if it has one."""
         if (found := evaluation_of(self.plan, entry)) is not None:
             self.leaders.take(entry, found)
 
     def _baseline(self) -> Iterator[AutoEvent]:
-        """The candidates that are solved, in full."""
+        """Run the candidates that are solved instead of trained in steps."""
         seconds = BASELINE_SHARE * self.plan.seconds
         solved = tuple(Entry(candidate=one, steps=None, seconds=seconds) for one in self.candidates if one.is_solved)
         if solved and not self.record.decided.baseline:
@@ -119,7 +117,7 @@ class Race:
         yield from self._runs(self.record.decided.baseline)
 
     def _rungs(self) -> Iterator[AutoEvent]:
-        """The rungs, one after the other, until one candidate is left or the time is up."""
+        """Run the rungs one after another, until one candidate is left or the time is up."""
         at = 0
         while True:
             if at == len(self.record.decided.rungs):
@@ -133,7 +131,7 @@ class Race:
             at += 1
 
     def _first_rung(self) -> Generator[AutoEvent, None, Rung | None]:
-        """Measure all candidates and share the time of the first rung."""
+        """Measure all candidates and divide the time of the first rung among them."""
         racing, waiting = list[Candidate](), [one for one in self.candidates if not one.is_solved]
         if self.leaders and self._actual_left() <= 0:
             self.record.decide(problems=self.record.decided.problems | {one.name: TIME_UP for one in waiting})
@@ -159,7 +157,7 @@ class Race:
         return Rung(number=1, entries=entries_of(1, quick, probes, seconds), left=left)
 
     def _probed(self, candidate: Candidate) -> Probe | None:
-        """What a candidate costs: as decided, or measured now; None if it cannot be built, which is noted."""
+        """The speed of a candidate, from the record or measured now; None if it cannot be built, which is recorded."""
         decided = self.record.decided
         if candidate.name in decided.probes or candidate.name in decided.problems:
             return decided.probes.get(candidate.name)
@@ -175,7 +173,7 @@ class Race:
         return found
 
     def _next_rung(self) -> Rung | None:
-        """The rung after the last one: the better half of those that were shortened, with more steps."""
+        """The rung after the last one: the better half of the shortened candidates, with more steps."""
         decided = self.record.decided
         first, last = decided.rungs[0], decided.rungs[-1]
         short = [entry for entry in last.entries if not entry.is_complete]
@@ -197,7 +195,7 @@ class Race:
         return Rung(number=last.number + 1, entries=worth, left=left, pace=pace, dropped=names)
 
     def _variants(self) -> Iterator[AutoEvent]:
-        """Variants of the best candidates, as long as one fits into the time that is left."""
+        """Run variants of the best candidates, as long as one fits into the remaining time."""
         yield from self._runs(self.record.decided.variants)
         while (entry := self._next_variant()) is not None:
             self.record.decide(variants=(*self.record.decided.variants, entry))
@@ -225,11 +223,11 @@ class Race:
             yield Parent(entry, facts.steps, facts.seconds, decided.probes[entry.candidate.name], dropout)
 
     def _actual_left(self) -> float:
-        """The seconds that are left by the clock, without the reserve for the end."""
+        """The measured seconds left, minus the reserve for the end."""
         return self.record.left - RESERVE * self.record.decided.seconds
 
     def _runs(self, entries: Sequence[Entry]) -> Iterator[AutoEvent]:
-        """Train and evaluate runs that have no result yet; when the time is up, only if there is no model at all."""
+        """Train and evaluate the runs that have no result yet; after the time is up, only if there is no model yet."""
         for entry in entries:
             if entry in self.leaders or entry.name in self.record.decided.problems:
                 continue
@@ -241,7 +239,7 @@ class Race:
             try:
                 yield from run(self.plan, entry, self.record)
                 self._take(entry)
-            except (ConfigError, DataError, KernelError) as error:  # a disk error stops the whole race
+            except (ConfigError, DataError, KernelError) as error:  # a disk error stops the race
                 problem = error.in_brief
                 self._note(entry, problem)
             self.record.keep_time()
@@ -252,13 +250,13 @@ class Race:
         self.record.decide(problems=self.record.decided.problems | {entry.name: problem})
 
     def leaderboard(self) -> Leaderboard | None:
-        """What is known so far; None if no candidate has a score."""
+        """The leaderboard so far; None if no candidate has a score."""
         if self.leaders.winner is None:
             return None
         return self.leaders.board(self.plan, self.record, has_test=self._has_test())
 
     def _has_test(self) -> bool:
-        """Whether there is a test set for the end; it is not read to know."""
+        """Whether there is a test set to evaluate the winner on; found without reading it."""
         data = self.first.config.data
         drawn = isinstance(data.split, ColumnSplit) or (
             isinstance(data.split, RandomSplit) and data.split.test_size > 0
@@ -266,11 +264,11 @@ class Race:
         return bool(data.test) or drawn or data.train[0] in NAMES
 
     def finish(self) -> Leaderboard:
-        """Write the leaderboard and the winner's model; the race is over."""
+        """Write the leaderboard and the winner's model, and mark the race as finished."""
         winner, decided = self.leaders.winner, self.record.decided
         if winner is None:
-            problem = next(iter(decided.problems.values()), "there was no time for one")
-            raise ConfigError(f"no candidate was trained: {problem}", fix="fix that, or give more --minutes")
+            problem = next(iter(decided.problems.values()), "the time was too short")
+            raise ConfigError(f"no candidate was trained: {problem}", fix="solve this problem, or give more --minutes")
         keep_winner(self.plan, winner)
         board = self.leaderboard()
         assert board is not None, "there is a winner"
@@ -283,7 +281,10 @@ class Race:
 
 
 def race(plan: AutoPlan) -> Iterator[AutoEvent]:
-    """Start or resume a race; yields its events. At the last one, `AutoEnded`, model and leaderboard are written."""
+    """Start or resume a race and yield its events.
+
+    Before the last event, `AutoEnded`, the model and the leaderboard are written, unless the race was interrupted.
+    """
     require_own_folder(plan.folder)
     if plan.folder.parent == RUNS:  # the default folder
         make_folder(RUNS)
@@ -360,18 +361,18 @@ def auto(
     metric: str | None = None,
     seed: int | None = None,
 ) -> Leaderboard:
-    """Find the best model for the data within some minutes, and return the leaderboard of all that were tried.
+    """Find the best model for the data within a few minutes, and return the leaderboard of all candidates.
 
     Args:
         data: a file, a folder, two files of parallel text, or the name of a data set.
-        minutes: the time of the whole race.
-        out: the folder of the winner and all runs (default: runs/NAME-auto). A race that is there is resumed.
-        models: names of recipes (default: chosen by the task); a linear baseline is added if the task has one.
-        init: a model whose encoder is fine-tuned as one more candidate.
+        minutes: the time limit of the race.
+        out: the folder for the winner and all runs (default: runs/NAME-auto). If it contains a race, it is resumed.
+        models: names of recipes (default: depends on the task); a linear baseline is added if the task has one.
+        init: a model to fine-tune as one more candidate.
         device: auto, cpu, cuda or mps.
-        show: called with every event.
+        show: a function that is called with every event.
 
-    All other arguments are options of `seqloom train`, the same for every candidate. The test set is never read.
+    All other arguments are options of `seqloom train`; they apply to every candidate. The test set is never read.
     """
     named: dict[str, Any] = {"dev": dev, "test": test, "task": task, "input": input, "target": target, "id": id}
     named |= {"label_separator": label_separator, "sequence": sequence, "split_column": split_column}

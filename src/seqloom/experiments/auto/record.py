@@ -1,7 +1,7 @@
-"""The record of a race: what was decided, in auto.json, and the time spent, in spent.json.
+"""The record of a race: its decisions in auto.json and the time spent in spent.json.
 
-A decision is written before anything is done about it, and never made again. So a race that is killed trains the same
-runs as one that is not. The time is a file of its own, because it changes all the while.
+A decision is written before it is carried out, and it is never changed. So a race that was killed and resumed trains
+the same runs as an uninterrupted race. The time has a separate file, because it is written every few seconds.
 """
 
 import time
@@ -18,55 +18,55 @@ from seqloom.files.disk import write_file
 from seqloom.files.layouts import RunFile
 
 DECISIONS, SPENT = "auto.json", "spent.json"
-BETWEEN = 5.0  # seconds between two writes of the time
-TOLD = 4  # changes in an error
+BETWEEN = 5.0  # seconds between two writes of the time spent
+SHOWN = 4  # most changes that an error message lists
 TIME_UP = "not run: the time was up"
 
 now = time.monotonic
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rung: the runs, the seconds that were left before it, and how much slower steps are than measured."""
+    """One rung: its runs and the seconds left before it. `pace` is above 1 if runs take longer than estimated."""
 
     number: int
     entries: tuple[Entry, ...]
     left: float
     pace: float = 1.0
-    dropped: tuple[str, ...] = ()  # candidates of the rung before that do not go on
+    dropped: tuple[str, ...] = ()  # candidates of the previous rung that do not continue
 
     @property
     def planned_left(self) -> float:
-        """The seconds that are left after it, if all runs take as long as expected."""
+        """The seconds left after this rung, if all runs take as long as estimated."""
         return self.left - sum(entry.seconds for entry in self.entries)
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that was decided so far."""
+    """All decisions so far."""
 
-    asked: dict[str, Any]
-    seconds: float  # of the whole race
+    settings: dict[str, Any] = msgspec.field(name="asked")  # a race is only resumed with the same settings
+    seconds: float  # the time limit
     baseline: tuple[Entry, ...] = ()
     probes: dict[str, Probe] = {}
     rungs: tuple[Rung, ...] = ()
     variants: tuple[Entry, ...] = ()
-    problems: dict[str, str] = {}  # runs without a result, and why
+    problems: dict[str, str] = {}  # runs without a result, with the reason
     finished: bool = False
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All runs that were decided, in order."""
+        """All planned runs, in order."""
         return (*self.baseline, *(entry for rung in self.rungs for entry in rung.entries), *self.variants)
 
 
 class RaceRecord:
-    """The decisions of a race in its folder; each change is written at once."""
+    """The decisions of a race in its folder; each change is written immediately."""
 
     def __init__(self, folder: Path, decided: Decisions) -> None:
         self.folder, self.decided = folder, decided
-        self._before, self._began, self._kept = _spent(folder), now(), now()
+        self._before, self._began, self._written = _spent(folder), now(), now()
 
     def decide(self, **changed: Any) -> Decisions:
-        """Write a decision."""
+        """Change some decisions and write all of them."""
         self.decided = msgspec.structs.replace(self.decided, **changed)
         self.keep_time()
         write_file(self.folder / DECISIONS, msgspec.json.format(msgspec.json.encode(self.decided), indent=2))
@@ -74,18 +74,18 @@ class RaceRecord:
 
     @property
     def spent(self) -> float:
-        """Seconds of this start and of those before it."""
+        """Seconds spent since this start and in all earlier starts."""
         return self._before + now() - self._began
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the race."""
+        """Seconds left in the race."""
         return self.decided.seconds - self.spent
 
     def keep_time(self, between: float = 0.0) -> None:
-        """Write the time spent, if the last time was so many seconds ago."""
-        if now() - self._kept >= between:
-            self._kept = now()
+        """Write the time spent, if at least this many seconds have passed since the last write."""
+        if now() - self._written >= between:
+            self._written = now()
             write_file(self.folder / SPENT, msgspec.json.encode({"seconds": round(self.spent, 3)}))
 
 
@@ -94,21 +94,21 @@ def _spent(folder: Path) -> float:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float])["seconds"] if path.is_file() else 0.0
 
 
-def opened_record(plan: AutoPlan, asked: dict[str, Any]) -> RaceRecord:
-    """The record of the race in the folder, or of a new one; ConfigError if the folder has something else in it."""
-    path, plain = plan.folder / DECISIONS, msgspec.json.decode(msgspec.json.encode(asked))
+def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
+    """The record of the race in the folder, or of a new race; ConfigError if the folder contains a different race."""
+    path, plain = plan.folder / DECISIONS, msgspec.json.decode(msgspec.json.encode(settings))
     if not path.is_file():
-        record = RaceRecord(plan.folder, Decisions(asked=plain, seconds=plan.seconds))
+        record = RaceRecord(plan.folder, Decisions(settings=plain, seconds=plan.seconds))
         record.decide()
         return record
     try:
         decided = msgspec.json.decode(path.read_bytes(), type=Decisions)
     except msgspec.DecodeError as error:
-        raise DamagedError(f"{path} is not readable ({error})", fix="restore it, or give another --out") from error
-    if changed := changes(decided.asked, plain):
-        more = f"; and {len(changed) - TOLD} more" if len(changed) > TOLD else ""
+        raise DamagedError(f"{path} cannot be read ({error})", fix="restore it, or give another --out") from error
+    if changed := changes(decided.settings, plain):
+        more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         raise ConfigError(
-            f"{plan.folder} contains a different race: {'; '.join(changed[:TOLD])}{more}",
+            f"{plan.folder} contains a different race: {'; '.join(changed[:SHOWN])}{more}",
             fix="give another --out, or the same settings to resume it",
         )
     if plan.seconds < decided.seconds:
@@ -117,14 +117,14 @@ def opened_record(plan: AutoPlan, asked: dict[str, Any]) -> RaceRecord:
             fix="give the same minutes or more, or another --out",
         )
     record = RaceRecord(plan.folder, decided)
-    if plan.seconds > decided.seconds:  # it goes on, with the runs for which there was no time
+    if plan.seconds > decided.seconds:  # continue it, including the runs that were left out for lack of time
         problems = {name: why for name, why in decided.problems.items() if why != TIME_UP}
         record.decide(seconds=plan.seconds, problems=problems, finished=False)
     return record
 
 
 def require_own_folder(folder: Path) -> None:
-    """Raise ConfigError if the folder has something other than a race in it. Nothing is written."""
+    """Raise ConfigError if the folder contains anything other than a race. This writes nothing."""
     if not folder.exists() or (folder / DECISIONS).is_file():
         return
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""The leaderboard of a race: score, interval and cost of each candidate, what became of it, and what to do next."""
+"""The leaderboard of a race: score, interval, cost and outcome of each candidate, and commands for the next steps."""
 
 import shlex
 from typing import Literal
@@ -23,29 +23,29 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import duration, interval, number
 
-LONGEST = 160  # characters of a text
+LONGEST = 160  # characters of the title
 ONE_SEED = (
-    "The intervals are over dev examples, with one seed each; the dev set also chose the winner and its checkpoint, so "
-    "its score is slightly optimistic. Evaluate on the test set once, at the end."
+    "The intervals are over dev examples. Each candidate was trained with one seed. The winner and its checkpoint were "
+    "chosen on the dev set, so its score is slightly optimistic. Evaluate on the test set once, at the end."
 )
 
 RowState = Literal["winner", "complete", "shortened", "dropped", "failed", "not run"]
 
 
 class LeaderboardRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate: its best run, what it cost, and what became of it."""
+    """One candidate: its best run, its cost and its outcome."""
 
     name: str
     state: RowState
-    why: str  # in words
-    score: Interval | None = None  # None: it has no result
-    gap: float | None = None  # by how much the winner is better
-    gap_error: float | None = None  # one standard error of that, paired over examples
+    why: str  # the outcome as text
+    score: Interval | None = None  # None: no result
+    gap: float | None = None  # how much better the winner is
+    gap_error: float | None = None  # the standard error of the gap, paired over examples
     parameters: int = 0
     steps: int = 0
     default_steps: int | None = None
-    seconds: float = 0.0  # of training of its best run
-    runs: tuple[str, ...] = ()  # names of its run folders, the best one first
+    seconds: float = 0.0  # training time of its best run
+    runs: tuple[str, ...] = ()  # names of its run folders, best first
 
     @property
     def is_in_noise(self) -> bool:
@@ -63,7 +63,7 @@ class LeaderboardRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
-    """What a race found, the best candidate first."""
+    """The results of a race, best candidate first."""
 
     data: str
     task: str
@@ -72,9 +72,9 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
     dev_rows: int
     folder: str
     minutes: float
-    seconds: float  # that the race took
+    seconds: float  # spent on the race
     rows: tuple[LeaderboardRow, ...]
-    commands: tuple[str, ...]  # to go on
+    commands: tuple[str, ...]  # for the next steps
 
     @property
     def winner(self) -> LeaderboardRow:
@@ -87,21 +87,22 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.folder}/model"
 
     def sentence(self) -> str:
-        """Which candidate is best, and whether a cheaper one is as good up to noise."""
+        """A sentence that names the best candidate, and a cheaper one if its score is within noise."""
         best = self.winner
         assert best.score is not None, "a winner has a score"
         ends = interval(best.score.low, best.score.high)
-        said = f"The best model is {best.name}: {self.metric} {number(best.score.value)} on the dev set (95%: {ends})."
+        sentence = (
+            f"The best model is {best.name}: {self.metric} {number(best.score.value)} on the dev set (95%: {ends})."
+        )
         cheaper = [one for one in self.rows[1:] if one.is_in_noise and 0 < one.seconds < best.seconds]
         if not cheaper:
-            return said
+            return sentence
         least = min(cheaper, key=lambda one: one.seconds)
-        return (
-            f"{said} Within noise: {least.name} trains {number(round(best.seconds / least.seconds, 1))} times faster."
-        )
+        times = number(round(best.seconds / least.seconds, 1))
+        return f"{sentence} Within noise: {least.name} trains {times} times faster."
 
     def document(self) -> Document:
-        """The winner, all candidates, a figure, notes, and the commands to go on."""
+        """The winner, all candidates, a figure, a note and the commands for the next steps."""
         heads = ("model", self.metric, "95% interval", "training", "outcome", "steps", "parameters")
         setting = (
             f"{self.task}, {self.dev_rows:,} dev rows; {len(self.rows)} candidates in {duration(self.seconds)} of "
@@ -117,7 +118,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 Heading("Figures"),
                 Pictures(self.figures(), 1),
                 Aside(ONE_SEED),
-                Details("Commands to go on", [CodeBlock("\n".join(self.commands), "sh")]),
+                Details("Next steps", [CodeBlock("\n".join(self.commands), "sh")]),
             ],
         )
 
@@ -136,7 +137,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def commands_for(folder: str, usage: str, has_test: bool) -> tuple[str, ...]:
-    """The commands that use a finished race; `usage` is that of the task, in which RUN stands for the folder."""
+    """Commands that use the result of a race; `usage` is the command of the task, with RUN in place of the folder."""
     place = shlex.quote(folder)
     return (
         usage.replace("RUN", place),

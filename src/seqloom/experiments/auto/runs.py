@@ -1,8 +1,8 @@
-"""One run of a candidate: trained for its steps, then evaluated on the dev set; and what is kept of the winner.
+"""Train one run of a candidate and evaluate it on the dev set; copy the winner's run to the folder of the race.
 
-FOLDER/runs/cnn-rung-1           the run: it resumes as any run does
+FOLDER/runs/cnn-rung-1           the run folder; an interrupted run is resumed
 FOLDER/evaluations/cnn-rung-1    facts.json and the statistics of every example; if it exists, the run is finished
-FOLDER/model, config.toml, ...   a copy of the winner, without its checkpoints: FOLDER is a run folder, too
+FOLDER/model, config.toml, ...   a copy of the winner without its checkpoints, so FOLDER is also a run folder
 """
 
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ def evaluation_of(plan: AutoPlan, entry: Entry) -> RunEvaluation | None:
 
 
 def run(plan: AutoPlan, entry: Entry, record: RaceRecord) -> Iterator[CandidateReport]:
-    """Train and evaluate a run; yields the events of its training. Interrupted if it is to be resumed later.
+    """Train and evaluate a run, and yield the events of its training. Raises Interrupted if it must be resumed later.
 
-    A run that goes on for longer than its slice after the time is up ends there, with the best weights so far.
+    If the time limit is exceeded by more than the run's own time slice, the run ends with the best weights so far.
     """
     resolved = resolved_run(plan, entry)
     place, ended, last = run_folder(plan, entry), None, None
@@ -64,8 +64,8 @@ def run(plan: AutoPlan, entry: Entry, record: RaceRecord) -> Iterator[CandidateR
 
 
 def _cut(last: Stepped | Validated | None) -> Ended:
-    """The end of a run that took too long."""
-    assert last is not None, "a run that was cut has had a step"
+    """The final event of a run that took too long and was stopped."""
+    assert last is not None, "a run is only stopped after a step"
     metrics = last.metrics if isinstance(last, Validated) else {}
     return Ended(last.step, "stopped", last.step, last.step, metrics, last.speed, 0)
 
@@ -79,7 +79,7 @@ def _evaluate(plan: AutoPlan, entry: Entry, ended: Ended, resolved: Resolved) ->
 
 
 def keep_winner(plan: AutoPlan, winner: Entry) -> None:
-    """Copy the winner's run to the folder of the race, where all verbs find it; its checkpoints stay where they are."""
+    """Copy the winner's run, without checkpoints, to the folder of the race, so that all commands accept it."""
     source, target = RunFolder(run_folder(plan, winner)), plan.folder
     recover(target)
     replace_folder(target / RunFile.MODEL, dict(read_folder(source.model)))
@@ -95,11 +95,11 @@ def keep_winner(plan: AutoPlan, winner: Entry) -> None:
     if config.training.init and own.training.init:
         files.append((config.training.init, own.training.init))
     keep_places(target, dict(files))
-    write_file(target / RunFile.CONFIG, config.to_toml())  # last: it makes the folder a run folder
+    write_file(target / RunFile.CONFIG, config.to_toml())  # written last, because it makes the folder a run folder
 
 
 def tidy(plan: AutoPlan, entries: tuple[Entry, ...], winner: Entry) -> None:
-    """Remove the weights of all runs but the winner's; settings, curves and reports of all stay."""
+    """Remove the weights of all runs except the winner's; keep the settings, curves and reports of all runs."""
     for entry in entries:
         if entry != winner:
             remove_weights(run_folder(plan, entry))

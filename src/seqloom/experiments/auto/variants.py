@@ -1,12 +1,12 @@
-"""Variants of the best candidates, for the time that is left when the rungs are over.
+"""Variants of the best candidates, for the time left after the last rung.
 
-    longer         one that was shortened, for as many steps as fit
-    lr-3x, ...     another learning rate; if it is better, one more step in that direction
+    longer         a shortened candidate with as many steps as fit into the time
+    lr-3x, ...     another learning rate; if it is better, the rate is changed once more in the same direction
     base, ...      the next larger size
-    dropout-0.5    more dropout, where the recipe has any
+    dropout-0.5    more dropout, if the recipe has dropout
 
-Each is one more run from the start, compared with all others by the dev set. Seeds are never tried: the best of several
-is luck.
+Each variant is trained from the start and compared with all other runs on the dev set. Different seeds are never tried,
+because the best of several seeds is best by chance.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,35 +19,35 @@ from seqloom.experiments.auto.plan import Candidate, Entry, larger
 
 LR_FACTORS = (3.0, 1 / 3)
 MORE_DROPOUT = 0.5
-SLOWER = 1.1  # times the seconds of the run whose settings are changed
-LARGER = 3.0  # a larger size takes at least so many times as long; it is not even measured if that does not fit
+SLOWER = 1.1  # estimated time of a variant / time of the run whose settings are changed
+LARGER = 3.0  # a larger size is only measured if at least this many times the time of the run is left
 
 
 class Parent(NamedTuple):
-    """The best run of a candidate, whose settings are changed."""
+    """The best run of a candidate; variants change its settings."""
 
     entry: Entry
-    steps: int  # that it had
-    seconds: float  # that they took
+    steps: int  # trained
+    seconds: float  # of training
     probe: Probe
-    dropout: float  # the highest in its model; 0 without any
+    dropout: float  # the highest rate in its model; 0 if it has no dropout
 
     @property
     def again(self) -> float:
-        """About how many seconds another run of the same length takes."""
+        """The estimated seconds of another run with the same number of steps."""
         return SLOWER * self.seconds + self.probe.overhead_seconds
 
 
 def variants_of(
     parent: Parent, is_better: Callable[[str], bool | None], measured: Callable[[Candidate], Probe | None], left: float
 ) -> Iterator[Entry]:
-    """The variants of a run, the most promising first.
+    """The variants of a run, most promising first.
 
     Args:
         parent: the run.
-        is_better: whether a variant is better than the parent, by its name; None if it has no score.
-        measured: what a larger candidate costs; None if it cannot be built.
-        left: the seconds that are left.
+        is_better: takes the name of a variant and returns whether it is better than the parent; None without a score.
+        measured: measures a larger candidate and returns its speed; None if it cannot be built.
+        left: the seconds left.
     """
     base = parent.entry.candidate
     if parent.entry.steps is not None:
@@ -77,8 +77,8 @@ def _longer(parent: Parent, left: float) -> Iterator[Entry]:
         steps = None if steps >= parent.probe.steps else steps
         cost = SLOWER * (steps or parent.probe.steps) * rate + parent.probe.overhead_seconds
         longer = _changed(parent, cost, name=f"{entry.candidate.name}-longer")
-        looks, factor = parent.probe.looks(steps), parent.probe.lr_factor(steps)
-        yield msgspec.structs.replace(longer, steps=steps, validations=looks, lr_factor=factor)
+        validations, factor = parent.probe.validation_count(steps), parent.probe.lr_factor(steps)
+        yield msgspec.structs.replace(longer, steps=steps, validations=validations, lr_factor=factor)
 
 
 def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
@@ -88,18 +88,18 @@ def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
 
 
 def described(candidate: Candidate, known: Mapping[str, Candidate]) -> str:
-    """What was changed in a variant, in words.
+    """A text that describes the changed setting of a variant.
 
     >>> cnn = Candidate(name="cnn", recipe="cnn")
     >>> described(Candidate(name="cnn-lr-3x", recipe="cnn", lr_factor=3.0, variant_of="cnn"), {"cnn": cnn})
     'cnn with learning rate x 3'
     """
     parent = known[candidate.variant_of]
-    said = []
+    changed = []
     if candidate.lr_factor != parent.lr_factor:
-        said.append(f"learning rate x {candidate.lr_factor / parent.lr_factor:.2g}")
+        changed.append(f"learning rate x {candidate.lr_factor / parent.lr_factor:.2g}")
     if candidate.size != parent.size:
-        said.append(f"size {candidate.size}")
+        changed.append(f"size {candidate.size}")
     if candidate.dropout != parent.dropout:
-        said.append(f"dropout {candidate.dropout:g}")
-    return f"{parent.name} with {' and '.join(said)}" if said else f"{parent.name} for longer"
+        changed.append(f"dropout {candidate.dropout:g}")
+    return f"{parent.name} with {' and '.join(changed)}" if changed else f"{parent.name} for longer"

@@ -145,7 +145,7 @@ class Heads(nn.Module):
 
 
 def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
-    """Return the mask of an attention pattern; the edges of a graph come with each batch (`edges_mask`)."""
+    """Return the mask of an attention pattern. For graphs, `edges_mask` adds the edges of each batch to it."""
     direction: Mask = Causal() if causal else Everything()
     if isinstance(pattern, FullConfig | EdgesConfig):
         return direction
@@ -155,15 +155,15 @@ def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
 
 
 def edges_mask(x: Padded) -> Mask:
-    """Who may read whom in a batch of graphs, made once for all layers."""
+    """Return the mask that lets each node read its neighbors in a batch of graphs; it is made once for all layers."""
     edges = x.edges
     if edges is None:
         raise DataError(
-            "attention along edges needs a graph, and this input has no edges",
-            fix="give nodes and edges, or take a model without the pattern 'edges'",
+            "attention along edges needs a graph, but this input has no edges",
+            fix="give nodes and edges, or use a model without the pattern 'edges'",
         )
     if x.segments is not None:
-        raise DataError("graphs cannot be packed into shared rows", fix="give each graph a row of its own")
+        raise DataError("several graphs cannot share one row of a batch", fix="give each graph its own row")
     return x.layout.once(("edges", edges), lambda: Neighbors(edges, x.values.shape[1]))
 
 
@@ -274,8 +274,8 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
     def require_endless(self) -> None:
         if self.reach is None:
             raise ConfigError(
-                "attention without a window remembers every element, so its memory grows with the stream",
-                fix="train a model whose memory stops growing, such as lstm, window or linear-attention",
+                "attention without a window stores every element, so its memory grows with the stream",
+                fix="train a model whose memory does not keep growing, such as lstm, window or linear-attention",
             )
 
     def forward(self, x: Padded) -> Padded:

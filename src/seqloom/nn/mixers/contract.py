@@ -69,9 +69,9 @@ class CausalMixer(Mixer, Generic[Inner]):
         return merge_rows(rows, self.begin(len(rows)), inner)
 
     def require_endless(self) -> None:
-        """Raise ConfigError if this layer cannot read a sequence without an end.
+        """Raise ConfigError if this layer cannot read an endless sequence.
 
-        That is so if what it remembers grows with every element, or if it has no place for elements beyond some number.
+        This is the case if its state grows with every element, or if it has a limited number of positions.
         """
 
     def initial_state(self, batch_size: int) -> StateStanding[Inner]:

@@ -1,6 +1,6 @@
-"""Attention over edges, one score per edge: O(E d). It equals `plain` under the same mask.
+"""Attention over edges, with one score per edge: O(E d). The result equals `plain` with the same mask.
 
-The rows of a batch become one large graph whose parts are not joined, so that rows may have graphs of their own:
+The rows of a batch become one large graph without edges between rows, so that each row can have a different graph:
 
     row 0: 0-1    row 1: 0-2    of three nodes each    ──▶    0-1, 3-5
 """
@@ -13,7 +13,7 @@ from seqloom.nn.ops.masks import Edges, Neighbors, Padding
 from seqloom.nn.ops.relations import NoBias
 from seqloom.nn.ops.scores import Additive
 
-_SPARSE = 200  # pairs of nodes for each edge from which a dense matrix takes longer, measured on a CPU
+_SPARSE = 200  # with more pairs of nodes per edge, a dense matrix is slower (measured on a CPU)
 
 
 def _edges_refuses(request: Request) -> str | None:
@@ -29,7 +29,7 @@ def _edges_refuses(request: Request) -> str | None:
 
 
 def _edges_suits(request: Request) -> bool:
-    """Always for a mask that is given as a list; for graphs of a batch where they are large and have few edges."""
+    """Whether to use this kernel: always for an edge list, and for graphs of a batch that are large with few edges."""
     graph, time = _graph(request), request.query.shape[2]
     return isinstance(graph, Edges) or time * time > _SPARSE * (graph.pairs.shape[1] + time)
 
@@ -40,7 +40,7 @@ def _graph(request: Request) -> Edges | Neighbors:
 
 
 def _pairs(request: Request) -> Tensor:
-    """[E,2] every edge of the batch once: the place that reads and the place that is read, counted over all rows."""
+    """[E,2] all edges of the batch without duplicates: the reading and the read position, numbered over all rows."""
     graph, (batch, _, time, _) = _graph(request), request.query.shape
     rows = time * torch.arange(batch, device=request.query.device)[:, None, None]
     if isinstance(graph, Edges):
@@ -50,7 +50,7 @@ def _pairs(request: Request) -> Tensor:
         pairs = torch.cat([(graph.pairs + rows)[(graph.pairs >= 0).all(dim=2)], loops])
     if any(isinstance(part, Padding) for part in request.mask.parts()):
         pairs = pairs[request.key_places.valid.flatten()[pairs[:, 1]]]
-    found: Tensor = torch.unique(pairs, dim=0)  # an edge listed twice is one edge
+    found: Tensor = torch.unique(pairs, dim=0)  # duplicate edges count once
     return found
 
 
@@ -71,7 +71,7 @@ def _edges(request: Request) -> Tensor:
     mass = (scores - peak.gather(-1, rows)).exp()
     total = mass.new_zeros(heads, batch * time).scatter_add(-1, rows, mass)
     share = mass / total.gather(-1, rows)
-    exact = torch.promote_types(value.dtype, torch.float32)  # the sum over many edges stands still in bfloat16
+    exact = torch.promote_types(value.dtype, torch.float32)  # in bfloat16, a sum over many edges would stop growing
     output = torch.zeros(heads, batch * time, value.shape[2], dtype=exact, device=value.device)
     output = output.index_add(1, reader, (share[..., None] * value).to(exact)).to(value.dtype)
     return output.view(heads, batch, time, -1).transpose(0, 1)
@@ -82,7 +82,7 @@ def _taken(request: Request, reader: Tensor, read: Tensor) -> list[tuple[Tensor,
 
 
 def _in_one(tensor: Tensor) -> Tensor:
-    """[B,H,T,D] as [H,B*T,D]: the rows of a batch one after another."""
+    """[B,H,T,D] as [H,B*T,D], with the rows of the batch one after another."""
     return tensor.transpose(0, 1).flatten(1, 2)
 
 

@@ -151,14 +151,14 @@ class Edges(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Neighbors(Mask):
-    """A graph for each row: a query reads itself and the keys that its edges name; nodes are numbered by position."""
+    """One graph per row: a query reads itself and the keys that its edges lead to. Nodes are numbered by position."""
 
     pairs: Tensor  # [B,E,2] int64: the node that reads and the node that is read; negative where there is no edge
-    nodes: int  # of the longest row
+    nodes: int  # in the longest row
 
     def matrix(self) -> Tensor:
-        """[B,N,N] bool: the node of the row reads the node of the column."""
-        rows, size = len(self.pairs), self.nodes + 1  # pairs that are no edge go into a row and a column of their own
+        """[B,N,N] bool: true at [b,i,j] if node i reads node j."""
+        rows, size = len(self.pairs), self.nodes + 1  # pairs that are no edge go into an extra row and column
         reader, read = self.pairs.masked_fill(self.pairs < 0, self.nodes).unbind(dim=2)  # [B,E]
         whole = torch.eye(size, dtype=torch.bool, device=self.pairs.device).expand(rows, size, size).flatten(1)
         whole = whole.scatter(1, reader * size + read, True).view(rows, size, size)
