@@ -312,9 +312,9 @@ def test_a_call_says_how_long_as_the_command_line_does(name: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"modle": "cnn"}, "train has no argument 'modle'. Fix: did you mean 'model'?"),
-        ({"epoch": 3}, "did you mean 'epochs'?"),
-        ({"droput": 0.1}, "did you mean 'dropout'?"),
+        ({"modle": "cnn"}, "train has no argument 'modle'. Did you mean 'model'?"),
+        ({"epoch": 3}, "Did you mean 'epochs'?"),
+        ({"droput": 0.1}, "Did you mean 'dropout'?"),
         ({"rate": 0.1}, "it is called 'lr' here"),
         ({"epochs": 3, "steps": 4}, "epochs and steps both set how long"),
     ],

@@ -16,7 +16,7 @@ from seqloom.cli.predictions import OutputOptions, output_format_of, write_predi
     SKIP_BAD_ROWS,
     common=("out", "output_format", "with_input", "input", "format", "skip_bad_rows", "batch_tokens", "device"),
     examples=(
-        "seqloom predict runs/reviews-classify-cnn new.csv --out answers.csv",
+        "seqloom predict runs/reviews-classify-cnn new.csv --out predictions.csv",
         "echo 'a fine film' | seqloom predict runs/reviews-classify-cnn -",
     ),
 )
@@ -41,7 +41,7 @@ def predict(
     batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Predict every row of a file. The predictions are in the order of the rows, one per line."""
+    """Make a prediction for every row of a file. The predictions are in the order of the rows, one per line."""
     output = OutputOptions(output_format_of(output_format, out), out, with_input)
     require_another(source, out)
     require_readable(given)
