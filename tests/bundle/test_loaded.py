@@ -199,7 +199,7 @@ def test_a_file_with_test_rows_inside_cannot_be_judged_unseen(header, rows, spli
     model = seqloom.load(run)
     with pytest.raises(
         ConfigError,
-        match=r'all\.csv is data of this run, and some of its rows are the test set\. Fix: .*dev set, or replace it by split="test"',
+        match=r'all\.csv is data of this run, and some of its rows are the test set\. Fix: .* by split="test"',
     ):
         model.evaluate(tmp_path / "all.csv")
     assert not model.test_evaluations

@@ -92,8 +92,8 @@ TEXT_FILE = reworded(
 )
 BAD_ROWS = reworded(
     settings(DataConfig, "skip_bad_rows", "max_bad_rows"),
-    skip_bad_rows="Skip rows that cannot be used, such as rows with a wrong number of columns or an empty input, and list them, "
-    f"instead of stopping with an error {AS_TRAINED}",
+    skip_bad_rows="Skip rows that cannot be used, such as rows with a wrong number of columns or an empty input, and "
+    f"list them, instead of stopping with an error {AS_TRAINED}",
     max_bad_rows=f"With --skip-bad-rows, still stop if more than this fraction of the rows is bad, such as 0.01 or 1% "
     f"{AS_TRAINED}",
 )
