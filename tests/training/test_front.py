@@ -295,7 +295,7 @@ def test_what_no_data_of_the_task_can_have_is_refused_before_the_data_is_prepare
 def test_every_metric_that_may_decide_is_known_before_the_data(kind: type[Task]) -> None:
     for metric in kind.metrics:
         kind.check(metric=metric.name)
-    with pytest.raises(ConfigError, match=r"'blue' to choose checkpoints by\. Fix: "):
+    with pytest.raises(ConfigError, match=r"'blue' to choose checkpoints by\. (Fix: |Did you mean)"):
         kind.check(metric="blue")
 
 

@@ -90,7 +90,7 @@ class Verbs(TyperGroup):
             error.possibilities = []
         elif error.possibilities:
             (near,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
-            error.message, error.possibilities = f"{error.message} Did you mean {near}?", []
+            error.message, error.possibilities = f"{error.message}. Did you mean {near}?", []
 
 
 def _verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
