@@ -25,13 +25,23 @@ NAMES_READ = 10_000  # maximum names of a folder to compare with a misspelled on
 ALIKE = 0.6  # minimum similarity of suggested names
 
 
+def fix_sentence(fix: str) -> str:
+    """Return a fix as a sentence of a message; a suggested name is a question.
+
+    >>> fix_sentence("use at least 1"), fix_sentence("did you mean 'lstm'?")
+    ('Fix: use at least 1.', "Did you mean 'lstm'?")
+    """
+    end = "" if fix.endswith(("?", ".")) else "."
+    return f"D{fix[1:]}{end}" if fix.startswith("did you mean ") else f"Fix: {fix}{end}"
+
+
 class SeqloomError(Exception):
     """Base of all errors raised on purpose; `str()` has a sentence about the problem and one about the fix."""
 
     def __init__(self, problem: str, *, fix: str = "") -> None:
         self.problem = problem
         self.fix = fix
-        super().__init__(f"{problem}. Fix: {fix}{'' if fix.endswith('?') else '.'}" if fix else f"{problem}.")
+        super().__init__(f"{problem}. {fix_sentence(fix)}" if fix else f"{problem}.")
 
     @property
     def in_brief(self) -> str:
@@ -124,15 +134,15 @@ def needing(extra: str) -> Iterator[None]:
         raise MissingExtraError(error.name or "a package", extra=extra) from None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the fix for an unknown name: the nearest known one, or the complete list.
+def did_you_mean(name: str, known: Iterable[str], *, ordered: bool = False) -> str:
+    """Return the fix for an unknown name: the nearest known one, or the list, sorted unless its order has a meaning.
 
     >>> did_you_mean("lsmt", ["gru", "lstm"])
     "did you mean 'lstm'?"
     >>> did_you_mean("zzz", ["gru", "lstm"])
     'choose from gru, lstm'
     """
-    names = sorted(known)
+    names = list(known) if ordered else sorted(known)
     near = [other for other in names if other.lower() == name.lower()]
     near = near or difflib.get_close_matches(name, names, n=1, cutoff=ALIKE)
     return f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"

@@ -261,7 +261,7 @@ def test_a_folder_of_something_else_and_no_folder_are_told_apart(tmp_path) -> No
     (tmp_path / "model.csv").touch()  # nearer, and no model
     with pytest.raises(ConfigError, match="is not a model folder"):
         read_bundle(tmp_path / "modle")
-    with pytest.raises(ConfigError, match=r"there is no model .* did you mean modle\?"):
+    with pytest.raises(ConfigError, match=r"there is no model .* Did you mean modle\?"):
         read_bundle(tmp_path / "model")
 
 

@@ -198,7 +198,8 @@ def test_a_file_with_test_rows_inside_cannot_be_judged_unseen(header, rows, spli
     run = make_run(tmp_path / "run", train=(str(tmp_path / "all.csv"),), split=split)
     model = seqloom.load(run)
     with pytest.raises(
-        ConfigError, match=r'all\.csv is the test set of this run\. Fix: .*dev set, or add split="test"'
+        ConfigError,
+        match=r'all\.csv is data of this run, and some of its rows are the test set\. Fix: .* by split="test"',
     ):
         model.evaluate(tmp_path / "all.csv")
     assert not model.test_evaluations

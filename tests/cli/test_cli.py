@@ -43,9 +43,9 @@ def test_a_recipe_is_printed_as_a_configuration_that_reads_back(name: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["recipes", "LSTM"], "Fix: did you mean 'lstm'?"),
-        (["recipes", "lsmt"], "error: there is no recipe 'lsmt'. Fix: did you mean 'lstm'?"),
-        (["recipes", "lstm", "--kind", "translater"], "Fix: did you mean 'translator'?"),
+        (["recipes", "LSTM"], "Did you mean 'lstm'?"),
+        (["recipes", "lsmt"], "error: there is no recipe 'lsmt'. Did you mean 'lstm'?"),
+        (["recipes", "lstm", "--kind", "translater"], "Did you mean 'translator'?"),
         (["recipes", "lstm", "--kind", "translator"], "'lstm' cannot make a translator"),
         (["recipes", "--kind", "nonsense"], "there is no kind of model 'nonsense'"),
         (["recipes", "lstm", "--size", "huge"], "'huge' is not one of"),

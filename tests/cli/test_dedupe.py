@@ -64,7 +64,7 @@ def test_rows_without_text_and_lines_that_are_no_rows_are_told(tmp_path: Path) -
 
 @pytest.mark.parametrize(("name", "begins"), [("a.svg", "<svg"), ("a.html", "<!DOCTYPE html>")])
 def test_the_picture_is_saved_as_its_name_says(file: Path, tmp_path: Path, name: str, begins: str) -> None:
-    dedupe(file, "-o", tmp_path / "b.csv", "--picture", tmp_path / name)
+    dedupe(file, "-o", tmp_path / "b.csv", "--plot", tmp_path / name)
     assert (tmp_path / name).read_text().startswith(begins)
 
 
@@ -72,7 +72,7 @@ def test_a_picture_never_replaces_the_file_or_its_copy(tmp_path: Path) -> None:
     file = tmp_path / "a.html"
     file.write_text("one\ntwo\n")
     with pytest.raises(ConfigError, match="would overwrite"):
-        dedupe(file, "--format", "text", "-o", tmp_path / "b.csv", "--picture", file)
+        dedupe(file, "--format", "text", "-o", tmp_path / "b.csv", "--plot", file)
     assert file.read_text() == "one\ntwo\n"
 
 
@@ -82,9 +82,9 @@ def test_a_picture_never_replaces_the_file_or_its_copy(tmp_path: Path) -> None:
         (("--by", "meaning"), "needs a model"),
         (("--by", "text", "--model", "m"), "leave out --model"),
         (("--threshold", "0.2"), r"0\.5 to 1"),
-        (("--picture", "a.png"), r"\.html or \.svg"),
-        (("--picture", "none/a.svg"), "does not exist"),
-        (("--id", "nn"), "did you mean 'n'"),
+        (("--plot", "a.png"), r"\.html or \.svg"),
+        (("--plot", "none/a.svg"), "does not exist"),
+        (("--id", "nn"), "Did you mean 'n'"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(

@@ -100,7 +100,7 @@ def test_the_objective_and_the_pooling_that_are_asked_for_are_written_down(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--objective", "rnak"], "did you mean 'rank'"),
+        (["--objective", "rnak"], "Did you mean 'rank'"),
         (["--pooling", "cls"], "--pooling: unknown name 'cls'"),
         (["--micro-batch", "0"], "use at least 1"),
         (["--objective", "rank"], "objective 'rank' needs pairs with a score, but the data has single texts"),

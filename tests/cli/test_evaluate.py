@@ -81,7 +81,7 @@ def test_the_interval_of_a_perfect_score_is_explained_under_the_table(run, monke
 
     monkeypatch.setattr(LoadedModel, "evaluate", evaluated)
     explained = (
-        "\nAll rows have the same accuracy, so resampling shows no variation. The interval uses the rule of three"
+        "\nThe accuracy of all rows is 1, so the bootstrap shows no variation. The interval uses the rule of three"
     )
     assert (explained in evaluate(run)) == (accuracy == 1.0)
 

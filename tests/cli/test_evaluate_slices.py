@@ -133,7 +133,7 @@ def test_arrays_have_slices_by_a_further_array(tmp_path: Path) -> None:
 
 def test_a_column_that_is_not_there_is_refused_before_any_work(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadedModel, "_batches", lambda *_: pytest.fail("it was judged"))
-    with pytest.raises(ConfigError, match=r"--by sourse: the data has no such column\. Fix: did you mean 'source'\?"):
+    with pytest.raises(ConfigError, match=r"--by sourse: the data has no such column\. Did you mean 'source'\?"):
         evaluate(shelf / "run", shelf / "more.csv", "--by", "sourse")
 
 
@@ -196,7 +196,7 @@ def _id(line: dict[str, Any]) -> str:
 
 
 def test_there_are_so_many_and_no_more(shelf: Path, tmp_path: Path) -> None:
-    evaluate(shelf / "run", shelf / "more.csv", "--errors", tmp_path / "worst.jsonl", "--limit", "2")
+    evaluate(shelf / "run", shelf / "more.csv", "--errors", tmp_path / "worst.jsonl", "--max-errors", "2")
     assert len(lines_of(tmp_path / "worst.jsonl")) == 2
 
 
@@ -208,8 +208,8 @@ def test_there_are_so_many_and_no_more(shelf: Path, tmp_path: Path) -> None:
             r"--errors worst\.txt: unknown file extension\. Fix: name it worst\.jsonl or \.csv",
         ),
         (("--errors", "no/worst.csv"), r"--errors worst\.csv: the folder no does not exist\. "),
-        (("--errors", "a.csv", "--limit", "0"), r"--limit 0\. Fix: use at least 1"),
-        (("--limit", "3"), r"--limit needs --errors\. Fix: add --errors FILE"),
+        (("--errors", "a.csv", "--max-errors", "0"), r"--max-errors 0\. Fix: use at least 1"),
+        (("--max-errors", "3"), r"--max-errors needs --errors\. Fix: add --errors FILE"),
     ],
 )
 def test_an_error_file_that_cannot_be_is_refused_before_any_work(
@@ -225,7 +225,7 @@ def test_vectors_are_shown_and_no_number_is_called_right(tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = {part: (str(tmp_path / "a.jsonl"),) for part in ("train",)}
     run = make_run(tmp_path / "run", "gru", split=RandomSplit(dev_size=0.0, test_size=0.0), **files)
-    seqloom.load(run).evaluate(split="train", errors=tmp_path / "worst.jsonl", limit=5)
+    seqloom.load(run).evaluate(split="train", errors=tmp_path / "worst.jsonl", max_errors=5)
     lines = lines_of(tmp_path / "worst.jsonl")
     assert len(lines) == 5 and {line["correct"] for line in lines} == {None}
     assert all(line["input"].startswith("(0.5, 1); (2, ") for line in lines)

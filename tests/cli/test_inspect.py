@@ -147,7 +147,7 @@ def test_bad_rows_of_a_file_are_refused_before_any_is_explained(
         (["a", "--view", "probe", "--set", "feature=depht"], "no feature 'depht'.*'depth'"),
         (["a", "--view", "probe", "--set", "feature=depth"], "there is only 1.*--data FILE"),
         (["a", "good", "film", "--view", "tokenization"], 'reads one text, but 3 were given.*"a good film"'),
-        (["--data", "reviws"], "there is no file or data set of this name.*'reviews'"),
+        (["--data", "reviws"], "there is no file or dataset of this name.*'reviews'"),
         (["--data", "pictures"], "'pictures' has pictures, but the model reads one text"),
         (["a", "--layer", "1"], "layer needs a view"),
         (["--view", "tokenization"], "there is no input"),

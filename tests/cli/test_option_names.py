@@ -210,7 +210,7 @@ def test_a_call_has_every_setting_of_its_configurations_by_its_name(name: str) -
     assert sorted(set(wanted(call)) - set(found)) == []
     assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in found.values())
     own_names = {"models", "seeds", "split", "jobs", "budget", "parameters", "trials", "storage", "study", "space"}
-    own_names |= {"pruner", "search_seed", "seconds", "tokens", "size", "batch_tokens", "by", "errors", "limit"}
+    own_names |= {"pruner", "search_seed", "seconds", "tokens", "size", "batch_tokens", "by", "errors", "max_errors"}
     own_names |= {"out", "device", "minutes", "cache", "keep", "decoding", "show", "replace_unknown", "margin"}
     assert sorted(set(found) - set(wanted(call)) - own_names) == []
 

@@ -27,7 +27,7 @@ def validated(*samples: Sample, best: bool = True) -> Validated:
 
 def test_samples_are_shown_when_the_best_changes() -> None:
     assert shown(WRONG, best=False) == []
-    assert shown(WRONG, best=True) == ["  - a film -> good   expected: bad"]
+    assert shown(WRONG, best=True) == ["  wrong: a film -> good   expected: bad"]
 
 
 def test_a_validation_whose_weights_are_shipped_says_why() -> None:
@@ -47,7 +47,10 @@ def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:
 
 
 def test_two_samples_are_shown_and_wrong_ones_come_first() -> None:
-    assert shown(RIGHT, RIGHT, WRONG, RIGHT) == ["  - a film -> good   expected: bad", "  + a fine film -> good"]
+    assert shown(RIGHT, RIGHT, WRONG, RIGHT) == [
+        "  wrong: a film -> good   expected: bad",
+        "  correct: a fine film -> good",
+    ]
 
 
 @pytest.mark.parametrize("samples", [(BETTER, WORSE), (WORSE,), (WORSE, WORSE)])
@@ -61,7 +64,7 @@ def test_a_number_has_no_mark_and_the_true_one_is_told_of_the_better_ones_too() 
 
 def test_copying_a_text_is_right_or_wrong_though_the_truth_is_the_input() -> None:
     copied, missed = Sample("abc", "abc", "abc", True), Sample("abd", "abb", "abd", False)
-    assert shown(copied, missed) == ["  - abd -> abb", "  + abc -> abc"]
+    assert shown(copied, missed) == ["  wrong: abd -> abb", "  correct: abc -> abc"]
 
 
 def test_an_answer_that_is_neither_right_nor_wrong_has_no_mark_even_if_it_says_what_is_true() -> None:

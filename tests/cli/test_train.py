@@ -101,14 +101,14 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
             "--batch-tokens is a setting of by-length, not of packs",
         ),
         (["--batch-rows", "3"], "--batch-rows is a setting of streams, packs, not of by-length"),
-        (["--batching", "stream"], "--batching: unknown name 'stream'. Fix: did you mean 'streams'?"),
+        (["--batching", "stream"], "--batching: unknown name 'stream'. Did you mean 'streams'?"),
         (["--batching", "streams", "--batch-rows", "0", "--row-length", "4"], "--batch-rows: expected a whole number"),
         (["--lr", "-1"], "--lr: expected a number"),
         (["--accumulate", "0"], "--accumulate: expected a whole number"),
-        (["--optimizer", "adm"], "did you mean 'adam'?"),
+        (["--optimizer", "adm"], "Did you mean 'adam'?"),
         (["--momentum", "0.5"], "--momentum is a setting of sgd"),
         (["--optimizer", "sgd", "--momentum", "1.5"], "--momentum: expected a number"),
-        (["--schedule", "cosin"], "did you mean 'cosine'?"),
+        (["--schedule", "cosin"], "Did you mean 'cosine'?"),
         (
             ["--ema", "0.9", "--average-checkpoints", "3"],
             "ema and average_checkpoints cannot be combined: both average the weights",
@@ -116,7 +116,7 @@ def test_an_option_becomes_its_setting_and_no_other(given: dict[str, Any], setti
         (["--class-weights", "1,x"], "--class-weights '1,x'"),
         (["--dropout", "1"], "--dropout: expected a number of at least 0 and below 1"),
         (["--size", "huge"], "--size: unknown name 'huge'"),
-        (["--model", "lsmt"], "did you mean 'lstm'?"),
+        (["--model", "lsmt"], "Did you mean 'lstm'?"),
         (["--model", "nowhere.toml"], "there is no such file"),
         (["--init", "other", "--dropout", "0.1"], "--dropout cannot be combined with the model of --init"),
         (["--device", "tpu"], "--device 'tpu'"),
@@ -238,7 +238,7 @@ def test_help_has_the_run_before_the_model_and_the_data_last() -> None:
         ("--clip-norm", f"default: {TrainingConfig().clip_norm:g})"),
         ("--keep-checkpoints", f"default: {TrainingConfig().keep_checkpoints})"),
         ("--optimizer", f"default: {TrainingConfig().optimizer.kind()};"),
-        ("--lr", "default: chosen by model and size"),
+        ("--lr", "default: depends on model and size"),
         ("--dropout", "default: from the recipe"),
     ],
 )
@@ -390,8 +390,8 @@ def test_without_a_terminal_there_is_a_line_for_each_validation_and_no_escape() 
         "computing on cpu",
         "1,000 parameters, 900 of them trained · 40 steps · 12 kB per checkpoint",
         "run folder: runs/a",
-        "step 20 · epoch 1 · dev accuracy 0.5 · loss 0.5 · best so far",
-        "step 40 · epoch 2 · dev accuracy 1 · loss 0.5 · best so far",
+        "step 20 · epoch 1 · dev accuracy 0.5 · dev loss 0.5 · best so far",
+        "step 40 · epoch 2 · dev accuracy 1 · dev loss 0.5 · best so far",
         "step 40: memory.halved: half of the rows at a time. Fix: --accumulate 2.",
     ]
 
@@ -437,7 +437,9 @@ def test_the_figures_of_a_calibrated_model_are_shown_beside_those_of_its_validat
     (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     ended = Ended(48, "done", 48, 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
     summary(tmp_path, ended, task("text", "label"), json=False)
-    assert ("calibrated, cross-fitted on the dev set: loss 0.25\n" in capsys.readouterr().out) is fitted
+    assert (
+        "dev set after calibration of the probabilities (cross-fitted): loss 0.25\n" in capsys.readouterr().out
+    ) is fitted
     summary(tmp_path, ended, task("text", "label"), json=True)
     assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
 

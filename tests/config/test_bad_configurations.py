@@ -186,7 +186,7 @@ def test_a_bad_file_is_refused_in_these_words(tmp_path: Path, name: str, data: b
 def test_a_missing_file_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "model.toml").touch()
     assert refusal_of(lambda: read_model(tmp_path / "modle.toml")).endswith(
-        "modle.toml: there is no such file. Fix: did you mean 'model.toml'?"
+        "modle.toml: there is no such file. Did you mean 'model.toml'?"
     )
     assert refusal_of(lambda: read_model(tmp_path / "no" / "model.toml")).endswith(
         "model.toml: there is no such file. Fix: check the path."

@@ -58,8 +58,8 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
         {"dropout": -(10**400)},
         f"attention.dropout: {RATE}, found a number of 1,329 bits. Fix: use at least 0.0.",
     ),
-    (AttentionConfig, {"score": "dott"}, "attention.score: unknown name 'dott'. Fix: did you mean 'dot'?"),
-    (AttentionConfig, {"heads": 4}, "attention: unknown key 'heads'. Fix: did you mean 'num_heads'?"),
+    (AttentionConfig, {"score": "dott"}, "attention.score: unknown name 'dott'. Did you mean 'dot'?"),
+    (AttentionConfig, {"heads": 4}, "attention: unknown key 'heads'. Did you mean 'num_heads'?"),
     (
         AttentionConfig,
         {"pattern": LstmConfig()},
@@ -80,11 +80,11 @@ REFUSED: list[tuple[type[Config], dict[str, Any], str]] = [
     (FullConfig, {"foo": 1}, "full: unknown key 'foo'. Fix: 'full' has no settings: leave it out."),
     (TokensConfig, {}, "tokens: missing key 'vocab_size'. Fix: add it: 'tokens' has no default for it."),
     (BlockConfig, {}, "block: missing key 'mixer'. Fix: add it: 'block' has no default for it."),
-    (BlockConfig, {"mixer": {"kind": "lsmt"}}, "block.mixer: unknown kind 'lsmt'. Fix: did you mean 'lstm'?"),
+    (BlockConfig, {"mixer": {"kind": "lsmt"}}, "block.mixer: unknown kind 'lsmt'. Did you mean 'lstm'?"),
     (
         BlockConfig,
         {"mixer": {"kind": "attention", "num_head": 2}},
-        "block.mixer: unknown key 'num_head'. Fix: did you mean 'num_heads'?",
+        "block.mixer: unknown key 'num_head'. Did you mean 'num_heads'?",
     ),
     (
         ConvolutionConfig,

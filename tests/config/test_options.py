@@ -103,7 +103,7 @@ def test_every_setting_of_a_call_arrives_under_its_name(
 
 
 def test_an_unknown_argument_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(ConfigError, match=r"load_data has no argument 'inptu'\. Fix: did you mean 'input'"):
+    with pytest.raises(ConfigError, match=r"load_data has no argument 'inptu'\. Did you mean 'input'"):
         seqloom.load_data("a.csv", inptu="text")  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"has no argument 'least'\. Fix: it is called 'min_count' here"):
         seqloom.check_data("a.csv", least=2)  # type: ignore[call-arg]

@@ -25,7 +25,7 @@ def test_a_tokenizer_configuration_read_back_is_the_same(kind: type) -> None:
         ('{"kind": "words", "min_count": 0}', "min_count: expected a whole number from 1"),
         ('{"kind": "words", "word_split": "comma"}', "unknown name 'comma'"),
         ('{"kind": "bytes", "vocab_size": 300}', "unknown key 'vocab_size'"),
-        ('{"kind": "bytes", "normalize": "NFC"}', "did you mean 'nfc'"),
+        ('{"kind": "bytes", "normalize": "NFC"}', "Did you mean 'nfc'"),
         ('{"kind": "bytes", "lowercase": 1}', "lowercase: expected true or false"),
     ],
 )

@@ -357,7 +357,7 @@ def test_list_shows_the_sets_of_one_task(command: Callable[..., str]) -> None:
     shown = command("list", "--task", "regress")
     assert "stsb" in shown and "adding" in shown and "sst2" not in shown and "dates" not in shown
     assert "scifact" in command("list", "--task", "search")
-    with pytest.raises(ConfigError, match="did you mean 'classify'"):
+    with pytest.raises(ConfigError, match="Did you mean 'classify'"):
         command("list", "--task", "clasify")
 
 
@@ -382,6 +382,6 @@ def test_on_a_terminal_a_download_shows_the_time_that_is_left(
 
 
 def test_get_tells_an_embedded_set_from_an_unknown_one(command: Callable[..., str]) -> None:
-    assert "'dates' is a built-in data set" in command("get", "dates")
-    with pytest.raises(ConfigError, match="did you mean 'toy'"):
+    assert "'dates' is a built-in dataset" in command("get", "dates")
+    with pytest.raises(ConfigError, match="Did you mean 'toy'"):
         command("get", "toyy")

@@ -94,7 +94,7 @@ def test_a_named_encoding_is_read(tmp_path: Path, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("content", "encoding", "message"),
     [
-        (b"x", "uft-8", ": enc.unknown: there is no encoding 'uft-8'. Fix: did you mean 'utf-8'?"),
+        (b"x", "uft-8", ": enc.unknown: there is no encoding 'uft-8'. Did you mean 'utf-8'?"),
         (b"x", "rot13", ": enc.unknown: "),
         (b"x", "zlib", ": enc.unknown: "),
         (b"x", "a\0b", ": enc.unknown: there is no encoding 'a\\x00b'"),
@@ -208,7 +208,7 @@ def test_old_line_ends_are_told_from_a_long_line(tmp_path: Path) -> None:
 
 def test_a_missing_file_names_the_one_that_is_near(tmp_path: Path) -> None:
     write(tmp_path / "train.csv", b"")
-    assert refused(tmp_path / "tran.csv").endswith("file.missing: there is no such file. Fix: did you mean train.csv?")
+    assert refused(tmp_path / "tran.csv").endswith("file.missing: there is no such file. Did you mean train.csv?")
     assert refused(tmp_path / "zzz.csv").endswith("Fix: check the path.")
     assert "is missing too" in refused(tmp_path / "nowhere" / "train.csv")
 

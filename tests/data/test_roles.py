@@ -149,7 +149,7 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
             "text lable",
             ("a", "x"),
             {},
-            "csv.column: there is no column 'label'; found text, lable. Fix: did you mean --target 'lable'?",
+            "csv.column: there is no column 'label'; found text, lable. Did you mean --target lable?",
         ),
         (
             "description price",
@@ -161,7 +161,7 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
             "txt label",
             ("a", "x"),
             {"input": ("text",)},
-            "there is no column 'text'; found txt, label. Fix: did you mean --input 'txt'?",
+            "there is no column 'text'; found txt, label. Did you mean --input txt?",
         ),
         (
             "good bad",

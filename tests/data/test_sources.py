@@ -69,7 +69,7 @@ def test_both_sides_of_parallel_text_have_as_many_rows() -> None:
 
 
 def test_an_unknown_name_is_told_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'sst2'"):
+    with pytest.raises(ConfigError, match="Did you mean 'sst2'"):
         source_named("sst-2")
 
 
@@ -105,7 +105,7 @@ def test_a_missing_set_says_what_was_looked_for_where_and_what_to_run(tmp_path: 
     with pytest.raises(DataError) as caught:
         find_source("sst2", folders)
     assert str(caught.value) == (
-        f"the data set 'sst2' is not on this machine: sst2/dev.txt not found in {tmp_path}/mirror (no such folder) "
+        f"the dataset 'sst2' is not on this machine: sst2/dev.txt not found in {tmp_path}/mirror (no such folder) "
         f"and {tmp_path}. "
         "Fix: run `seqloom data get sst2`."
     )
@@ -183,9 +183,7 @@ def test_a_file_that_is_not_the_known_one_is_not_read_under_its_name(
     assert read_by_name() == {"train": 40, "dev": 1, "test": 2}
     path = toy_set / f"{part}.txt"
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(
-        RejectedError, match=f"this is not toy/{part}.txt of the data set 'toy': .*, found {found}. Fix"
-    ):
+    with pytest.raises(RejectedError, match=f"this is not toy/{part}.txt of the dataset 'toy': .*, found {found}. Fix"):
         read_by_name()
     with pytest.raises(RejectedError, match=r"source\.changed: .* Fix: run `seqloom data get toy`"):
         read_by_name()

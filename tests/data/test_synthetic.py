@@ -192,11 +192,11 @@ def test_texts_hold_letters_digits_and_plain_marks_only(name: str) -> None:
 
 
 def test_an_unknown_set_part_or_parameter_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'dates'"):
+    with pytest.raises(ConfigError, match="Did you mean 'dates'"):
         named("date")
-    with pytest.raises(ConfigError, match="did you mean 'train'"):
+    with pytest.raises(ConfigError, match="Did you mean 'train'"):
         named("dates").examples("trian")
-    with pytest.raises(ConfigError, match="did you mean 'distance'"):
+    with pytest.raises(ConfigError, match="Did you mean 'distance'"):
         named("copy").examples("train", distanse=3)
     with pytest.raises(ConfigError, match="it has none"):
         named("dates").examples("train", length=3)

@@ -196,7 +196,7 @@ def test_a_broken_file_is_refused_with_its_place(case: str, made: Any) -> None:
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vectors.vec").write_bytes(word2vec(ROWS))
-    with pytest.raises(RejectedError, match=r"file\.missing: there is no such file\. Fix: did you mean vectors\.vec\?"):
+    with pytest.raises(RejectedError, match=r"file\.missing: there is no such file\. Did you mean vectors\.vec\?"):
         read_vectors(tmp_path / "vektors.vec")
     with pytest.raises(RejectedError, match=r"file\.missing.*the folder .* is missing too"):
         read_vectors(tmp_path / "none" / "vectors.vec")

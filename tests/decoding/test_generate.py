@@ -135,7 +135,7 @@ def test_settings_choose_the_simplest_way_that_has_them_all() -> None:
     ("settings", "said"),
     [
         ({"temperature": 0.5, "beam_size": 3}, r"sampling \(temperature\) and of beam search \(beam_size\)"),
-        ({"temprature": 0.5}, "did you mean 'temperature'"),
+        ({"temprature": 0.5}, "Did you mean 'temperature'"),
         ({"temperature": 0.0}, r"temperature is 0.*greedy"),
         ({"n_best": 9, "beam_size": 3}, "n_best 9 is more than beam_size 3"),
         ({"decoding": GreedyConfig(), "max_new_tokens": 3}, "both decoding and max_new_tokens"),

@@ -135,7 +135,7 @@ def test_a_disk_that_is_full_from_a_place_on_keeps_what_was_there(
 @pytest.mark.parametrize("text", ["file-5:kill", "file-50", "file-50:burn", "file-50:kill:0", "file-50:kill:x"])
 def test_a_place_that_does_not_exist_is_refused_with_the_nearest(fail_at: Callable[[str], None], text: str) -> None:
     fail_at(text)
-    with pytest.raises(ConfigError, match=r"SEQLOOM_FAIL=.*(did you mean 'file-|write name:kill)"):
+    with pytest.raises(ConfigError, match=r"SEQLOOM_FAIL=.*(Did you mean 'file-|write name:kill)"):
         disk.reached("file-new")
 
 

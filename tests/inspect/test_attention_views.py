@@ -131,7 +131,7 @@ def test_unknown_layers_heads_rows_and_windows_are_refused_with_what_there_is(cl
     reading = read(classifier, "the cat sat on the mat")
     with pytest.raises(ConfigError, match=r"no layer 2.*2 layers with attention.*1 \(encoder.layers.1.mixer\)"):
         attention(classifier, reading, layer=2)
-    with pytest.raises(ConfigError, match=r"did you mean 'encoder.layers.1.mixer'"):
+    with pytest.raises(ConfigError, match=r"Did you mean 'encoder.layers.1.mixer'"):
         attention(classifier, reading, layer="encoder.layer.1.mixer")
     with pytest.raises(ConfigError, match=r"no head 2: encoder.layers.1.mixer has 2 heads, 0 to 1"):
         attention(classifier, reading, head=2)

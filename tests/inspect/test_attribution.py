@@ -88,7 +88,7 @@ def linear_bag(folder: Path) -> Subject:
     return subject_with(task, msgspec.structs.replace(config, hidden=()))
 
 
-@pytest.mark.parametrize("method", ["gradient_x_input", "integrated", "occlusion"])
+@pytest.mark.parametrize("method", ["gradient_x_input", "integrated_gradients", "occlusion"])
 def test_three_methods_equal_the_closed_form_of_a_linear_bag(tmp_path: Path, method: str) -> None:
     """s = b + 1/T sum_t w . e(x_t): the part of a token is w . e(x_t) / T."""
     subject = linear_bag(tmp_path)
@@ -114,7 +114,7 @@ def test_a_contrast_is_the_difference_of_the_attributions_of_its_two_answers(tmp
 def test_what_stands_in_every_input_is_not_moved_and_has_no_value(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "lm"), "gru")
     reading = read(subject, "the cat sat")
-    for method in ("integrated", "gradient_x_input", "occlusion"):
+    for method in ("integrated_gradients", "gradient_x_input", "occlusion"):
         values = attribution(subject, reading, method=method).parts[0].values
         assert np.isnan(values).tolist() == [True, False, False, False], f"BEGIN alone, by {method}"
 
@@ -224,7 +224,7 @@ def _subword_data(folder: Path) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["integrated", "occlusion"])
+@pytest.mark.parametrize("method", ["integrated_gradients", "occlusion"])
 def test_pairs_of_tokens_are_transposed_with_the_texts(tmp_path: Path, method: str) -> None:
     subject = subject_of(task_on(tmp_path, "embed"), "gru")
     there = similarity_pairs(subject, read(subject, ("the cat sat", "a dog")), method=method)
@@ -272,7 +272,7 @@ def test_steps_of_vectors_are_attributed_as_they_are(tmp_path: Path, recipe: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["integrated", "occlusion", "gradient"])
+@pytest.mark.parametrize("method", ["integrated_gradients", "occlusion", "gradient"])
 def test_pixels_of_pictures_are_attributed_as_they_are(tmp_path: Path, method: str) -> None:
     draws = np.random.default_rng(0)
     pictures = draws.integers(0, 255, size=(24, 8, 8, 3)).astype(np.uint8)
@@ -280,7 +280,7 @@ def test_pixels_of_pictures_are_attributed_as_they_are(tmp_path: Path, method: s
     subject = subject_of(task_of(ModelSpec.of(load_data(tmp_path / "a.npz"))))
     view = attribution(subject, read(subject, pictures[0]), method=method)
     assert view.parts[0].shape == (8, 8) and not np.isnan(view.parts[0].values).any()
-    assert method != "integrated" or (view.error is not None and view.error < 0.01)
+    assert method != "integrated_gradients" or (view.error is not None and view.error < 0.01)
     assert [figure.kind for figure in view.figures()] == ["heat_map"]
 
 
@@ -415,14 +415,16 @@ def test_pairs_are_the_same_in_passes_of_any_size_and_long_texts_are_refused(
 ) -> None:
     subject = subject_of(task_on(tmp_path, "embed"), "bag")
     reading = read(subject, ("the cat sat", "a dog ran"))
-    whole = [similarity_pairs(subject, reading, method=method).values for method in ("integrated", "occlusion")]
+    whole = [
+        similarity_pairs(subject, reading, method=method).values for method in ("integrated_gradients", "occlusion")
+    ]
     rows: list[int] = []
     units = pairs._units
     monkeypatch.setattr(ground, "MOST_ELEMENTS", 6)
     monkeypatch.setattr(
         pairs, "_units", lambda given, place, values: rows.append(len(values)) or units(given, place, values)
     )
-    for method, expected in zip(("integrated", "occlusion"), whole, strict=True):
+    for method, expected in zip(("integrated_gradients", "occlusion"), whole, strict=True):
         np.testing.assert_allclose(similarity_pairs(subject, reading, method=method).values, expected, atol=1e-6)
     assert sorted(rows)[len(rows) // 2] == 1, "one token at a time, not all of them"
     long = read(subject, ("cat " * 300, "a dog"))

@@ -18,7 +18,7 @@ from seqloom.nn.types import Batch, Padded
 FILLERS = [f"w{number}" for number in range(12)]
 KEYS = {"good": "yes", "bad": "no"}
 LENGTH = 8
-SIGNED = ("integrated", "occlusion", "leave_one_out")
+SIGNED = ("integrated_gradients", "occlusion", "leave_one_out")
 
 
 def drawn(draws: np.random.Generator) -> tuple[str, str, int]:

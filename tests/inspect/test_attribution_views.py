@@ -33,7 +33,7 @@ def view_of(count: int, *, sentences: int = 10, shape: tuple[int, int] | None = 
     parts = [SentenceTotal(a, b, f"w{a} and so on", float(np.nansum(values[a:b]))) for a, b in pairwise(edges)]
     return AttributionView(
         title="What moved “yes”",
-        method="integrated",
+        method="integrated_gradients",
         answer="“yes”",
         baseline="zero",
         score=1.0,
@@ -133,7 +133,7 @@ def test_a_table_is_a_matrix_then_a_map_then_maps_of_blocks(size: int, kinds: li
     values[np.triu_indices(size, 1)] = np.nan
     names = tuple(f"w{at}" for at in range(size))
     view = AttributionTableView(
-        title="What moved each answer", method="integrated", baseline="zero", rows=names, first_row=0,
+        title="What moved each answer", method="integrated_gradients", baseline="zero", rows=names, first_row=0,
         num_answers=size, score=(0.0,) * size, error=(0.0,) * size, parts=(TablePart("target", names, values),),
     )  # fmt: skip
     assert [figure.kind for figure in view.figures()] == kinds

@@ -435,7 +435,10 @@ def test_a_swap_explains_the_tags_of_before_on_both_sides(tmp_path: Path) -> Non
     goal = chosen_goal(subject, reading)
     before, after = (
         np.concatenate(
-            [part.values for part in view_of(ground_of(subject, one), goal, "integrated", MethodOptions()).parts]
+            [
+                part.values
+                for part in view_of(ground_of(subject, one), goal, "integrated_gradients", MethodOptions()).parts
+            ]
         )
         for one in (reading, read(subject, other))
     )

@@ -318,7 +318,7 @@ def test_a_family_without_attention_is_measured_by_what_explains_it(tmp_path: Pa
     assert "This explanation" in found.verdict
     usual = faithfulness(subject, reading, **QUICK)
     assert usual.explanation == "Attribution by integrated gradients"
-    assert usual.verdict == faithfulness(subject, reading, method="integrated", **QUICK).verdict
+    assert usual.verdict == faithfulness(subject, reading, method="integrated_gradients", **QUICK).verdict
     with pytest.raises(ConfigError, match=r"no attention.*method="):
         faithfulness(subject, reading, layer=0)
     with pytest.raises(ConfigError, match="method and explain are both given"):

@@ -267,7 +267,7 @@ def test_signs_bind_as_on_the_blackboard(text: str, value: float) -> None:
     [
         ("2b", 2, "an operator is missing before 'b'"),
         ("c(b)", 1, "there is no function 'c'"),
-        ("tnah(b)", 1, "did you mean 'tanh'"),
+        ("tnah(b)", 1, "Did you mean 'tanh'"),
         ("(b + 1", 1, "never closed"),
         ("b) + 1", 2, "no opening one"),
         ("b + ", 5, "is missing before the end"),

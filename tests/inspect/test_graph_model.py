@@ -244,7 +244,7 @@ def test_a_box_stands_for_what_is_read_of_it_and_not_for_what_it_did_last() -> N
 
 
 def test_a_part_that_there_is_not_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'layers.1'"):
+    with pytest.raises(ConfigError, match=r"Did you mean 'layers.1'"):
         graph(stack(2), torch.randn(1, 5, 16)).open("layers.9")
 
 

@@ -37,7 +37,7 @@ def test_long_work_tells_how_far_it_is(tmp_path: Path, name: str, capfd: pytest.
     [
         ("translate", "attributions", {}),
         ("translate", "attribution", {}),
-        ("translate", "attribution_table", {"method": "integrated"}),
+        ("translate", "attribution_table", {"method": "integrated_gradients"}),
         ("classify", "swap", {"old": "cat", "new": "dog"}),
         ("classify", "ablate", {"views": ["attention", "attribution"]}),
     ],
@@ -58,7 +58,7 @@ def test_inside_one_view_it_never_goes_back(tmp_path: Path, task: str, name: str
     [
         ("translate", "the cat sat", "occlusion"),
         ("translate", "the cat sat", "leave_one_out"),
-        ("embed", ("the cat", "a dog ran"), "integrated"),
+        ("embed", ("the cat", "a dog ran"), "integrated_gradients"),
     ],
 )
 def test_each_of_two_sides_is_half_of_the_work(tmp_path: Path, task: str, given: Any, method: str) -> None:

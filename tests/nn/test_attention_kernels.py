@@ -222,7 +222,7 @@ def test_a_named_kernel_refuses_instead_of_falling_back() -> None:
         attend(asked)
     with using(attention="blocked"), pytest.raises(KernelError, match="different sequences"):
         attend(asked._replace(aligned=False))
-    with using(attention="sdqa"), pytest.raises(ConfigError, match="did you mean 'sdpa'"):
+    with using(attention="sdqa"), pytest.raises(ConfigError, match="Did you mean 'sdpa'"):
         attend(asked)
 
 

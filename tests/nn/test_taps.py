@@ -80,7 +80,7 @@ def test_a_listener_can_put_something_else_in_place() -> None:
 
 def test_a_name_that_fits_nothing_is_an_error_with_a_suggestion() -> None:
     mixer = RnnConfig().build_causal(8)
-    with pytest.raises(ConfigError, match=r"no tap matches 'hiden'.*did you mean 'hidden'"), recording(mixer, "hiden"):
+    with pytest.raises(ConfigError, match=r"no tap matches 'hiden'.*Did you mean 'hidden'"), recording(mixer, "hiden"):
         pass
 
 

@@ -154,7 +154,7 @@ def test_a_column_that_is_not_there_is_refused_with_the_nearest_name(
     tmp_path: Path, named: dict[str, object], match: str
 ) -> None:
     (tmp_path / "a.csv").write_text("id,title,text\n1,a,b\n")
-    with pytest.raises(ConfigError, match=f"did you mean {match}|did you mean '{match}"):
+    with pytest.raises(ConfigError, match=f"Did you mean {match}|Did you mean '{match}"):
         list(Collection(tmp_path / "a.csv", **named).documents())  # type: ignore[arg-type]
 
 

@@ -60,5 +60,5 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
 
 
 def test_an_unknown_column_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'year'"):
+    with pytest.raises(ConfigError, match="Did you mean 'year'"):
         require_columns(conditions(["yaer>3"]), ["year", "lang"])

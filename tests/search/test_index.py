@@ -206,7 +206,7 @@ def test_conditions_choose_exactly_the_documents_that_fulfil_them(index: Index) 
 
 
 def test_a_condition_on_an_unknown_column_is_refused(index: Index) -> None:
-    with pytest.raises(ConfigError, match=r"'yeer'.*did you mean 'year'"):
+    with pytest.raises(ConfigError, match=r"'yeer'.*Did you mean 'year'"):
         index.by_words("x", conditions(["yeer=3"]), 3)
 
 

@@ -242,7 +242,7 @@ def test_examples_are_the_rows_that_have_a_text_and_a_label(tmp_path: Path) -> N
     found = read_examples(TextFile(tmp_path / "a.csv"))
     assert (found.texts, found.labels, found.distinct_labels) == (["good", "fine"], ["1", "1"], ["1"])
     assert read_examples(TextFile(tmp_path / "a.csv"), "other").distinct_labels == ["x"]
-    with pytest.raises(ConfigError, match="did you mean 'label'"):
+    with pytest.raises(ConfigError, match="Did you mean 'label'"):
         read_examples(TextFile(tmp_path / "a.csv"), "lable")
     (tmp_path / "b.csv").write_text("text,what\na,1\n")
     with pytest.raises(ConfigError, match="--target COLUMN"):

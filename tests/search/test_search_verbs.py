@@ -128,10 +128,10 @@ def test_the_same_command_changes_nothing(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (("search", "{place}/idx", "q", "--where", "yeer=3"), "did you mean 'year'"),
+        (("search", "{place}/idx", "q", "--where", "yeer=3"), "Did you mean 'year'"),
         (("search", "{place}/idx", "q", "--where", "year"), "not a condition"),
-        (("search", "{place}/idx", "q", "--mode", "vector"), "did you mean 'vectors'"),
-        (("search", "{place}/idxx", "q"), "does not exist.*did you mean idx"),
+        (("search", "{place}/idx", "q", "--mode", "vector"), "Did you mean 'vectors'"),
+        (("search", "{place}/idxx", "q"), "does not exist.*Did you mean idx"),
         (("search", "{place}/run", "q"), "not an index"),
         (("search", "{place}/idx", " "), "query is empty"),
         (("search", "{place}/idx", "--queries", "q.jsonl"), "must be used together"),
@@ -225,7 +225,7 @@ def test_relevant_documents_that_are_not_there_and_the_rule_of_three_are_reporte
     options = ("--queries", queries, "--qrels", tmp_path / "qrels.tsv", "--mode", "words")
     (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t98\t0\n")
     right = seqloom("search", place / "idx", *options)
-    assert "rule of three: all of 2 further queries may differ" in right.stdout  # there are but two
+    assert "rule of three: all of 2 new queries may be wrong" in right.stdout  # there are but two
     assert "ndcg@10 and recall@100" in right.stdout and not right.stderr
     (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t99\t1\n")
     assert "1 document of qrels.tsv not in the index, such as '99'" in seqloom("search", place / "idx", *options).stderr

@@ -161,7 +161,7 @@ def test_a_value_that_cannot_be_read_is_a_value_error_with_its_place_in_x(
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'label_smoothing'"):
+    with pytest.raises(ConfigError, match="Did you mean 'label_smoothing'"):
         SeqloomClassifier("bag", settings={"label_smothing": 0.1}, **QUICK).fit(TEXTS, LABELS)
 
 

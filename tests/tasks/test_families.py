@@ -174,20 +174,20 @@ def error_of(sets: Sets, name: str, family: str, head: HeadKind, plan: Plan) -> 
 
 
 FEW: list[tuple[str, str, HeadKind]] = [
-    ("questions", "bag", "class"),
-    ("questions", "cnn", "class"),
-    ("questions", "self-attention", "class"),
-    ("steps", "transformer", "class"),
-    ("pictures", "conv2d", "class"),
-    ("colors", "bilstm", "class"),
-    ("adding", "gru", "class"),
-    ("sums", "bilstm", "class"),
-    ("movies", "bilstm", "class"),
-    ("grammar", "lstm", "class"),
-    ("grammar", "gpt", "class"),
-    ("hidden", "cnn", "class"),
-    ("echo", "seq2seq-dot", "class"),
-    ("twins", "gru", "class"),
+    ("questions", "bag", "softmax"),
+    ("questions", "cnn", "softmax"),
+    ("questions", "self-attention", "softmax"),
+    ("steps", "transformer", "softmax"),
+    ("pictures", "conv2d", "softmax"),
+    ("colors", "bilstm", "softmax"),
+    ("adding", "gru", "softmax"),
+    ("sums", "bilstm", "softmax"),
+    ("movies", "bilstm", "softmax"),
+    ("grammar", "lstm", "softmax"),
+    ("grammar", "gpt", "softmax"),
+    ("hidden", "cnn", "softmax"),
+    ("echo", "seq2seq-dot", "softmax"),
+    ("twins", "gru", "softmax"),
 ]
 
 
@@ -213,7 +213,7 @@ def grid() -> Iterator[tuple[str, str, HeadKind]]:
     for name in SUBJECTS:
         linear = name in ("questions", "colors")  # it counts tokens, and vectors have none
         able = [one for one, recipe in RECIPES.items() if shapes.get(name, "classifier") in recipe.kinds]
-        heads: tuple[HeadKind, ...] = get_args(HeadKind) if name == "movies" else ("class",)
+        heads: tuple[HeadKind, ...] = get_args(HeadKind) if name == "movies" else ("softmax",)
         yield from ((name, one, head) for one in able if linear or one != "linear" for head in heads)
 
 
@@ -285,5 +285,5 @@ def test_a_recipe_takes_a_step_or_is_refused_with_a_reason(
 def test_a_recipe_that_nobody_knows_is_refused_with_the_nearest(small: Callable[[str], Any], recipe: str) -> None:
     for kind in KINDS[:-1]:
         with pytest.raises(ConfigError, match="there is no recipe") as caught:
-            built(small(kind).task, recipe, "class")
+            built(small(kind).task, recipe, "softmax")
         assert caught.value.fix

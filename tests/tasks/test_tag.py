@@ -148,13 +148,13 @@ def test_a_chain_of_tags_has_no_single_tags_to_weigh_or_to_smooth(small: Find) -
 
 
 def test_only_tags_are_chained(small: Find) -> None:
-    assert small("conll").task.heads == ("class", "crf")
+    assert small("conll").task.heads == ("softmax", "crf")
     small("conll").task.check(head="crf")
     with pytest.raises(ConfigError, match="classify has no 'crf' head: a crf scores sequences of tags"):
         small("words with a label").task.check(head="crf")
 
 
-@pytest.mark.parametrize("kind", ["class", "crf"])
+@pytest.mark.parametrize("kind", ["softmax", "crf"])
 def test_the_figures_of_an_evaluation_are_those_of_seqeval(small: Find, kind: Any) -> None:
     found = small("conll")
     model, task = found.model("cnn", HeadSettings(kind=kind)), found.task

@@ -264,7 +264,7 @@ def test_a_summary_is_whole_as_json_and_draws_itself_in_a_notebook(tmp_path: Pat
 
 def test_what_is_no_run_is_refused_with_a_cure(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    with pytest.raises(DataError, match=r"no config\.toml.*did you mean run\?"):
+    with pytest.raises(DataError, match=r"no config\.toml.*Did you mean run\?"):
         summary_of(tmp_path / "rum")
     with pytest.raises(DataError, match="seqloom train --out"):
         summary_of(tmp_path)
@@ -317,7 +317,7 @@ def test_a_perfect_score_is_shown_with_the_rule_of_three_and_others_without(tmp_
     summary = summary_of(run_folder(tmp_path / "perfect", notes=NOTES | perfect))
     plain = summary_of(run_folder(tmp_path / "plain"))
     for draw in (card_md, report_html):
-        assert "All rows have the same accuracy" in draw(summary) and "rule of three" in draw(summary)
+        assert "The accuracy of all rows is 1" in draw(summary) and "rule of three" in draw(summary)
         assert "rule of three" not in draw(plain)
     append_line(tmp_path / "plain" / "test_evaluations.jsonl", look(1.0))
     for draw in (card_md, report_html):

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -70,6 +71,9 @@ class Verbs(TyperGroup):
         if name in RESUME:
             error.message, error.possibilities = f"{error.message}; run the same command again to resume", []
             return
+        if name == "help_all":  # of a group such as `data`
+            error.message, error.possibilities = f"{error.message}; use --help", []
+            return
         own = {one.name: one for one in error.ctx.command.params}
         if (new := new_name(name, own)) is not None:
             flag = max(own[new].opts, key=len)  # the long one
@@ -85,6 +89,9 @@ class Verbs(TyperGroup):
             have = "has" if len(owners) == 1 else "have"
             error.message = f"{error.message}; seqloom {', '.join(owners)} {have} {called}"
             error.possibilities = []
+        elif error.possibilities:
+            (near,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
+            error.message, error.possibilities = f"{error.message}. Did you mean {near}?", []
 
 
 def _verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -126,12 +133,12 @@ app.command(
     short_help="Show the computation graph and gradient of an expression.",
     context_settings={"ignore_unknown_options": True},  # -x*y is an expression, not an option
 )(graph.graph)
-app.command("doctor", cls=Verb, short_help="Find problems of a run and suggest what to change.")(doctor.doctor)
-app.command("compare", cls=Verb, short_help="Train several recipes with the same budget and compare them.")(
+app.command("doctor", cls=Verb, short_help="Diagnose a training run and suggest what to change.")(doctor.doctor)
+app.command("compare", cls=Verb, short_help="Train several models with the same budget and compare them.")(
     compare.compare
 )
 app.command("tune", cls=Verb, short_help="Tune hyperparameters.")(tune.tune)
-app.command("recipes", cls=Verb, short_help="List the recipes, or show one.")(recipes.recipes)
+app.command("recipes", cls=Verb, short_help="List the model architectures (recipes), or show one.")(recipes.recipes)
 app.add_typer(data.app, name="data")
 app.add_typer(verify.app, name="verify")
 

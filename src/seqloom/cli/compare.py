@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, reworded, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
 from seqloom.config.options import said, settings, stated, with_flags
@@ -33,7 +33,11 @@ own = partial(option, panel="Comparison")  # the panel of its options
 
 @takes(
     settings(RunRequest, "size"),
-    settings(TrainingConfig, "epochs", "validate_every", "metric"),
+    reworded(
+        settings(TrainingConfig, "epochs", "validate_every", "metric"),
+        epochs="Train each model for this many epochs; only with --budget parameters (default: 3 to 60, fewer for more "
+        "data).",
+    ),
     DATA,
     common=("out", "models", "budget", "tokens", "seconds", "seeds", "size", "jobs", "split", "device"),
     examples=(
@@ -45,18 +49,29 @@ def compare(
     data: Data,
     out: Annotated[Path, own("--out -o", "FOLDER", "Folder of runs and results; an existing comparison is resumed.")],
     models: Annotated[
-        str, own("--models", "NAMES", "Recipes to compare, such as cnn,lstm; a baseline is always added.")
+        str,
+        own(
+            "--models",
+            "NAMES",
+            "Recipes to compare, such as cnn,lstm; a baseline is always added: linear, or bag, mlp or the "
+            "smallest recipe if the task has no linear recipe.",
+        ),
     ],
     budget: Annotated[
         str | None,
         own(
             "--budget",
             "NAME",
-            "Resource that all models get the same amount of: tokens, parameters or seconds (default: tokens).",
+            "What is equal for all models: tokens (that they train on), parameters or seconds (default: tokens).",
         ),
     ] = None,
     tokens: Annotated[
-        int | None, own("--tokens", "COUNT", "Train each model on this many tokens (default: chosen by the data).")
+        int | None,
+        own(
+            "--tokens",
+            "COUNT",
+            "Train each model on this many tokens (default: 3 to 60 epochs of the training set, fewer for more data).",
+        ),
     ] = None,
     parameters: Annotated[
         int | None,
@@ -95,7 +110,8 @@ def compare(
         own(
             "--margin",
             "NUMBER",
-            "Call models equal if their scores differ by less (default: 0.01 or 1 point; 1 % of losses and errors).",
+            "Treat a smaller difference in score as a tie (default: 0.01; 1 for BLEU and chrF; 1 % of the best score "
+            "for losses, errors and other metrics without a fixed range).",
         ),
     ] = None,
     distances: Annotated[
@@ -103,7 +119,7 @@ def compare(
         own(
             "--distances",
             "NUMBERS",
-            "For the data sets copy and copy_memory: compare at each of these distances between a token and its copy, "
+            "For the copy and copy_memory datasets: compare at each of these distances between a token and its copy, "
             "such as 10,100 (default: none).",
         ),
     ] = None,

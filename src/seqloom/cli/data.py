@@ -1,4 +1,4 @@
-"""`seqloom data`: check data before training, list and download known data sets."""
+"""`seqloom data`: check data before training, list and download datasets."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seqloom.data.download import Event, NamedSource
     from seqloom.data.report import DataReport
 
-SEARCH = "search"  # data sets of tables for search, without a task
+SEARCH = "search"  # datasets of tables for search, without a task
 TASKS = (*get_args(Task), SEARCH)
 INDENT = "  "
 CheckedBatchTokens = Annotated[
@@ -39,7 +39,7 @@ CheckedBatchTokens = Annotated[
 
 
 class Listed(NamedTuple):
-    """A data set in the list."""
+    """A dataset in the list."""
 
     name: str
     task: str
@@ -52,11 +52,14 @@ class Listed(NamedTuple):
 @takes(examples=("seqloom data list", "seqloom data list --task translate"))
 def list_sources(
     task: Annotated[
-        str | None, option("--task", "NAME", f"Only data sets for this task: {', '.join(TASKS)} (default: all).")
+        str | None, option("--task", "NAME", f"Only datasets for this task: {', '.join(TASKS)} (default: all).")
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the list as JSON (default: text).")] = False,
 ) -> None:
-    """List the known data sets with description, number of rows and license, and whether they are on this machine."""
+    """List the datasets that Seqloom can download or generate.
+
+    The list has description, number of rows and license, and whether a dataset is on this machine.
+    """
     if task is not None and task not in TASKS:
         raise ConfigError(f"there is no task '{task}'", fix=did_you_mean(task, TASKS))
     sets = [one for one in _known() if task in (None, one.task)]
@@ -66,7 +69,7 @@ def list_sources(
 
 
 def _print_list(sets: list[Listed], console: Screen) -> None:
-    """Print a line for each data set with its description below, so that it fits a narrow terminal."""
+    """Print a line for each dataset with its description below, so that it fits a narrow terminal."""
     name, task, rows = (max(map(len, column)) for column in zip(*map(_columns, sets), strict=True))
     console.print(f"[bold]{'name':<{name}}  {'task':<{task}}  {'rows':>{rows}}  downloaded[/bold]")
     for one in sets:
@@ -76,9 +79,9 @@ def _print_list(sets: list[Listed], console: Screen) -> None:
         if one.license is not None:
             console.print(f"[dim]{_indented(f'license: {one.license}', console)}[/dim]")
     console.print(
-        "\n`seqloom data get NAME` downloads a data set. For those marked 'by hand' it prints which files to put into "
-        "which folder. Built-in data sets are generated and need no file. If you have copies, set SEQLOOM_DATA to "
-        "their folder."
+        "\n`seqloom data get NAME` downloads a dataset. For those marked 'by hand' it prints which files to put into "
+        "which folder. Built-in datasets are generated and need no file. If you have copies, set the environment "
+        "variable SEQLOOM_DATA to their folder."
     )
 
 
@@ -91,7 +94,7 @@ def _columns(one: Listed) -> tuple[str, str, str]:
 
 
 def _known() -> Iterator[Listed]:
-    """Yield the data sets in files, then the built-in ones."""
+    """Yield the datasets in files, then the built-in ones."""
     from seqloom.data.download import default_folders
     from seqloom.data.sources import SOURCES
     from seqloom.data.synthetic.registry import NAMES  # needs numpy, and `seqloom --help` does not
@@ -107,9 +110,9 @@ def _known() -> Iterator[Listed]:
 
 @takes(examples=("seqloom data get reviews", "seqloom data get questions"))
 def get_source(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set; `seqloom data list` shows them.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset; `seqloom data list` shows them.")],
 ) -> None:
-    """Download a known data set, or copy it from the folder SEQLOOM_DATA, and verify its checksum."""
+    """Download a dataset, or copy it from the folder in the environment variable SEQLOOM_DATA; verify its checksum."""
     from seqloom.data.sources import SOURCES
 
     console = Screen()
@@ -117,8 +120,8 @@ def get_source(
         from seqloom.data.synthetic.registry import NAMES
 
         if name not in NAMES:
-            raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
-        return console.say(f"'{name}' is a built-in data set: it is generated and needs no file")
+            raise ConfigError(f"there is no dataset '{name}'", fix=did_you_mean(name, [*SOURCES, *NAMES]))
+        return console.say(f"'{name}' is a built-in dataset: it is generated and needs no file")
     from seqloom.data.download import default_folders
     from seqloom.data.download import get_source as fetch
 
@@ -164,14 +167,14 @@ def _summary(source: "NamedSource", written: int) -> str:
     )
 
 
-app = typer.Typer(help="Check data; list and download known data sets.", no_args_is_help=True, rich_markup_mode=None)
-app.command("list", cls=Verb, short_help="List the known data sets.")(list_sources)
-app.command("get", cls=Verb, short_help="Download a known data set and verify it.")(get_source)
+app = typer.Typer(help="Check data; list and download datasets.", no_args_is_help=True, rich_markup_mode=None)
+app.command("list", cls=Verb, short_help="List the datasets that Seqloom can download or generate.")(list_sources)
+app.command("get", cls=Verb, short_help="Download a dataset and verify it.")(get_source)
 
 
 @app.command("check", cls=Verb, short_help="Check a file and report its contents and problems.")
 @takes(
-    reworded(DATA, tokenizer="Tokenizer: {names} (default: words)."),
+    reworded(DATA, tokenizer="Tokenizer: {names} (default: words; seqloom train uses bpe for translate)."),
     common=("html", "json", "dev", "test", "task", "input", "target", "format", "tokenizer", "skip_bad_rows"),
     examples=("seqloom data check reviews.csv", "seqloom data check train.csv --dev dev.csv --html report.html"),
 )

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from seqloom.search.documents import TextRows
     from seqloom.search.duplicates import Duplicates
 
-WIDEST = 100  # columns of the picture
-PICTURES = (".html", ".svg")
+WIDEST = 100  # columns of the plot
+PLOTS = (".html", ".svg")
 
 
 @takes(
     settings(DataConfig, "id"),
     TEXT_FILE,
-    common=("out", "by", "model", "threshold", "picture", "input", "id", "format", "batch_tokens", "device"),
+    common=("out", "by", "model", "threshold", "plot", "input", "id", "format", "batch_tokens", "device"),
     examples=(
         "seqloom dedupe docs.csv --out marked.csv",
         "seqloom dedupe docs.csv --model models/encoder --threshold 0.9 --out marked.csv",
@@ -36,7 +36,9 @@ def dedupe(
     out: Annotated[
         Path,
         option(
-            "--out -o", "FILE", "Write the marked copy to this .csv or .jsonl file; .tsv and .parquet if FILE is one."
+            "--out -o",
+            "FILE",
+            "Write the marked copy to this .csv or .jsonl file, or to a .tsv or .parquet file if FILE has that format.",
         ),
     ],
     by: Annotated[
@@ -58,8 +60,8 @@ def dedupe(
             "Minimum similarity of duplicates, 0.5 to 1 (default: chosen from the histogram of similarities).",
         ),
     ] = None,
-    picture: Annotated[
-        Path | None, option("--picture", "FILE", "Save the histogram of similarities as .html or .svg (default: off).")
+    plot: Annotated[
+        Path | None, option("--plot", "FILE", "Save the histogram of similarities as .html or .svg (default: off).")
     ] = None,
     *,
     given: Given,
@@ -70,7 +72,7 @@ def dedupe(
     if (by or ("meaning" if model else "text")) != ("meaning" if model else "text"):
         fix = "leave out --model" if by == "text" else "--model MODEL"
         raise ConfigError(f"--by {by} does not use a model" if model else f"--by {by} needs a model", fix=fix)
-    _require_picture(picture, (file, out))
+    _require_plot(plot, (file, out))
     from seqloom.search.documents import TextFile
     from seqloom.search.duplicates import mark_duplicates
 
@@ -83,29 +85,27 @@ def dedupe(
         notices.extend(() if isinstance(event, Progress) else event.notices)
 
     found = followed_work(mark_duplicates(rows, out, model=embedder, threshold=threshold), report)
-    if picture is not None:
+    if plot is not None:
         from seqloom.files.disk import write_file
         from seqloom.report.figures.stack import page
 
         figure = found.histogram.figure(found.threshold)
-        write_file(picture, figure.svg() if picture.suffix.lower() == ".svg" else page("Similarities", [figure]))
+        write_file(plot, figure.svg() if plot.suffix.lower() == ".svg" else page("Similarities", [figure]))
     _print_result(found, notices, out, chosen=threshold is None)
 
 
-def _require_picture(picture: Path | None, others: tuple[Path, ...]) -> None:
-    """Raise ConfigError, before any work, for a picture that cannot be written or would replace another file."""
-    if picture is None:
+def _require_plot(plot: Path | None, others: tuple[Path, ...]) -> None:
+    """Raise ConfigError, before any work, for a plot that cannot be written or would replace another file."""
+    if plot is None:
         return
     from seqloom.search.documents import is_same
 
-    if any(is_same(picture, other) for other in others):
-        raise ConfigError(f"--picture {picture} would overwrite another file of this command", fix="give another name")
-    if picture.suffix.lower() not in PICTURES:
-        raise ConfigError(
-            f"--picture {picture}: pictures are saved as {' or '.join(PICTURES)}", fix="use another extension"
-        )
-    if not picture.parent.is_dir():
-        raise ConfigError(f"--picture {picture}: the folder {picture.parent} does not exist", fix="create it first")
+    if any(is_same(plot, other) for other in others):
+        raise ConfigError(f"--plot {plot} would overwrite another file of this command", fix="give another name")
+    if plot.suffix.lower() not in PLOTS:
+        raise ConfigError(f"--plot {plot}: plots are saved as {' or '.join(PLOTS)}", fix="use another extension")
+    if not plot.parent.is_dir():
+        raise ConfigError(f"--plot {plot}: the folder {plot.parent} does not exist", fix="create it first")
 
 
 def _print_result(found: "Duplicates", notices: list[str], out: Path, *, chosen: bool) -> None:

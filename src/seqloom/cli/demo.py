@@ -46,7 +46,7 @@ def demo(
 
     torch.set_num_threads(1)  # with several threads such small models are slower
     show = demonstration.SHOWS[what]  # type: ignore[index]  # one of TASKS
-    screen.print(f"Training {show.recipe} on the built-in data set '{show.data}': {show.about}.", soft_wrap=True)
+    screen.print(f"Training {show.recipe} on the built-in dataset '{show.data}': {show.about}.", soft_wrap=True)
     resolved = demonstration.resolved(show)
     if out is None:
         make_folder(FOLDER)

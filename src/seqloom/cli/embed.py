@@ -47,7 +47,7 @@ def embed(
         option(
             "--precision",
             "NAME",
-            "Precision of the model: float32 or int8; int8 is faster on a CPU and less exact (default: float32).",
+            "Precision of the model: float32 or int8; int8 is faster on a CPU and less accurate (default: float32).",
         ),
     ] = "float32",
     engine: Annotated[

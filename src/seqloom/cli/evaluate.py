@@ -36,7 +36,7 @@ LABELS = 8  # unseen labels that are named at most
 WRITING = settings(BeamConfig, "beam_size", "length_penalty")
 COLUMNS = reworded(
     settings(DataConfig, "target", "label_separator"),
-    target="Column with the target (default: the column of the training data, else guessed from column names and "
+    target="Column with the target (default: the same column as in training, else guessed from column names and "
     "content).",
     label_separator=f"Separator between the labels of a row, if a row can have several {AS_TRAINED}",
 )
@@ -47,7 +47,7 @@ COLUMNS = reworded(
     BAD_ROWS,
     WRITING,
     FILE,
-    common=("split", "by", "errors", "limit", "json", "input", "target", "beam_size", "batch_tokens", "device"),
+    common=("split", "by", "errors", "max_errors", "json", "input", "target", "beam_size", "batch_tokens", "device"),
     examples=(
         "seqloom evaluate runs/reviews-classify-cnn --split test",
         "seqloom evaluate runs/reviews-classify-cnn new.csv --errors worst.csv --by length",
@@ -57,7 +57,7 @@ def evaluate(
     model: Model,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="Data with targets, or the name of a data set (default: the run's data)."),
+        typer.Argument(metavar="FILE", help="Data with targets, or the name of a dataset (default: the run's data)."),
     ] = None,
     split: Annotated[
         Literal["dev", "test"],
@@ -73,16 +73,22 @@ def evaluate(
         option(
             "--by",
             "COLUMN",
-            "Also report the scores for each value of this column, or for ranges of input length if it is `length`; "
+            "Also report scores per value of this column; `--by length` reports them per range of input length; "
             "can be repeated (default: off).",
         ),
     ] = None,
     errors: Annotated[
         Path | None,
-        option("--errors", "FILE", "Write the worst predictions to this .jsonl or .csv file (default: off)."),
+        option(
+            "--errors",
+            "FILE",
+            "Write predictions to this .jsonl or .csv file: wrong ones first, then correct ones, highest loss first "
+            "(default: off).",
+        ),
     ] = None,
-    limit: Annotated[
-        int | None, option("--limit", "COUNT", "Number of predictions that --errors writes (default: 1,000).")
+    max_errors: Annotated[
+        int | None,
+        option("--max-errors", "COUNT", "Maximum number of predictions in the --errors file (default: 1,000)."),
     ] = None,
     json: Annotated[bool, option("--json", None, "Print the result as JSON (default: tables).")] = False,
     deterministic: Deterministic = False,
@@ -92,10 +98,10 @@ def evaluate(
     device: DeviceName = "auto",
 ) -> None:
     """Evaluate a model on the dev set of its run, on its test set, or on data of your own."""
-    if limit is not None and errors is None:
-        raise ConfigError("--limit needs --errors", fix="add --errors FILE")
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit {limit}", fix="use at least 1")
+    if max_errors is not None and errors is None:
+        raise ConfigError("--max-errors needs --errors", fix="add --errors FILE")
+    if max_errors is not None and max_errors < 1:
+        raise ConfigError(f"--max-errors {max_errors}", fix="use at least 1")
     require_readable(given)
     writing = {name: given[name] for name in WRITING if name in given}
     how = decoding_of(writing) if writing else None
@@ -111,7 +117,7 @@ def evaluate(
             batch_tokens=batch_tokens,
             by=by or (),
             errors=errors,
-            limit=MOST_ERRORS if limit is None else limit,
+            max_errors=MOST_ERRORS if max_errors is None else max_errors,
             decoding=how,
             **{name: given[name] for name in given if name not in WRITING},
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
-from seqloom.cli.options import DeviceName, Given, decoding_of, option, takes
+from seqloom.cli.options import DeviceName, Given, decoding_of, option, reworded, takes
 from seqloom.cli.predictions import (
     BLOCK,
     ERROR,
@@ -37,12 +37,20 @@ if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # characters that are hard to type in a shell
-WRITING = settings(SampleConfig) | settings(BeamConfig, "beam_size", "n_best", "length_penalty")
+WRITING = reworded(
+    settings(SampleConfig) | settings(BeamConfig, "beam_size", "n_best", "length_penalty"),
+    beam_size="Beam search with this many beams; 1 is greedy (default: no beam search).",
+    max_new_tokens="Maximum number of tokens to generate (default: 64).",
+)
 
 
 @takes(
     WRITING,
-    settings(DataConfig, "skip_bad_rows"),
+    reworded(
+        settings(DataConfig, "skip_bad_rows"),
+        skip_bad_rows="Skip prompts that cannot be read, such as lines that are not valid UTF-8, and list them, "
+        "instead of stopping with an error (default: --no-skip-bad-rows).",
+    ),
     common=(
         "file",
         "out",

@@ -29,7 +29,7 @@ def import_(
         option(
             "--pooling",
             "NAME",
-            "Pooling of token vectors into a text vector: mean, max, first, last or sum (default: from the "
+            "For BERT: pooling of token vectors into a text vector: mean, max, first, last or sum (default: from the "
             "checkpoint, else mean).",
         ),
     ] = None,
@@ -38,16 +38,20 @@ def import_(
         option(
             "--weighting",
             "NAME",
-            "How to average word vectors: mean, or sif, which gives frequent words less weight (default: sif with "
-            "--counts, else mean).",
+            "For word vectors: how to average them: mean, or sif, which gives frequent words less weight (default: "
+            "sif with --counts, else mean).",
         ),
     ] = None,
     counts: Annotated[
         Path | None,
-        option("--counts", "FILE", "Text file from which sif counts the words, one text per line (default: none)."),
+        option(
+            "--counts",
+            "FILE",
+            "For word vectors: corpus for the word frequencies of sif, one text per line (default: none).",
+        ),
     ] = None,
 ) -> None:
-    """Convert a BERT checkpoint, or a file of word vectors, on disk into a model folder.
+    """Convert a local BERT checkpoint or word vector file into a model folder.
 
     Importing runs no code from the checkpoint and loads no pickle files.
     """

@@ -80,7 +80,7 @@ def index(
         option(
             "--exact/--approximate",
             None,
-            "Whether searches in this index are exact, or approximate (HNSW) if it is large (default: approximate).",
+            "Always search exactly, or use approximate search (HNSW) when the index is large (default: approximate).",
         ),
     ] = None,
     *,

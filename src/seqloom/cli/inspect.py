@@ -69,7 +69,12 @@ def inspect(
     ] = None,
     layer: Annotated[
         str | None,
-        option("--layer", "LAYER", "Layer, by its number from 0 or its path (default: depends on the view).", VIEW),
+        option(
+            "--layer",
+            "LAYER",
+            "Layer, by its number from 0 or its module name, such as encoder.layers.0 (default: depends on the view).",
+            VIEW,
+        ),
     ] = None,
     head: Annotated[str | None, option("--head", "NUMBER", "Attention head (default: all heads).", VIEW)] = None,
     token: Annotated[
@@ -108,8 +113,8 @@ def inspect(
         option(
             "--method",
             "NAME",
-            "Attribution method: integrated (gradients), gradient_x_input, gradient, occlusion, leave_one_out, rollout "
-            "(default: integrated).",
+            "Attribution method: integrated_gradients, gradient_x_input, gradient, occlusion, leave_one_out, rollout "
+            "(default: integrated_gradients).",
             VIEW,
         ),
     ] = None,
@@ -118,7 +123,13 @@ def inspect(
     ] = False,
     set_: Annotated[
         list[str] | None,
-        option("--set", "NAME=VALUE", "Any other option of the view; can be repeated (default: none).", VIEW),
+        option(
+            "--set",
+            "NAME=VALUE",
+            "Set another option of the view, such as top_k=5; an unknown NAME lists the options; can be repeated "
+            "(default: none).",
+            VIEW,
+        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -131,7 +142,7 @@ def inspect(
     ] = None,
     data: Annotated[
         Path | None,
-        option("--data", "FILE", "File, or name of a data set, for views of many rows (default: none)."),
+        option("--data", "FILE", "File, or name of a dataset, for views that summarize many examples (default: none)."),
     ] = None,
     limit: Annotated[
         int | None,
@@ -159,7 +170,7 @@ def inspect(
     given: Given,
     device: DeviceName = "auto",
 ) -> None:
-    """Look inside a model: attention, gates, gradients, filters, attributions, and tests of the attributions."""
+    """Look inside a model: attention, gates, gradients, filters, attributions, and faithfulness tests."""
     named = {"layer": layer, "head": head, "token": token, "side": side, "answer": answer, "against": against}
     named |= {"at": at, "method": method, "words": "yes" if words else None}
     asked = view_settings(set_ or (), [(name, value) for name, value in named.items() if value is not None])
@@ -222,12 +233,12 @@ def _require(view: str | None, texts: list[str], data: Path | None, out: Path | 
 
 
 def _is_set(path: Path) -> bool:
-    """Whether a name is a built-in data set and not a file."""
+    """Whether a name is a built-in dataset and not a file."""
     return not path.exists() and str(path).isidentifier()
 
 
 class InspectedRows:
-    """The inputs of a file or a data set; warnings are printed at the end of the `with`."""
+    """The inputs of a file or a dataset; warnings are printed at the end of the `with`."""
 
     def __init__(
         self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, given: Given, most: int | None
@@ -252,7 +263,7 @@ class InspectedRows:
         return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
 
     def _of_set(self, name: str) -> "Iterator[Example]":
-        """Yield the rows of the dev set of a built-in data set; the test set is never read."""
+        """Yield the rows of the dev set of a built-in dataset; the test set is never read."""
         from seqloom.data.check import data_config
         from seqloom.data.dataset import open_data
         from seqloom.data.sources import resolve
@@ -263,8 +274,8 @@ class InspectedRows:
         reads = self.loaded.task.input_spec.schema.input, self.loaded.spec.schema.input
         if opened.schema.input not in reads:
             raise ConfigError(
-                f"data set '{name}' has {opened.schema.input.noun}, but the model reads {reads[0].noun}",
-                fix="choose another data set or a file; `seqloom data list` lists the data sets",
+                f"dataset '{name}' has {opened.schema.input.noun}, but the model reads {reads[0].noun}",
+                fix="choose another dataset or a file; `seqloom data list` lists the datasets",
             )
         return (example for _, example in opened.rows(self.ledger))
 

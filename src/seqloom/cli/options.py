@@ -29,7 +29,7 @@ ARGUMENTS, OPTIONS, COMMON, HELP = "Arguments", "Options", "Common options", "He
 
 Data = Annotated[
     list[str],
-    typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a data set."),
+    typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a dataset."),
 ]
 BatchTokens = Annotated[
     int | None,
@@ -63,7 +63,9 @@ DeviceName = Annotated[
 ]
 
 DATA = settings(DataConfig) | settings(EncodingConfig)  # options of verbs that train
-TRAINED = "(default: the column of the training data, else one with a common name such as text, or the only column)."
+TRAINED = (
+    "(default: the same column as in training, else a column with a common name such as text, else the only column)."
+)
 AS_TRAINED = "(default: as in training)."
 
 
@@ -86,18 +88,19 @@ FILE = reworded(
 TEXT_FILE = reworded(
     settings(DataConfig, "input") | settings(ReadingConfig),
     input="Column with the text; several are joined with a space (default: a column with a common name such as text, "
-    "or the only column).",
+    "else the only column).",
 )
 BAD_ROWS = reworded(
     settings(DataConfig, "skip_bad_rows", "max_bad_rows"),
-    skip_bad_rows=f"Skip bad rows and list them, instead of stopping with an error {AS_TRAINED}",
+    skip_bad_rows="Skip rows that cannot be used, such as rows with a wrong number of columns or an empty input, and "
+    f"list them, instead of stopping with an error {AS_TRAINED}",
     max_bad_rows=f"With --skip-bad-rows, still stop if more than this fraction of the rows is bad, such as 0.01 or 1% "
     f"{AS_TRAINED}",
 )
 SKIP_BAD_ROWS = {"skip_bad_rows": BAD_ROWS["skip_bad_rows"]}
 SEQUENCE = reworded(
     settings(DataConfig, "sequence"),
-    sequence=f"Make one sequence of consecutive rows that have the same value in this column {AS_TRAINED}",
+    sequence=f"Join consecutive rows with the same value in this column into one sequence {AS_TRAINED}",
 )
 
 

@@ -27,7 +27,7 @@ from seqloom.cli.streaming import require_streamable, write_stream
         "device",
     ),
     examples=(
-        "seqloom predict runs/reviews-classify-cnn new.csv --out answers.csv",
+        "seqloom predict runs/reviews-classify-cnn new.csv --out predictions.csv",
         "echo 'a fine film' | seqloom predict runs/reviews-classify-cnn -",
     ),
 )
@@ -56,7 +56,7 @@ def predict(
     batch_tokens: BatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Predict every row of a file. The predictions are in the order of the rows, one per line."""
+    """Make a prediction for every row of a file. The predictions are in the order of the rows, one per line."""
     output = OutputOptions(output_format_of(output_format, out), out, with_input)
     require_another(source, out)
     require_readable(given)

@@ -49,15 +49,14 @@ def recipes(
             "--kind",
             "NAME",
             f"Kind of model: {', '.join(get_args(library.ModelKind))} (default: all, or with NAME the first kind "
-            "that it "
-            "can make).",
+            "that the recipe supports).",
         ),
     ] = None,
     size: Annotated[
         library.Size | None, option("--size", "NAME", "Model size: tiny, small, base or big (default: all).")
     ] = None,
 ) -> None:
-    """List the recipes, or print one as TOML."""
+    """List the model architectures (recipes), or print one as TOML."""
     if name is not None:
         if name not in library.RECIPES:
             raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(name, library.RECIPES))

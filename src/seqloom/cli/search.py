@@ -89,8 +89,8 @@ def search(
         option(
             "--rerank-label",
             "LABEL",
-            "Label that the --rerank model predicts for a relevant passage (default: guessed from the name, "
-            "such as relevant or yes).",
+            "Label that the --rerank model predicts for a relevant passage (default: the label named relevant, "
+            "yes, true or a similar word).",
         ),
     ] = None,
     rerank_top: Annotated[
@@ -105,7 +105,12 @@ def search(
     ] = 50,
     queries: Annotated[
         Path | None,
-        option("--queries", "FILE", "Evaluate the search with the queries of this file; needs --qrels (default: off)."),
+        option(
+            "--queries",
+            "FILE",
+            "Evaluate the search on the queries of this file, which has a column id and a column with the text; needs "
+            "--qrels (default: off).",
+        ),
     ] = None,
     qrels: Annotated[
         Path | None,

@@ -290,8 +290,8 @@ def begun_lines(report: Started) -> list[Text]:
 def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) -> list[Text]:
     """One line with the selection metric and the loss; two samples below it if the score is the best so far."""
     names = brief_names(report.metrics, metric)
-    scores = GAP.join(score(report.metrics, name) for name in names) or "no dev set"
-    head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}{'dev ' if names else ''}{scores}")
+    scores = GAP.join(f"dev {score(report.metrics, name)}" for name in names) or "no dev set"
+    head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}{scores}")
     if report.chosen and not report.best:
         head.append(f"{GAP}as good as the best", style="green")
     if not (report.best and names):
@@ -311,7 +311,7 @@ def brief_names(metrics: Mapping[str, float], metric: str) -> list[str]:
 
 def sample_lines(samples: Sequence[Sample]) -> list[Text]:
     """A line for each sample, with a mark if predictions are right or wrong."""
-    marks = {True: ("+ ", "green"), False: ("- ", "red"), None: ("", "")}
+    marks = {True: ("correct: ", "green"), False: ("wrong: ", "red"), None: ("", "")}
     return [Text.assemble("  ", marks[sample.correct], sample_line(sample)) for sample in samples]
 
 
@@ -416,8 +416,12 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     before, after = WHY[ended.reason]
     lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
     lines += _chosen(ended, task)
-    lines += [f"  calibrated, cross-fitted on the dev set: {_scores(calibrated, task)}"] if calibrated else []
-    lines += [f"  {name:7} {place}" for name, place in places.items() if place.exists()]
+    lines += [f"  dev set after calibration of the probabilities (cross-fitted): {_scores(calibrated, task)}"] * bool(
+        calibrated
+    )
+    named = places | {"model card": places["card"]}
+    del named["card"]
+    lines += [f"  {name:10} {place}" for name, place in named.items() if place.exists()]
     asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
     then = (*asked, task.usage.file, *task.usage.then, "seqloom evaluate RUN", "seqloom doctor RUN")
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))

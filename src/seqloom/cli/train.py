@@ -60,7 +60,11 @@ NARROWEST = 40  # columns of a figure
 def train(
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="A file, a folder, two files of parallel text, or the name of a data set."),
+        typer.Argument(
+            metavar="FILE",
+            help="A file, a folder, two files of parallel text, or the name of a dataset (required, unless --config or "
+            "the --out of an existing run is given).",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -118,7 +122,9 @@ def train(
         bool, option("--shard", None, "Shard the weights across the processes with FSDP (default: off).", MACHINE)
     ] = False,
 ) -> None:
-    """Train a model on your data. Settings that you leave out are chosen, printed and written to config.toml.
+    """Train a model on your data.
+
+    Settings that you leave out are chosen automatically, printed, and written to config.toml.
 
     Run the same command again to resume a run that was stopped, or with more --epochs to train a finished one longer.
     """

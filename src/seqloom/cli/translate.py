@@ -24,6 +24,7 @@ from seqloom.cli.options import (
     Given,
     decoding_of,
     option,
+    reworded,
     takes,
 )
 from seqloom.cli.predictions import (
@@ -38,7 +39,11 @@ from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import settings
 from seqloom.errors import ConfigError
 
-WRITING = settings(BeamConfig, "beam_size", "length_penalty", "coverage_penalty", "n_best", "max_new_tokens")
+WRITING = reworded(
+    settings(BeamConfig, "beam_size", "length_penalty", "coverage_penalty", "n_best", "max_new_tokens"),
+    beam_size="Beam search with this many beams; 1 is greedy (default: 5).",
+    max_new_tokens="Maximum number of tokens to generate (default: grows with the length of the source).",
+)
 
 
 @takes(

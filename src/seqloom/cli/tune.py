@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, reworded, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.base import read
 from seqloom.config.data import DataConfig
@@ -32,7 +32,7 @@ own = partial(option, panel="Search")  # the panel of its options
 
 @takes(
     settings(TrainingConfig, "epochs", "steps", "tokens", "patience", "validate_every", "seed"),
-    DATA,
+    reworded(DATA, test=f"{DATA['test'].help} Tune never reads it; best.toml keeps it for later runs."),
     common=("out", "models", "trials", "seconds", "space", "pruner", "jobs", "epochs", "dev", "device"),
     examples=(
         "seqloom tune reviews.csv --out tuned --trials 30",
@@ -43,7 +43,7 @@ def tune(
     data: Data,
     out: Annotated[Path, own("--out -o", "FOLDER", "Folder of trials and results; an existing search is resumed.")],
     models: Annotated[
-        str | None, own("--models", "NAMES", "Recipes to try, such as cnn,lstm (default: chosen by the task).")
+        str | None, own("--models", "NAMES", "Recipes to try, such as cnn,lstm (default: depends on the task).")
     ] = None,
     trials: Annotated[
         int, own("--trials", "COUNT", "Total number of trials, over all processes and machines (default: 20).")

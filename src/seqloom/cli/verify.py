@@ -12,17 +12,21 @@ from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import counted
 
 app = typer.Typer(
-    help="Check that an interrupted run gives the same model.", no_args_is_help=True, rich_markup_mode=None
+    help="Check that a resumed run equals an uninterrupted one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 SHOWN = 16  # characters of a checksum
 
 
 @app.callback()
 def _verify() -> None:
-    """Check that an interrupted run gives the same model."""
+    """Check that a resumed run equals an uninterrupted one."""
 
 
-@app.command("resume", cls=Verb, short_help="Kill and resume a run, and compare it with an uninterrupted one.")
+@app.command(
+    "resume", cls=Verb, short_help="Kill and resume a short copy of a run, and compare it with an uninterrupted copy."
+)
 @takes(examples=("seqloom verify resume runs/reviews-classify-cnn", "seqloom verify resume runs/lm --steps 40"))
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder; it is not changed.")],

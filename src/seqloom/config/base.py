@@ -211,7 +211,7 @@ def _name(value: Any, names: tuple[str, ...], place: str) -> str:
     if not isinstance(value, str):
         raise ConfigError(at(place, f"expected a name, found {found(value)}"), fix=f"choose from {', '.join(names)}")
     if value not in names:
-        raise ConfigError(at(place, f"unknown name {quoted(value)}"), fix=did_you_mean(value[:80], names))
+        raise ConfigError(at(place, f"unknown name {quoted(value)}"), fix=did_you_mean(value[:80], names, ordered=True))
     return str.__str__(value)  # the plain text of a str subclass, such as numpy's
 
 

@@ -56,9 +56,15 @@ def _unescaped(mark: str) -> str:
 class ReadingConfig(Config, tag="reading", kw_only=True):
     """How a file is read. Nothing is guessed: the suffix decides, and content that does not match is an error."""
 
-    format: Annotated[Format | None, Flag("File format: {names} (default: by the file extension).", "NAME", FILES)] = (
-        None
-    )
+    format: Annotated[
+        Format | None,
+        Flag(
+            "File format: {names}; parallel is two text files with one text per line, folder is a folder with a "
+            "subfolder for each label, npz is a file of NumPy arrays (default: by the file extension).",
+            "NAME",
+            FILES,
+        ),
+    ] = None
     encoding: Annotated[Name, Flag("Character encoding of the file (default: utf-8).", "NAME", FILES)] = "utf-8"
     # Of csv and conll; None: the format's own.
     delimiter: Annotated[
@@ -94,7 +100,8 @@ class BadRows(Config, tag="bad-rows", kw_only=True):
     skip_bad_rows: Annotated[
         bool,
         Flag(
-            "Skip bad rows and list them, instead of stopping with an error (default: --no-skip-bad-rows).",
+            "Skip rows that cannot be used, such as rows with a wrong number of columns or an empty input, and "
+            "list them, instead of stopping with an error (default: --no-skip-bad-rows).",
             panel=FILES,
             negatable=True,
             changeable=True,
@@ -249,7 +256,7 @@ class DataConfig(Config, tag="data", kw_only=True):
     sequence: Annotated[
         Name | None,
         Flag(
-            "Make one sequence of consecutive rows that have the same value in this column (default: each row is an "
+            "Join consecutive rows with the same value in this column into one sequence (default: each row is an "
             "example).",
             "COLUMN",
             COLUMNS,

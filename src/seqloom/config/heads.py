@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from seqloom.nn.heads import Head, VectorHead
 
 Scheme = Literal["none", "bio", "bioes"]
-HeadKind = Literal["class", "crf"]  # heads for tags that a recipe may have
+HeadKind = Literal["softmax", "crf"]  # heads for tags that a recipe may have
 Pooling = Literal["mean", "sum", "max", "last", "first", "attention"]
 Classes = Annotated[int, Meta(ge=2, le=2**20, examples=[3])]
 ClassWeight = Annotated[float, Meta(ge=0.0, le=1e6, examples=[1.0])]

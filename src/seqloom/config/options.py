@@ -1,6 +1,6 @@
 """Flags: a field of a configuration declares its flag and its help text with its type and range.
 
-    lr: Annotated[LearningRate, Flag("Peak learning rate (default: chosen by model).", "NUMBER", OPTIMIZER)] = 1e-3
+    lr: Annotated[LearningRate, Flag("Peak learning rate (default: depends on the model).", "NUMBER", OPTIMIZER)] = 1e-3
 
 is `--lr` on the command line and `lr=` in Python. `settings` lists the fields with flags of a configuration and of its
 parts. `said` and `with_flags` check given values and convert them to fields; errors name the flag. `typed` writes
@@ -291,7 +291,9 @@ NEW_NAMES: dict[str, str | tuple[str, ...]] = {
     "beam": "beam_size",
     "beams": "beam_size",
     "num_beams": "beam_size",
-    "most": ("limit", "top_k"),
+    "limit": "max_errors",
+    "picture": "plot",
+    "most": ("limit", "max_errors", "top_k"),
     "as": ("output_format", "dtype"),
     "rows_at_once": "micro_batch",
     "shares": "dev_size",

@@ -25,7 +25,7 @@ VOCAB_SIZE = Flag(
 )
 MIN_COUNT = Flag(
     "Map words or characters that occur less often than this in the training set to the unknown token "
-    "(default: 1; 2 for word language models).",
+    "(default: 1; 2 for word-level language models).",
     "COUNT",
     TOKENS,
 )
@@ -69,8 +69,8 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
     word_split: Annotated[
         WordSplit,
         Flag(
-            "Where to split text into words: {names}; space splits only at spaces, for text that is already "
-            "tokenized (default: punctuation).",
+            "Where to split text into words: punctuation (at spaces and punctuation marks) or space (only at spaces, "
+            "for text that is already tokenized) (default: punctuation).",
             "RULE",
             TOKENS,
         ),

@@ -198,10 +198,14 @@ class ByLengthConfig(Config, tag="by-length", kw_only=True):
 
 
 BATCH_ROWS = Flag(
-    "Sequences per batch, for streams and packs (default: 32 for streams, 16 for packs).", "COUNT", BATCHES
+    "Number of sequences per batch, with --batching streams or packs (default: 32 for streams, 16 for packs).",
+    "COUNT",
+    BATCHES,
 )
 ROW_LENGTH = Flag(
-    "Tokens per sequence, for streams and packs (default: 64 for streams, 256 for packs).", "COUNT", BATCHES
+    "Length of a sequence in tokens, with --batching streams or packs (default: 64 for streams, 256 for packs).",
+    "COUNT",
+    BATCHES,
 )
 
 
@@ -236,20 +240,20 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     batching: Annotated[
         AnyBatching,
         Flag(
-            "How to make batches: {names}; by-length puts rows of similar length together; for language models, "
-            "streams "
-            "carries the state from batch to batch, and packs puts several documents into one row (default: "
-            "by-length).",
+            "How to make batches: {names}; by-length puts examples of similar length together; for language models, "
+            "streams reads contiguous text and carries the hidden state over to the next batch (truncated BPTT), and "
+            "packs concatenates several documents into one sequence (default: by-length; packs for language models "
+            "with long documents).",
             "NAME",
             BATCHES,
         ),
     ] = ByLengthConfig()
     optimizer: Annotated[
-        AnyOptimizer, Flag("Optimizer: {names} (default: adamw; newton for the recipe linear).", "NAME", OPTIMIZER)
+        AnyOptimizer, Flag("Optimizer: {names} (default: adamw; newton for the linear recipe).", "NAME", OPTIMIZER)
     ] = AdamWConfig()
     lr: Annotated[
         LearningRate,
-        Flag("Peak learning rate (default: chosen by model and size).", "NUMBER", OPTIMIZER),
+        Flag("Peak learning rate (default: depends on model and size).", "NUMBER", OPTIMIZER),
     ] = 1e-3  # of a bare config; a run gets its own default from `default_training` in training/learning_rate.py
     schedule: Annotated[
         AnySchedule,
@@ -276,8 +280,8 @@ class TrainingConfig(Config, tag="training", kw_only=True):
         Flag(
             "Dev set metric that chooses the best checkpoint: loss, or for classify and tag: accuracy, f1, macro_f1; "
             "regress: mse, rmse, mae, r2, spearman; lm: perplexity, bits_per_byte; masked: perplexity, accuracy; "
-            "translate: exact_match, bleu, bleu_tokenized, chrf; embed: accuracy, pearson (default: chosen by the "
-            "task).",
+            "translate: exact_match, bleu, bleu_tokenized, chrf; embed: accuracy, pearson (default: depends on "
+            "the task).",
             "NAME",
             RUN,
         ),

@@ -1,4 +1,4 @@
-"""`seqloom data check`: read a data set as training would, and report on it. Nothing encoded is kept."""
+"""`seqloom data check`: read a dataset as training would, and report on it. Nothing encoded is kept."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from seqloom.events import Progress, Work, finished
 def checking(
     config: DataConfig, encoding: EncodingConfig, ledger: Ledger, *, batch_tokens: int | None = None
 ) -> Work[DataReport]:
-    """Return the report on a data set; raise RejectedError if it cannot be read or has too many bad rows.
+    """Return the report on a dataset; raise RejectedError if it cannot be read or has too many bad rows.
 
     `batch_tokens` is the size of a batch in tokens, padding included; None: the default of training.
     """
@@ -100,7 +100,7 @@ def load_data(
     """Read, check and encode data, and return it as training uses it.
 
     Args:
-        train: a file, a folder, two files of parallel text, or the name of a data set.
+        train: a file, a folder, two files of parallel text, or the name of a dataset.
         cache: a folder for the encoded data, so that the next call is faster (default: none).
 
     All other arguments are the options of `seqloom data check`, with the same names.
@@ -162,7 +162,7 @@ def check_data(
     """Read and check data, and return the report, which a notebook shows as a page.
 
     Args:
-        train: a file, a folder, two files of parallel text, or the name of a data set.
+        train: a file, a folder, two files of parallel text, or the name of a dataset.
         batch_tokens: size of a batch in tokens, padding included; the report says how full batches are.
 
     All other arguments are the options of `seqloom data check`, with the same names.

@@ -387,12 +387,12 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] =
 
     if name in NAMES:
         _require_no_settings(config, NAMES[name])
-        return EmbeddedSet(config, NAMES[name], (f"data: the built-in data set '{name}'",), parts)
+        return EmbeddedSet(config, NAMES[name], (f"data: the built-in dataset '{name}'",), parts)
     resolved = resolve(config)
     if resolved is config and name.isidentifier():
         known = did_you_mean(name, [*NAMES, *SOURCES])
         fix = known if known.startswith("did you") else "check the path, or see `seqloom data list`"
-        ledger.bad_file("file.missing", "there is no file or data set of this name", Place(name), fix)
+        ledger.bad_file("file.missing", "there is no file or dataset of this name", Place(name), fix)
     if resolved is config:
         return _open_files(config, ledger, parts)
     require_known(name, resolved, ledger)
@@ -408,7 +408,7 @@ def _require_no_settings(config: DataConfig, source: "SyntheticSet") -> None:
         given = getattr(config, field.name)
         if given not in (field.default, own.get(field.name, field.default)):
             fixed = f"its splits and columns are fixed, and its task is {source.task}"
-            text = f"the built-in data set '{source.name}' has no setting '{field.name}': {fixed}"
+            text = f"the built-in dataset '{source.name}' has no setting '{field.name}': {fixed}"
             raise ConfigError(text, fix=f"leave out '{field.name}'")
 
 

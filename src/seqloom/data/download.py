@@ -90,8 +90,8 @@ class NamedSource(NamedTuple):
         """The configuration to read the set from these paths; raises DataError for a set of tables without a task."""
         if self.task is None:
             tables = ", ".join(self.files)
-            text = f"the data set '{self.name}' has tables ({tables}) but no training examples"
-            raise DataError(text, fix="choose another data set")
+            text = f"the dataset '{self.name}' has tables ({tables}) but no training examples"
+            raise DataError(text, fix="choose another dataset")
         named = {part: tuple(map(str, files)) for part, files in paths.items()}
         return DataConfig(
             train=named["train"],
@@ -182,7 +182,7 @@ class DataFolders(NamedTuple):
             )
             unset = "; SEQLOOM_DATA is not set" if self.mirror is None else ""
             text = (
-                f"the data set '{source.name}' is not on this machine: {names_of(missing)} not found in "
+                f"the dataset '{source.name}' is not on this machine: {names_of(missing)} not found in "
                 f"{searched}{unset}"
             )
             fetch = f"run `seqloom data get {source.name}`"

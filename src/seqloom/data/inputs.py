@@ -24,7 +24,7 @@ from seqloom.data.readers.folders import load_column, read_file
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
 from seqloom.data.readers.passages import LONGEST_LINE, diagnose, lines_in, passages_of
 from seqloom.data.readers.registry import read_table
-from seqloom.data.roles import IDS, Roles
+from seqloom.data.roles import IDS, Roles, flagged
 from seqloom.data.schema import INPUT_KINDS, Example, Schema
 from seqloom.data.values import Record, Table, plain
 from seqloom.errors import ConfigError, did_you_mean
@@ -121,7 +121,8 @@ def find_columns(table: Table, kind: InputKind, columns: InputColumns, path: Pat
     names = columns.named or _known(table, kind, columns.trained)
     for name in names:
         if name not in table.columns:
-            near = did_you_mean(name, table.columns).replace("did you mean '", "did you mean --input '")
+            guess = did_you_mean(name, table.columns)
+            near = flagged(guess, "--input") or guess
             _refuse(f"there is no column '{name}'; found {_shown(table)}", path, near, ledger)
     needed = kind.num_columns
     if not names or (len(names) != needed and not kind.of_numbers):

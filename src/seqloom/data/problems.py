@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, NoReturn
 
 from seqloom.config.data import BadRows
-from seqloom.errors import RejectedError
+from seqloom.errors import RejectedError, fix_sentence
 from seqloom.report.numbers import counted
 
 SHOWN = 20  # bad rows in an error message
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     fix: str = ""
 
     def __str__(self) -> str:
-        cure = f" Fix: {self.fix}{'' if self.fix.endswith(('?', '.')) else '.'}" if self.fix else ""
+        cure = f" {fix_sentence(self.fix)}" if self.fix else ""
         end = "" if self.text.endswith((".", "?")) else "."
         return f"{self.place}: {self.code}: {escaped(self.text)}{end}{escaped(cure)}"
 

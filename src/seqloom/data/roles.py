@@ -8,6 +8,7 @@ needs, with one entry for data without a given task.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -89,7 +90,8 @@ class ColumnFinder:
 
 def flagged(guess: str, flag: str) -> str:
     """A suggested name with its flag; empty if there is no suggestion."""
-    return guess.replace("did you mean '", f"did you mean {flag} '") if "did you" in guess else ""
+    near = re.fullmatch(r"did you mean '(.*)'\?", guess, re.DOTALL)
+    return f"did you mean {flag} {shlex.quote(near[1])}?" if near else ""
 
 
 def first_row(finder: ColumnFinder) -> str:

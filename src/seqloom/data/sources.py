@@ -165,7 +165,7 @@ SCIFACT = NamedSource(
     license="claims CC BY 4.0, abstracts ODC-By 1.0 (stated in allenai/scifact)",
     citation="Wadden, Lin, Lo, Wang, van Zuylen, Cohan and Hajishirzi (2020). Fact or Fiction: Verifying Scientific "
     "Claims",
-    origin="the BEIR archive of the data set; no single repository has all of its files",
+    origin="the BEIR archive of the dataset; no single repository has all of its files",
     files={
         "corpus": (file("scifact/corpus.jsonl.xz"),),
         "queries": (file("scifact/queries.jsonl"),),
@@ -392,7 +392,7 @@ SOURCES: dict[str, NamedSource] = {
 def source_named(name: str) -> NamedSource:
     """The data set of this name; raises ConfigError with the nearest name if there is none."""
     if name not in SOURCES:
-        raise ConfigError(f"there is no data set '{name}'", fix=did_you_mean(name, SOURCES))
+        raise ConfigError(f"there is no dataset '{name}'", fix=did_you_mean(name, SOURCES))
     return SOURCES[name]
 
 
@@ -456,7 +456,7 @@ def require_content(path: Path, file: SourceFile, source: NamedSource, folders: 
         return
     found = "more" if size > file.size else f"{size:,} bytes, sha256 {digest.hexdigest()[:12]}"
     expected = f"{file.size:,} bytes, sha256 {file.sha256[:12]}"
-    text = f"this is not {file.plain} of the data set '{source.name}': expected {expected}, found {found}"
+    text = f"this is not {file.plain} of the dataset '{source.name}': expected {expected}, found {found}"
     # The copy in the cache can be downloaded again; the user's folder is only read, and comes first.
     own = path.is_relative_to(folders.own) and source.has_addresses()
     cure = f"run `seqloom data get {source.name}`" if own else "replace or remove it"

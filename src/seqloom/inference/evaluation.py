@@ -228,13 +228,22 @@ def given_data(
 
 def _require_unsealed(paths: Paths, part: SplitName, run: RunConfig | None) -> None:
     """Refuse files that hold test rows of the run, unless the split is test."""
-    sealed = () if run is None or part == "test" else _with_test_rows(run.data)
+    if run is None or part == "test":
+        return
     for path in map(Path, paths):
-        if any(_overlap(path.resolve(), Path(other).resolve()) for other in sealed):
+        if any(_overlap(path.resolve(), Path(other).resolve()) for other in _with_test_rows(run.data)):
             raise ConfigError(
-                f"{path} is the test set of this run",
-                fix="leave it out to evaluate on the dev set, or add --split test, which is logged in the run folder",
+                f"{path} {_held(path, run.data)}",
+                fix="leave it out to evaluate on the dev set, or replace it by --split test to evaluate on the test "
+                "set, which is logged in the run folder",
             )
+
+
+def _held(path: Path, data: DataConfig) -> str:
+    """Describe what a file with test rows is in its run."""
+    if any(path.resolve() == Path(other).resolve() for other in data.test):
+        return "is the test set of this run"
+    return "is data of this run, and some of its rows are the test set"
 
 
 def _with_test_rows(data: DataConfig) -> tuple[str, ...]:
@@ -319,7 +328,7 @@ def require_errors(path: Path, most: int) -> int:
             f"--errors {path.name}: the folder {path.parent} does not exist", fix="create it, or give another path"
         )
     if most < 1:
-        raise ConfigError(f"--limit {most}", fix="use at least 1")
+        raise ConfigError(f"--max-errors {most}", fix="use at least 1")
     return most
 
 

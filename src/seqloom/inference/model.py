@@ -433,7 +433,7 @@ class LoadedModel(OpenedModel):
         batch_tokens: int | None = None,
         by: Iterable[str] = (),
         errors: str | Path | None = None,
-        limit: int = MOST_ERRORS,
+        max_errors: int = MOST_ERRORS,
         decoding: AnyDecoding | None = None,
         task: TaskName | None = None,
         input: Names | None = None,
@@ -453,13 +453,13 @@ class LoadedModel(OpenedModel):
         """Evaluate the model and return its metrics with everything they were computed from.
 
         Args:
-            data: files with targets, or the name of a data set (default: the data of the run).
-            split: which set of the run's data, or of a data set: dev or test. Evaluations on test are recorded.
+            data: files with targets, or the name of a dataset (default: the data of the run).
+            split: which set of the run's data, or of a dataset: dev or test. Evaluations on test are recorded.
             keep: how many examples to keep in the result.
             batch_tokens: tokens in a batch, padding included (default: as in training).
             by: columns, or "length"; the result has `slices` with the metrics for each value.
             errors: a .jsonl or .csv file for the worst predictions, the worst first.
-            limit: how many predictions to write to `errors`.
+            max_errors: maximum number of predictions in `errors`.
             decoding: how texts are generated (default: greedy, as in training).
 
         Arguments from `task` on say how `data` is read, as in `seqloom.train` (default: as in training).
@@ -467,7 +467,7 @@ class LoadedModel(OpenedModel):
         Returns:
             An `Evaluation`: `metrics`, `intervals(model.task)`, `confusion`, `examples`, `slices`, ...
         """
-        worst = 0 if errors is None else require_errors(Path(errors), limit)
+        worst = 0 if errors is None else require_errors(Path(errors), max_errors)
         named: dict[str, Any] = {
             "task": task,
             "input": input,

@@ -209,7 +209,7 @@ def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth,
 LEAST_SHOWN = 1e-30
 
 
-def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance") -> Line:
+def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance between input and output token") -> Line:
     """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
     shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
     radii = [f"{flow.layer}: spectral radius {number(flow.radius)}" for flow in shown if flow.radius is not None]
@@ -236,7 +236,10 @@ def reach_text(flow: Flow) -> str:
     if flow.has_window:
         seen = counted(flow.norms.index(0) - 1, "token")  # fewer than it reads, if its widest filters are inactive
         return f"it reads a window: nothing farther than {seen} away has an influence"
-    return f"the gradient changes by a factor of {number(flow.factor)} per token"
+    factor = number(flow.factor)
+    if factor == "1":
+        return "the gradient norm is about the same at every distance"
+    return f"the gradient norm changes by a factor of {factor} per token of distance"
 
 
 @contextmanager

@@ -291,7 +291,7 @@ COMPARABLE: Mapping[str, tuple[Callable[[Subject, Reading], ViewFunction], requi
     "states": (states_compared, requirements.states),
 }
 DEFAULT = ("attention", "attribution")
-METHOD = "integrated"  # of attribution
+METHOD = "integrated_gradients"  # of attribution
 SLOW = "attribution"  # two gradient paths over the text: minutes for a long one
 
 

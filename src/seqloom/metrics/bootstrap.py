@@ -166,17 +166,21 @@ def alike_said(
     """A note about the intervals of shares of 0 or 1; empty if there are none. `rows` is 0 if unknown.
 
     >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}, 20))
-    All rows have the same accuracy, so resampling shows no variation. The interval uses the rule of three: up to 3 of \
-20 new rows may differ.
+    The accuracy of all rows is 1, so the bootstrap shows no variation. The interval uses the rule of three: up to 3 \
+of 20 new rows may be wrong.
     >>> alike_said({"accuracy": 0.9}, 20)
     ''
     """
     names = [name for name, number in metrics.items() if is_extreme(name, number, shares)]
     many = f"{one.removesuffix('y')}ies" if one.endswith("y") else f"{one}s"
-    same = f"All {many} have the same {' and '.join(names)}, so resampling shows no variation."
+    value, differ = {(1.0,): ("1", "wrong"), (0.0,): ("0", "correct")}.get(
+        tuple({metrics[name] for name in names}), ("0 or 1", "different")
+    )
+    are = f"is {value}" if len(names) == 1 else f"are {value}"
+    same = f"The {' and '.join(names)} of all {many} {are}, so the bootstrap shows no variation."
     most = "all" if 0 < rows <= THREE else f"up to {THREE}"
     further = f"{rows:,}" if rows else "as many"
-    rule = f"The interval uses the rule of three: {most} of {further} new {many} may differ."
+    rule = f"The interval uses the rule of three: {most} of {further} new {many} may be {differ}."
     return f"{same} {rule}" if names else ""
 
 

@@ -316,7 +316,7 @@ class ElementTask(Task):
     def adapted(self, model: AnyModel) -> ElementModelConfig:
         """The same encoder with the head that this task needs; a crf stays a crf."""
         encoder = encoder_in(self, ElementModelConfig, model)
-        head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "class")
+        head = HeadSettings(kind="crf" if isinstance(model.head, CrfHeadConfig) else "softmax")
         return ElementModelConfig(encoder=encoder, head=self.head(head))
 
     def require(self, model: AnyModel) -> None:

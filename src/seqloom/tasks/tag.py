@@ -297,7 +297,7 @@ class Tag(Streamer, ElementTask):
     """A tag for each element."""
 
     name = "tag"
-    heads = ("class", "crf")
+    heads = ("softmax", "crf")
     settings = OF_LABEL | {"char_encoder"}  # taggers see many new words
     max_length = ANY_LENGTH
     metrics = (*OF_SPANS, Metric("accuracy"), LOSS)  # those of spans if the tags mark spans
@@ -322,12 +322,12 @@ class Tag(Streamer, ElementTask):
     def head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
         """A softmax over the tags of each element, or a crf."""
         labels = self.spec.schema.labels
-        if settings.kind == "class":
+        if settings.kind == "softmax":
             return class_head(settings, labels)
         if settings.label_smoothing or settings.class_weights:
             raise ConfigError(
                 "label smoothing and class weights are for single tags, but a crf scores complete sequences",
-                fix="leave them out, or choose --head class",
+                fix="leave them out, or choose --head softmax",
             )
         return CrfHeadConfig(labels=labels, scheme=self.chain.scheme)
 

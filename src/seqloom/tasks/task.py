@@ -127,7 +127,7 @@ class HeadSettings(NamedTuple):
 
     label_smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()  # one per label; empty: all labels weigh the same
-    kind: HeadKind = "class"
+    kind: HeadKind = "softmax"
     pooling: Pooling | None = None  # for embedding models, like the next two; None: the recipe's
     objective: str | AnyObjective | None = None  # None: chosen by the data
     micro_batch: int | None = None
@@ -186,7 +186,7 @@ class ModelMaker(ABC):
 
     name: ClassVar[TaskName]
     spec: ModelSpec
-    heads: ClassVar[tuple[HeadKind, ...]] = ("class",)  # heads that its recipes may have; the first is the default
+    heads: ClassVar[tuple[HeadKind, ...]] = ("softmax",)  # heads that its recipes may have; the first is the default
     settings: ClassVar[frozenset[Setting]] = frozenset()  # that its recipes accept
     default_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
     default_recipe: ClassVar[tuple[ModelKind, str]]  # the kind of its recipes, and the default one

@@ -71,7 +71,7 @@ class RunRequest(NamedTuple):
         str | AnyModel | None,
         Flag(
             "Architecture: a recipe (see `seqloom recipes`) or a .toml file; for trained weights see --init "
-            "(default: chosen by the task).",
+            "(default: depends on the task).",
             "NAME",
             MODEL,
             parse=_model,
@@ -101,7 +101,8 @@ class RunRequest(NamedTuple):
     class_weights: Annotated[
         str | tuple[float, ...],
         Flag(
-            "Weight of each class in the loss: balanced, or one number per class, such as 1,2.5 (default: all equal).",
+            "Weight of each class in the loss: balanced, or one number per class in alphabetical order of the labels, "
+            "such as 1,2.5 (default: all equal).",
             "LIST",
             MODEL,
             parse=_class_weights,
@@ -109,12 +110,12 @@ class RunRequest(NamedTuple):
     ] = ()
     head: Annotated[
         HeadKind | None,
-        Flag("Output layer of a tagger: class (softmax) or crf (default: class).", "NAME", MODEL),
+        Flag("Output layer of a tagger: softmax or crf (default: softmax).", "NAME", MODEL),
     ] = None
     pooling: Annotated[
         Pooling | None,
         Flag(
-            "How the task embed pools token vectors into a text vector: {names} (default: from the recipe).",
+            "How the embed task pools token vectors into a text vector: {names} (default: from the recipe).",
             "NAME",
             MODEL,
         ),
@@ -122,8 +123,10 @@ class RunRequest(NamedTuple):
     objective: Annotated[
         str | AnyObjective | None,
         Flag(
-            f"Training objective of the task embed: {', '.join(OBJECTIVES)} (default: chosen by the columns of the "
-            "data).",
+            "Training objective of the embed task: contrast (contrastive loss with in-batch negatives), cosine-score "
+            "(squared error between cosine and score), rank (CoSENT: rank pairs by their scores), triplet (margin "
+            "between positive and negative) or views (SimCSE: two readings of the same text with different dropout) "
+            "(default: depends on the columns of the data).",
             "NAME",
             MODEL,
             parse=_objective,
@@ -132,9 +135,8 @@ class RunRequest(NamedTuple):
     micro_batch: Annotated[
         Rows | None,
         Flag(
-            "For the task embed: process each batch in chunks of this many texts, to save memory; the gradients stay "
-            "the "
-            "same (default: the whole batch).",
+            "For the embed task: process each batch in chunks of this many texts, to save memory; the gradients stay "
+            "the same (default: the whole batch).",
             "COUNT",
             MODEL,
         ),
@@ -158,7 +160,11 @@ class RunRequest(NamedTuple):
     ] = None
     word_vectors_limit: Annotated[
         Words | None,
-        Flag("Number of words to add to the vocabulary from --word-vectors (default: 100,000).", "COUNT", MODEL),
+        Flag(
+            "Add the first words of the --word-vectors file to the vocabulary, at most this many (default: 100,000).",
+            "COUNT",
+            MODEL,
+        ),
     ] = None
     freeze_word_vectors: Annotated[
         bool, Flag("Do not train the word vectors (default: they are trained).", panel=MODEL)

@@ -315,7 +315,7 @@ def train(
     """Train a model and return the run: its folder and its validation metrics.
 
     Args:
-        data: a file, a folder, two files of parallel text, or the name of a data set.
+        data: a file, a folder, two files of parallel text, or the name of a dataset.
         out: the run folder (default: runs/NAME-TASK-MODEL). A run that is there is resumed.
         model: the name of a recipe, or a model configuration (default: chosen by the task).
         size: the size of the recipe (default: small).

@@ -212,7 +212,7 @@ def _key_figures(summary: "RunSummary") -> list[tuple[str | float, str]]:
     paces = sorted(one.tokens_per_second for one in summary.speeds if one.tokens_per_second)
     figures: list[tuple[str | float, str]] = []
     if scores is not None:
-        sure = f", 95% interval {ends(scores.intervals[name])}" if name in scores.intervals else ""
+        sure = f", 95 % interval {ends(scores.intervals[name])}" if name in scores.intervals else ""
         figures.append((scored(scores.dev.get(name)), f"{name} on the dev set at step {scores.step:,}{sure}"))
     if summary.start is not None:
         figures.append((summary.start.parameters, "parameters"))
@@ -239,7 +239,7 @@ def _scores(summary: "RunSummary") -> list[DocumentBlock]:
     rows = [[name, scored(value), ends(scores.intervals.get(name))] for name, value in scores.dev.items()]
     chose = f"The weights were chosen by {summary.metric.name} on the dev set"
     return [
-        TableBlock(("metric", "value", "95% interval"), rows),
+        TableBlock(("metric", "value", "95 % interval"), rows),
         Aside(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         Aside(choice_text(summary)),
         Aside(
@@ -335,7 +335,7 @@ def _test_evaluations(summary: "RunSummary") -> list[DocumentBlock]:
         return [Aside("None yet. `seqloom evaluate RUN --split test` evaluates on the test set and logs the result.")]
     note = "Only the first evaluation is unbiased: later models may have been chosen by its score."
     return [
-        TableBlock(("evaluation", "time", "metrics with 95% intervals", "model"), rows),
+        TableBlock(("evaluation", "time", "metrics with 95 % intervals", "model"), rows),
         Aside(perfect_test_text(summary)),
         Aside(note if len(rows) > 1 else ""),
     ]
@@ -414,7 +414,7 @@ def _card_scores(summary: "RunSummary") -> list[DocumentBlock]:
     weights = f"On the {scores.dev_rows:,} rows of the dev set, with the weights of step {scores.step:,}, chosen by "
     return [
         Paragraph(Spans(weights, _name(summary.metric.name), ":")),
-        TableBlock(("metric", "value", "95% confidence interval"), rows),
+        TableBlock(("metric", "value", "95 % confidence interval"), rows),
         Paragraph(choice_text(summary)),
         Paragraph(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         Paragraph(CROSS_FITTED if scores.cross_fitted else ""),
@@ -433,7 +433,7 @@ def _card_test_evaluations(summary: "RunSummary") -> list[DocumentBlock]:
     warning = "Only the first evaluation is unbiased: later models may have been chosen by its score."
     return [
         Paragraph(f"Evaluated on the test set {'once' if len(found) == 1 else counted(len(found), 'time')}:"),
-        TableBlock(("evaluation", "metrics with 95% confidence intervals", "weights"), rows),
+        TableBlock(("evaluation", "metrics with 95 % confidence intervals", "weights"), rows),
         Paragraph(perfect_test_text(summary)),
         Paragraph(warning if len(found) > 1 else ""),
     ]

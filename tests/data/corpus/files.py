@@ -122,7 +122,7 @@ STRANGE_NAME = "two\nlines \x1b[31mred.csv"
 FILES: list[Case] = [
     reject("F01", "file.is_dir", {"folder/a.txt": b"a\n", "folder/b.txt": b"b\n"}, "folder", place="folder"),
     reject(
-        "F02", "file.missing", {"train.csv": PLAIN}, "trian.csv", place="trian.csv", says=("did you mean train.csv?",)
+        "F02", "file.missing", {"train.csv": PLAIN}, "trian.csv", place="trian.csv", says=("Did you mean train.csv?",)
     ),
     reject("F03", "file.permission", {"train.csv": PLAIN}, place="train.csv", make=forbid, around=unprivileged),
     *(

@@ -19,7 +19,7 @@ TABLES = [
         "csv.column",
         {"train.csv": table(*PLAIN, header="text,lable")},
         place="train.csv:1",
-        says=("there is no column 'label'; found text, lable", "id you mean", "'lable'?"),
+        says=("there is no column 'label'; found text, lable", "id you mean", "--target lable?"),
     ),
     reject(
         "C04",

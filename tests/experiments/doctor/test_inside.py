@@ -74,5 +74,5 @@ def test_the_picture_says_where_a_window_ends_and_how_fast_the_rest_fades() -> N
     drawn = flow_drawn([Flow("cnn", (5.0, 4.0, 2.0, 0.0, 0.0)), Flow("rnn", tuple(0.5**at for at in range(20)))])
     assert drawn.caption == (
         "cnn: it reads a window: nothing farther than 2 tokens away has an influence; "
-        "rnn: the gradient changes by a factor of 0.5 per token"
+        "rnn: the gradient norm changes by a factor of 0.5 per token of distance"
     )

@@ -369,7 +369,7 @@ def test_an_empty_file_is_refused(model, tmp_path) -> None:
         ("v.csv", (), "name it v.npy or v.parquet"),
         ("no/v.npy", (), "does not exist"),
         ("a.npy", (), "is the input file"),
-        ("v.npy", ("--dtype", "int4"), "did you mean 'int8'"),
+        ("v.npy", ("--dtype", "int4"), "Did you mean 'int8'"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(model, tmp_path, out, options, said) -> None:

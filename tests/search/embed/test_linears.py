@@ -83,7 +83,7 @@ def test_a_batch_in_int8_equals_its_rows_one_by_one(loaded) -> None:
 
 
 def test_an_unknown_precision_and_int8_elsewhere_than_on_a_processor_are_refused(loaded) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'int8'"):
+    with pytest.raises(ConfigError, match="Did you mean 'int8'"):
         with_precision(loaded, "int4")
     elsewhere = copy.copy(loaded)
     elsewhere.device = torch.device("cuda")

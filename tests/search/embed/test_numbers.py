@@ -112,5 +112,5 @@ def test_a_sample_is_the_same_however_the_rows_are_cut(rows: int, cuts: list[int
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'int8'"):
+    with pytest.raises(ConfigError, match="Did you mean 'int8'"):
         require_dtype("int4")

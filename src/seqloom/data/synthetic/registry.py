@@ -34,5 +34,5 @@ NAMES: dict[str, SyntheticSet] = {
 def named(name: str) -> SyntheticSet:
     """Return the set with this name; raise ConfigError with the nearest name if there is none."""
     if name not in NAMES:
-        raise ConfigError(f"there is no built-in data set '{name}'", fix=did_you_mean(str(name), NAMES))
+        raise ConfigError(f"there is no built-in dataset '{name}'", fix=did_you_mean(str(name), NAMES))
     return NAMES[name]

@@ -304,7 +304,7 @@ def compare(
     """Train models with the same budget and return the comparison of their scores.
 
     Args:
-        data: a file, a folder, two files of parallel text, or the name of a data set.
+        data: a file, a folder, two files of parallel text, or the name of a dataset.
         models: names of recipes; a baseline is always added.
         out: the folder of runs, results.jsonl and report.html. A comparison that is there is resumed.
         budget: what is equal for all models: tokens, parameters or seconds (default: tokens).

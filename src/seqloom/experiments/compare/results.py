@@ -230,7 +230,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             inside = interval(*sorted(map(abs, (gap.low, gap.high))))
             return (
                 f"{best.name} is the best model on the {self.split} set: {self._scored(best)}. It is better than the "
-                f"next, {second.name}, by {number(abs(gap.value))} (95%: {inside})."
+                f"next, {second.name}, by {number(abs(gap.value))} (95 %: {inside})."
             )
         parts = [
             *self._undecided(),

@@ -45,7 +45,7 @@ class Story(NamedTuple):
     dev: tuple[tuple[int, float], ...]  # steps and losses of the validations, NaN included
     data_waits: tuple[float, ...]  # shares of the time
     end_reason: str = ""  # empty if the run has not ended
-    steps: int = 0  # logged steps, also those after the last block
+    steps: int = 0  # all steps, also those after the last block
     skipped: int = 0  # of them
     began: float = math.nan  # the first logged loss
 
@@ -85,7 +85,7 @@ def story_of(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str,
         tuple((step, math.nan if loss is None else float(loss)) for step, loss in dev),
         tuple(waits),
         ends[-1] if ends else "",
-        steps=int(steps[-1]["step"]) if steps else 0,
+        steps=max((int(record["step"]) for record in records if "step" in record), default=0),
         skipped=int(sum(record["skipped"] for record in steps)),
         began=losses[0] if losses else math.nan,
     )

@@ -266,7 +266,7 @@ def tune(
     """Search for settings that score better on the validation set, and return the results of all trials.
 
     Args:
-        data: a file, a folder, two files of parallel text, or the name of a data set.
+        data: a file, a folder, two files of parallel text, or the name of a dataset.
         out: the folder of trials, results and the best model. A search that is there is resumed.
         models: names of recipes to choose from (default: the usual one of the task).
         trials: how many, over all processes and machines.

@@ -5,7 +5,7 @@ ground: the input x, token vectors (not token ids), or the numbers of steps and 
 
 gradient           |ds/dx_t|                          the effect of a small change at t
 gradient_x_input   ds/dx_t . (x_t - b_t)              times the distance of t from the baseline b
-integrated         (x_t - b_t) . mean of ds/dx_t on the path from b to x: sums to s(x) - s(b)
+integrated_gradients  (x_t - b_t) . mean of ds/dx_t on the path from b to x: sums to s(x) - s(b)
 occlusion          s(x) - s(x with b at t)
 leave_one_out      s(x) - s(x without t)
 rollout            how much of t the attention of all layers lets through to the prediction

@@ -7,7 +7,7 @@ beyond              totals of sentences first, a map of the text, the strongest 
 `attribute_file` writes the attributions of many inputs as JSON lines, in input order. It reads one input at a time. The
 file appears when all inputs are done; until then a previous file stays.
 
-    {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated", "baseline": "zero", "score": 1.2,
+    {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated_gradients", "baseline": "zero", "score": 1.2,
      "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
      "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
 
@@ -248,7 +248,7 @@ class AttributionView(View):
                 f"The values sum to {number(self.total)}, the score difference is {number(self.rise)}: "
                 f"completeness error {share(self.error)}."
             )
-        if self.method == "integrated" and (self.error or 0.0) > TOLERATED:
+        if self.method == "integrated_gradients" and (self.error or 0.0) > TOLERATED:
             lines.append(f"That is more than {share(TOLERATED)}: use more steps= or another baseline=.")
         if self.grouped > 1:
             lines.append(f"Up to {self.grouped} tokens were removed at a time; each gets an equal share of the change.")
@@ -334,7 +334,7 @@ def attribution(
     subject: Subject,
     reading: Reading,
     *,
-    method: str = "integrated",
+    method: str = "integrated_gradients",
     answer: str | int | None = None,
     against: str | int | None = None,
     at: int | str | None = None,
@@ -377,7 +377,7 @@ def attribute_file(
     rows: Iterable[Any],
     out: str | Path,
     *,
-    method: str = "integrated",
+    method: str = "integrated_gradients",
     answer: str | int | None = None,
     against: str | int | None = None,
     baseline: str | None = None,

@@ -177,7 +177,7 @@ def rollout(ground: AttributionGround, goals: Sequence[Goal]) -> Measured:
     if any(place.shape is not None for place in ground.places):
         raise ConfigError(
             "attention rollout gives values for patches, and attributions of images are for pixels",
-            fix="choose integrated or occlusion",
+            fix="choose integrated_gradients or occlusion",
         )
     sides = ground.reading.sides
     # If the same layers read two texts, their attention counts for both
@@ -250,7 +250,7 @@ class Method(NamedTuple):
 
 
 METHODS: Mapping[str, Method] = {
-    "integrated": Method(
+    "integrated_gradients": Method(
         lambda ground, goals, wishes: integrated(ground, goals, wishes.steps),
         "integrated gradients",
         "contribution to the score",
@@ -300,7 +300,7 @@ def method_of(name: str) -> Method:
 def outcome(ground: AttributionGround, goals: Sequence[Goal], name: str, wishes: MethodOptions) -> Outcome:
     """Run the method of this name on each group of places that move together."""
     method = method_of(name)
-    if wishes.steps is not None and name != "integrated":
+    if wishes.steps is not None and name != "integrated_gradients":
         raise ConfigError(f"steps is only for integrated gradients, and the method is {name}", fix="leave steps out")
     moves = ground.moves()
     found = ground.subject.made("sides", moves, lambda each: method.measure(each, goals, wishes))

@@ -37,7 +37,7 @@ from seqloom.report.numbers import number, share
 STEP = 1 / 512  # of the distance between a token and its baseline, in both directions
 MOST_STEPS = 256
 MOST_ELEMENTS = 2**22  # tokens that are read along the path of one text: minutes for a small model
-LONGEST = {"integrated": 256, "occlusion": MEDIUM}  # tokens: each moves separately, at every step or once
+LONGEST = {"integrated_gradients": 256, "occlusion": MEDIUM}  # tokens: each moves separately, at every step or once
 COMPLETE = 0.003  # relative to the change of each of the two vectors
 STRONGEST = 16
 PART = "contribution to the similarity"
@@ -96,11 +96,14 @@ def similarity_pairs(
     subject: Subject,
     reading: Reading,
     *,
-    method: str = "integrated",
+    method: str = "integrated_gradients",
     baseline: str | None = None,
     words: bool = False,
 ) -> SimilarityPairsView:
-    """How much each pair of tokens contributes to the similarity of two texts; `method` is integrated or occlusion."""
+    """How much each pair of tokens contributes to the similarity of two texts.
+
+    `method` is integrated_gradients or occlusion.
+    """
     if method not in MEASURES:
         raise ConfigError(f"there is no method '{method}' for pairs", fix=did_you_mean(method, MEASURES))
     if not isinstance(reading.inputs, Both):
@@ -188,4 +191,7 @@ def _occluded(ground: AttributionGround, place: int) -> Tensor:
     return (whole - torch.cat(found)).double().cpu()
 
 
-MEASURES: Mapping[str, Callable[[AttributionGround, int], Tensor]] = {"integrated": _integrated, "occlusion": _occluded}
+MEASURES: Mapping[str, Callable[[AttributionGround, int], Tensor]] = {
+    "integrated_gradients": _integrated,
+    "occlusion": _occluded,
+}

@@ -242,7 +242,7 @@ def attribution_table(
     subject: Subject,
     reading: Reading,
     *,
-    method: str = "integrated",
+    method: str = "integrated_gradients",
     rows: tuple[int, int] | None = None,
     baseline: str | None = None,
     steps: int | None = None,
@@ -255,7 +255,7 @@ def attribution_table(
     """
     method_of(method)
     fitting = max(1, USUAL_CELLS // sum(len(side.tokens) for side in reading.sides))
-    if rows is None and method == "integrated" and fitting < len(reading.rows) <= MEDIUM:
+    if rows is None and method == "integrated_gradients" and fitting < len(reading.rows) <= MEDIUM:
         rows = (0, fitting)  # all rows would take long
     count = len(reading.rows)
     start, stop = rows or (0, count)

@@ -209,7 +209,7 @@ def token_figures(example: MeasuredExample) -> list[Figure]:
 
 
 ADVERSARIES = 20  # inputs with an adversarial search: half a second each
-USUAL = "integrated"  # attribution for a model without attention
+USUAL = "integrated_gradients"  # attribution for a model without attention
 MOST_PERMUTATIONS, MOST_STEPS = 10_000, 10_000
 
 
