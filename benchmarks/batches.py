@@ -69,7 +69,7 @@ def show(name: str, plan: BatchPlan, make: Callable, again: str) -> None:
 
 
 def main() -> None:
-    """Print one line per data set."""
+    """Print one line per dataset."""
     print(
         f"{BATCH_TOKENS:,} tokens per batch; "
         "again: share of pairs in a batch that meet again in the next epoch; draw: ms to order an epoch"

@@ -1,7 +1,7 @@
-"""The built-in data sets: train the models named for each, with three seeds, and compare with the required scores.
+"""The built-in datasets: train the models named for each, with three seeds, and compare with the required scores.
 
     python benchmarks/difficulty.py            the whole table, about an hour on one core
-    python benchmarks/difficulty.py questions  one data set
+    python benchmarks/difficulty.py questions  one dataset
 
 Scores are on a test set that was drawn after the settings were fixed; the worst seed must meet the requirement.
 """
@@ -31,7 +31,7 @@ SEEDS = (0, 1, 2)
 
 
 class Row(NamedTuple):
-    """A data set, a model, the score that every seed must reach, and the function that trains and returns the score."""
+    """A dataset, a model, the score that every seed must reach, and the function that trains and returns the score."""
 
     name: str
     model: str
@@ -78,7 +78,7 @@ def meets(bound: str, scores: list[float]) -> str:
 
 
 def main(wanted: list[str]) -> None:
-    """Print one line per data set and model."""
+    """Print one line per dataset and model."""
     torch.set_num_threads(1)
     print(f"{'set':<12} {'model':<24} {'required':>9} {'met':>5}  {'seconds':>7}  scores of the seeds {SEEDS}")
     for row in ROWS:

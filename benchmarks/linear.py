@@ -1,8 +1,8 @@
 """`linear` against scikit-learn: accuracy and seconds of the whole job, from a csv file to a saved model.
 
-    python benchmarks/linear.py               artificial long texts, and with SEQLOOM_DATA the public data sets
+    python benchmarks/linear.py               artificial long texts, and with SEQLOOM_DATA the public datasets
     python benchmarks/linear.py --dev         the dev sets instead of the test sets, for choosing settings
-    python benchmarks/linear.py long trec     some of the data sets
+    python benchmarks/linear.py long trec     some of the datasets
     python benchmarks/linear.py --times 3     every job three times, alternating, and the median seconds
 
     seqloom     seqloom.train(..., model="linear") with all defaults
@@ -102,7 +102,7 @@ def held_out(rows: Rows, share: int) -> tuple[Rows, Rows]:
 
 
 def public(name: str, folder: Path) -> tuple[Rows, Rows, Rows]:
-    """Return train, dev and test of a public data set."""
+    """Return train, dev and test of a public dataset."""
 
     def lines(path: str) -> list[str]:
         data = (folder / path).read_bytes()
@@ -127,7 +127,7 @@ def public(name: str, folder: Path) -> tuple[Rows, Rows, Rows]:
 
 
 def sets(wanted: list[str]) -> Iterator[tuple[str, tuple[Rows, Rows, Rows]]]:
-    """Yield the data sets by name."""
+    """Yield the datasets by name."""
     data = os.environ.get("SEQLOOM_DATA")
     for name in ("trec", "sst2", "sms", "atis") if data else ():
         if not wanted or name in wanted:
@@ -219,7 +219,7 @@ def job(kind: str, folder: Path, part: str, order: int) -> JobResult:
 
 
 def main(arguments: list[str]) -> None:
-    """Print a line per data set and job."""
+    """Print a line per dataset and job."""
     if arguments[:1] == ["--job"]:
         _, kind, place, part, order = arguments
         folder = Path(place)

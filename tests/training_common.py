@@ -1,4 +1,4 @@
-"""What the tests of whole runs share: a small data set, and a run through the front door."""
+"""What the tests of whole runs share: a small dataset, and a run through the front door."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Experiments that are compared with published results: for each the command that trains and the one that evaluates.
 
-A command is what a user would type. `{data}` is the folder of data sets (`SEQLOOM_DATA`), `{models}` the folder of
-model files beside this file, `{made}` the folder of files made from the data sets, and `{glove}` a file of GloVe
+A command is what a user would type. `{data}` is the folder of datasets (`SEQLOOM_DATA`), `{models}` the folder of
+model files beside this file, `{made}` the folder of files made from the datasets, and `{glove}` a file of GloVe
 vectors (`SEQLOOM_GLOVE`). All settings were chosen on dev sets. The test set is evaluated once per seed.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 class Experiment(NamedTuple):
     """One line of the table of results."""
 
-    data: str  # data set, in words
+    data: str  # dataset, in words
     model: str  # in words
     metric: str  # of `seqloom evaluate --json`
     target: float  # the score to reach; for a loss or perplexity, the highest

@@ -1,4 +1,4 @@
-"""Prepare files that the experiments need beside the data sets: splits of tiny Shakespeare, images of digits."""
+"""Prepare files that the experiments need beside the datasets: splits of tiny Shakespeare, images of digits."""
 
 import lzma
 import os

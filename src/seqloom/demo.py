@@ -1,4 +1,4 @@
-"""The runs of `seqloom demo`: one per task, on a built-in data set.
+"""The runs of `seqloom demo`: one per task, on a built-in dataset.
 
 Each takes less than a minute on two cores; the sizes were found by experiment.
 """

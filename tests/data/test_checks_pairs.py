@@ -124,7 +124,7 @@ def test_a_usual_ratio_far_from_one_is_no_finding() -> None:
 DATA = os.environ.get("SEQLOOM_DATA", "")
 
 
-@pytest.mark.skipif(not DATA, reason="SEQLOOM_DATA names no folder of data sets")
+@pytest.mark.skipif(not DATA, reason="SEQLOOM_DATA names no folder of datasets")
 def test_real_parallel_text_gives_no_alarm_and_its_damage_is_found() -> None:
     sides = [
         [np.log(max(1, len(line))) for line in lzma.decompress(path.read_bytes()).decode().split("\n")[:-1]]

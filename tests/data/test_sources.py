@@ -1,4 +1,4 @@
-"""Known data sets: the registry is consistent, files are found in order, and nothing unverified is ever placed."""
+"""Known datasets: the registry is consistent, files are found in order, and nothing unverified is ever placed."""
 
 import hashlib
 import lzma

@@ -30,7 +30,7 @@ def test_its_sentence_vectors_are_those_of_the_plain_code(model: Path) -> None:
     assert np.abs(seqloom.load(model).embed(TEXTS) - expected).max() < 1e-5
 
 
-@pytest.mark.skipif(not DATA, reason="SEQLOOM_DATA names no folder of data sets")
+@pytest.mark.skipif(not DATA, reason="SEQLOOM_DATA names no folder of datasets")
 def test_it_reaches_the_published_figure_of_sts_b(model: Path) -> None:
     with (Path(DATA) / "stsb" / "stsb-en-test.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))

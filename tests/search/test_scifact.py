@@ -1,6 +1,6 @@
 """Claims about SciFact as BEIR has it: words alone reach 0.66, and words and vectors together beat both.
 
-SEQLOOM_DATA names the folder of data sets, SEQLOOM_MINILM the checkpoint all-MiniLM-L6-v2; without them nothing runs.
+SEQLOOM_DATA names the folder of datasets, SEQLOOM_MINILM the checkpoint all-MiniLM-L6-v2; without them nothing runs.
 """
 
 import os
@@ -22,7 +22,7 @@ from seqloom.search.vectors import IndexEmbedder, ModelEmbedder
 
 DATA, CHECKPOINT = os.environ.get("SEQLOOM_DATA", ""), os.environ.get("SEQLOOM_MINILM", "")
 FOLDER = Path(DATA) / "scifact"
-pytestmark = pytest.mark.skipif(not DATA, reason="SEQLOOM_DATA names no folder of data sets")
+pytestmark = pytest.mark.skipif(not DATA, reason="SEQLOOM_DATA names no folder of datasets")
 
 
 def ndcg_by(name: str, index: Path, model: IndexEmbedder | None) -> float:

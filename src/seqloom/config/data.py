@@ -207,7 +207,7 @@ AnySplit = GivenSplit | ColumnSplit | RandomSplit | FoldSplit
 class DataConfig(Config, tag="data", kw_only=True):
     """Files, how to read them, their columns, and the split. None means that a setting is inferred and printed."""
 
-    train: NameList  # one path; two for parallel text; or the name of a data set
+    train: NameList  # one path; two for parallel text; or the name of a dataset
     dev: Annotated[
         NameList,
         Flag(

@@ -1,4 +1,4 @@
-"""A data set: its columns and splits, and the way from records to examples.
+"""A dataset: its columns and splits, and the way from records to examples.
 
 DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (split, Example), (split, Example), ...
 
@@ -270,7 +270,7 @@ class Dataset(Protocol):
 
 
 class EmbeddedSet(NamedTuple):
-    """An embedded data set, generated from a seed; it needs no file."""
+    """An embedded dataset, generated from a seed; it needs no file."""
 
     config: DataConfig
     source: "SyntheticSet"
@@ -374,7 +374,7 @@ class FileSet(NamedTuple):
 
 
 def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] = SPLITS) -> Dataset:
-    """Open a data set: columns, task and split are given, or inferred from the first rows and reported in `messages`.
+    """Open a dataset: columns, task and split are given, or inferred from the first rows and reported in `messages`.
 
     Only the splits in `parts` may be read: files of the others are not opened, and their rows in a common file are
     skipped.
@@ -491,7 +491,7 @@ OPEN: tuple[SplitName, ...] = ("train", "dev")
 
 
 def open_without_test(config: DataConfig, ledger: Ledger) -> Dataset:
-    """Open a data set that yields no row of its test set; test files must exist but are not read."""
+    """Open a dataset that yields no row of its test set; test files must exist but are not read."""
     dataset = open_data(config, ledger, OPEN)
     for path in files_of(dataset.config).get("test", ()):
         if not is_folder(path):

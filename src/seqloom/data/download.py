@@ -1,8 +1,8 @@
-"""Named data sets: their files and checksums, and how they are copied or downloaded.
+"""Named datasets: their files and checksums, and how they are copied or downloaded.
 
 Seqloom contains the description of a set, not its files. A variant reads the files of another set in its own way, so
-files are named by their path in a folder of data sets, such as `sst2/train.txt.xz`. A set is brought into the cache:
-copied from the user's folder of data sets, or downloaded.
+files are named by their path in a folder of datasets, such as `sst2/train.txt.xz`. A set is brought into the cache:
+copied from the user's folder of datasets, or downloaded.
 
     each file:  in the cache, and right?  ──▶ nothing to do
                 in the mirror?            ──▶ unpacked ──┐
@@ -37,7 +37,7 @@ PACKED = (".xz", ".gz")
 
 
 class SourceFile(NamedTuple):
-    """One file: its path in a folder of data sets, its checksum when unpacked, and its URL."""
+    """One file: its path in a folder of datasets, its checksum when unpacked, and its URL."""
 
     path: str
     sha256: str  # unpacked
@@ -59,7 +59,7 @@ Files = tuple[SourceFile, ...]  # two for parallel text, otherwise one
 
 
 class NamedSource(NamedTuple):
-    """A named data set. `files` are by split (train, dev, test); a set without a task has tables by other names."""
+    """A named dataset. `files` are by split (train, dev, test); a set without a task has tables by other names."""
 
     name: str
     description: str
@@ -155,16 +155,16 @@ def open_https(url: str, transport: request.BaseHandler | None = None) -> HttpAn
     return answer
 
 
-# Where the files of named data sets are searched: the user's folder of data sets, then the cache.
+# Where the files of named datasets are searched: the user's folder of datasets, then the cache.
 #
 #     SEQLOOM_DATA    the user's folder, only read
-#     SEQLOOM_CACHE   the cache (default ~/.cache/seqloom), with data sets in data/
+#     SEQLOOM_CACHE   the cache (default ~/.cache/seqloom), with datasets in data/
 #
 # Files have the path of the registry, plain or compressed: sst2/train.txt, sst2/train.txt.xz or .gz.
 
 
 class DataFolders(NamedTuple):
-    """The folders with data sets."""
+    """The folders with datasets."""
 
     mirror: Path | None  # only read
     own: Path

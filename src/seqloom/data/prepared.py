@@ -221,7 +221,7 @@ def prepare(
     given: GivenEncoding | None = None,
     show: Show | None = None,
 ) -> Prepared:
-    """Return the encoded data set: from the cache if it is there, else read, checked, encoded and cached.
+    """Return the encoded dataset: from the cache if it is there, else read, checked, encoded and cached.
 
     Args:
         dataset: what `open_data` returned.

@@ -362,7 +362,7 @@ class Batching(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport(Shown):
-    """What a data set contains, and the problems found in it.
+    """What a dataset contains, and the problems found in it.
 
     `verdict` says whether it can be used, `findings` are the problems. `text()`, `html()` and `to_json()` show the
     report.

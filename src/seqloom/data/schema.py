@@ -1,4 +1,4 @@
-"""The schema of a data set: one kind of input, one kind of target, and the task they make.
+"""The schema of a dataset: one kind of input, one kind of target, and the task they make.
 
 An encoded example is a row in a few columns (`Ragged`), which its kinds define (`data/kinds`).
 """

@@ -1,4 +1,4 @@
-"""The registry of named data sets: descriptions, licenses, files, and how they are read.
+"""The registry of named datasets: descriptions, licenses, files, and how they are read.
 
     name ──▶ SOURCES ──▶ NamedSource ──▶ DataFolders ──▶ paths ──▶ DataConfig
                              └────── download: only by `seqloom data get NAME`
@@ -375,7 +375,7 @@ ATIS_INTENT = ATIS._replace(
 )
 
 
-# All named data sets, in the order of `seqloom data list`.
+# All named datasets, in the order of `seqloom data list`.
 
 SOURCES: dict[str, NamedSource] = {
     source.name: source
@@ -390,7 +390,7 @@ SOURCES: dict[str, NamedSource] = {
 
 
 def source_named(name: str) -> NamedSource:
-    """The data set of this name; raises ConfigError with the nearest name if there is none."""
+    """The dataset of this name; raises ConfigError with the nearest name if there is none."""
     if name not in SOURCES:
         raise ConfigError(f"there is no dataset '{name}'", fix=did_you_mean(name, SOURCES))
     return SOURCES[name]
@@ -402,7 +402,7 @@ def find_source(name: str, folders: DataFolders | None = None) -> dict[str, tupl
 
 
 def source_config(name: str, folders: DataFolders | None = None) -> DataConfig:
-    """The configuration to read a set from the folders of data sets."""
+    """The configuration to read a set from the folders of datasets."""
     return source_named(name).config(find_source(name, folders))
 
 
@@ -430,7 +430,7 @@ def _settings(config: DataConfig | ReadingConfig) -> dict[str, Any]:
     return {field.name: value for field in fields if (value := getattr(config, field.name)) != field.default}
 
 
-# Verification: a score on a named data set must be a score on exactly that data. Compressed files are unpacked once
+# Verification: a score on a named dataset must be a score on exactly that data. Compressed files are unpacked once
 # more for it, which takes about a tenth of a second for the largest set.
 
 

@@ -1,9 +1,9 @@
-"""The first pass over a data set: all rows are checked and counted before anything is encoded.
+"""The first pass over a dataset: all rows are checked and counted before anything is encoded.
 
     rows ──▶ blocks of one split ──▶ checks, labels, tags ──▶ the caller (which fits a tokenizer, for example)
 
 The survey collects the labels of the training set, the tag scheme of each file and the number of rows of each split. A
-small data set is kept in memory, so that the second pass needs no file.
+small dataset is kept in memory, so that the second pass needs no file.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 from seqloom.events import Progress
 from seqloom.report.numbers import counted, share
 
-MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a data set that is kept for the second pass
+MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a dataset that is kept for the second pass
 
 Block = tuple[SplitName, list[Example]]
 
@@ -62,7 +62,7 @@ class Checks:
 
 
 class Survey:
-    """One pass over a data set; its results are complete when `blocks` is exhausted."""
+    """One pass over a dataset; its results are complete when `blocks` is exhausted."""
 
     def __init__(self, dataset: Dataset, ledger: Ledger, observer: ExampleObserver | None = None) -> None:
         self.dataset, self.ledger = dataset, ledger

@@ -2,7 +2,7 @@
 
     no data given              the dev or test set of the run's own data
     a file                     every row of it
-    the name of a data set     its dev or test set
+    the name of a dataset     its dev or test set
 
 Labels and tokenizers are those of the model: labels that are not in the training data count as errors. If a split has
 its own files, no other file is read.
@@ -102,18 +102,18 @@ def _finite(value: float) -> float | None:
 # Prepared data keeps only token numbers and the file and line of each row. So texts and further columns are read from
 # the file again, and rows are found by file and line.
 
-LENGTH = "length"  # length of the input: a column for slices in every data set
+LENGTH = "length"  # length of the input: a column for slices in every dataset
 
 Where = tuple[str, int | None]  # the file and the line of a row
 EVERY = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # for a second reading: the first one has reported bad rows
 
 
 class Origin(NamedTuple):
-    """Prepared data with the data set that it comes from."""
+    """Prepared data with the dataset that it comes from."""
 
     dataset: Dataset
     prepared: Prepared
-    split: SplitName  # of the data set that is evaluated
+    split: SplitName  # of the dataset that is evaluated
     messages: tuple[str, ...] = ()  # how the data was found and read
 
     def values(self, column: str, rows: Sequence[int]) -> list[Any]:
@@ -208,7 +208,7 @@ def narrowed(config: DataConfig, part: SplitName) -> EvaluationSource:
 def given_data(
     paths: Paths, part: SplitName, spec: ModelSpec, run: RunConfig | None, settings: dict[str, Any]
 ) -> EvaluationSource:
-    """The data that is given: all rows of files, or a split of a known data set.
+    """The data that is given: all rows of files, or a split of a known dataset.
 
     Files are read as in training, unless the settings say otherwise.
     """
@@ -272,7 +272,7 @@ def _reused(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tu
 
 
 def _opened(config: DataConfig, ledger: Ledger) -> Dataset:
-    """The data set; a file without a target column gets an error that suits evaluation."""
+    """The dataset; a file without a target column gets an error that suits evaluation."""
     try:
         return open_data(config, ledger)
     except RejectedError as error:

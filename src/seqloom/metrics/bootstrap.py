@@ -173,8 +173,9 @@ of 20 new rows may be wrong.
     """
     names = [name for name, number in metrics.items() if is_extreme(name, number, shares)]
     many = f"{one.removesuffix('y')}ies" if one.endswith("y") else f"{one}s"
-    value, differ = {(1.0,): ("1", "wrong"), (0.0,): ("0", "correct")}.get(
-        tuple({metrics[name] for name in names}), ("0 or 1", "different")
+    found = {metrics[name] for name in names}
+    value, differ = (
+        ("1", "wrong") if found == {1.0} else ("0", "correct") if found == {0.0} else ("0 or 1", "different")
     )
     are = f"is {value}" if len(names) == 1 else f"are {value}"
     same = f"The {' and '.join(names)} of all {many} {are}, so the bootstrap shows no variation."

@@ -132,7 +132,7 @@ class DataFinding(NamedTuple):
 
     severity: Severity
     code: str
-    rows: int  # 0 if it concerns the data set as a whole
+    rows: int  # 0 if it concerns the dataset as a whole
     samples: tuple[FindingSample, ...]
 
     def shown(self) -> tuple[list[FindingSample], list[FindingSample]]:

@@ -190,7 +190,7 @@ class Leak(NamedTuple):
 
 
 class DuplicateRows(NamedTuple):
-    """All duplicates of a data set, with samples."""
+    """All duplicates of a dataset, with samples."""
 
     within: tuple[Repeats, ...]  # one for each split
     between: tuple[Leak, ...]  # one for each pair of splits

@@ -260,7 +260,7 @@ def refuse_unreadable(path: Path, error: OSError, ledger: Ledger) -> NoReturn:
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The cache folder, for downloaded data sets and prepared data."""
+    """The cache folder, for downloaded datasets and prepared data."""
     given = os.environ if environment is None else environment
     if named := given.get("SEQLOOM_CACHE"):
         return Path(named)

@@ -1,1 +1,1 @@
-"""Synthetic data sets, which need no files."""
+"""Synthetic datasets, which need no files."""

@@ -1,4 +1,4 @@
-"""Adding and pictures: data sets whose inputs are arrays of numbers."""
+"""Adding and pictures: datasets whose inputs are arrays of numbers."""
 
 from collections.abc import Callable
 

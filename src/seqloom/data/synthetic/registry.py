@@ -1,4 +1,4 @@
-"""The registry of synthetic data sets: each is generated from a seed, and each has a measured difficulty.
+"""The registry of synthetic datasets: each is generated from a seed, and each has a measured difficulty.
 
     dates        translate   seq2seq with attention 98 %     brackets       classify    memory of open brackets
     reviews      classify    bag 80 % at most, lstm 95 %     arithmetic     classify    ten classes

@@ -129,7 +129,7 @@ class Sizes(NamedTuple):
 
 
 class SyntheticSet(NamedTuple):
-    """A data set that is generated from a seed."""
+    """A dataset that is generated from a seed."""
 
     name: str
     schema: Schema

@@ -364,7 +364,7 @@ def auto(
     """Find the best model for the data within a few minutes, and return the leaderboard of all candidates.
 
     Args:
-        data: a file, a folder, two files of parallel text, or the name of a data set.
+        data: a file, a folder, two files of parallel text, or the name of a dataset.
         minutes: the time limit of the race.
         out: the folder for the winner and all runs (default: runs/NAME-auto). If it contains a race, it is resumed.
         models: names of recipes (default: depends on the task); a linear baseline is added if the task has one.
