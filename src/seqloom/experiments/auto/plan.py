@@ -139,12 +139,12 @@ def request_of(plan: AutoPlan, entry: "Entry") -> RunRequest:
 def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
     """The resolved settings and data of an entry's run."""
     resolved = resolve(plan.data, request_of(plan, entry), cache=plan.cache)
-    config, factor = resolved.config, entry.candidate.lr_factor * entry.lr_factor
-    if factor == 1.0:
+    config, default = resolved.config, resolved.config.training.lr
+    # A shortened run has a higher learning rate, but few models learn above the limit. Variants are free to try it.
+    shortened = min(default * entry.lr_factor, max(default, HIGHEST_LR))
+    lr = shortened * entry.candidate.lr_factor
+    if lr == default:
         return resolved
-    lr = config.training.lr * factor
-    if factor > 1.0:  # few models learn with a higher rate than HIGHEST_LR
-        lr = min(lr, max(config.training.lr, HIGHEST_LR))
     training = msgspec.structs.replace(config.training, lr=lr)
     return resolved._replace(config=msgspec.structs.replace(config, training=training))
 

@@ -109,7 +109,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
             f"{duration(60 * self.minutes)}"
         )
         return Document(
-            excerpt(f"{self.data}: the best model in {self.minutes:g} minutes", LONGEST),
+            excerpt(f"{self.data}: the best model in {duration(60 * self.minutes)}", LONGEST),
             [
                 Aside(setting),
                 Callout(self.sentence(), "fine"),

@@ -144,7 +144,7 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.rows_needed is not None:
             ways.append(f"about {self.rows_needed:,} rows to evaluate on")
         if not ways:
-            return "10 more seeds or 90 times the rows would not decide: the difference is too close to the margin"
+            return "10 more seeds or 90 times the rows would not decide; try both, or another --margin"
         return f"{' or '.join(ways)} would decide"
 
 

@@ -115,8 +115,8 @@ def split_messages(warned: Iterable[DataFinding], dev_rows: int) -> Iterator[str
     if 0 < dev_rows < FEW:
         unsure = HALF_WIDTH / math.sqrt(dev_rows)
         yield (
-            f"the dev set has only {dev_rows} rows, so accuracy is uncertain by up to {unsure:.2f} in either "
-            "direction; use a larger one with --dev FILE or --dev-size"
+            f"the dev set has only {dev_rows} rows, so scores such as accuracy are uncertain by up to {unsure:.2f} in "
+            "either direction; use a larger one with --dev FILE or --dev-size"
         )
 
 
