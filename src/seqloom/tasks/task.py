@@ -208,7 +208,7 @@ class ModelMaker(ABC):
     def require(self, model: AnyModel) -> None:
         """Raise ConfigError if a custom model does not fit: another shape, or another number of labels."""
 
-    def default_label_smoothing(self) -> float:
+    def default_label_smoothing(self, prepared: Prepared) -> float:
         """Return the label smoothing of a recipe if the user gives none."""
         return 0.0
 

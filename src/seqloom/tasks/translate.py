@@ -168,9 +168,9 @@ class Translate(Translator):
         column = prepared.columns["target"]
         return texts.deciding_score([self.tokenizer.decode(column.row(row).tolist()) for row in sample])
 
-    def default_label_smoothing(self) -> float:
-        """0.1 where translations are compared by their words or characters: more than one is good."""
-        return 0.1 if self.metric.name.startswith(("bleu", "chrf")) else 0.0
+    def default_label_smoothing(self, prepared: Prepared) -> float:
+        """0.1 for sentences, of which several translations are good; 0 for single forms."""
+        return 0.0 if self.default_metric(prepared) == "exact_match" else 0.1
 
     @property
     def tokenizer(self) -> Tokenizer:

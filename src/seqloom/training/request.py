@@ -92,8 +92,8 @@ class RunRequest(NamedTuple):
     label_smoothing: Annotated[
         Rate | None,
         Flag(
-            "Label smoothing: fraction of the probability that is spread over all labels (default: 0.1 for translation "
-            "chosen by BLEU or chrF, else 0).",
+            "Label smoothing: fraction of the probability that is spread over all labels (default: 0.1 for "
+            "translations of sentences, else 0).",
             "NUMBER",
             MODEL,
         ),

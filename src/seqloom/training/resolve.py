@@ -371,7 +371,7 @@ def _model(
     recipe, size = request.model or task.recipes()[0], request.size or "small"
     weights = class_weights(request.class_weights, prepared)
     kind = request.head or task.heads[0]
-    smoothing = task.default_label_smoothing() if request.label_smoothing is None else request.label_smoothing
+    smoothing = task.default_label_smoothing(prepared) if request.label_smoothing is None else request.label_smoothing
     wanted = HeadSettings(smoothing, weights, kind, request.pooling, request.objective, request.micro_batch)
     model = task.model(recipe, size, wanted)
     if request.dropout is not None:

@@ -6,9 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from comparing_common import ScoreWorld, World, compared, compared_spans, covers
+from comparing_common import ScoreWorld, World, accuracy, compared, compared_spans, covers, judged
 from seqloom.experiments.compare.results import ALPHA
-from seqloom.experiments.compare.statistics import Estimate, ModelScores, SeedSpread, difference, needed
+from seqloom.experiments.compare.statistics import (
+    Estimate,
+    Margin,
+    ModelScores,
+    SeedSpread,
+    difference,
+    needed,
+    resampled,
+)
 
 # between seeds, as trained models differ
 NOISE = pytest.mark.parametrize("spread", [pytest.param(0.0, marks=pytest.mark.soak), 0.0075])
@@ -139,7 +147,7 @@ def test_models_that_differ_by_the_margin_or_more_are_called_equal_in_at_most_5_
     seeds: int, gap: float, rows: int, spread: float
 ) -> None:
     found = [ScoreWorld([spread, spread], seeds, rows, [gap, 0.0]).differences(trial)[0] for trial in range(400)]
-    called = np.mean([one.p_equal(0.01) < ALPHA for one in found])
+    called = np.mean([one.p_equal(Margin(0.01)) < ALPHA for one in found])
     assert within(float(called), ALPHA, 400)
     assert gap > 0.01 or called > 0 or seeds == 2, "at the margin itself it happens"
 
@@ -147,10 +155,35 @@ def test_models_that_differ_by_the_margin_or_more_are_called_equal_in_at_most_5_
 @pytest.mark.slow
 def test_models_that_are_equal_are_called_equal_where_rows_and_seeds_suffice_and_never_on_few_rows() -> None:
     called = [
-        np.mean([one.p_equal(0.01) < ALPHA for trial in range(200) for one in world.differences(trial)])
+        np.mean([one.p_equal(Margin(0.01)) < ALPHA for trial in range(200) for one in world.differences(trial)])
         for world in (ScoreWorld([0.001, 0.001], 3, 50_000), ScoreWorld([0.001, 0.001], 3, 500))
     ]
     assert called[0] > 0.95 and called[1] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [20, 50, 100, 200, 400])
+@pytest.mark.parametrize("hits", [(1.0, 0.97), (1.0, 0.985), (0.99, 0.97), (1.0, 0.99)])
+def test_models_near_100_percent_that_differ_are_rarely_called_equal(hits: tuple[float, float], rows: int) -> None:
+    """All seeds of a model make the same mistakes, and on few rows there may be none."""
+    called, trials = 0, 400 if rows < 400 else 200
+    for trial in range(trials):
+        draws = np.random.default_rng(trial)
+        right = [(draws.random(rows) < hit).astype(np.float64) for hit in hits]
+        tables = {
+            name: np.stack([np.stack([each, np.ones(rows)], axis=1)] * 2)
+            for name, each in zip(("first", "second"), right, strict=True)
+        }
+        scores = resampled(list(tables.values()), accuracy, resamples=60)
+        found = difference(*scores, SeedSpread.pooled(scores))
+        called += found.p_equal(Margin.of_share(0.01, rows)) < ALPHA
+    assert within(called / trials, ALPHA, trials)
+
+
+def test_models_without_a_mistake_on_20_rows_are_undecided() -> None:
+    right = np.ones((2, 20, 2))
+    (pair,) = judged({"first": right, "second": right.copy()}).pairs
+    assert pair.verdict == "undecided" and pair.rows_needed is not None and 250 <= pair.rows_needed <= 400
 
 
 @pytest.mark.slow
@@ -180,7 +213,7 @@ def test_about_so_many_more_seeds_do_decide_where_there_is_a_difference(seeds: i
         world = ScoreWorld([0.015, 0.015], seeds + 10, 1000, [0.05, 0.0])
         scores = world.scores(np.random.default_rng(trial))
         before = first_seeds(scores, seeds)
-        more = needed([before], [ALPHA / 10], 0.01, ALPHA)[0].more_seeds
+        more = needed([before], [ALPHA / 10], Margin(0.01), ALPHA)[0].more_seeds
         if before.p() >= ALPHA and more is not None:
             decided.append(first_seeds(scores, seeds + more).p() < ALPHA)
     assert len(decided) > 20

@@ -27,7 +27,7 @@ from seqloom.experiments.compare.comparison import baseline_of, changes
 from seqloom.experiments.compare.costs import _Counting
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonStarted, scaled
 from seqloom.experiments.compare.results import Comparison, Cost, Spread
-from seqloom.experiments.compare.statistics import MOST_MORE, SeedSpread, Tables, added, resampled
+from seqloom.experiments.compare.statistics import MOST_MORE, Margin, SeedSpread, Tables, added, resampled
 from seqloom.experiments.compare.verdicts import ComparedScores, by_length, count_leaks
 from seqloom.report.numbers import duration
 from seqloom.tasks.classify import Classify, ClassifySeveral
@@ -219,7 +219,7 @@ def right(share: float, draws: np.random.Generator) -> np.ndarray:
 
 def test_models_with_the_same_answers_are_equal_and_the_margin_is_named() -> None:
     draws = np.random.default_rng(3)
-    same = np.stack([right(0.8, draws)] * 2)
+    same = np.stack([np.concatenate([right(0.8, draws) for _ in range(2)])] * 2)  # 600 rows
     found = judged({"small": same, "large": same.copy()})
     assert found.verdict("small", "large") == found.verdict("large", "small") == "equal"
     assert "small and large are equal within 0.01 accuracy" in found.sentence()
@@ -235,7 +235,7 @@ def test_a_wider_margin_makes_an_undecided_pair_equal() -> None:
 def test_six_tenths_apart_with_two_seeds_is_never_called_equal() -> None:
     for trial in range(50):
         (found,) = ScoreWorld([0.1, 0.1], 2, 300, [0.1, -0.5]).differences(trial)
-        assert found.p_equal(0.01) > 0.05
+        assert found.p_equal(Margin(0.01)) > 0.05
 
 
 def test_seeds_that_all_give_the_same_answers_have_no_spread() -> None:

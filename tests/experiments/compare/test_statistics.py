@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from comparing_common import ScoreWorld, World, accuracy
 from seqloom.experiments.compare.statistics import (
     Estimate,
+    Margin,
     ModelScores,
     SeedSpread,
     Uncertainty,
@@ -95,7 +96,7 @@ def test_what_other_examples_alone_would_change_is_not_put_down_to_the_seeds() -
     assert np.median(reach) < 2.15  # of examples alone it would be 1.96, with what is counted twice 2.27
 
 
-MARGIN = 0.01
+MARGIN = Margin(0.01)
 
 
 def projected(found: list[Estimate], **more: float) -> list[Estimate]:
@@ -140,10 +141,10 @@ def test_a_difference_that_moves_with_the_examples_alone_is_decided_by_rows_and_
 def test_equality_is_the_interval_of_90_percent_inside_the_margin() -> None:
     for trial in range(20):
         (found,) = ScoreWorld([0.002, 0.002], 3, 50_000).differences(trial)
-        inside = abs(found.value) + found.uncertainty.reach(0.9) < MARGIN
+        inside = abs(found.value) + found.uncertainty.reach(0.9) < MARGIN.value
         assert (found.p_equal(MARGIN) < 0.05) == inside
     certain = Estimate(0.004, Uncertainty(0.0))
-    assert certain.p_equal(0.005) == 0.0 and certain.p_equal(0.003) == 1.0
+    assert certain.p_equal(Margin(0.005)) == 0.0 and certain.p_equal(Margin(0.003)) == 1.0
 
 
 def test_the_spread_of_few_seeds_is_that_of_all_models_or_the_larger_own() -> None:

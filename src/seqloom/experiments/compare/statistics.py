@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -176,13 +176,38 @@ class Estimate(NamedTuple):
             return 1.0 if self.value == 0.0 else 0.0
         return max(0.0, 1 - student(abs(self.value) / math.sqrt(variance), self.uncertainty.freedom))
 
-    def p_equal(self, margin: float) -> float:
-        """Return the p-value for a true value of at least `margin`, up or down: two one-sided tests."""
-        room, variance = margin - abs(self.value), self.uncertainty.variance
+    def p_equal(self, margin: "Margin") -> float:
+        """Return the p-value for a true value of at least the margin, up or down: two one-sided tests."""
+        room, variance = margin.value - abs(self.value), max(margin.variance, self.uncertainty.variance)
         if variance == 0.0:
             return 0.0 if room > 0 else 1.0
         outside = (1 - student(abs(room) / math.sqrt(variance), self.uncertainty.freedom)) / 2
         return max(0.0, outside if room > 0 else 1 - outside)
+
+
+class Margin(NamedTuple):
+    """A difference that counts as equal, and the least variance of a measured difference whose true value is that.
+
+    Two models that differ by a share m of their right answers disagree on at least that share of the rows, so the
+    variance of their measured difference is at least m (1 - m) / N. On few rows, or near 100 %, they may agree on all
+    rows by chance; then the resamples have no variance, and equality would look certain.
+    """
+
+    value: float
+    variance: float = 0.0  # unknown for metrics that are no shares
+
+    @classmethod
+    def of_share(cls, value: float, rows: int) -> "Margin":
+        """Return the margin of a metric in 0..1 on so many rows.
+
+        >>> Margin.of_share(0.01, 99)
+        Margin(value=0.01, variance=0.0001)
+        """
+        return cls(value, max(0.0, value * (1 - value)) / rows)
+
+    def with_rows(self, times: float) -> "Margin":
+        """Return the margin for `times` as many rows."""
+        return Margin(self.value, self.variance / times)
 
 
 def resampled(tables: Sequence[np.ndarray], measure: Measure, *, resamples: int = RESAMPLES) -> list[ModelScores]:
@@ -256,7 +281,6 @@ def student_quantile(level: float, freedom: float) -> float:
 SHUFFLES = 2000
 MOST_MORE = 10  # additional seeds that a projection tries
 MORE_ROWS = tuple(1.1**power for power in range(1, 49))  # times the rows, up to 97
-T = TypeVar("T")
 
 
 def randomization(
@@ -317,7 +341,7 @@ class Decision(NamedTuple):
     p_equal: float
 
 
-def decide(found: Sequence[Estimate], shuffled: Sequence[float], margin: float) -> list[Decision]:
+def decide(found: Sequence[Estimate], shuffled: Sequence[float], margin: Margin) -> list[Decision]:
     """Test every pair both ways; `shuffled` contains the p-values of `randomization` for the pairs."""
     different = holm([max(one.p(), p) for one, p in zip(found, shuffled, strict=True)])
     return list(map(Decision, different, holm([one.p_equal(margin) for one in found])))
@@ -330,21 +354,27 @@ class Needed(NamedTuple):
     rows: float | None  # times the rows, with the seeds that are there
 
 
-def needed(found: Sequence[Estimate], shuffled: Sequence[float], margin: float, alpha: float) -> list[Needed]:
+def needed(found: Sequence[Estimate], shuffled: Sequence[float], margin: Margin, alpha: float) -> list[Needed]:
     """Project for each pair the fewest additional seeds, and the fewest rows, that would decide it."""
+    fewest = [Needed(None, None)] * len(found)
 
-    def first(counts: Sequence[T], projected: Callable[[Uncertainty, T], Uncertainty]) -> list[T | None]:
-        fewest: list[T | None] = [None] * len(found)
-        for count in counts:
-            then = [Estimate(one.value, projected(one.uncertainty, count)) for one in found]
-            fewer = [_shuffled_then(*each) for each in zip(found, then, shuffled, strict=True)]
-            decisions = [min(one) < alpha for one in decide(then, fewer, margin)]
-            fewest = [count if had is None and now else had for had, now in zip(fewest, decisions, strict=True)]
-        return fewest
+    def decided(more_seeds: int, times: float) -> list[bool]:
+        then = [Estimate(one.value, one.uncertainty.projected(more_seeds=more_seeds, rows=times)) for one in found]
+        fewer = list(map(_shuffled_then, found, then, shuffled))
+        return [min(one) < alpha for one in decide(then, fewer, margin.with_rows(times))]
 
-    seeds = first(range(1, MOST_MORE + 1), lambda known, more: known.projected(more_seeds=more))
-    rows = first(MORE_ROWS, lambda known, times: known.projected(rows=times))
-    return list(map(Needed, seeds, rows))
+    for more in range(1, MOST_MORE + 1):
+        now = decided(more, 1.0)
+        fewest = [
+            one._replace(more_seeds=more) if one.more_seeds is None and yes else one
+            for one, yes in zip(fewest, now, strict=True)
+        ]
+    for times in MORE_ROWS:
+        now = decided(0, times)
+        fewest = [
+            one._replace(rows=times) if one.rows is None and yes else one for one, yes in zip(fewest, now, strict=True)
+        ]
+    return fewest
 
 
 def _shuffled_then(now: Estimate, then: Estimate, p: float) -> float:

@@ -28,6 +28,7 @@ from seqloom.experiments.compare.statistics import (
     LEVEL,
     Decision,
     Estimate,
+    Margin,
     Measure,
     ModelScores,
     Needed,
@@ -72,7 +73,8 @@ class ComparedScores:
         sign = -1.0 if task.metric.higher_is_better else 1.0
         self.order = sorted(self.tables, key=lambda name: sign * self.scores[name].mean)
         best = self.scores[self.order[0]].mean
-        self.margin = default_margin(task.metric.name, best) if margin is None else margin
+        size = default_margin(task.metric.name, best) if margin is None else margin
+        self.margin = Margin.of_share(size, len(self.ids)) if task.metric.name in SHARES else Margin(size)
 
     def comparison(self, lengths: np.ndarray, **facts: object) -> Comparison:
         """The comparison of all models, the best first; `lengths` [N] are those of the evaluated inputs."""
@@ -83,7 +85,7 @@ class ComparedScores:
             metric=self.task.metric.name,
             higher_is_better=self.task.metric.higher_is_better,
             rows=len(self.ids),
-            margin=self.margin,
+            margin=self.margin.value,
             mean_length=float(lengths.mean()),
             models=tuple(self._model(name) for name in order),
             pairs=self._pairs(order),
