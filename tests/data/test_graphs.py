@@ -83,7 +83,9 @@ def test_what_is_written_is_read_again(data: st.DataObject, nodes: int) -> None:
     graph = Graph(tuple("abcdefghi"[:nodes]), edges)
     for form in (graph.written(), " ".join(graph.written())):
         (again,) = read(graph.nodes, form)
-        assert np.array_equal(again.edges, edges) and again.nodes == graph.nodes
+        assert again == graph and hash(again) == hash(graph)
+        assert again != Graph(("z", *graph.nodes[1:]), edges)
+        assert not len(edges) or again != Graph(graph.nodes, edges[1:])
 
 
 FAULTS: dict[str, tuple[Row, str]] = {

@@ -255,7 +255,7 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
                 f"position '{position}' with an attention score '{self.score}': {reason}",
                 fix="choose another score or position",
             )
-        if self.reads_edges() and position != "none":
+        if self.reads_edges() and position in RELATIVE:
             raise ConfigError(
                 f"position '{position}' with the pattern 'edges': nodes of a graph have no order",
                 fix="choose position 'none'",

@@ -67,6 +67,16 @@ class Graph:
             if reader < read or (read, reader) not in both
         ]
 
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Graph) and np.array_equal(self.edges, other.edges)
+        return same and np.array_equal(np.asarray(self.nodes), np.asarray(other.nodes))  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self.edges.tobytes())
+
+    def __str__(self) -> str:
+        return f"{' '.join(map(str, self.nodes))}, {' '.join(self.written())}"
+
     @property
     def nbytes(self) -> int:
         """The approximate size in memory."""
