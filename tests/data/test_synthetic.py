@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.kinds.graph import Graph
 from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Example
 from seqloom.data.synthetic import sentences
@@ -31,14 +30,10 @@ def some(name: str, part: str = "train", count: int = 60, seed: int = 0) -> list
 def plain(example: Example) -> tuple[Any, ...]:
     """An example as a value that can be compared: arrays as their bytes."""
     given = example.input
-    if isinstance(given, Graph):
-        return (given.nodes, given.edges.tolist(), *example[1:])
     return (given.tobytes(), given.shape, *example[1:]) if isinstance(given, np.ndarray) else tuple(example)
 
 
 def text_of(example: Example) -> str:
-    if isinstance(example.input, Graph):
-        return " ".join(example.input.nodes)
     return example.input.text if isinstance(example.input, Words) else str(example.input)
 
 

@@ -107,7 +107,7 @@ def test_the_best_path_is_what_the_task_predicts(tagger: Subject, view: LatticeV
 
 
 def test_a_head_without_a_chain_has_emissions_alone(tmp_path: Path) -> None:
-    subject = subject_of(task_on(tmp_path, "tag"), "bilstm", kind="class")
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm", kind="softmax")
     view = lattice(subject, read(subject, WORDS))
     assert view.transitions is None
     np.testing.assert_allclose(view.marginals, torch.tensor(view.emissions).softmax(-1), atol=1e-6)

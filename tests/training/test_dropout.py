@@ -10,6 +10,7 @@ import torch
 from seqloom import recipes
 from seqloom.config.base import dropouts, with_dropout
 from seqloom.config.data import DataConfig, RandomSplit
+from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
 from seqloom.config.stacks import DecoderBlockConfig
@@ -30,6 +31,10 @@ MAKE: dict[str, Callable[[str, Any], AnyModel]] = {
     "embedder": lambda name, size: recipes.embedder(name, inputs=TOKENS, size=size),
     "translator": lambda name, size: recipes.translator(name, source=TOKENS, target_vocab_size=VOCABULARY, size=size),
     "picture-classifier": lambda name, size: recipes.picture_classifier(name, **SIDES, num_classes=2, size=size),
+    "graph-classifier": lambda name, size: recipes.graph_model(
+        name, inputs=TOKENS, head=ClassHeadConfig(num_classes=2), size=size
+    ),
+    "graph-tagger": lambda name, size: recipes.graph_tagger(name, inputs=TOKENS, num_tags=3, size=size),
 }
 MADE = [(shape, name) for shape in get_args(recipes.ModelKind) for name in recipes.names(shape)]
 DROPPING = [(shape, name) for shape, name in MADE if name != "linear"]  # which has no vectors between layers
@@ -57,7 +62,8 @@ def answers(config: AnyModel, *, training: bool) -> torch.Tensor:
     """What the model says of one batch; whoever asks again gets the same weights."""
     torch.manual_seed(0)
     model = config.build().train(training)
-    x = Padded.of(torch.arange(12).view(2, 6) % VOCABULARY, torch.tensor([6, 4]))
+    edges = torch.tensor([[[0, 1], [1, 0]], [[2, 3], [3, 2]]])
+    x = Padded.of(torch.arange(12).view(2, 6) % VOCABULARY, torch.tensor([6, 4]), edges=edges)
     if config.kind() == "encoder-decoder":
         said = model(x, x)
     else:
