@@ -188,9 +188,10 @@ def choice_text(summary: "RunSummary") -> str:
     if best is None or chosen is None or best.step == chosen.step:
         return ""
     if best.metrics.get(name) == chosen.metrics.get(name):
+        same = best.metrics.get("loss") == chosen.metrics.get("loss")
         return (
-            f"Step {best.step:,} has the same {name} and a lower loss. Weights are chosen by {name}, so the later "
-            "ones were chosen."
+            f"Step {best.step:,} has the same {name} and {'the same' if same else 'a lower'} loss. Weights are chosen "
+            f"by {name}, so the later ones were chosen."
         )
     return (
         f"Step {best.step:,} scored best, with {name} {scored(best.metrics.get(name))} against "
