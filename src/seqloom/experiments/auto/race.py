@@ -24,7 +24,7 @@ from seqloom.config.options import stated, strict
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.check import Names
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.errors import ConfigError, DataError, KernelError
+from seqloom.errors import ConfigError, DamagedError, DataError, DurableError, KernelError, SeqloomError
 from seqloom.experiments.auto import budget
 from seqloom.experiments.auto.budget import WORTHWHILE, Probe, agreed_left, entries_of, quick_enough, seconds_of_rung
 from seqloom.experiments.auto.leaders import Leaders
@@ -43,13 +43,13 @@ from seqloom.experiments.auto.plan import (
     portfolio,
     resolved_run,
 )
-from seqloom.experiments.auto.record import TIME_UP, RaceRecord, Rung, opened_record, require_own_folder
+from seqloom.experiments.auto.record import DECISIONS, TIME_UP, RaceRecord, Rung, opened_record, require_own_folder
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
 from seqloom.experiments.auto.variants import Parent, variants_of
 from seqloom.experiments.workers import Interrupted, Why
-from seqloom.files.disk import make_folder, write_file
-from seqloom.files.lock import hold
+from seqloom.files.disk import make_folder, remove_empty, write_file
+from seqloom.files.lock import hold, remove_held
 from seqloom.report.numbers import duration
 from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import resolve
@@ -286,16 +286,27 @@ def race(plan: AutoPlan) -> Iterator[AutoEvent]:
     Before the last event, `AutoEnded`, the model and the leaderboard are written, unless the race was interrupted.
     """
     require_own_folder(plan.folder)
-    if plan.folder.parent == RUNS:  # the default folder
-        make_folder(RUNS)
     require_writable(plan.folder)
-    make_folder(plan.folder / "runs")
+    new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
+    try:
+        yield from _race(plan, is_new=bool(new))
+    finally:
+        remove_empty(new)  # those that remain after an error in the data or the options
+
+
+def _race(plan: AutoPlan, *, is_new: bool) -> Iterator[AutoEvent]:
     with hold(plan.folder):
-        opened = Race(plan)
+        try:
+            opened = Race(plan)
+            make_folder(plan.folder / "runs")
+        except SeqloomError:
+            if is_new and not (plan.folder / DECISIONS).exists():  # wrong data or options leave nothing behind
+                remove_held(plan.folder)
+            raise
         yield opened.started()
         written = plan.folder / f"{LEADERBOARD}.json"
         if opened.record.decided.finished and written.is_file():
-            yield AutoEnded("done", msgspec.json.decode(written.read_bytes(), type=Leaderboard), 0)
+            yield AutoEnded("done", _written_leaderboard(written), 0)
             return
         try:
             yield from opened.events()
@@ -306,6 +317,15 @@ def race(plan: AutoPlan) -> Iterator[AutoEvent]:
         late = TIME_UP in opened.record.decided.problems.values()
         reason: Why = "seconds" if late else "done"
         yield AutoEnded(reason, opened.finish(), 0)
+
+
+def _written_leaderboard(path: Path) -> Leaderboard:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Leaderboard)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedError(
+            f"{path} cannot be read ({error})", fix="delete it, and run the same command to write it again"
+        ) from error
 
 
 def default_folder(data: str) -> Path:
@@ -397,6 +417,11 @@ def auto(
         if show is not None:
             show(event)
     assert isinstance(event, AutoEnded), "the last event"
-    if event.reason in ("stopped", "disk") or event.leaderboard is None:
+    if event.reason == "disk":
+        raise DurableError(
+            f"the race in {plan.folder} stopped: checkpoints could not be saved",
+            fix="free disk space, and make the same call again to resume",
+        )
+    if event.reason == "stopped" or event.leaderboard is None:
         raise KeyboardInterrupt
     return event.leaderboard

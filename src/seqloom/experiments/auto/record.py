@@ -58,6 +58,12 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return (*self.baseline, *(entry for rung in self.rungs for entry in rung.entries), *self.variants)
 
 
+class _Spent(msgspec.Struct, frozen=True):
+    """The content of spent.json."""
+
+    seconds: float
+
+
 class RaceRecord:
     """The decisions of a race in its folder; each change is written immediately."""
 
@@ -91,7 +97,14 @@ class RaceRecord:
 
 def _spent(folder: Path) -> float:
     path = folder / SPENT
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, float])["seconds"] if path.is_file() else 0.0
+    if not path.is_file():
+        return 0.0
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Spent).seconds
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedError(
+            f"{path} cannot be read ({error})", fix="restore it, or delete it to count the time from 0"
+        ) from error
 
 
 def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
@@ -103,7 +116,7 @@ def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
         return record
     try:
         decided = msgspec.json.decode(path.read_bytes(), type=Decisions)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedError(f"{path} cannot be read ({error})", fix="restore it, or give another --out") from error
     if changed := changes(decided.settings, plain):
         more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
