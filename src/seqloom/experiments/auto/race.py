@@ -6,7 +6,7 @@
     variants     try changed settings of the best candidates, while there is time
 
 A candidate whose default duration fits into its time slice trains in full and is not run again. The candidate with the
-best score on the dev set wins.
+best score on the dev set wins; of several with the same score, the one with the shortest training.
 """
 
 import time
