@@ -43,7 +43,15 @@ from seqloom.experiments.auto.plan import (
     portfolio,
     resolved_run,
 )
-from seqloom.experiments.auto.record import DECISIONS, TIME_UP, RaceRecord, Rung, opened_record, require_own_folder
+from seqloom.experiments.auto.record import (
+    DECISIONS,
+    TIME_UP,
+    TOO_SLOW,
+    RaceRecord,
+    Rung,
+    opened_record,
+    require_own_folder,
+)
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
 from seqloom.experiments.auto.variants import Parent, variants_of
@@ -58,10 +66,10 @@ from seqloom.training.run_location import RUNS, require_writable
 
 RESERVE = 0.03  # share of the time that is kept for the evaluations and pages at the end
 FEW = 100  # if fewer steps of a candidate fit into the complete time, it competes in its smallest size
+TINY = "-tiny"  # at the end of the name of a candidate in its smallest size
 BASELINE_SHARE = 0.1  # share of the time by which the baseline may exceed the time limit
 PARENTS = 2  # number of candidates whose variants are tried
 LEADERBOARD = "leaderboard"  # the name of its .json and .html files
-TOO_SLOW = "not run: a step takes {}, too slow for the time"
 SHARE_TO_START = 0.5  # of the time left, for 100 steps of every candidate; the slowest are left out if they need more
 
 
@@ -121,7 +129,8 @@ class Race:
         at = 0
         while True:
             if at == len(self.record.decided.rungs):
-                rung = (yield from self._first_rung()) if at == 0 else self._next_rung()
+                new = yield from self._entering()
+                rung = self._first_rung(new) if at == 0 else self._next_rung(new)
                 if rung is None or not rung.entries:
                     return
                 self.record.decide(rungs=(*self.record.decided.rungs, rung))
@@ -130,31 +139,51 @@ class Race:
             yield from self._runs(rung.entries)
             at += 1
 
-    def _first_rung(self) -> Generator[AutoEvent, None, Rung | None]:
-        """Measure all candidates and divide the time of the first rung among them."""
-        racing, waiting = list[Candidate](), [one for one in self.candidates if not one.is_solved]
+    def _entering(self) -> Generator[AutoEvent, None, list[Candidate]]:
+        """Measure the candidates that are in no rung yet; return those that enter the next one.
+
+        Before the first rung, these are all candidates. After it, there are some only if the race continues with more
+        time: those that were left out before, and those that competed in their smallest size.
+        """
+        decided, found = self.record.decided, list[Candidate]()
+        raced = {entry.candidate.name for rung in decided.rungs for entry in rung.entries}
+        waiting = [one for one in self.candidates if not one.is_solved and one.name not in raced]
         if self.leaders and self._actual_left() <= 0:
-            self.record.decide(problems=self.record.decided.problems | {one.name: TIME_UP for one in waiting})
-            return None
+            known = raced | decided.problems.keys()
+            late = {one.name: TIME_UP for one in waiting if not known & {one.name, f"{one.name}{TINY}"}}
+            if late:
+                self.record.decide(problems=decided.problems | late)
+            return []
         for one in waiting:
             candidate, probe = one, self._probed(one)
             if probe is not None and probe.steps_in(self.plan.seconds) < FEW and one.recipe:
-                candidate = msgspec.structs.replace(one, name=f"{one.name}-tiny", size="tiny")
+                candidate = msgspec.structs.replace(one, name=f"{one.name}{TINY}", size="tiny")
                 probe = self._probed(candidate)
-            if probe is not None:
-                racing.append(candidate)
+            is_decided = decided.rungs and candidate.name in raced | self.record.decided.problems.keys()
+            if probe is not None and not is_decided:
+                found.append(candidate)
                 yield Probed(candidate.name, probe.step_seconds, probe.cost(None))
-        left, probes = self._actual_left(), self.record.decided.probes
+        return self._quick(found)
+
+    def _quick(self, entering: list[Candidate]) -> list[Candidate]:
+        """The candidates that are fast enough for the time left; the others are recorded as too slow."""
+        left, decided = self._actual_left(), self.record.decided
+        quick = quick_enough(entering, decided.probes, left * SHARE_TO_START, self.task.recipes()[0])
+        if decided.rungs:  # there are results already, so nothing has to be tried at any cost
+            quick = [one for one in quick if decided.probes[one.name].cost(budget.FEWEST_STEPS) <= left]
+        slow = [one.name for one in entering if one not in quick]
+        if slow:
+            why = {name: TOO_SLOW.format(duration(decided.probes[name].step_seconds)) for name in slow}
+            self.record.decide(problems=decided.problems | why)
+        return quick
+
+    def _first_rung(self, racing: list[Candidate]) -> Rung | None:
+        """Divide the time of the first rung among the candidates."""
         if not racing:
             return None
-        quick = quick_enough(racing, probes, left * SHARE_TO_START, self.task.recipes()[0])
-        slow = {
-            one.name: TOO_SLOW.format(duration(probes[one.name].step_seconds)) for one in racing if one not in quick
-        }
-        if slow:
-            self.record.decide(problems=self.record.decided.problems | slow)
-        seconds = seconds_of_rung(quick, probes, left)
-        return Rung(number=1, entries=entries_of(1, quick, probes, seconds), left=left)
+        left, probes = self._actual_left(), self.record.decided.probes
+        seconds = seconds_of_rung(racing, probes, left)
+        return Rung(number=1, entries=entries_of(1, racing, probes, seconds), left=left)
 
     def _probed(self, candidate: Candidate) -> Probe | None:
         """The speed of a candidate, from the record or measured now; None if it cannot be built, which is recorded."""
@@ -172,24 +201,26 @@ class Race:
         self.record.decide(probes=decided.probes | {candidate.name: found})
         return found
 
-    def _next_rung(self) -> Rung | None:
-        """The rung after the last one: the better half of the shortened candidates, with more steps."""
+    def _next_rung(self, new: list[Candidate]) -> Rung | None:
+        """The rung after the last one: the better half of the shortened candidates, with more steps, and new ones."""
         decided = self.record.decided
         first, last = decided.rungs[0], decided.rungs[-1]
         short = [entry for entry in last.entries if not entry.is_complete]
         ranked = [entry for entry in self.leaders.ranked(short) if entry.name not in decided.problems]
-        if len(short) < 2 or not ranked or self._actual_left() <= 0:
+        if ((len(short) < 2 or not ranked) and not new) or self._actual_left() <= 0:
             return None
         staying, dropped = ranked[: -(-len(short) // 2)], ranked[-(-len(short) // 2) :]
         planned, actual = last.planned_left, self._actual_left()
         left = agreed_left(planned, actual)
         pace = max(1.0, (first.left - actual) / max(1e-9, first.left - planned)) if left < planned else 1.0
-        racing = [entry.candidate for entry in staying]
+        racing = [*(entry.candidate for entry in staying), *new]
         seconds = seconds_of_rung(racing, decided.probes, left, pace)
         before = {entry.candidate.name: entry.steps or 0 for entry in staying}
         entries = entries_of(last.number + 1, racing, decided.probes, seconds, pace)
         worth = tuple(
-            one for one in entries if (one.steps or one.default_steps or 0) >= WORTHWHILE * before[one.candidate.name]
+            one
+            for one in entries
+            if (one.steps or one.default_steps or 0) >= WORTHWHILE * before.get(one.candidate.name, 0)
         )
         names = tuple(entry.candidate.name for entry in dropped)
         return Rung(number=last.number + 1, entries=worth, left=left, pace=pace, dropped=names)

@@ -20,7 +20,11 @@ from seqloom.files.layouts import RunFile
 DECISIONS, SPENT = "auto.json", "spent.json"
 BETWEEN = 5.0  # seconds between two writes of the time spent
 SHOWN = 4  # most changes that an error message lists
+
+# Reasons why a candidate has no result. They are given up when the race continues with more time.
 TIME_UP = "not run: the time was up"
+TOO_SLOW = "not run: a step takes {}, too slow for the time"
+NOT_VALIDATED = "the time was up before its first validation"
 
 now = time.monotonic
 
@@ -107,6 +111,15 @@ def _spent(folder: Path) -> float:
         ) from error
 
 
+def is_lack_of_time(why: str) -> bool:
+    """Whether a candidate has no result only because the time was too short.
+
+    >>> is_lack_of_time(TOO_SLOW.format("2 s")), is_lack_of_time("cnn.csv is a file")
+    (True, False)
+    """
+    return why == TIME_UP or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
+
+
 def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
     """The record of the race in the folder, or of a new race; ConfigError if the folder contains a different race."""
     path, plain = plan.folder / DECISIONS, msgspec.json.decode(msgspec.json.encode(settings))
@@ -130,8 +143,8 @@ def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
             fix="give the same minutes or more, or another --out",
         )
     record = RaceRecord(plan.folder, decided)
-    if plan.seconds > decided.seconds:  # continue it, including the runs that were left out for lack of time
-        problems = {name: why for name, why in decided.problems.items() if why != TIME_UP}
+    if plan.seconds > decided.seconds:  # continue it; whatever lacked time gets another chance
+        problems = {name: why for name, why in decided.problems.items() if not is_lack_of_time(why)}
         record.decide(seconds=plan.seconds, problems=problems, finished=False)
     return record
 
