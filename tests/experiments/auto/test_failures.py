@@ -1,9 +1,8 @@
 """Wrong input leaves nothing behind; damaged files and full disks raise errors that name the fix."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -14,8 +13,7 @@ from seqloom.errors import DamagedError, DurableError, SeqloomError
 from seqloom.experiments import workers
 from seqloom.experiments.auto.record import SPENT, RaceRecord
 from seqloom.experiments.auto.results import Leaderboard
-from seqloom.experiments.workers import Interrupted, RunsPlan, Why
-from seqloom.training.events import Report
+from seqloom.experiments.workers import Interrupted, Why
 
 
 @pytest.mark.parametrize(
@@ -67,9 +65,8 @@ def test_a_damaged_leaderboard_is_an_error_and_is_written_again_after_its_remova
 def test_only_an_interruption_is_a_keyboard_interrupt(
     why: Why, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(plan: RunsPlan, *_: Any) -> Iterator[Report]:
+    def stopped(*_: Any) -> NoReturn:
         raise Interrupted(why, 4)
-        yield
 
     monkeypatch.setattr(workers.RunsPlan, "trained", stopped)
     with pytest.raises(error) as raised:

@@ -119,7 +119,8 @@ class Leaders:
         name = entry.candidate.name
         long = "in full" if entry.is_complete else "shortened"
         if entry.candidate.variant_of:
-            long = described(entry.candidate, known)
+            probe = record.decided.probes.get(entry.candidate.variant_of)
+            long = described(entry, known, None if probe is None else probe.lr)
         elif self.facts(entry).end_reason == "stopped":
             long = "stopped early: it took too long"
         if entry == winner:

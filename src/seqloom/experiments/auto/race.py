@@ -251,7 +251,9 @@ class Race:
         for entry in islice(self.leaders.best_of_each(originals), PARENTS):
             facts, config = self.leaders.facts(entry), RunFolder(run_folder(self.plan, entry)).config()
             dropout = max(dropouts(config.model), default=0.0)
-            yield Parent(entry, facts.steps, facts.seconds, decided.probes[entry.candidate.name], dropout)
+            probe, model = decided.probes[entry.candidate.name], _model_of(entry)
+            rates = tuple(one.effective_lr_factor(probe.lr) for one in decided.entries if _model_of(one) == model)
+            yield Parent(entry, facts.steps, facts.seconds, probe, dropout, rates)
 
     def _actual_left(self) -> float:
         """The measured seconds left, minus the reserve for the end."""
@@ -309,6 +311,11 @@ class Race:
         tidy(self.plan, decided.entries, winner)
         self.record.decide(finished=True)
         return board
+
+
+def _model_of(entry: Entry) -> Candidate:
+    """The candidate of a run without its name and its learning rate: equal for runs of the same model."""
+    return msgspec.structs.replace(entry.candidate, name="", variant_of="", lr_factor=1.0)
 
 
 def race(plan: AutoPlan) -> Iterator[AutoEvent]:
