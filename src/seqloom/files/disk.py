@@ -309,6 +309,13 @@ def make_folder(path: Path, *, files: FileLayer = REAL_FILES) -> None:
         raise DurableError(f"{path} is a file, not a folder", fix="choose another name")
 
 
+def remove_empty(folders: Iterable[Path], *, files: FileLayer = REAL_FILES) -> None:
+    """Remove these folders, in this order, if they are empty; others stay."""
+    for folder in folders:
+        with suppress(OSError):  # it has content, or is already removed
+            files.remove_folder(folder)
+
+
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
     """Yield a temporary folder that is removed when the block ends."""

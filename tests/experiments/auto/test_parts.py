@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +14,11 @@ from seqloom.cli import app
 from seqloom.config.data import DataConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.auto.budget import FEWEST_STEPS, Probe, entries_of, quick_enough, seconds_of_rung
-from seqloom.experiments.auto.plan import PORTFOLIO, AutoPlan, Candidate, portfolio
+from seqloom.experiments.auto.leaders import Leaders
+from seqloom.experiments.auto.plan import PORTFOLIO, AutoPlan, Candidate, Entry, portfolio
 from seqloom.experiments.auto.results import Leaderboard, LeaderboardRow
 from seqloom.experiments.compare.results import Interval
+from seqloom.experiments.compare.runs import RunEvaluation, RunFacts
 from seqloom.tasks.task import Task
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
@@ -208,3 +211,41 @@ def test_the_leaderboard_is_shown_in_every_form() -> None:
     for text in (found.text(100), found.html(), found.markdown()):
         assert "cnn" in text and "failed: no memory" in text and "accuracy" in text
     assert "seqloom predict out FILE" in found.html() and found.to_json()["rows"][1]["score"] is None
+
+
+def evaluated(name: str, accuracy: float, loss: float, seconds: float) -> tuple[Entry, RunEvaluation]:
+    facts = RunFacts(
+        model=name,
+        seed=0,
+        split="dev",
+        task="classify",
+        metric="accuracy",
+        metrics={"accuracy": accuracy, "loss": loss},
+        rows=4,
+        parameters=10,
+        steps=5,
+        tokens=50,
+        seconds=seconds,
+        end_reason="done",
+        device="cpu",
+    )
+    return Entry(candidate=Candidate(name=name, recipe=name), steps=None), RunEvaluation(facts, np.arange(4), np.eye(4))
+
+
+@given(st.permutations(["cheap", "sure", "worse"]))
+def test_of_equal_scores_the_shortest_training_wins_and_the_loss_decides_who_continues(order: list[str]) -> None:
+    class Accuracy:
+        class metric:  # noqa: N801
+            higher_is_better = True
+
+    leaders = Leaders(Accuracy)  # type: ignore[arg-type]
+    runs = {"cheap": (0.9, 0.5, 1.0), "sure": (0.9, 0.1, 20.0), "worse": (0.8, 0.2, 0.5)}
+    for name in order:
+        leaders.take(*evaluated(name, *runs[name]))
+    assert [entry.name for entry in leaders.placed()] == ["cheap", "sure", "worse"]
+    assert leaders.winner is not None and leaders.winner.name == "cheap"
+    assert [entry.name for entry in leaders.ranked()] == ["sure", "cheap", "worse"]
+
+
+def test_the_leaderboard_states_its_order() -> None:
+    assert "same score are ordered by training time" in board(row("cnn", 0.8, 60.0)).html()

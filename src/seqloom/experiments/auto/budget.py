@@ -43,6 +43,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     overhead_seconds: float  # per run, independent of its length
     steps: int  # in the default duration
     validations: int  # in the default duration
+    lr: float | None = None  # the default learning rate; None in a race of an earlier version
 
     def validation_count(self, steps: int | None) -> int:
         """The number of validations in a run with this many steps; None: the default duration.
@@ -100,6 +101,7 @@ def probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
         overhead_seconds=2 * seconds + FINAL_EVALUATIONS * validation + WRITING,  # the data is read twice
         steps=steps,
         validations=max(1, round(steps / max(1, train.plan.count(0)))),
+        lr=config.lr,
     )
 
 

@@ -39,7 +39,11 @@ class Leaders:
         return None if found is None else found.facts.metrics.get(found.facts.metric)
 
     def ranked(self, entries: Iterable[Entry] | None = None) -> list[Entry]:
-        """The runs that have a score, the best first: by the metric, then by the loss, then the earlier one."""
+        """The runs that have a score, the best first: by the metric, then by the loss, then the earlier one.
+
+        A race decides in this order which candidates continue. It does not depend on measured times, so an interrupted
+        race continues with the same candidates.
+        """
         chosen = [entry for entry in (self._found if entries is None else entries) if self.score(entry) is not None]
         return sorted(chosen, key=self._rank)
 
@@ -48,18 +52,18 @@ class Leaders:
         assert score is not None, "only runs with a score are ranked"
         return (-score if self.task.metric.higher_is_better else score), math.inf if loss is None else loss
 
+    def placed(self) -> list[Entry]:
+        """The runs in the order of the leaderboard: by the metric; of equal scores, the least training time first."""
+        return sorted(self.ranked(), key=lambda entry: (self._rank(entry)[0], self.facts(entry).seconds))
+
     @property
     def winner(self) -> Entry | None:
-        """The best run."""
-        return next(iter(self.ranked()), None)
+        """The best run; of several with the same score, the one that trained for the shortest time."""
+        return next(iter(self.placed()), None)
 
     def best_of_each(self, entries: Iterable[Entry] | None = None) -> Iterator[Entry]:
-        """The best run of each candidate, the best candidate first."""
-        seen = set[str]()
-        for entry in self.ranked(entries):
-            if entry.candidate.name not in seen:
-                seen.add(entry.candidate.name)
-                yield entry
+        """The best run of each candidate, the best candidate first, in the order of `ranked`."""
+        yield from _first_of_each(self.ranked(entries))
 
     def is_better(self, one: str, other: str) -> bool | None:
         """Whether one candidate is better than another, by their names; None if one of them has no score."""
@@ -68,7 +72,7 @@ class Leaders:
 
     def board(self, plan: AutoPlan, record: RaceRecord, *, has_test: bool) -> Leaderboard:
         """The leaderboard of all candidates; those without a score are at the end."""
-        best = list(self.best_of_each())
+        best = list(_first_of_each(self.placed()))
         compared = ComparedScores({entry.candidate.name: [self._found[entry]] for entry in best}, self.task)
         known = {entry.candidate.name: entry.candidate for entry in record.decided.entries}
         rows = [self._row(entry, best[0], compared, record, known) for entry in best]
@@ -90,7 +94,7 @@ class Leaders:
         self, entry: Entry, winner: Entry, compared: ComparedScores, record: RaceRecord, known: dict[str, Candidate]
     ) -> LeaderboardRow:
         name, facts = entry.candidate.name, self.facts(entry)
-        runs = [one for one in self.ranked() if one.candidate.name == name]
+        runs = [one for one in self.placed() if one.candidate.name == name]
         gap = None if entry == winner else compared.difference(winner.candidate.name, name)
         sign = 1 if self.task.metric.higher_is_better else -1
         state, why = self._outcome(entry, winner, record, known)
@@ -115,7 +119,8 @@ class Leaders:
         name = entry.candidate.name
         long = "in full" if entry.is_complete else "shortened"
         if entry.candidate.variant_of:
-            long = described(entry.candidate, known)
+            probe = record.decided.probes.get(entry.candidate.variant_of)
+            long = described(entry, known, None if probe is None else probe.lr)
         elif self.facts(entry).end_reason == "stopped":
             long = "stopped early: it took too long"
         if entry == winner:
@@ -124,6 +129,15 @@ class Leaders:
             if name in rung.dropped:
                 return "dropped", f"dropped after rung {rung.number - 1}"
         return "complete" if entry.is_complete else "shortened", long
+
+
+def _first_of_each(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The first run of each candidate."""
+    seen = set[str]()
+    for entry in entries:
+        if entry.candidate.name not in seen:
+            seen.add(entry.candidate.name)
+            yield entry
 
 
 def _without_score(record: RaceRecord, scored: set[str]) -> Iterator[LeaderboardRow]:

@@ -140,9 +140,7 @@ def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
     """The resolved settings and data of an entry's run."""
     resolved = resolve(plan.data, request_of(plan, entry), cache=plan.cache)
     config, default = resolved.config, resolved.config.training.lr
-    # A shortened run has a higher learning rate, but few models learn above the limit. Variants are free to try it.
-    shortened = min(default * entry.lr_factor, max(default, HIGHEST_LR))
-    lr = shortened * entry.candidate.lr_factor
+    lr = entry.lr(default)
     if lr == default:
         return resolved
     training = msgspec.structs.replace(config.training, lr=lr)
@@ -169,6 +167,20 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def is_complete(self) -> bool:
         """Whether it trains for the default duration."""
         return self.steps is None
+
+    def lr(self, default: float) -> float:
+        """The learning rate of the run, if this is the default of its model."""
+        # A shortened run has a higher learning rate, but few models learn above the limit. Variants are free to try it.
+        return min(default * self.lr_factor, max(default, HIGHEST_LR)) * self.candidate.lr_factor
+
+    def effective_lr_factor(self, default: float | None) -> float:
+        """The learning rate of the run / the default of its model; None: the default is not known.
+
+        >>> entry = Entry(candidate=Candidate(name="cnn"), steps=100, lr_factor=3.0)
+        >>> entry.effective_lr_factor(0.001), entry.effective_lr_factor(0.005), entry.effective_lr_factor(0.05)
+        (3.0, 2.0, 1.0)
+        """
+        return self.lr_factor * self.candidate.lr_factor if default is None else self.lr(default) / default
 
     @property
     def length(self) -> str:

@@ -6,7 +6,7 @@
     variants     try changed settings of the best candidates, while there is time
 
 A candidate whose default duration fits into its time slice trains in full and is not run again. The candidate with the
-best score on the dev set wins.
+best score on the dev set wins; of several with the same score, the one with the shortest training.
 """
 
 import time
@@ -24,7 +24,7 @@ from seqloom.config.options import stated, strict
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.check import Names
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.errors import ConfigError, DataError, KernelError
+from seqloom.errors import ConfigError, DamagedError, DataError, DurableError, KernelError, SeqloomError
 from seqloom.experiments.auto import budget
 from seqloom.experiments.auto.budget import WORTHWHILE, Probe, agreed_left, entries_of, quick_enough, seconds_of_rung
 from seqloom.experiments.auto.leaders import Leaders
@@ -43,13 +43,21 @@ from seqloom.experiments.auto.plan import (
     portfolio,
     resolved_run,
 )
-from seqloom.experiments.auto.record import TIME_UP, RaceRecord, Rung, opened_record, require_own_folder
+from seqloom.experiments.auto.record import (
+    DECISIONS,
+    TIME_UP,
+    TOO_SLOW,
+    RaceRecord,
+    Rung,
+    opened_record,
+    require_own_folder,
+)
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
 from seqloom.experiments.auto.variants import Parent, variants_of
 from seqloom.experiments.workers import Interrupted, Why
-from seqloom.files.disk import make_folder, write_file
-from seqloom.files.lock import hold
+from seqloom.files.disk import make_folder, remove_empty, write_file
+from seqloom.files.lock import hold, remove_held
 from seqloom.report.numbers import duration
 from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import resolve
@@ -58,10 +66,10 @@ from seqloom.training.run_location import RUNS, require_writable
 
 RESERVE = 0.03  # share of the time that is kept for the evaluations and pages at the end
 FEW = 100  # if fewer steps of a candidate fit into the complete time, it competes in its smallest size
+TINY = "-tiny"  # at the end of the name of a candidate in its smallest size
 BASELINE_SHARE = 0.1  # share of the time by which the baseline may exceed the time limit
 PARENTS = 2  # number of candidates whose variants are tried
 LEADERBOARD = "leaderboard"  # the name of its .json and .html files
-TOO_SLOW = "not run: a step takes {}, too slow for the time"
 SHARE_TO_START = 0.5  # of the time left, for 100 steps of every candidate; the slowest are left out if they need more
 
 
@@ -121,7 +129,8 @@ class Race:
         at = 0
         while True:
             if at == len(self.record.decided.rungs):
-                rung = (yield from self._first_rung()) if at == 0 else self._next_rung()
+                new = yield from self._entering()
+                rung = self._first_rung(new) if at == 0 else self._next_rung(new)
                 if rung is None or not rung.entries:
                     return
                 self.record.decide(rungs=(*self.record.decided.rungs, rung))
@@ -130,31 +139,51 @@ class Race:
             yield from self._runs(rung.entries)
             at += 1
 
-    def _first_rung(self) -> Generator[AutoEvent, None, Rung | None]:
-        """Measure all candidates and divide the time of the first rung among them."""
-        racing, waiting = list[Candidate](), [one for one in self.candidates if not one.is_solved]
+    def _entering(self) -> Generator[AutoEvent, None, list[Candidate]]:
+        """Measure the candidates that are in no rung yet; return those that enter the next one.
+
+        Before the first rung, these are all candidates. After it, there are some only if the race continues with more
+        time: those that were left out before, and those that competed in their smallest size.
+        """
+        decided, found = self.record.decided, list[Candidate]()
+        raced = {entry.candidate.name for rung in decided.rungs for entry in rung.entries}
+        waiting = [one for one in self.candidates if not one.is_solved and one.name not in raced]
         if self.leaders and self._actual_left() <= 0:
-            self.record.decide(problems=self.record.decided.problems | {one.name: TIME_UP for one in waiting})
-            return None
+            known = raced | decided.problems.keys()
+            late = {one.name: TIME_UP for one in waiting if not known & {one.name, f"{one.name}{TINY}"}}
+            if late:
+                self.record.decide(problems=decided.problems | late)
+            return []
         for one in waiting:
             candidate, probe = one, self._probed(one)
             if probe is not None and probe.steps_in(self.plan.seconds) < FEW and one.recipe:
-                candidate = msgspec.structs.replace(one, name=f"{one.name}-tiny", size="tiny")
+                candidate = msgspec.structs.replace(one, name=f"{one.name}{TINY}", size="tiny")
                 probe = self._probed(candidate)
-            if probe is not None:
-                racing.append(candidate)
+            is_decided = decided.rungs and candidate.name in raced | self.record.decided.problems.keys()
+            if probe is not None and not is_decided:
+                found.append(candidate)
                 yield Probed(candidate.name, probe.step_seconds, probe.cost(None))
-        left, probes = self._actual_left(), self.record.decided.probes
+        return self._quick(found)
+
+    def _quick(self, entering: list[Candidate]) -> list[Candidate]:
+        """The candidates that are fast enough for the time left; the others are recorded as too slow."""
+        left, decided = self._actual_left(), self.record.decided
+        quick = quick_enough(entering, decided.probes, left * SHARE_TO_START, self.task.recipes()[0])
+        if decided.rungs:  # there are results already, so nothing has to be tried at any cost
+            quick = [one for one in quick if decided.probes[one.name].cost(budget.FEWEST_STEPS) <= left]
+        slow = [one.name for one in entering if one not in quick]
+        if slow:
+            why = {name: TOO_SLOW.format(duration(decided.probes[name].step_seconds)) for name in slow}
+            self.record.decide(problems=decided.problems | why)
+        return quick
+
+    def _first_rung(self, racing: list[Candidate]) -> Rung | None:
+        """Divide the time of the first rung among the candidates."""
         if not racing:
             return None
-        quick = quick_enough(racing, probes, left * SHARE_TO_START, self.task.recipes()[0])
-        slow = {
-            one.name: TOO_SLOW.format(duration(probes[one.name].step_seconds)) for one in racing if one not in quick
-        }
-        if slow:
-            self.record.decide(problems=self.record.decided.problems | slow)
-        seconds = seconds_of_rung(quick, probes, left)
-        return Rung(number=1, entries=entries_of(1, quick, probes, seconds), left=left)
+        left, probes = self._actual_left(), self.record.decided.probes
+        seconds = seconds_of_rung(racing, probes, left)
+        return Rung(number=1, entries=entries_of(1, racing, probes, seconds), left=left)
 
     def _probed(self, candidate: Candidate) -> Probe | None:
         """The speed of a candidate, from the record or measured now; None if it cannot be built, which is recorded."""
@@ -172,24 +201,26 @@ class Race:
         self.record.decide(probes=decided.probes | {candidate.name: found})
         return found
 
-    def _next_rung(self) -> Rung | None:
-        """The rung after the last one: the better half of the shortened candidates, with more steps."""
+    def _next_rung(self, new: list[Candidate]) -> Rung | None:
+        """The rung after the last one: the better half of the shortened candidates, with more steps, and new ones."""
         decided = self.record.decided
         first, last = decided.rungs[0], decided.rungs[-1]
         short = [entry for entry in last.entries if not entry.is_complete]
         ranked = [entry for entry in self.leaders.ranked(short) if entry.name not in decided.problems]
-        if len(short) < 2 or not ranked or self._actual_left() <= 0:
+        if ((len(short) < 2 or not ranked) and not new) or self._actual_left() <= 0:
             return None
         staying, dropped = ranked[: -(-len(short) // 2)], ranked[-(-len(short) // 2) :]
         planned, actual = last.planned_left, self._actual_left()
         left = agreed_left(planned, actual)
         pace = max(1.0, (first.left - actual) / max(1e-9, first.left - planned)) if left < planned else 1.0
-        racing = [entry.candidate for entry in staying]
+        racing = [*(entry.candidate for entry in staying), *new]
         seconds = seconds_of_rung(racing, decided.probes, left, pace)
         before = {entry.candidate.name: entry.steps or 0 for entry in staying}
         entries = entries_of(last.number + 1, racing, decided.probes, seconds, pace)
         worth = tuple(
-            one for one in entries if (one.steps or one.default_steps or 0) >= WORTHWHILE * before[one.candidate.name]
+            one
+            for one in entries
+            if (one.steps or one.default_steps or 0) >= WORTHWHILE * before.get(one.candidate.name, 0)
         )
         names = tuple(entry.candidate.name for entry in dropped)
         return Rung(number=last.number + 1, entries=worth, left=left, pace=pace, dropped=names)
@@ -220,7 +251,9 @@ class Race:
         for entry in islice(self.leaders.best_of_each(originals), PARENTS):
             facts, config = self.leaders.facts(entry), RunFolder(run_folder(self.plan, entry)).config()
             dropout = max(dropouts(config.model), default=0.0)
-            yield Parent(entry, facts.steps, facts.seconds, decided.probes[entry.candidate.name], dropout)
+            probe, model = decided.probes[entry.candidate.name], _model_of(entry)
+            rates = tuple(one.effective_lr_factor(probe.lr) for one in decided.entries if _model_of(one) == model)
+            yield Parent(entry, facts.steps, facts.seconds, probe, dropout, rates)
 
     def _actual_left(self) -> float:
         """The measured seconds left, minus the reserve for the end."""
@@ -280,22 +313,38 @@ class Race:
         return board
 
 
+def _model_of(entry: Entry) -> Candidate:
+    """The candidate of a run without its name and its learning rate: equal for runs of the same model."""
+    return msgspec.structs.replace(entry.candidate, name="", variant_of="", lr_factor=1.0)
+
+
 def race(plan: AutoPlan) -> Iterator[AutoEvent]:
     """Start or resume a race and yield its events.
 
     Before the last event, `AutoEnded`, the model and the leaderboard are written, unless the race was interrupted.
     """
     require_own_folder(plan.folder)
-    if plan.folder.parent == RUNS:  # the default folder
-        make_folder(RUNS)
     require_writable(plan.folder)
-    make_folder(plan.folder / "runs")
+    new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
+    try:
+        yield from _race(plan, is_new=bool(new))
+    finally:
+        remove_empty(new)  # those that remain after an error in the data or the options
+
+
+def _race(plan: AutoPlan, *, is_new: bool) -> Iterator[AutoEvent]:
     with hold(plan.folder):
-        opened = Race(plan)
+        try:
+            opened = Race(plan)
+            make_folder(plan.folder / "runs")
+        except SeqloomError:
+            if is_new and not (plan.folder / DECISIONS).exists():  # wrong data or options leave nothing behind
+                remove_held(plan.folder)
+            raise
         yield opened.started()
         written = plan.folder / f"{LEADERBOARD}.json"
         if opened.record.decided.finished and written.is_file():
-            yield AutoEnded("done", msgspec.json.decode(written.read_bytes(), type=Leaderboard), 0)
+            yield AutoEnded("done", _written_leaderboard(written), 0)
             return
         try:
             yield from opened.events()
@@ -306,6 +355,15 @@ def race(plan: AutoPlan) -> Iterator[AutoEvent]:
         late = TIME_UP in opened.record.decided.problems.values()
         reason: Why = "seconds" if late else "done"
         yield AutoEnded(reason, opened.finish(), 0)
+
+
+def _written_leaderboard(path: Path) -> Leaderboard:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Leaderboard)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedError(
+            f"{path} cannot be read ({error})", fix="delete it, and run the same command to write it again"
+        ) from error
 
 
 def default_folder(data: str) -> Path:
@@ -397,6 +455,11 @@ def auto(
         if show is not None:
             show(event)
     assert isinstance(event, AutoEnded), "the last event"
-    if event.reason in ("stopped", "disk") or event.leaderboard is None:
+    if event.reason == "disk":
+        raise DurableError(
+            f"the race in {plan.folder} stopped: checkpoints could not be saved",
+            fix="free disk space, and make the same call again to resume",
+        )
+    if event.reason == "stopped" or event.leaderboard is None:
         raise KeyboardInterrupt
     return event.leaderboard

@@ -20,7 +20,11 @@ from seqloom.files.layouts import RunFile
 DECISIONS, SPENT = "auto.json", "spent.json"
 BETWEEN = 5.0  # seconds between two writes of the time spent
 SHOWN = 4  # most changes that an error message lists
+
+# Reasons why a candidate has no result. They are given up when the race continues with more time.
 TIME_UP = "not run: the time was up"
+TOO_SLOW = "not run: a step takes {}, too slow for the time"
+NOT_VALIDATED = "the time was up before its first validation"
 
 now = time.monotonic
 
@@ -58,6 +62,12 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return (*self.baseline, *(entry for rung in self.rungs for entry in rung.entries), *self.variants)
 
 
+class _Spent(msgspec.Struct, frozen=True):
+    """The content of spent.json."""
+
+    seconds: float
+
+
 class RaceRecord:
     """The decisions of a race in its folder; each change is written immediately."""
 
@@ -91,7 +101,23 @@ class RaceRecord:
 
 def _spent(folder: Path) -> float:
     path = folder / SPENT
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, float])["seconds"] if path.is_file() else 0.0
+    if not path.is_file():
+        return 0.0
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Spent).seconds
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedError(
+            f"{path} cannot be read ({error})", fix="restore it, or delete it to count the time from 0"
+        ) from error
+
+
+def is_lack_of_time(why: str) -> bool:
+    """Whether a candidate has no result only because the time was too short.
+
+    >>> is_lack_of_time(TOO_SLOW.format("2 s")), is_lack_of_time("cnn.csv is a file")
+    (True, False)
+    """
+    return why == TIME_UP or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
 
 
 def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
@@ -103,7 +129,7 @@ def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
         return record
     try:
         decided = msgspec.json.decode(path.read_bytes(), type=Decisions)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedError(f"{path} cannot be read ({error})", fix="restore it, or give another --out") from error
     if changed := changes(decided.settings, plain):
         more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
@@ -117,8 +143,8 @@ def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
             fix="give the same minutes or more, or another --out",
         )
     record = RaceRecord(plan.folder, decided)
-    if plan.seconds > decided.seconds:  # continue it, including the runs that were left out for lack of time
-        problems = {name: why for name, why in decided.problems.items() if why != TIME_UP}
+    if plan.seconds > decided.seconds:  # continue it; whatever lacked time gets another chance
+        problems = {name: why for name, why in decided.problems.items() if not is_lack_of_time(why)}
         record.decide(seconds=plan.seconds, problems=problems, finished=False)
     return record
 

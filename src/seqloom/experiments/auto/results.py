@@ -28,6 +28,7 @@ ONE_SEED = (
     "The intervals are over dev examples. Each candidate was trained with one seed. The winner and its checkpoint were "
     "chosen on the dev set, so its score is slightly optimistic. Evaluate on the test set once, at the end."
 )
+ORDER = "Best score first. Candidates with the same score are ordered by training time, the shortest first."
 
 RowState = Literal["winner", "complete", "shortened", "dropped", "failed", "not run"]
 
@@ -115,6 +116,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 Callout(self.sentence(), "fine"),
                 Heading("Leaderboard"),
                 TableBlock(heads, [one.row() for one in self.rows]),
+                Aside(ORDER),
                 Heading("Figures"),
                 Pictures(self.figures(), 1),
                 Aside(ONE_SEED),

@@ -12,7 +12,7 @@ from pathlib import Path
 from seqloom.data.run_files import keep_places, located
 from seqloom.errors import ConfigError
 from seqloom.experiments.auto.plan import AutoPlan, CandidateReport, Entry, resolved_run
-from seqloom.experiments.auto.record import BETWEEN, RaceRecord
+from seqloom.experiments.auto.record import BETWEEN, NOT_VALIDATED, RaceRecord
 from seqloom.experiments.compare.plan import PlannedModel
 from seqloom.experiments.compare.runs import RunEvaluation, RunFacts, evaluate_folder, read_evaluation
 from seqloom.experiments.workers import remove_weights
@@ -57,7 +57,7 @@ def run(plan: AutoPlan, entry: Entry, record: RaceRecord) -> Iterator[CandidateR
         ended = _cut(last)
     if not (place / RunFile.MODEL).is_dir():
         raise ConfigError(
-            "no weights were saved" if ended.reason == "not-finite" else "the time was up before its first validation",
+            "no weights were saved" if ended.reason == "not-finite" else NOT_VALIDATED,
             fix="give more --minutes",
         )
     _evaluate(plan, entry, ended, resolved)

@@ -1,7 +1,7 @@
 """Variants of the best candidates, for the time left after the last rung.
 
     longer         a shortened candidate with as many steps as fit into the time
-    lr-3x, ...     another learning rate; if it is better, the rate is changed once more in the same direction
+    lr-3x, ...     another learning rate, if the candidate was not trained with that rate before
     base, ...      the next larger size
     dropout-0.5    more dropout, if the recipe has dropout
 
@@ -10,6 +10,7 @@ because the best of several seeds is best by chance.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from math import isclose
 from typing import NamedTuple
 
 import msgspec
@@ -31,6 +32,7 @@ class Parent(NamedTuple):
     seconds: float  # of training
     probe: Probe
     dropout: float  # the highest rate in its model; 0 if it has no dropout
+    rates: tuple[float, ...] = ()  # learning rates of earlier runs of this model, as factors of the default
 
     @property
     def again(self) -> float:
@@ -54,10 +56,10 @@ def variants_of(
         yield from _longer(parent, left)
     for factor in LR_FACTORS:
         name = f"{base.name}-lr-{factor:.2g}x"
-        yield _changed(parent, parent.again, name=name, lr_factor=base.lr_factor * factor)
-        if is_better(name):
-            name = f"{base.name}-lr-{factor**2:.2g}x"
-            yield _changed(parent, parent.again, name=name, lr_factor=base.lr_factor * factor**2)
+        variant = _changed(parent, parent.again, name=name, lr_factor=base.lr_factor * factor)
+        if not any(isclose(variant.effective_lr_factor(parent.probe.lr), rate, rel_tol=1e-6) for rate in parent.rates):
+            yield variant
+        if is_better(name):  # a change in the other direction is not worth its time
             break
     size = larger(base.size) if base.recipe else None
     if size is not None and LARGER * parent.again <= left:
@@ -87,17 +89,19 @@ def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
     return msgspec.structs.replace(entry, candidate=candidate, rung=0, seconds=seconds)
 
 
-def described(candidate: Candidate, known: Mapping[str, Candidate]) -> str:
+def described(entry: Entry, known: Mapping[str, Candidate], default_lr: float | None) -> str:
     """A text that describes the changed setting of a variant.
 
+    A learning rate is given as a factor of the default, because the rate of a shortened run is raised, too.
+
     >>> cnn = Candidate(name="cnn", recipe="cnn")
-    >>> described(Candidate(name="cnn-lr-3x", recipe="cnn", lr_factor=3.0, variant_of="cnn"), {"cnn": cnn})
-    'cnn with learning rate x 3'
+    >>> faster = Candidate(name="cnn-lr-3x", recipe="cnn", lr_factor=3.0, variant_of="cnn")
+    >>> described(Entry(candidate=faster, steps=100, lr_factor=2.0), {"cnn": cnn}, 0.001)
+    'cnn with 6 x the default learning rate'
     """
-    parent = known[candidate.variant_of]
-    changed = []
+    candidate, parent, changed = entry.candidate, known[entry.candidate.variant_of], list[str]()
     if candidate.lr_factor != parent.lr_factor:
-        changed.append(f"learning rate x {candidate.lr_factor / parent.lr_factor:.2g}")
+        changed.append(f"{entry.effective_lr_factor(default_lr):.2g} x the default learning rate")
     if candidate.size != parent.size:
         changed.append(f"size {candidate.size}")
     if candidate.dropout != parent.dropout:

@@ -1,0 +1,99 @@
+"""A race that continues with more minutes makes the decisions again that were caused by lack of time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import auto_common
+from auto_common import fixed_race, table
+from seqloom.errors import ConfigError
+from seqloom.experiments.auto import race
+from seqloom.experiments.auto.budget import Probe
+from seqloom.experiments.auto.plan import CandidateStarted, Entry
+from seqloom.experiments.auto.record import NOT_VALIDATED
+from seqloom.training.devices import Device
+from seqloom.training.resolve import Resolved
+
+pytestmark = pytest.mark.slow
+MODELS = ("bag", "gru")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    return table(tmp_path / "a.csv", 120, 0), table(tmp_path / "d.csv", 60, 1)
+
+
+def slow_gru(monkeypatch: pytest.MonkeyPatch, step_seconds: float) -> None:
+    """Let the gru in its usual size need this long for a step; all other probes are as fast as ever."""
+
+    def probed(resolved: Resolved, device: Device, seconds: float) -> Probe:
+        model = resolved.config.model
+        is_gru = "gru" in str(model).lower() and model.parameters() > 60_000
+        step = step_seconds if is_gru else 0.18
+        return Probe(step_seconds=step, validation_seconds=0.0, overhead_seconds=0.0, steps=60, validations=2)
+
+    monkeypatch.setattr(auto_common, "fixed_probe", probed)
+
+
+def started(told: list[Any]) -> list[str]:
+    return [event.entry.name for event in told if isinstance(event, CandidateStarted)]
+
+
+def test_a_candidate_that_was_too_slow_runs(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_gru(monkeypatch, 3.0)
+    monkeypatch.setattr(race, "FEW", 1)
+    board, told = fixed_race(*files, tmp_path / "out", models=MODELS)
+    row = next(row for row in board.rows if row.name == "gru")
+    assert row.state == "not run" and "too slow" in row.why and started(told) == ["linear", "bag-rung-1"]
+    still, told = fixed_race(
+        *files, tmp_path / "out", models=MODELS, minutes=1.5
+    )  # still too slow, and no endless race
+    assert next(row for row in still.rows if row.name == "gru").state == "not run" and started(told) == []
+    more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=10.0)
+    assert started(told) == ["gru-rung-2"]
+    assert next(row for row in more.rows if row.name == "gru").score is not None
+    again, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=10.0)
+    assert started(told) == [] and again == more
+
+
+def test_a_candidate_that_raced_in_its_smallest_size_runs_in_its_usual_size(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_gru(monkeypatch, 1.0)
+    _, told = fixed_race(*files, tmp_path / "out", models=MODELS)
+    assert started(told) == ["linear", "bag-rung-1", "gru-tiny-rung-1"]
+    more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=5.0)
+    assert started(told) == ["gru-rung-2"]
+    assert {row.name for row in more.rows if row.score is not None} == {"linear", "bag", "gru-tiny", "gru"}
+
+
+def test_a_run_whose_time_was_up_before_its_first_validation_runs_again(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = race.run
+
+    def cut(plan: Any, entry: Entry, record: Any) -> Iterator[Any]:
+        if entry.candidate.name == "gru":
+            raise ConfigError(NOT_VALIDATED, fix="give more --minutes")
+        yield from run(plan, entry, record)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(race, "run", cut)
+        board, _ = fixed_race(*files, tmp_path / "out", models=MODELS)
+    assert next(row for row in board.rows if row.name == "gru").state == "failed"
+    more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=2.0)
+    assert started(told)[0] == "gru-rung-1"
+    assert next(row for row in more.rows if row.name == "gru").score is not None
+
+
+def test_a_candidate_that_failed_for_another_reason_stays_out(files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    (tmp_path / "out" / "runs" / "gru-rung-1").write_text("no folder")
+    fixed_race(*files, tmp_path / "out", models=MODELS)
+    more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=5.0)
+    assert not any(name.startswith("gru") for name in started(told))
+    assert next(row for row in more.rows if row.name == "gru").state == "failed"

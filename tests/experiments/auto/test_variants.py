@@ -1,0 +1,46 @@
+"""Variants of the learning rate: each rate is tried once, and the leaderboard gives the rate that was used."""
+
+import pytest
+
+from seqloom.experiments.auto.budget import Probe
+from seqloom.experiments.auto.plan import Candidate, Entry
+from seqloom.experiments.auto.variants import Parent, described, variants_of
+
+CNN = Candidate(name="cnn", recipe="cnn", size="big")
+
+
+def rates_of(parent: Parent, better: str = "") -> dict[str, float]:
+    """The names of the learning rate variants, with their learning rates."""
+    found = variants_of(parent, lambda name: name == better, lambda _: None, 100.0)
+    assert parent.probe.lr is not None
+    return {
+        one.candidate.name: one.effective_lr_factor(parent.probe.lr) * parent.probe.lr
+        for one in found
+        if "-lr-" in one.candidate.name
+    }
+
+
+def parent_of(lr_factor: float, lr: float, *rates: float) -> Parent:
+    probe = Probe(step_seconds=1, validation_seconds=0, overhead_seconds=0, steps=900, validations=9, lr=lr)
+    entry = Entry(candidate=CNN, rung=1, steps=100, lr_factor=lr_factor)
+    return Parent(entry, 100, 100.0, probe, 0.0, (entry.effective_lr_factor(lr), *rates))
+
+
+def test_a_rate_that_was_tried_before_is_not_tried_again() -> None:
+    assert rates_of(parent_of(3.0, 0.001)) == pytest.approx({"cnn-lr-3x": 0.009, "cnn-lr-0.33x": 0.001})
+    assert rates_of(parent_of(3.0, 0.001, 1.0)) == pytest.approx({"cnn-lr-3x": 0.009})
+    # The limit of 0.01 counts: the shortened run has twice the default rate, not three times.
+    assert rates_of(parent_of(3.0, 0.005, 1.0)) == pytest.approx({"cnn-lr-3x": 0.03, "cnn-lr-0.33x": 0.01 / 3})
+    assert rates_of(parent_of(3.0, 0.005, 6.0)) == pytest.approx({"cnn-lr-0.33x": 0.01 / 3})
+
+
+def test_a_better_rate_is_not_changed_once_more() -> None:
+    assert list(rates_of(parent_of(1.0, 0.001), better="cnn-lr-3x")) == ["cnn-lr-3x"]
+    assert list(rates_of(parent_of(1.0, 0.001), better="cnn-lr-0.33x")) == ["cnn-lr-3x", "cnn-lr-0.33x"]
+
+
+def test_the_leaderboard_gives_the_rate_as_a_factor_of_the_default() -> None:
+    faster = Candidate(name="cnn-lr-3x", recipe="cnn", size="big", lr_factor=3.0, variant_of="cnn")
+    short = Entry(candidate=faster, steps=100, lr_factor=3.0)
+    assert described(short, {"cnn": CNN}, 0.001) == "cnn with 9 x the default learning rate"
+    assert described(short, {"cnn": CNN}, 0.005) == "cnn with 6 x the default learning rate"
