@@ -1,4 +1,4 @@
-"""Names that earlier versions wrote into config.toml, config.json, metrics.jsonl and events.jsonl, and the new ones.
+"""Names that earlier versions wrote into config, data, metrics and events files, and the new ones.
 
 >>> renamed({"kind": "training", "rate": 0.01, "length": {"kind": "symbols", "count": 9}})
 {'kind': 'training', 'lr': 0.01, 'duration': {'kind': 'token-count', 'tokens': 9}}
@@ -119,6 +119,16 @@ def _value(value: Any, under: str) -> Any:
     if isinstance(value, dict):
         return _table(value, under)
     return [_value(one, under) for one in value] if isinstance(value, list) else value
+
+
+def renamed_facts(data: dict[str, Any]) -> dict[str, Any]:
+    """The facts in data.json under the names of this version.
+
+    >>> renamed_facts({"split": {"rule": {"kind": "fold", "seed": 0}}, "said": ["labels: 2"]})
+    {'split': {'rule': {'kind': 'fold', 'split_seed': 0}}, 'messages': ['labels: 2']}
+    """
+    keys = {} if "messages" in data else {"said": "messages"}
+    return {keys.get(key, key): _value(value, key) if key == "split" else value for key, value in data.items()}
 
 
 # The lines of metrics.jsonl and events.jsonl: by kind, old key and new key.
