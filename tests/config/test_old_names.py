@@ -202,7 +202,7 @@ OLD_FACTS = """{
     "rule": {"kind": "random", "dev": 0.1, "test": 0.2, "seed": 7, "group": null},
     "counts": {"train": 96, "dev": 12}
   },
-  "findings": [["warning", "text.short", 2, [["d.tsv:2", "one word", "check it"]]]],
+  "findings": [["warn", "text.short", 2, [["d.tsv:2", "one word", "check it"]]]],
   "said": ["input: 'text' (by name)", "task: classify (from the target)"]
 }"""
 

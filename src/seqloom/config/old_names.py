@@ -4,7 +4,10 @@
 {'kind': 'training', 'lr': 0.01, 'duration': {'kind': 'token-count', 'tokens': 9}}
 """
 
+from collections.abc import Collection
 from typing import Any
+
+from seqloom.errors import did_you_mean
 
 KINDS = {"inverse-root": "inverse-sqrt", "symbols": "token-count"}  # old tag: new tag
 
@@ -129,6 +132,27 @@ def renamed_facts(data: dict[str, Any]) -> dict[str, Any]:
     """
     keys = {} if "messages" in data else {"said": "messages"}
     return {keys.get(key, key): _value(value, key) if key == "split" else value for key, value in data.items()}
+
+
+# Old values of options: old value, new value.
+OPTION_VALUES = {
+    "class": "softmax",  # --head
+    "cut": "truncate",  # --overlong
+    "refuse": "error",
+    "inverse-root": "inverse-sqrt",  # --schedule
+    "symbols": "tokens",  # --budget
+    "integrated": "integrated_gradients",  # --method
+}
+
+
+def name_fix(name: str, known: Collection[str], *, ordered: bool = False) -> str:
+    """The fix for an unknown value of an option: its new name, else the nearest known one or the list.
+
+    >>> name_fix("class", ["softmax", "crf"]), name_fix("sofmax", ["softmax", "crf"])
+    ("it is called 'softmax' now", "did you mean 'softmax'?")
+    """
+    new = OPTION_VALUES.get(name)
+    return f"it is called '{new}' now" if new in known else did_you_mean(name, known, ordered=ordered)
 
 
 # The lines of metrics.jsonl and events.jsonl: by kind, old key and new key.
