@@ -2,7 +2,7 @@
 
 An answer is right if a latent number is below a threshold: a part of it belongs to the example, a part to the model
 and the example, and a part to the seed and the example, so that seeds of one model err on much the same rows. The
-answers become judged runs, and the run_comparison itself weighs them, as it does after training.
+answers become judged runs, and the comparison itself weighs them, as it does after training.
 """
 
 from collections.abc import Sequence
@@ -174,7 +174,7 @@ class ScoreWorld(NamedTuple):
     """Scores of several models without single answers: a trial costs no resampling.
 
     What a model and a seed make of the examples is normal, and the resamples are orthogonal columns that have exactly
-    these variances, so what is simulated is how the run_comparison decides, not how it resamples.
+    these variances, so what is simulated is how the comparison decides, not how it resamples.
     """
 
     spreads: Sequence[float | None]  # between the seeds of each model; None: all seeds give the same answers

@@ -18,8 +18,11 @@ from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit, Reading
 from seqloom.config.decoding import BeamConfig, GreedyConfig, SampleConfig
 from seqloom.config.options import NEW_NAMES, Setting, own, settings
 from seqloom.config.training import TrainingConfig
+from seqloom.errors import ConfigError
+from seqloom.experiments.compare.plan import Budget
 from seqloom.experiments.tune.tuning import tune
 from seqloom.inference.model import LoadedModel
+from seqloom.inspect.attribution.methods import method_of
 from seqloom.tasks.task import TASKS
 from seqloom.training.request import FLAGS, RunRequest
 
@@ -343,6 +346,40 @@ def test_an_old_flag_is_answered_with_the_new_one(verb: str) -> None:
         if new is not None and old not in mine:
             right = HINTS.get(old, max(mine[new].opts, key=len))
             assert right in answer(verb, f"--{old.replace('_', '-')}"), old
+
+
+@pytest.mark.parametrize(
+    ("flag", "old", "new"),
+    [
+        ("--head", "class", "softmax"),
+        ("--overlong", "cut", "truncate"),
+        ("--overlong", "refuse", "error"),
+        ("--schedule", "inverse-root", "inverse-sqrt"),
+    ],
+)
+def test_an_old_value_of_an_option_is_answered_with_the_new_one(flag: str, old: str, new: str) -> None:
+    result = CliRunner().invoke(app, ["train", "x.csv", flag, old])
+    assert f"unknown name '{old}'. Fix: it is called '{new}' now." in str(result.exception)
+
+
+def test_an_old_attribution_method_and_an_old_budget_are_answered_with_the_new_ones() -> None:
+    with pytest.raises(ConfigError, match="it is called 'integrated_gradients' now"):
+        method_of("integrated")
+    with pytest.raises(ConfigError, match="it is called 'tokens' now"):
+        Budget.of("symbols", {}, epochs=False)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--steps", "ten", "expected an integer, found 'ten'"),
+        ("--steps", "1.5", "expected an integer, found '1.5'"),
+        ("--lr", "fast", "expected a number, found 'fast'"),
+    ],
+)
+def test_a_value_that_is_no_number_is_answered_in_one_plain_sentence(flag: str, value: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["train", "x.csv", flag, value], env={"COLUMNS": "200"})
+    assert f"Invalid value for '{flag}': {message}." in " ".join(result.output.split())
 
 
 @EVERY_VERB

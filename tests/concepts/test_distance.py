@@ -1,7 +1,7 @@
 """Row 30 of the table of concepts: an Elman network forgets over a distance that attention reaches in one step.
 
 The task is to name the token that was shown so many steps ago. Both families are trained at each distance and judged
-on it, on as many tokens of the same rows, by the run_comparison of `seqloom compare`.
+on it, on as many tokens of the same rows, by the comparison of `seqloom compare`.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from seqloom.experiments.compare.distances import Distances, run_distances
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan
 
 CHANCE = 1 / 8  # there are eight tokens
-ROWS, STEPS, BATCH, RATE = 3_000, 300, 1_000, 0.01  # tried with seeds 1 and 2; the run_comparison's first seed is 0
+ROWS, STEPS, BATCH, RATE = 3_000, 300, 1_000, 0.01  # tried with seeds 1 and 2; the comparison's first seed is 0
 
 
 def refereed(out: Path, *distances: int) -> Distances:

@@ -6,9 +6,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from seqloom.config.base import Config, read
+from seqloom.config.base import Config, from_data, read
 from seqloom.config.data import BadRows, RandomSplit
-from seqloom.config.old_names import KEYS, KINDS, renamed, renamed_line
+from seqloom.config.old_names import KEYS, KINDS, renamed, renamed_facts, renamed_line
 from seqloom.config.training import (
     AnyDuration,
     ByLengthConfig,
@@ -21,6 +21,7 @@ from seqloom.config.training import (
     TokenCountConfig,
 )
 from seqloom.errors import ConfigError
+from seqloom.experiments.doctor.diagnosis import data_findings
 from seqloom.files.jsonl import append_line
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import RunLocation
@@ -193,6 +194,31 @@ def test_log_lines_of_an_earlier_version_are_read_under_new_names(tmp_path: Path
         "reason": "done",
         "speed": {"data_wait": 0.1},
     }
+
+
+OLD_FACTS = """{
+  "fingerprints": {"d.tsv": [2213, "d58ceeeb683dec1377ff92ce39e111fc18282522fbd93f76fec7a6095f49071f"]},
+  "split": {
+    "rule": {"kind": "random", "dev": 0.1, "test": 0.2, "seed": 7, "group": null},
+    "counts": {"train": 96, "dev": 12}
+  },
+  "findings": [["warn", "text.short", 2, [["d.tsv:2", "one word", "check it"]]]],
+  "said": ["input: 'text' (by name)", "task: classify (from the target)"]
+}"""
+
+
+def test_the_facts_about_data_of_an_earlier_version_are_read_under_new_names(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text(OLD_FACTS)
+    facts = RunFolder(tmp_path).data()
+    assert facts.messages == ["input: 'text' (by name)", "task: classify (from the target)"]
+    assert facts.split["counts"] == {"train": 96, "dev": 12}
+    rule = {"kind": "random", "dev_size": 0.1, "test_size": 0.2, "split_seed": 7, "group": None}
+    assert facts.split["rule"] == rule
+    assert from_data(rule, RandomSplit) == RandomSplit(dev_size=0.1, test_size=0.2, split_seed=7)
+    (found,) = data_findings(RunFolder(tmp_path))
+    assert (found.code, found.rows, found.samples[0].fix) == ("text.short", 2, "check it")
+    current = msgspec.to_builtins(facts)
+    assert renamed_facts(current) == current
 
 
 def test_test_evaluations_of_an_earlier_version_are_counted(tmp_path: Path) -> None:

@@ -120,6 +120,14 @@ def test_a_csv_file_tells_a_fault_by_line(tmp_path: Path) -> None:
         seqloom.load_data(path)
 
 
+@pytest.mark.parametrize(("column", "cells"), [("nodes", "{},0-1"), ("edges", "C O,{}")])
+def test_a_cell_with_thousands_of_brackets_is_a_bad_value(column: str, cells: str, tmp_path: Path) -> None:
+    path = tmp_path / "graphs.csv"
+    path.write_text(f"nodes,edges,label\nC O,0-1,a\n{cells.format('[' * 100_000)},b\n")
+    with pytest.raises(RejectedError, match=rf"graphs.csv:3.*{column}.*expected a list of {column} as a JSON list"):
+        seqloom.load_data(path)
+
+
 def test_csv_and_json_lines_give_the_same_columns(tmp_path: Path) -> None:
     path = tmp_path / "graphs.csv"
     kind = GraphInput()

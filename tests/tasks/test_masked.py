@@ -256,6 +256,18 @@ def test_gaps_are_filled_with_the_likeliest_tokens_in_the_text_that_was_asked_ab
     assert answer.to_json()["text"] == f"The {first} cat,\tsees a {second}"
 
 
+def test_special_tokens_are_never_candidates(written: Write) -> None:
+    found = masked(written)
+    model = found.model("bilstm").eval()
+    with torch.no_grad():
+        model.head.bias[:COUNT] = 100.0
+    given = Padded.of(torch.tensor([[COUNT, MASK, COUNT + 1]]))
+    assert int(model(given).values[0, 1].argmax()) < COUNT  # the model itself prefers a special token
+    (said,) = found.task.predict(model, given)
+    special = {found.task._text(token) for token in range(COUNT)}
+    assert len(said.masks[0]) == 5 and not special & {guess.text for guess in said.masks[0]}
+
+
 def test_gaps_that_were_not_read_stay_gaps_and_the_text_behind_them_is_kept() -> None:
     said = FilledPrediction(masks=((MaskCandidate("cat", 0.9), MaskCandidate("dog", 0.1)),))
     text = "the [MASK] sat on the [MASK] of the [MASK], here"

@@ -30,7 +30,7 @@ from seqloom.training.state import Environment
 CPU = Device(torch.device("cpu"))
 FACTS = DataFacts(
     fingerprints={"train.csv": {"size": 120, "sha256": "ab" * 32}},
-    split={"rule": {"kind": "random", "dev": 0.1}, "counts": {"train": 90, "dev": 10}},
+    split={"rule": {"kind": "random", "dev_size": 0.1}, "counts": {"train": 90, "dev": 10}},
 )
 MEANING = ModelSpec(Schema("text", "label", ("bad", "good")), CharactersConfig().fit(["abc"]), None)
 CONFIG = RunConfig(

@@ -34,6 +34,7 @@ from seqloom.cli import (
 )
 from seqloom.cli.options import Verb
 from seqloom.cli.terminal import exit_code_of
+from seqloom.config.base import quoted
 from seqloom.config.options import new_name
 from seqloom.errors import RejectedError, SeqloomError
 from seqloom.nn.ops.kernels import few_kernels
@@ -63,6 +64,8 @@ class Verbs(TyperGroup):
         except Exception as error:
             if hasattr(error, "possibilities"):  # an unknown option; some versions of typer bundle their own click
                 self._suggest(error)
+            if hasattr(error.__cause__, "errors") and hasattr(error, "message"):  # a value that pydantic cannot parse
+                error.message = _plain_message(error.__cause__.errors()[0], error.message)
             raise
 
     def _suggest(self, error: Any) -> None:
@@ -92,6 +95,13 @@ class Verbs(TyperGroup):
         elif error.possibilities:
             (near,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
             error.message, error.possibilities = f"{error.message}. Did you mean {near}?", []
+
+
+def _plain_message(problem: Any, message: str) -> str:
+    """Return a sentence for a value that is not a number; other messages stay as they are."""
+    kind = str(problem["type"]).partition("_")[0]
+    wanted = {"int": "an integer", "float": "a number"}.get(kind)
+    return f"expected {wanted}, found {quoted(str(problem['input']))}." if wanted else message
 
 
 def _verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, dataclass_transform,
 import msgspec
 from msgspec import Meta
 
-from seqloom.config.old_names import renamed
+from seqloom.config.old_names import name_fix, renamed
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.report.numbers import size
 
@@ -211,7 +211,7 @@ def _name(value: Any, names: tuple[str, ...], place: str) -> str:
     if not isinstance(value, str):
         raise ConfigError(at(place, f"expected a name, found {found(value)}"), fix=f"choose from {', '.join(names)}")
     if value not in names:
-        raise ConfigError(at(place, f"unknown name {quoted(value)}"), fix=did_you_mean(value[:80], names, ordered=True))
+        raise ConfigError(at(place, f"unknown name {quoted(value)}"), fix=name_fix(value[:80], names, ordered=True))
     return str.__str__(value)  # the plain text of a str subclass, such as numpy's
 
 

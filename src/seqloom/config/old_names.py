@@ -1,10 +1,13 @@
-"""Names that earlier versions wrote into config.toml, config.json, metrics.jsonl and events.jsonl, and the new ones.
+"""Names that earlier versions wrote into config, data, metrics and events files, and the new ones.
 
 >>> renamed({"kind": "training", "rate": 0.01, "length": {"kind": "symbols", "count": 9}})
 {'kind': 'training', 'lr': 0.01, 'duration': {'kind': 'token-count', 'tokens': 9}}
 """
 
+from collections.abc import Collection
 from typing import Any
+
+from seqloom.errors import did_you_mean
 
 KINDS = {"inverse-root": "inverse-sqrt", "symbols": "token-count"}  # old tag: new tag
 
@@ -119,6 +122,37 @@ def _value(value: Any, under: str) -> Any:
     if isinstance(value, dict):
         return _table(value, under)
     return [_value(one, under) for one in value] if isinstance(value, list) else value
+
+
+def renamed_facts(data: dict[str, Any]) -> dict[str, Any]:
+    """The facts in data.json under the names of this version.
+
+    >>> renamed_facts({"split": {"rule": {"kind": "fold", "seed": 0}}, "said": ["labels: 2"]})
+    {'split': {'rule': {'kind': 'fold', 'split_seed': 0}}, 'messages': ['labels: 2']}
+    """
+    keys = {} if "messages" in data else {"said": "messages"}
+    return {keys.get(key, key): _value(value, key) if key == "split" else value for key, value in data.items()}
+
+
+# Old values of options: old value, new value.
+OPTION_VALUES = {
+    "class": "softmax",  # --head
+    "cut": "truncate",  # --overlong
+    "refuse": "error",
+    "inverse-root": "inverse-sqrt",  # --schedule
+    "symbols": "tokens",  # --budget
+    "integrated": "integrated_gradients",  # --method
+}
+
+
+def name_fix(name: str, known: Collection[str], *, ordered: bool = False) -> str:
+    """The fix for an unknown value of an option: its new name, else the nearest known one or the list.
+
+    >>> name_fix("class", ["softmax", "crf"]), name_fix("sofmax", ["softmax", "crf"])
+    ("it is called 'softmax' now", "did you mean 'softmax'?")
+    """
+    new = OPTION_VALUES.get(name)
+    return f"it is called '{new}' now" if new in known else did_you_mean(name, known, ordered=ordered)
 
 
 # The lines of metrics.jsonl and events.jsonl: by kind, old key and new key.

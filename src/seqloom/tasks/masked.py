@@ -309,8 +309,10 @@ class MaskedPrediction(Task):
             scores = cast(ElementModel, model)(tokens).values
         found = []
         for row, values in zip(scores, tokens.values, strict=True):
-            probabilities = row[values == MASK].float().softmax(dim=-1).topk(min(LIKELIEST, scores.shape[-1]))
-            pairs = zip(probabilities.indices.tolist(), probabilities.values.tolist(), strict=True)
+            # special tokens are never candidates
+            probabilities = row[values == MASK].float().softmax(dim=-1)[:, COUNT:]
+            likeliest = probabilities.topk(min(LIKELIEST, probabilities.shape[-1]))
+            pairs = zip((likeliest.indices + COUNT).tolist(), likeliest.values.tolist(), strict=True)
             found.append(FilledPrediction(tuple(tuple(map(self._guess, *gap)) for gap in pairs)))
         return found
 

@@ -21,6 +21,7 @@ import msgspec
 from seqloom import files
 from seqloom.bundle import read_tokenizers, tokenizer_files
 from seqloom.config.base import read
+from seqloom.config.old_names import renamed_facts
 from seqloom.config.training import RunConfig
 from seqloom.data.dataset import Dataset, all_fingerprints
 from seqloom.data.prepared import Prepared
@@ -127,7 +128,8 @@ class RunFolder:
     def data(self) -> DataFacts:
         """The facts about its data."""
         try:
-            return msgspec.json.decode((self.path / RunFile.DATA).read_bytes(), type=DataFacts)
+            plain = msgspec.json.decode((self.path / RunFile.DATA).read_bytes(), type=dict[str, Any])
+            return msgspec.convert(renamed_facts(plain), DataFacts)
         except (OSError, msgspec.DecodeError) as error:
             text = f"the facts about the data are not readable ({error})"
             raise DamagedError(

@@ -1,4 +1,4 @@
-"""The run_comparison judged: how often it sees what is there, and how often what is not, in simulated comparisons."""
+"""The comparison judged: how often it sees what is there, and how often what is not, in simulated comparisons."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ HUNDRED = range(100)
 @NOISE
 def test_equal_models_are_called_equal_in_at_least_90_of_100(spread: float) -> None:
     outcomes = [compared(World(gap=0.0, spread=spread), seed) for seed in HUNDRED]
-    assert 90 <= sum(not one.shown for one in outcomes) < 100, "who never sees anything is no run_comparison"
+    assert 90 <= sum(not one.shown for one in outcomes) < 100, "who never sees anything is no comparison"
 
 
 @pytest.mark.slow

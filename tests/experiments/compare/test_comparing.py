@@ -187,6 +187,21 @@ def test_another_comparison_in_the_same_folder_is_refused(data: Path, done: Done
         list(run_comparison(plan(data, done.plan.folder, budget=Budget(kind="tokens", amount=999))))
 
 
+OLD_SETTINGS = (
+    {"task": "classify", "budget": {"kind": "symbols", "amount": 600}, "size": "tiny", "wishes": {}},
+    {"task": "classify", "encoding": {"kind": "encoding", "longest": 99, "too_long": "cut"}},
+)
+
+
+@pytest.mark.parametrize("old", OLD_SETTINGS, ids=["wishes", "encoding"])
+def test_a_comparison_of_an_earlier_version_is_refused_and_another_folder_asked_for(
+    old: dict[str, Any], data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "comparison.json").write_text(json.dumps(old))
+    with pytest.raises(ConfigError, match=r"a comparison of an earlier version .*resumed\. Fix: give another --out\.$"):
+        list(run_comparison(plan(data, tmp_path)))
+
+
 def test_runs_at_the_same_time_come_out_as_one_after_the_other(data: Path, done: Done, tmp_path: Path) -> None:
     together = Done(plan(data, tmp_path / "out"), jobs=2)
     assert sorted(together.begun()) == sorted(done.begun())

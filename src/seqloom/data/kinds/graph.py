@@ -275,7 +275,7 @@ def _listed(value: Any, column: int, code: str, what: str) -> list[Any]:
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):  # RecursionError: too many brackets
             raise BadValue(column, code, f"expected {what} as a JSON list, found {shown(value)}") from None
     if isinstance(value, str):
         return value.split()

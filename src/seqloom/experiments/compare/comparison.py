@@ -16,6 +16,7 @@ from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import CharEncoderName
 from seqloom.config.models import AnyObjective
+from seqloom.config.old_names import renamed
 from seqloom.config.options import stated, strict
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.config.training import AnyBatching, AnyOptimizer, AnySchedule
@@ -88,7 +89,13 @@ class OpenedComparison:
         if not path.exists():
             write_file(path, msgspec.json.format(msgspec.json.encode(plain), indent=2))
             return
-        if changed := changes(msgspec.json.decode(path.read_bytes()), plain):
+        before = msgspec.json.decode(path.read_bytes())
+        if "wishes" in before or renamed(before) != before:
+            raise ConfigError(
+                f"{plan.folder} contains a comparison of an earlier version of Seqloom, which cannot be resumed",
+                fix="give another --out",
+            )
+        if changed := changes(before, plain):
             more = f"; and {len(changed) - TOLD} more" if len(changed) > TOLD else ""
             raise ConfigError(
                 f"{plan.folder} contains a different comparison: {'; '.join(changed[:TOLD])}{more}",

@@ -15,6 +15,7 @@ import msgspec
 
 from seqloom.config.base import Config
 from seqloom.config.models import AnyModel
+from seqloom.config.old_names import name_fix
 from seqloom.config.stacks import StackConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.results import Comparison
@@ -44,7 +45,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The budget by its kind or by its amount; `epochs`: whether --epochs is given too."""
         chosen = kind or next(iter(amounts), "tokens")
         if chosen not in UNITS:
-            raise ConfigError(f"--budget {chosen!r}", fix=f"choose from {', '.join(UNITS)}")
+            raise ConfigError(f"--budget {chosen!r}", fix=name_fix(chosen, UNITS, ordered=True))
         if others := [name for name in amounts if name != chosen]:
             raise ConfigError(f"--{others[0]} with --budget {chosen}", fix="give only one budget")
         if chosen != "parameters" and epochs:

@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.config.old_names import name_fix
+from seqloom.errors import ConfigError
 from seqloom.inspect.attention_weights import AttentionLayer, AttentionRows, PooledRows, heard, layers_of
 from seqloom.inspect.attribution.goals import AttributionGround, Goal, GroundPlace, at_work
 from seqloom.inspect.attribution.gradients import Measured, ends, gradient, gradient_x_input, integrated
@@ -293,7 +294,7 @@ class Outcome(NamedTuple):
 
 def method_of(name: str) -> Method:
     if name not in METHODS:
-        raise ConfigError(f"there is no attribution method '{name}'", fix=did_you_mean(name, METHODS))
+        raise ConfigError(f"there is no attribution method '{name}'", fix=name_fix(name, METHODS))
     return METHODS[name]
 
 
