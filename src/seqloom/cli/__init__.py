@@ -64,8 +64,9 @@ class Verbs(TyperGroup):
         except Exception as error:
             if hasattr(error, "possibilities"):  # an unknown option; some versions of typer bundle their own click
                 self._suggest(error)
-            if hasattr(error.__cause__, "errors") and hasattr(error, "message"):  # a value that pydantic cannot parse
-                error.message = _plain_message(error.__cause__.errors()[0], error.message)
+            found: Any = error.__cause__
+            if hasattr(found, "errors") and hasattr(error, "message"):  # a value that pydantic cannot parse
+                error.message = _plain_message(found.errors()[0], error.message)
             raise
 
     def _suggest(self, error: Any) -> None:
