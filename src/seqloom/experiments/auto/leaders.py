@@ -52,9 +52,13 @@ class Leaders:
         assert score is not None, "only runs with a score are ranked"
         return (-score if self.task.metric.higher_is_better else score), math.inf if loss is None else loss
 
+    def cost(self, entry: Entry) -> float:
+        """The measured training seconds of a run."""
+        return self.facts(entry).seconds
+
     def placed(self) -> list[Entry]:
         """The runs in the order of the leaderboard: by the metric; of equal scores, the least training time first."""
-        return sorted(self.ranked(), key=lambda entry: (self._rank(entry)[0], self.facts(entry).seconds))
+        return sorted(self.ranked(), key=lambda entry: (self._rank(entry)[0], self.cost(entry)))
 
     @property
     def winner(self) -> Entry | None:
