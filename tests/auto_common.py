@@ -9,7 +9,6 @@ import torch
 
 from seqloom.experiments.auto import budget, race, record
 from seqloom.experiments.auto.budget import Probe
-from seqloom.experiments.auto.leaders import Leaders
 from seqloom.experiments.auto.plan import AutoEvent
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.training.devices import Device
@@ -46,7 +45,6 @@ def fixed_race(
         patch.object(budget, "FEWEST_STEPS", 30),
         patch.object(record, "now", lambda: 0.0),
         patch.object(race, "PARENTS", parents),
-        patch.object(Leaders, "cost", lambda self, entry: 0.18 * self.facts(entry).steps),
     ):
         return race.auto(data, dev=dev, out=out, show=told.append, **given), told  # type: ignore[arg-type]
 

@@ -3,10 +3,10 @@
 import pytest
 
 from seqloom.experiments.auto.budget import Probe
-from seqloom.experiments.auto.plan import Candidate, Entry
+from seqloom.experiments.auto.plan import Entry, RaceCandidate
 from seqloom.experiments.auto.variants import Parent, described, variants_of
 
-CNN = Candidate(name="cnn", recipe="cnn", size="big")
+CNN = RaceCandidate(name="cnn", recipe="cnn", size="big")
 
 
 def rates_of(parent: Parent, better: str = "") -> dict[str, float]:
@@ -40,7 +40,7 @@ def test_a_better_rate_is_not_changed_once_more() -> None:
 
 
 def test_the_leaderboard_gives_the_rate_as_a_factor_of_the_default() -> None:
-    faster = Candidate(name="cnn-lr-3x", recipe="cnn", size="big", lr_factor=3.0, variant_of="cnn")
+    faster = RaceCandidate(name="cnn-lr-3x", recipe="cnn", size="big", lr_factor=3.0, variant_of="cnn")
     short = Entry(candidate=faster, steps=100, lr_factor=3.0)
     assert described(short, {"cnn": CNN}, 0.001) == "cnn with 9 x the default learning rate"
     assert described(short, {"cnn": CNN}, 0.005) == "cnn with 6 x the default learning rate"

@@ -15,7 +15,7 @@ from itertools import islice
 import msgspec
 import numpy as np
 
-from seqloom.experiments.auto.plan import Candidate, Entry
+from seqloom.experiments.auto.plan import Entry, RaceCandidate
 from seqloom.tasks.evaluation import answering
 from seqloom.training.devices import Device
 from seqloom.training.learning_rate import expected_steps, training_tokens
@@ -124,7 +124,7 @@ def share_of_rung(racing: int) -> float:
 
 
 def entries_of(
-    number: int, racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float, pace: float = 1.0
+    number: int, racing: Sequence[RaceCandidate], probes: Mapping[str, Probe], seconds: float, pace: float = 1.0
 ) -> tuple[Entry, ...]:
     """The runs of a rung, cheapest first; time that one candidate does not need goes to the others."""
     entries: list[Entry] = []
@@ -142,8 +142,8 @@ def entries_of(
 
 
 def quick_enough(
-    racing: Sequence[Candidate], probes: Mapping[str, Probe], seconds: float, default: str
-) -> list[Candidate]:
+    racing: Sequence[RaceCandidate], probes: Mapping[str, Probe], seconds: float, default: str
+) -> list[RaceCandidate]:
     """Leave out the slowest candidates until the others can run at least 100 steps each in the given time.
 
     The default recipe of the task is never left out.
@@ -154,7 +154,9 @@ def quick_enough(
     return kept
 
 
-def seconds_of_rung(racing: Sequence[Candidate], probes: Mapping[str, Probe], left: float, pace: float = 1.0) -> float:
+def seconds_of_rung(
+    racing: Sequence[RaceCandidate], probes: Mapping[str, Probe], left: float, pace: float = 1.0
+) -> float:
     """The time of a rung: all the remaining time if every candidate can train in full, otherwise a share of it."""
     full = sum(probes[one.name].cost(None, pace) for one in racing)
     return left if full <= left else left * share_of_rung(len(racing))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from seqloom.experiments.auto.plan import AutoPlan, Candidate, Entry
+from seqloom.experiments.auto.plan import AutoPlan, Entry, RaceCandidate
 from seqloom.experiments.auto.record import RaceRecord
 from seqloom.experiments.auto.results import Leaderboard, LeaderboardRow, RowState, commands_for
 from seqloom.experiments.auto.variants import described
@@ -52,17 +52,18 @@ class Leaders:
         assert score is not None, "only runs with a score are ranked"
         return (-score if self.task.metric.higher_is_better else score), math.inf if loss is None else loss
 
-    def cost(self, entry: Entry) -> float:
-        """The measured training seconds of a run."""
-        return self.facts(entry).seconds
+    def cost(self, entry: Entry) -> int:
+        """Parameters times steps: unlike seconds, it is the same after an interruption."""
+        facts = self.facts(entry)
+        return facts.parameters * facts.steps
 
     def placed(self) -> list[Entry]:
-        """The runs in the order of the leaderboard: by the metric; of equal scores, the least training time first."""
+        """The runs in the order of the leaderboard: by the metric; of equal scores, the least computation first."""
         return sorted(self.ranked(), key=lambda entry: (self._rank(entry)[0], self.cost(entry)))
 
     @property
     def winner(self) -> Entry | None:
-        """The best run; of several with the same score, the one that trained for the shortest time."""
+        """The best run; of several with the same score, the one with the least computation."""
         return next(iter(self.placed()), None)
 
     def best_of_each(self, entries: Iterable[Entry] | None = None) -> Iterator[Entry]:
@@ -95,7 +96,7 @@ class Leaders:
         )
 
     def _row(
-        self, entry: Entry, winner: Entry, compared: ComparedScores, record: RaceRecord, known: dict[str, Candidate]
+        self, entry: Entry, winner: Entry, compared: ComparedScores, record: RaceRecord, known: dict[str, RaceCandidate]
     ) -> LeaderboardRow:
         name, facts = entry.candidate.name, self.facts(entry)
         runs = [one for one in self.placed() if one.candidate.name == name]
@@ -117,7 +118,7 @@ class Leaders:
         )
 
     def _outcome(
-        self, entry: Entry, winner: Entry, record: RaceRecord, known: dict[str, Candidate]
+        self, entry: Entry, winner: Entry, record: RaceRecord, known: dict[str, RaceCandidate]
     ) -> tuple[RowState, str]:
         """The state of a candidate, and a description of it."""
         name = entry.candidate.name

@@ -48,7 +48,7 @@ class AutoPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return 60 * self.minutes
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RaceCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A model in the race, with its settings."""
 
     name: str
@@ -65,23 +65,25 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return is_solved(self.recipe, {})
 
 
-PORTFOLIO: dict[TaskName, tuple[Candidate, ...]] = {
+PORTFOLIO: dict[TaskName, tuple[RaceCandidate, ...]] = {
     "classify": tuple(
-        Candidate(name=name, recipe=name)
+        RaceCandidate(name=name, recipe=name)
         for name in ("linear", "bag", "cnn", "bilstm", "transformer", "conv2d", "patch-transformer")
     ),
-    "regress": tuple(Candidate(name=name, recipe=name) for name in ("linear", "bag", "cnn", "bilstm", "transformer")),
-    "tag": (
-        *(Candidate(name=name, recipe=name) for name in ("cnn", "gru", "bilstm")),
-        Candidate(name="bilstm-crf", recipe="bilstm", head="crf"),
-        Candidate(name="transformer", recipe="transformer"),
+    "regress": tuple(
+        RaceCandidate(name=name, recipe=name) for name in ("linear", "bag", "cnn", "bilstm", "transformer")
     ),
-    "translate": tuple(Candidate(name=name, recipe=name) for name in ("seq2seq-additive", "transformer")),
-    "lm": tuple(Candidate(name=name, recipe=name) for name in ("gru", "lstm", "transformer")),
+    "tag": (
+        *(RaceCandidate(name=name, recipe=name) for name in ("cnn", "gru", "bilstm")),
+        RaceCandidate(name="bilstm-crf", recipe="bilstm", head="crf"),
+        RaceCandidate(name="transformer", recipe="transformer"),
+    ),
+    "translate": tuple(RaceCandidate(name=name, recipe=name) for name in ("seq2seq-additive", "transformer")),
+    "lm": tuple(RaceCandidate(name=name, recipe=name) for name in ("gru", "lstm", "transformer")),
 }
 
 
-def portfolio(task: Task, plan: AutoPlan) -> tuple[Candidate, ...]:
+def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
     """The candidates of a race, cheapest first; ConfigError for an unsupported task or recipe."""
     if task.name not in PORTFOLIO:
         raise ConfigError(
@@ -90,7 +92,7 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[Candidate, ...]:
         )
     offered, usual = task.recipes(), PORTFOLIO[task.name]
     known = {one.name: one for one in usual if one.recipe in offered and (one.head or task.heads[0]) in task.heads}
-    known |= {name: Candidate(name=name, recipe=name) for name in offered if name not in known}
+    known |= {name: RaceCandidate(name=name, recipe=name) for name in offered if name not in known}
     for name in plan.models:
         if name not in known:
             raise ConfigError(f"--models: {task.name} has no model '{name}'", fix=did_you_mean(name, known))
@@ -101,7 +103,7 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[Candidate, ...]:
     names = [*(plan.models or default)]
     if BASELINE in known and BASELINE not in names:
         names = [BASELINE, *names]
-    chosen = [*(known[name] for name in names), *([Candidate(name=INIT)] if plan.init else [])]
+    chosen = [*(known[name] for name in names), *([RaceCandidate(name=INIT)] if plan.init else [])]
     for one in chosen:  # raises for a recipe that cannot do the task
         if one.recipe:
             task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.heads[0]))
@@ -150,7 +152,7 @@ def resolved_run(plan: AutoPlan, entry: "Entry") -> Resolved:
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A planned run: a candidate, its number of steps and its estimated time."""
 
-    candidate: Candidate
+    candidate: RaceCandidate
     rung: int = 0  # 0: not part of a rung (baseline and variants)
     steps: int | None  # None: the default duration of the candidate
     default_steps: int | None = None  # None: not known before training
@@ -176,7 +178,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def effective_lr_factor(self, default: float | None) -> float:
         """The learning rate of the run / the default of its model; None: the default is not known.
 
-        >>> entry = Entry(candidate=Candidate(name="cnn"), steps=100, lr_factor=3.0)
+        >>> entry = Entry(candidate=RaceCandidate(name="cnn"), steps=100, lr_factor=3.0)
         >>> entry.effective_lr_factor(0.001), entry.effective_lr_factor(0.005), entry.effective_lr_factor(0.05)
         (3.0, 2.0, 1.0)
         """

@@ -6,7 +6,7 @@
     variants     try changed settings of the best candidates, while there is time
 
 A candidate whose default duration fits into its time slice trains in full and is not run again. The candidate with the
-best score on the dev set wins; of several with the same score, the one with the shortest training.
+best score on the dev set wins; of several with the same score, the one with the least computation.
 """
 
 import time
@@ -34,11 +34,11 @@ from seqloom.experiments.auto.plan import (
     AutoEvent,
     AutoPlan,
     AutoStarted,
-    Candidate,
     CandidateEnded,
     CandidateStarted,
     Entry,
     Probed,
+    RaceCandidate,
     RungStarted,
     portfolio,
     resolved_run,
@@ -139,13 +139,13 @@ class Race:
             yield from self._runs(rung.entries)
             at += 1
 
-    def _entering(self) -> Generator[AutoEvent, None, list[Candidate]]:
+    def _entering(self) -> Generator[AutoEvent, None, list[RaceCandidate]]:
         """Measure the candidates that are in no rung yet; return those that enter the next one.
 
         Before the first rung, these are all candidates. After it, there are some only if the race continues with more
         time: those that were left out before, and those that competed in their smallest size.
         """
-        decided, found = self.record.decided, list[Candidate]()
+        decided, found = self.record.decided, list[RaceCandidate]()
         raced = {entry.candidate.name for rung in decided.rungs for entry in rung.entries}
         waiting = [one for one in self.candidates if not one.is_solved and one.name not in raced]
         if self.leaders and self._actual_left() <= 0:
@@ -165,7 +165,7 @@ class Race:
                 yield Probed(candidate.name, probe.step_seconds, probe.cost(None))
         return self._quick(found)
 
-    def _quick(self, entering: list[Candidate]) -> list[Candidate]:
+    def _quick(self, entering: list[RaceCandidate]) -> list[RaceCandidate]:
         """The candidates that are fast enough for the time left; the others are recorded as too slow."""
         left, decided = self._actual_left(), self.record.decided
         quick = quick_enough(entering, decided.probes, left * SHARE_TO_START, self.task.recipes()[0])
@@ -177,7 +177,7 @@ class Race:
             self.record.decide(problems=decided.problems | why)
         return quick
 
-    def _first_rung(self, racing: list[Candidate]) -> Rung | None:
+    def _first_rung(self, racing: list[RaceCandidate]) -> Rung | None:
         """Divide the time of the first rung among the candidates."""
         if not racing:
             return None
@@ -185,7 +185,7 @@ class Race:
         seconds = seconds_of_rung(racing, probes, left)
         return Rung(number=1, entries=entries_of(1, racing, probes, seconds), left=left)
 
-    def _probed(self, candidate: Candidate) -> Probe | None:
+    def _probed(self, candidate: RaceCandidate) -> Probe | None:
         """The speed of a candidate, from the record or measured now; None if it cannot be built, which is recorded."""
         decided = self.record.decided
         if candidate.name in decided.probes or candidate.name in decided.problems:
@@ -201,7 +201,7 @@ class Race:
         self.record.decide(probes=decided.probes | {candidate.name: found})
         return found
 
-    def _next_rung(self, new: list[Candidate]) -> Rung | None:
+    def _next_rung(self, new: list[RaceCandidate]) -> Rung | None:
         """The rung after the last one: the better half of the shortened candidates, with more steps, and new ones."""
         decided = self.record.decided
         first, last = decided.rungs[0], decided.rungs[-1]
@@ -313,7 +313,7 @@ class Race:
         return board
 
 
-def _model_of(entry: Entry) -> Candidate:
+def _model_of(entry: Entry) -> RaceCandidate:
     """The candidate of a run without its name and its learning rate: equal for runs of the same model."""
     return msgspec.structs.replace(entry.candidate, name="", variant_of="", lr_factor=1.0)
 

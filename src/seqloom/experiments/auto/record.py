@@ -44,7 +44,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.left - sum(entry.seconds for entry in self.entries)
 
 
-class Decisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RaceDecisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All decisions so far."""
 
     settings: dict[str, Any] = msgspec.field(name="asked")  # a race is only resumed with the same settings
@@ -71,11 +71,11 @@ class _Spent(msgspec.Struct, frozen=True):
 class RaceRecord:
     """The decisions of a race in its folder; each change is written immediately."""
 
-    def __init__(self, folder: Path, decided: Decisions) -> None:
+    def __init__(self, folder: Path, decided: RaceDecisions) -> None:
         self.folder, self.decided = folder, decided
         self._before, self._began, self._written = _spent(folder), now(), now()
 
-    def decide(self, **changed: Any) -> Decisions:
+    def decide(self, **changed: Any) -> RaceDecisions:
         """Change some decisions and write all of them."""
         self.decided = msgspec.structs.replace(self.decided, **changed)
         self.keep_time()
@@ -124,11 +124,11 @@ def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
     """The record of the race in the folder, or of a new race; ConfigError if the folder contains a different race."""
     path, plain = plan.folder / DECISIONS, msgspec.json.decode(msgspec.json.encode(settings))
     if not path.is_file():
-        record = RaceRecord(plan.folder, Decisions(settings=plain, seconds=plan.seconds))
+        record = RaceRecord(plan.folder, RaceDecisions(settings=plain, seconds=plan.seconds))
         record.decide()
         return record
     try:
-        decided = msgspec.json.decode(path.read_bytes(), type=Decisions)
+        decided = msgspec.json.decode(path.read_bytes(), type=RaceDecisions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedError(f"{path} cannot be read ({error})", fix="restore it, or give another --out") from error
     if changed := changes(decided.settings, plain):

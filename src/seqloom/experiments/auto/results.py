@@ -28,7 +28,7 @@ ONE_SEED = (
     "The intervals are over dev examples. Each candidate was trained with one seed. The winner and its checkpoint were "
     "chosen on the dev set, so its score is slightly optimistic. Evaluate on the test set once, at the end."
 )
-ORDER = "Best score first. Candidates with the same score are ordered by training time, the shortest first."
+ORDER = "Best score first; of equal scores, the one with the least computation (parameters times steps)."
 
 RowState = Literal["winner", "complete", "shortened", "dropped", "failed", "not run"]
 

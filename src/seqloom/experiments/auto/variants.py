@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from seqloom.experiments.auto.budget import WORTHWHILE, Probe
-from seqloom.experiments.auto.plan import Candidate, Entry, larger
+from seqloom.experiments.auto.plan import Entry, RaceCandidate, larger
 
 LR_FACTORS = (3.0, 1 / 3)
 MORE_DROPOUT = 0.5
@@ -41,7 +41,10 @@ class Parent(NamedTuple):
 
 
 def variants_of(
-    parent: Parent, is_better: Callable[[str], bool | None], measured: Callable[[Candidate], Probe | None], left: float
+    parent: Parent,
+    is_better: Callable[[str], bool | None],
+    measured: Callable[[RaceCandidate], Probe | None],
+    left: float,
 ) -> Iterator[Entry]:
     """The variants of a run, most promising first.
 
@@ -89,13 +92,13 @@ def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
     return msgspec.structs.replace(entry, candidate=candidate, rung=0, seconds=seconds)
 
 
-def described(entry: Entry, known: Mapping[str, Candidate], default_lr: float | None) -> str:
+def described(entry: Entry, known: Mapping[str, RaceCandidate], default_lr: float | None) -> str:
     """A text that describes the changed setting of a variant.
 
     A learning rate is given as a factor of the default, because the rate of a shortened run is raised, too.
 
-    >>> cnn = Candidate(name="cnn", recipe="cnn")
-    >>> faster = Candidate(name="cnn-lr-3x", recipe="cnn", lr_factor=3.0, variant_of="cnn")
+    >>> cnn = RaceCandidate(name="cnn", recipe="cnn")
+    >>> faster = RaceCandidate(name="cnn-lr-3x", recipe="cnn", lr_factor=3.0, variant_of="cnn")
     >>> described(Entry(candidate=faster, steps=100, lr_factor=2.0), {"cnn": cnn}, 0.001)
     'cnn with 6 x the default learning rate'
     """

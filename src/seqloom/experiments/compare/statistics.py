@@ -334,17 +334,17 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-class Decision(NamedTuple):
+class PairDecision(NamedTuple):
     """Two p-values of a pair, corrected for all pairs: for no difference, and for one of at least the margin."""
 
     p_different: float
     p_equal: float
 
 
-def decide(found: Sequence[Estimate], shuffled: Sequence[float], margin: Margin) -> list[Decision]:
+def decide(found: Sequence[Estimate], shuffled: Sequence[float], margin: Margin) -> list[PairDecision]:
     """Test every pair both ways; `shuffled` contains the p-values of `randomization` for the pairs."""
     different = holm([max(one.p(), p) for one, p in zip(found, shuffled, strict=True)])
-    return list(map(Decision, different, holm([one.p_equal(margin) for one in found])))
+    return list(map(PairDecision, different, holm([one.p_equal(margin) for one in found])))
 
 
 class Needed(NamedTuple):

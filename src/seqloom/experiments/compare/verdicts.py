@@ -26,12 +26,12 @@ from seqloom.experiments.compare.results import ALPHA, Binned, Comparison, Inter
 from seqloom.experiments.compare.runs import RunEvaluation
 from seqloom.experiments.compare.statistics import (
     LEVEL,
-    Decision,
     Estimate,
     Margin,
     Measure,
     ModelScores,
     Needed,
+    PairDecision,
     SeedSpread,
     Tables,
     decide,
@@ -140,7 +140,7 @@ class ComparedScores:
         would = needed(found, shuffled, self.margin, ALPHA)
         return tuple(map(self._decided, pairs, found, decisions, would))
 
-    def _decided(self, pair: PairResult, found: Estimate, decision: Decision, would: Needed) -> PairResult:
+    def _decided(self, pair: PairResult, found: Estimate, decision: PairDecision, would: Needed) -> PairResult:
         """Return the pair with its verdict."""
         known = msgspec.structs.replace(pair, p=found.p(), p_adjusted=decision.p_different, p_equal=decision.p_equal)
         if decision.p_different < ALPHA:
