@@ -149,9 +149,17 @@ def stacks(draw: st.DrawFn, kind: Any, width: int | None = None, inputs: Any = A
 def _layers(kind: Any) -> tuple[Any, ...]:
     if kind is ConditionedDecoderConfig:
         every = pool(AnyConditioned)
-        return (*every, *(_replaced(every[0], mixer) for mixer in pool(OneWay)))
+        return (*every, *(_replaced(every[0], mixer) for mixer in pool(OneWay) if _steps(mixer)))
     blocks = _variants(BlockConfig)
     return (*blocks, *(_replaced(blocks[0], mixer) for mixer in pool(AnyMixer)))
+
+
+def _steps(mixer: Any) -> bool:
+    try:
+        mixer.fit_causal()
+    except ConfigError:
+        return False
+    return True
 
 
 def _replaced(layer: Any, mixer: Any) -> Any:
@@ -172,10 +180,10 @@ def raw_input(source: Any, lengths: list[int]) -> Any:
     """Something that an input of this configuration reads."""
     if isinstance(source, PictureConfig):
         return torch.rand(len(lengths), source.height, source.width, source.channels)
-    shape = (len(lengths), max(lengths))
+    shape, edges = (len(lengths), max(lengths)), torch.zeros(len(lengths), 0, 2, dtype=torch.int64)  # a graph has edges
     if isinstance(source, VectorsConfig):
-        return Padded.of(torch.rand(*shape, source.size), torch.tensor(lengths))
-    tokens = Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths))
+        return Padded.of(torch.rand(*shape, source.size), torch.tensor(lengths), edges=edges)
+    tokens = Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths), edges=edges)
     if isinstance(source, SpelledConfig):
         return Spelled(tokens, torch.randint(1, 256, (*shape, 4), dtype=torch.uint8))
     return tokens

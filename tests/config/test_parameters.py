@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from config.configurations import TOKENS, Made, models, of_recipes, pool, raw_input
 from seqloom.config.heads import (
@@ -69,6 +69,7 @@ def test_a_drawn_model_has_the_weights_that_its_configuration_counts_and_runs(co
     assert count_parameters(model) == config.parameters()
     stack = config.decoder if isinstance(config, LanguageModelConfig) else config.encoder
     inputs = [raw_input(stack.input, [3, 1])]
+    assume(not isinstance(stack.input, PictureConfig) or '"edges"' not in config.to_json())  # a picture has none
     if isinstance(config, EncoderDecoderConfig):
         inputs.insert(0, raw_input(config.decoder.input, [2, 4]))
     scores = model.eval()(*inputs)

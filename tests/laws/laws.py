@@ -210,7 +210,7 @@ def packing_never_matters(subject: Subject, dtype: torch.dtype, seed: int) -> No
     """
     trial = Trial(subject, dtype, seed)
     if subject.edges:
-        with pytest.raises(DataError, match="graphs cannot be packed"):
+        with pytest.raises(DataError, match="several graphs cannot share one row"):
             trial.whole(trial.x._replace(segments=torch.zeros(trial.x.values.shape[:2], dtype=torch.int64)))
         return
     trial.x = trial.draw(4, 4)._replace(full=False)

@@ -51,10 +51,10 @@ def phases(folder: Path, index: Path) -> list[Callable[[], object]]:
     return [
         lambda: last(build_index(index, WordTable(), Collection(folder / "first.jsonl"))),
         lambda: added("second.jsonl"),
-        lambda: _change(str(index), ["d3", "d31"], join=False, exact=None),
+        lambda: _change(str(index), ["d3", "d31"], compact=False, exact=None),
         lambda: added("third.jsonl"),
-        lambda: _change(str(index), ["d40"], join=True, exact=True),
-        lambda: _change(str(index), [], join=True, exact=False),
+        lambda: _change(str(index), ["d40"], compact=True, exact=True),
+        lambda: _change(str(index), [], compact=True, exact=False),
     ]
 
 

@@ -226,7 +226,7 @@ def test_documents_are_deleted_once_and_a_deletion_that_was_killed_is_resumed(tm
         there.delete([])
         assert there.source is not None  # nothing was added
         there.delete(["d1", "d2"])
-        for change in (lambda: set_exact(there, True), there.join, lambda: None):
+        for change in (lambda: set_exact(there, True), there.compact, lambda: None):
             change()
             before = bytes_of(index.path)
             there.delete(["d2", "d1"])
