@@ -1,7 +1,8 @@
-"""`seqloom data`: check data before training, list and download datasets."""
+"""`seqloom data`: check data before training, clean a copy of it, list and download datasets."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
@@ -12,8 +13,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from seqloom.cli.options import DATA, Data, Given, Verb, encoded, option, reworded, takes
 from seqloom.cli.terminal import Screen, followed_work
-from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, Task
-from seqloom.config.options import BATCHES, with_flags
+from seqloom.config.cleaning import CleaningConfig
+from seqloom.config.data import SPLITS, DataConfig, Task
+from seqloom.config.options import BATCHES, said, settings, with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
@@ -22,6 +24,7 @@ from seqloom.report.numbers import counted
 if TYPE_CHECKING:
     from seqloom.data.download import Event, NamedSource
     from seqloom.data.report import DataReport
+    from seqloom.report.document import Shown
 
 SEARCH = "search"  # datasets of tables for search, without a task
 TASKS = (*get_args(Task), SEARCH)
@@ -167,7 +170,7 @@ def _summary(source: "NamedSource", written: int) -> str:
     )
 
 
-app = typer.Typer(help="Check data; list and download datasets.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check and clean data; list and download datasets.", no_args_is_help=True, rich_markup_mode=None)
 app.command("list", cls=Verb, short_help="List the datasets that Seqloom can download or generate.")(list_sources)
 app.command("get", cls=Verb, short_help="Download a dataset and verify it.")(get_source)
 
@@ -189,7 +192,7 @@ def check(
     given: Given,
 ) -> None:
     """Check data: read it in the same way as training, and report its contents and possible problems."""
-    config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given) or EncodingConfig()
+    config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given)
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())
@@ -223,3 +226,93 @@ def _show(report: "DataReport", html: Path | None, json: bool) -> None:
         screen.say(*([] if html is None else ["", f"The report is written to {html}"]))
     if report.verdict == "errors":
         raise typer.Exit(2)
+
+
+REPORTS: dict[str, "Callable[[Shown], str]"] = {
+    ".html": lambda report: report.html(),
+    ".md": lambda report: report.markdown(),
+    ".json": lambda report: dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n",
+}
+CLEANED = settings(DataConfig, "task", "input", "target", "label_separator", "skip_bad_rows", "max_bad_rows")
+CLEANED |= settings(DataConfig, "format", "encoding", "delimiter", "header")
+
+
+@app.command("clean", cls=Verb, short_help="Write a cleaned copy of a file and report every change.")
+@takes(
+    settings(CleaningConfig),
+    CLEANED,
+    common=(
+        "out",
+        "dry_run",
+        "report",
+        "labels",
+        "typo_distance",
+        "rare",
+        "rare_label",
+        "conflicts",
+        "input",
+        "target",
+    ),
+    examples=(
+        "seqloom data clean reviews.csv --dry-run",
+        "seqloom data clean reviews.csv -o clean.csv --rare 5 --rare-label other --report changes.html",
+    ),
+)
+def clean(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A csv, tsv or jsonl file; it is not changed.")],
+    out: Annotated[
+        Path | None,
+        option("--out -o", "OUT", "Write the copy to this file, in the same format (default: none, see --dry-run)."),
+    ] = None,
+    dry_run: Annotated[
+        bool, option("--dry-run", None, "Only report what would change; write no copy (default: off).")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        option("--report", "FILE", "Also write the report to this .html, .md or .json file (default: off)."),
+    ] = None,
+    json: Annotated[bool, option("--json", None, "Print the report as JSON (default: text).")] = False,
+    *,
+    given: Given,
+) -> None:
+    """Write a cleaned copy of a file and report every change; the file itself is never changed.
+
+    Labels get one spelling, damaged characters are repaired, and empty and repeated rows are dropped. Cleaning the copy
+    again changes nothing.
+    """
+    if dry_run == (out is not None):
+        problem = "--dry-run writes no copy, but --out names one" if dry_run else "there is no name for the copy"
+        raise ConfigError(
+            problem, fix="leave one of them out" if dry_run else "-o OUT, or --dry-run to see the changes"
+        )
+    _require_report(report, (file, *([] if out is None else [out])))
+    config, cleaning = (
+        with_flags(DataConfig(train=(str(file),), id=""), given),
+        CleaningConfig(**said(CleaningConfig, given)),
+    )
+    with _refusals(json):
+        from seqloom.data.clean import cleaning_steps
+
+        found = followed_work(cleaning_steps(config, cleaning, Ledger(config.bad_rows), out=out))
+    if report is not None:
+        from seqloom.files.disk import write_file
+
+        write_file(report, REPORTS[report.suffix.lower()](found))
+    screen = Screen()
+    if json:
+        screen.say_json(found.to_json())
+    else:
+        screen.show(found)
+        screen.say(*([] if report is None else ["", f"The report is written to {report}"]))
+
+
+def _require_report(report: Path | None, others: tuple[Path, ...]) -> None:
+    """Raise ConfigError, before any work, for a report that cannot be written or would replace the file or the copy."""
+    if report is None:
+        return
+    if report.suffix.lower() not in REPORTS:
+        raise ConfigError(f"--report {report}: unknown extension", fix=f"use {', '.join(REPORTS)}")
+    if any(report.resolve() == other.resolve() for other in others):
+        raise ConfigError(f"--report {report} is the file or the copy", fix="give another name")
+    if not report.parent.is_dir():
+        raise ConfigError(f"--report {report}: the folder {report.parent} does not exist", fix="create it first")

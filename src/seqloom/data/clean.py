@@ -1,0 +1,581 @@
+"""`seqloom data clean`: a copy of a file with one spelling per label, repaired characters and no repeated rows.
+
+    file ──▶ first pass: digest, labels ──▶ decisions: new labels, rows to drop ──▶ second pass ──▶ copy
+             and line of each row           until no rule applies any more          changed cells
+
+The rules run in this order, and again until none of them changes anything, so cleaning the copy changes nothing:
+
+    characters    UTF-8 that was read as Windows-1252; lines in Windows-1252 among lines in UTF-8; line ends, if asked
+    labels        white space and Unicode form, the table of the user, upper and lower case, typing errors if asked
+    rows          without an input or a target, repeated, and with contradicting targets if asked
+    rare labels   merged or dropped, if asked; they are counted in the rows that are left
+
+A row that does not change is copied as it is written. Only the columns of input and target are ever changed.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from seqloom.config.cleaning import CleaningConfig, Conflicts, LineEnds, RepeatRule
+from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
+from seqloom.config.options import said, stated, strict, with_flags
+from seqloom.data.checks.check import BLOCK_ROWS
+from seqloom.data.dataset import SAMPLE
+from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
+from seqloom.data.mojibake import repaired
+from seqloom.data.problems import Ledger
+from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, dialect_of, ended_lines
+from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
+from seqloom.data.readers.jsonl import careful
+from seqloom.data.readers.passages import MIXED, lines_in_windows
+from seqloom.data.readers.registry import format_of, read_table
+from seqloom.data.roles import Roles, find_roles
+from seqloom.data.values import BadValue, Record, Table, label_of
+from seqloom.errors import ConfigError
+from seqloom.events import Progress, Work, finished
+from seqloom.files.disk import write_file
+from seqloom.report.document import Aside, Bullets, Callout, Document, Heading, KeyFigures, Shown, TableBlock, TableCell
+from seqloom.report.labels import excerpt, excerpt_from
+from seqloom.report.numbers import counted
+
+FORMATS: dict[Format, tuple[str, ...]] = {"csv": (".csv",), "tsv": (".tsv",), "jsonl": (".jsonl", ".ndjson")}
+SAMPLES = 5  # examples of each change
+WIDTH = 40  # columns of an example
+LINE_END = re.compile(r"\r\n?|\n")
+REPLACED_BY = {"lf": "\n", "space": " "}
+CHANGES = {  # what is counted, in the order of the report
+    "encoding": "line in Windows-1252, converted to UTF-8",
+    "mojibake": "UTF-8 that was read as Windows-1252, repaired",
+    "line-ends": "line ends inside a field, replaced",
+    "spelling": "label in another spelling, renamed",
+    "table": "label in the table, renamed or dropped",
+    "typo": "label with typing errors, renamed",
+    "rare": "rare label, renamed or dropped",
+    "empty": "row without input or target, dropped",
+    "repeat": "row with the same input and target as an earlier one, dropped",
+    "conflict": "row with the same input as another and a different target, dropped",
+}
+GONE = "(dropped)"
+LABEL_CHANGES = ("spelling", "table", "typo", "rare")
+KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
+
+
+@dataclass(frozen=True)
+class ChangedRow:
+    """An example of a change."""
+
+    row: int  # from 1, without the header
+    line: int
+    before: str
+    after: str  # empty: dropped
+
+
+@dataclass(frozen=True)
+class CleanedRows:
+    """All changes of one kind: its code, the number of rows, and the first of them."""
+
+    code: str
+    rows: int
+    samples: tuple[ChangedRow, ...]
+
+
+@dataclass(frozen=True)
+class RenamedLabel:
+    """A label that changes: what it becomes (empty: dropped), in how many rows, and the codes of the reasons."""
+
+    label: str
+    becomes: str
+    rows: int
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CleanReport(Shown):
+    """What `seqloom data clean` changed, or would change."""
+
+    file: str
+    out: str | None  # None: nothing was written
+    rows: int  # good rows of the file
+    written: int  # rows of the copy
+    changed: int  # rows of the copy that differ from the file
+    changes: tuple[CleanedRows, ...]
+    labels: tuple[RenamedLabel, ...]
+    conflicts: int  # rows that contradict others and are kept
+    conflict_lines: tuple[int, ...]  # of the first of them
+    skipped: tuple[str, ...] = ()  # the first bad rows that were left out
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there was nothing to change."""
+        return not self.changes
+
+    def document(self) -> Document:
+        dropped = self.rows - self.written
+        place = "nothing is written" if self.out is None else f"written to {self.out}"
+        done = f"{counted(self.changed, 'row')} changed and {counted(dropped, 'row')} dropped; {place}"
+        found: list[list[TableCell]] = [
+            [
+                *((CHANGES[one.code], one.rows) if at == 0 else ("", "")),
+                sample.line,
+                sample.before,
+                sample.after or GONE,
+            ]
+            for one in self.changes
+            for at, sample in enumerate(one.samples)
+        ]
+        renamed: list[list[TableCell]] = [
+            [_label(one.label), _label(one.becomes) if one.becomes else GONE, one.rows, ", ".join(one.why)]
+            for one in self.labels
+        ]
+        many, lines = self.conflicts, self.conflict_lines
+        have, are = (f"{many:,} rows have", "they are") if many > 1 else ("1 row has", "it is")
+        listed = f" Lines: {', '.join(map(str, lines))}{', ...' if many > len(lines) else ''}."
+        return Document(
+            f"{self.file} cleaned" if self.out is not None else f"{self.file}: what would be cleaned",
+            [
+                Callout(f"There is nothing to change; {place}" if self.is_clean else done, "fine"),
+                KeyFigures([(self.rows, "rows read"), (self.written, "rows kept"), (self.changed, "rows changed")]),
+                Heading("Changes"),
+                TableBlock(("change", "rows", "line", "before", "after"), found),
+                Heading("Labels"),
+                TableBlock(("label", "becomes", "rows", "why"), renamed, brief=20),
+                Heading("Left as they are"),
+                Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
+                Heading("Bad rows, left out"),
+                Bullets(self.skipped),
+            ],
+        )
+
+
+def _label(text: str) -> str:
+    return f"'{excerpt(text, WIDTH)}'"  # in quotes, which show spaces
+
+
+class RowContent(NamedTuple):
+    """What is kept of a row between the passes."""
+
+    line: int
+    input: bytes  # digest of the repaired input
+    target: bytes  # digest of the repaired target; empty for labels
+    labels: tuple[str, ...]  # as they are written
+    is_empty: bool
+
+
+class CleanTable:
+    """The file, the roles of its columns, and how its cells and rows are written."""
+
+    def __init__(self, config: DataConfig, cleaning: CleaningConfig, ledger: Ledger) -> None:
+        (name,) = config.train
+        self.path = Path(name)
+        self.state = state_of(self.path)
+        self.reading, self.windows = _reading(self.path, config.reading, ledger)
+        self.config, self.cleaning = config, cleaning
+        table = self.table(Ledger())
+        self.columns = table.columns
+        sample = list(islice(table.records, SAMPLE))
+        self.roles: Roles = find_roles(config, table.columns, table.named, sample, ledger)
+        kind = self.roles.schema.target
+        self.labeled, self.one_label = kind.has_labels and not kind.of_steps, kind.one_label
+        self.cells = self.roles.input if self.labeled else (*self.roles.input, *self.roles.target)
+        if cleaning.changes_labels and not self.labeled:
+            raise ConfigError(
+                f"{self.path} has no labels to rename: its target is {kind}", fix="name the label column with --target"
+            )
+
+    def table(self, ledger: Ledger) -> Table:
+        """Open the file."""
+        return read_table((self.path,), self.reading, ledger)
+
+    def content(self, record: Record) -> RowContent:
+        """Return what is kept of a row."""
+        repaired_cells = self.repaired(record.values)
+        values = [repaired_cells.get(column, value) for column, value in enumerate(record.values)]
+        labels = tuple(text for _, text in self.labels_of(record.values)) if self.labeled else ()
+        needed = [values[column] for column in self.cells]
+        listed = [values[column] for column in self.roles.input] if self.roles.schema.input.reads_tokens else []
+        empty = any(map(_is_blank, needed)) or any(value == [] for value in listed)
+        target = b"" if self.labeled else _digest([values[column] for column in self.roles.target])
+        inputs = _digest([values[column] for column in self.roles.input])
+        return RowContent(record.line, inputs, target, labels, empty or (self.one_label and not labels))
+
+    def repaired(self, values: Sequence[Any]) -> dict[int, Any]:
+        """Return the cells of input and target, without labels, whose characters or line ends change."""
+        found = {}
+        for column in self.cells:
+            value = _mapped(values[column], repaired)
+            if (end := REPLACED_BY.get(self.cleaning.line_ends)) is not None:
+                value = _mapped(value, lambda text: LINE_END.sub(end, text))
+            if value != values[column]:
+                found[column] = value
+        return found
+
+    def stored_labels(self, values: Sequence[Any]) -> list[Any]:
+        """Return the labels of a row as they are stored; empty cells and empty parts of a cell are none."""
+        value, separator = values[self.roles.target[0]], self.roles.label_separator
+        if isinstance(value, str):
+            parts = value.split(separator) if separator and not self.one_label else [value]
+            return [part for part in parts if part]
+        return value if isinstance(value, list) and not self.one_label else [value]
+
+    def labels_of(self, values: Sequence[Any]) -> list[tuple[Any, str]]:
+        """Return the labels of a row as they are stored and as text, without blank ones."""
+        return [(one, self._text_of(one)) for one in self.stored_labels(values) if not _is_blank(one)]
+
+    def _text_of(self, label: Any) -> str:
+        try:
+            return label_of(label, self.roles.target[0], whole=self.roles.whole)
+        except BadValue:  # an object or a list, which is not a label; `seqloom data check` reports it
+            return json.dumps(label, ensure_ascii=False)
+
+    def relabeled(self, values: Sequence[Any], names: Mapping[str, str]) -> dict[int, Any]:
+        """Return the cell of the labels if it changes."""
+        (column,), before = self.roles.target, self.labels_of(values)
+        new = {names[text]: one if names[text] == text else names[text] for one, text in before if names[text]}
+        blank = isinstance(values[column], str | list) and any(map(_is_blank, self.stored_labels(values)))
+        if [*dict.fromkeys(text for _, text in before)] == [*new] and not blank:
+            return {}
+        if self.one_label:
+            return {column: next(iter(new.values()))}
+        if isinstance(values[column], str):
+            return {column: (self.roles.label_separator or "").join(new)}
+        return {column: list(new.values())}
+
+    def lines(self, row: Callable[[int, Record], Mapping[int, Any] | None]) -> Iterator[str]:
+        """Yield the lines of the copy; `row` returns the changed cells of a row by its number, or None to drop it."""
+        dialect = None if self.reading.format == "jsonl" else dialect_of(self.reading)
+        if dialect is not None and self.reading.header:
+            yield Delimited(self.path, self.reading, Ledger()).first.raw + "\n"
+        for number, record in enumerate(self.table(Ledger(ANY_ROWS)).records):
+            changed = row(number, record)
+            if changed:
+                yield (
+                    _json_line(record, self.columns, changed) if dialect is None else _line(record, dialect, changed)
+                )
+            elif changed is not None:
+                yield f"{record.raw}\n"
+
+    def require_writable(self, labels: Sequence[str]) -> None:
+        """Raise ConfigError for new labels that the file cannot hold."""
+        separator = self.roles.label_separator
+        marks = [dialect_of(self.reading).delimiter, "\n", "\r"] if self.reading.format == "tsv" else []
+        for mark in (*marks, *([] if separator is None or self.one_label else [separator])):
+            for label in (one for one in labels if mark in one):
+                text = f"the label '{label}' contains {mark!r}, which separates fields or labels in {self.path}"
+                raise ConfigError(text, fix="choose another label")
+
+
+def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[ReadingConfig, frozenset[int]]:
+    """Return how to read the file, and its lines in Windows-1252 if it has lines in both encodings."""
+    if is_folder(path):
+        raise ConfigError(f"{path} is a folder", fix=f"give a file: {', '.join(FORMATS)}")
+    require_regular(path, ledger)
+    format = reading.format or format_of(path, ledger)
+    if format not in FORMATS:
+        raise ConfigError(f"{path} is {format}, which is not cleaned", fix=f"convert it to {', '.join(FORMATS)}")
+    reading = msgspec.structs.replace(reading, format=format)
+    windows = lines_in_windows(path, Ledger()) if reading.encoding == "utf-8" else []
+    return msgspec.structs.replace(reading, encoding=MIXED) if windows else reading, frozenset(windows)
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the value with every text in it changed."""
+    if isinstance(value, str):
+        return change(value)
+    return [_mapped(one, change) for one in value] if isinstance(value, list) else value
+
+
+def _digest(values: list[Any]) -> bytes:
+    return blake2b(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _json_line(record: Record, columns: Sequence[str], changed: Mapping[int, Any]) -> str:
+    """Return the object of a line with changed values; its keys keep their order."""
+    found = careful(record.raw) | {columns[column]: value for column, value in changed.items()}
+    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def _line(record: Record, dialect: Dialect, changed: Mapping[int, Any]) -> str:
+    r"""Return the line of a row with changed fields; fields are quoted where the format needs and allows it.
+
+    >>> _line(Record(("a", "b"), "x", 1, 'a,"b",c'), Dialect(",", True), {1: "d, e"})
+    'a,"d, e",c\n'
+    """
+    fields = record.raw.split(dialect.delimiter)
+    if dialect.quoted and '"' in record.raw:
+        parser = QuotedRows(dialect.delimiter, record.path, Ledger())
+        for number, line in enumerate(ended_lines(record.raw), 1):
+            if (row := parser.take(number, line)) is not None:
+                fields = row.fields
+    fields = [changed.get(column, field) for column, field in enumerate(fields)]
+    if dialect.quoted:
+        marks = (dialect.delimiter, '"', "\n", "\r")
+        fields = [_quoted(one) if any(mark in one for mark in marks) else one for one in fields]
+    return dialect.delimiter.join(fields) + "\n"
+
+
+def _quoted(field: str) -> str:
+    doubled = field.replace('"', '""')
+    return f'"{doubled}"'
+
+
+class CleaningDecisions:
+    """What every label becomes, and which rows are dropped."""
+
+    def __init__(self, rows: Sequence[RowContent], one_label: bool, cleaning: CleaningConfig) -> None:
+        self.rows, self.one_label, self.cleaning = rows, one_label, cleaning
+        self.dropped = ["empty" if row.is_empty else "" for row in rows]  # the reason; empty: it stays
+        self.names = {label: label for row in rows for label in row.labels}  # an empty text: the label is dropped
+        self.why: dict[str, list[str]] = {label: [] for label in self.names}
+        self.conflicts: list[int] = []  # rows that contradict others and stay
+
+    def decide(self, table: LabelTable) -> None:
+        """Apply all rules until none of them changes anything."""
+        cleaning, target = self.cleaning, self.cleaning.rare_label
+        fixed = table.names | ({target} if target else set())
+        self._rename({label: trimmed(label) for label in self.names}, "spelling")
+        self._rename({name: table.renamed(name) for name in self.names.values()}, "table")
+        while True:
+            changed = self._rename(merged_cases(self.counts(), fixed), "spelling")
+            if cleaning.typo_distance:
+                changed |= self._rename(merged_typos(self.counts(), fixed, cleaning.typo_distance), "typo")
+            changed |= self._drop_repeats()
+            rare = [one for one, count in self.counts().items() if count < cleaning.rare and one != target]
+            changed |= self._rename(dict.fromkeys(rare, target or ""), "rare")
+            if not changed:
+                return
+
+    def labels(self, row: RowContent) -> tuple[str, ...]:
+        """Return the new labels of a row, each once."""
+        return tuple(dict.fromkeys(name for label in row.labels if (name := self.names[label])))
+
+    def counts(self) -> Counter[str]:
+        """Count the new labels of the rows that stay."""
+        kept = (row for row, why in zip(self.rows, self.dropped, strict=True) if not why)
+        return Counter(chain.from_iterable(map(self.labels, kept)))
+
+    def _rename(self, renames: Mapping[str, str], why: str) -> bool:
+        """Rename labels, and drop the rows of a dropped label if each row has one; return whether anything changed."""
+        gone, changed = set[str](), False
+        for label, name in self.names.items():
+            if (new := renames.get(name, name)) != name:
+                self.names[label], changed = new, True
+                self.why[label] += [why] if why not in self.why[label] else []
+                if not new:
+                    gone.add(label)
+        if gone and self.one_label:
+            for number, row in enumerate(self.rows):
+                if not self.dropped[number] and row.labels[0] in gone:
+                    self.dropped[number] = why
+        return changed
+
+    def _drop_repeats(self) -> bool:
+        """Drop repeated rows, and rows that contradict others if asked; return whether there are any."""
+        same: defaultdict[bytes, dict[Any, list[int]]] = defaultdict(dict)  # rows by input and target
+        for number, row in enumerate(self.rows):
+            if not self.dropped[number]:
+                key = (row.target, *sorted(self.labels(row)))
+                same[row.input].setdefault(key, []).append(number)
+        changed, self.conflicts = False, []
+        for targets in same.values():
+            if len(targets) > 1 and self.cleaning.conflicts == "drop":
+                gone, why = [number for rows in targets.values() for number in rows], "conflict"
+            else:
+                later = [number for rows in targets.values() for number in rows[1:]]
+                gone, why = later if self.cleaning.repeats == "drop" else [], "repeat"
+                self.conflicts += [rows[0] for rows in targets.values()] if len(targets) > 1 else []
+            for number in gone:
+                self.dropped[number], changed = why, True
+        self.conflicts.sort()
+        return changed
+
+
+class ChangeLog:
+    """Counts the changes by code, with the first examples of each."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.samples: defaultdict[str, list[ChangedRow]] = defaultdict(list)
+
+    def add(self, code: str, row: int, line: int, before: Any, after: Any = "") -> None:
+        """Count a changed row; texts are shown from a little before their first difference."""
+        self.counts[code] += 1
+        if len(self.samples[code]) < SAMPLES:
+            one, other = (
+                text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in (before, after)
+            )
+            same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+            start = max(0, same - WIDTH // 2) if len(one) > WIDTH and other else 0
+            cut = (excerpt_from(text, start, WIDTH) for text in (one, other))
+            self.samples[code].append(ChangedRow(row + 1, line, *cut))
+
+    def changes(self) -> tuple[CleanedRows, ...]:
+        """Return the changes in the order of the report."""
+        return tuple(
+            CleanedRows(code, self.counts[code], tuple(self.samples[code])) for code in CHANGES if code in self.counts
+        )
+
+
+def cleaning_steps(
+    config: DataConfig, cleaning: CleaningConfig, ledger: Ledger, *, out: Path | None = None
+) -> Work[CleanReport]:
+    """Clean a file; without `out` nothing is written.
+
+    Raises ConfigError or RejectedError before anything is written if the file cannot be read or the copy not be made.
+    """
+    path = Path(config.train[0])
+    table = LabelTable.of({}) if cleaning.labels is None else LabelTable.read(Path(cleaning.labels))
+    if cleaning.rare_label is not None and table.renamed(cleaning.rare_label) != cleaning.rare_label:
+        raise ConfigError(
+            f"{cleaning.labels} renames the label '{cleaning.rare_label}'", fix="choose another --rare-label"
+        )
+    file = CleanTable(config, cleaning, ledger)
+    if out is not None:
+        require_copy_name(out, path, FORMATS[file.reading.format or "csv"])
+    file.require_writable([*table.names, cleaning.rare_label or ""])
+    rows, size = list[RowContent](), max(1, path.stat().st_size)
+    for record in file.table(ledger).records:
+        rows.append(file.content(record))
+        if len(rows) % BLOCK_ROWS == 0:
+            yield Progress("rows read", len(rows), part=ledger.bytes / size)
+    ledger.close()
+    decisions = CleaningDecisions(rows, file.one_label, cleaning)
+    decisions.decide(table)
+    log, changed = ChangeLog(), 0
+
+    def row(number: int, record: Record) -> Mapping[int, Any] | None:
+        nonlocal changed
+        found, why = _change(file, decisions, log, number, record)
+        changed += why
+        return found
+
+    def pieces() -> Iterator[bytes]:
+        for line in file.lines(row):
+            yield line.encode()
+        require_state(path, file.state, state_of(path), ledger)  # before the copy gets its name
+
+    if out is None:
+        for _ in pieces():
+            pass
+    else:
+        write_file(out, pieces())
+    return _report(file, decisions, log, ledger, None if out is None else str(out), changed)
+
+
+def _change(
+    file: CleanTable, decisions: CleaningDecisions, log: ChangeLog, number: int, record: Record
+) -> tuple[Mapping[int, Any] | None, bool]:
+    """Return the changed cells of a row, or None if it is dropped, and whether the row of the copy is another one."""
+    values, line = record.values, record.line
+    if why := decisions.dropped[number]:
+        columns = file.roles.target if why in LABEL_CHANGES else file.roles.input
+        log.add(why, number, line, " | ".join(str(values[column]) for column in columns))
+        return None, False
+    cells = file.repaired(values)
+    for column, value in cells.items():
+        was_damaged = _mapped(values[column], repaired) != values[column]
+        log.add("mojibake" if was_damaged else "line-ends", number, line, values[column], value)
+    if file.labeled:
+        named = file.relabeled(values, decisions.names)
+        cells |= named
+        codes = {why: None for label in decisions.rows[number].labels for why in decisions.why[label]}
+        for column, value in named.items():
+            for code in codes or {"spelling": None}:
+                log.add(code, number, line, *(_label(str(one)) for one in (values[column], value)))
+    lines = range(line, line + str(record.raw).count("\n") + 1)
+    in_windows = bool(file.windows) and any(one in file.windows for one in lines)
+    if in_windows:
+        shown = next((str(value) for value in values if not str(value).isascii()), "")
+        log.add("encoding", number, line, "(not UTF-8)", shown)
+    return cells, bool(cells) or in_windows
+
+
+def _report(
+    file: CleanTable, decisions: CleaningDecisions, log: ChangeLog, ledger: Ledger, out: str | None, changed: int
+) -> CleanReport:
+    counts = Counter(label for row in decisions.rows for label in set(row.labels))
+    renamed = [
+        RenamedLabel(label, name, counts[label], tuple(decisions.why[label]))
+        for label, name in decisions.names.items()
+        if name != label
+    ]
+    conflicting = [decisions.rows[number].line for number in decisions.conflicts]
+    return CleanReport(
+        str(file.path),
+        out,
+        rows=len(decisions.rows),
+        written=decisions.dropped.count(""),
+        changed=changed,
+        changes=log.changes(),
+        labels=tuple(sorted(renamed, key=lambda one: (one.becomes, -one.rows))),
+        conflicts=len(conflicting),
+        conflict_lines=tuple(conflicting[:SAMPLES]),
+        skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
+    )
+
+
+def require_copy_name(out: Path, path: Path, suffixes: Sequence[str]) -> None:
+    """Raise ConfigError, before any work, if the copy cannot be written here or would replace a file."""
+    if out.resolve() == path.resolve() or are_same(out, path):
+        raise ConfigError(f"{out} is the file itself, which is never changed", fix="give another name")
+    if out.exists() or out.is_symlink():
+        raise ConfigError(f"{out} already exists", fix="choose another name, or delete it")
+    if out.suffix.lower() not in suffixes:
+        raise ConfigError(f"{out}: a copy of {path.name} must end in {' or '.join(suffixes)}", fix="give another name")
+    if not out.parent.is_dir():
+        raise ConfigError(f"{out}: the folder {out.parent} does not exist", fix="create it first")
+
+
+@strict
+def clean_data(
+    data: str | Path,
+    *,
+    out: str | Path | None = None,
+    labels: str | Path | None = None,
+    typo_distance: int | None = None,
+    rare: int | None = None,
+    rare_label: str | None = None,
+    conflicts: Conflicts | None = None,
+    repeats: RepeatRule | None = None,
+    line_ends: LineEnds | None = None,
+    task: Task | None = None,
+    input: str | Sequence[str] | None = None,
+    target: str | Sequence[str] | None = None,
+    label_separator: str | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    skip_bad_rows: bool | None = None,
+    max_bad_rows: float | str | None = None,
+) -> CleanReport:
+    """Write a cleaned copy of a file, and return a report of every change, which a notebook shows as a page.
+
+    Args:
+        data: a csv, tsv or jsonl file; it is never changed.
+        out: the copy, in the same format (default: nothing is written, and the report says what would change).
+
+    All other arguments are the options of `seqloom data clean`, with the same names.
+
+    Raises RejectedError if the file cannot be read; its message says where and why.
+    """
+    given: dict[str, Any] = {"labels": labels, "typo_distance": typo_distance, "rare": rare, "rare_label": rare_label}
+    given |= {"conflicts": conflicts, "repeats": repeats, "line_ends": line_ends, "task": task, "input": input}
+    given |= {"target": target, "label_separator": label_separator, "format": format, "encoding": encoding}
+    given |= {"delimiter": delimiter, "header": header, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
+    named = stated(given)
+    config, place = with_flags(DataConfig(train=(str(data),), id=""), named), None if out is None else Path(out)
+    steps = cleaning_steps(config, CleaningConfig(**said(CleaningConfig, named)), Ledger(config.bad_rows), out=place)
+    return finished(steps)

@@ -1,0 +1,346 @@
+"""`seqloom data clean`: what changes, what stays as it is written, and what is refused before anything is written."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import seqloom
+from seqloom.cli import app
+from seqloom.data.clean import CleanReport, clean_data
+from seqloom.data.label_spelling import merged_cases, merged_typos, typos_between
+from seqloom.data.mojibake import repaired
+from seqloom.errors import ConfigError, RejectedError
+
+
+def write(folder: Path, rows: list[str], name: str = "data.csv") -> Path:
+    path = folder / name
+    path.write_text("".join(f"{row}\n" for row in ["text,label", *rows]), encoding="utf-8")
+    return path
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()[1:]
+
+
+def counts(report: CleanReport) -> dict[str, int]:
+    return {one.code: one.rows for one in report.changes}
+
+
+def clean(folder: Path, rows: list[str], **options: object) -> tuple[list[str], CleanReport]:
+    """The rows of the copy, without the header, and the report."""
+    report = clean_data(write(folder, rows), out=folder / "out.csv", **options)  # type: ignore[arg-type]
+    return lines(folder / "out.csv"), report
+
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+def test_spellings_of_a_label_become_the_most_frequent_one(tmp_path: Path) -> None:
+    rows = ["a,spam", "b,Spam", "c,spam ", "d,SPAM", "e,spam", "f,very  good", "g,very good", "h,cafe\u0301", "i,café"]
+    found, report = clean(tmp_path, rows)
+    assert [row.partition(",")[2] for row in found] == [*["spam"] * 5, *["very good"] * 2, "café", "café"]
+    assert counts(report) == {"spelling": 5}
+    assert {one.label: (one.becomes, one.rows) for one in report.labels}["SPAM"] == ("spam", 1)
+    assert [(one.row, one.line) for one in report.changes[0].samples[:2]] == [(2, 3), (3, 4)]
+
+
+def test_typing_errors_are_corrected_only_if_asked(tmp_path: Path) -> None:
+    rows = [*(f"a{n},complaint" for n in range(3)), "b,compliant", "c,class1", "d,class2", "e,cat", "f,car"]
+    found, _ = clean(tmp_path, rows)
+    assert found == rows
+    report = clean_data(tmp_path / "data.csv", typo_distance=1)
+    assert [(one.label, one.becomes) for one in report.labels] == [("compliant", "complaint")]
+
+
+def test_a_table_renames_and_drops_labels_and_has_the_last_word_on_case(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("from,to\njunk,Spam\nnan,\n")
+    rows = ["a,spam", "b,spam", "c, Junk", "d,nan", "e,ham"]
+    found, report = clean(tmp_path, rows, labels=tmp_path / "table.csv")
+    assert found == ["a,Spam", "b,Spam", "c,Spam", "e,ham"]
+    assert counts(report) == {"spelling": 3, "table": 2}
+
+
+@pytest.mark.parametrize(
+    ("table", "match"),
+    [
+        ("from,to\na,b\nb,c\n", "finally becomes"),
+        ("from,to\na,B\nb,c\n", "finally becomes"),
+        ("from,to\na,b\na,c\n", "keep one of the two rows"),
+        ("old,new\na,b\n", "from,to"),
+    ],
+)
+def test_a_table_that_says_two_things_is_refused(tmp_path: Path, table: str, match: str) -> None:
+    (tmp_path / "table.csv").write_text(table)
+    with pytest.raises((ConfigError, RejectedError), match=match):
+        clean(tmp_path, ["a,b", "c,d"], labels=tmp_path / "table.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_rare_labels_are_merged_or_their_rows_dropped(tmp_path: Path) -> None:
+    rows = ["a,x", "b,x", "c,y", "d,z"]
+    assert clean(tmp_path, rows, rare=2, rare_label="other")[0] == ["a,x", "b,x", "c,other", "d,other"]
+    (tmp_path / "out.csv").unlink()
+    found, report = clean(tmp_path, rows, rare=2)
+    assert found == ["a,x", "b,x"] and counts(report) == {"rare": 2} and report.written == 2
+
+
+def test_rare_labels_are_counted_in_the_rows_that_are_left(tmp_path: Path) -> None:
+    assert clean(tmp_path, ["a,x", "b,x", "c,y", "c,y", "d,z", "d,w", "e,x"], rare=2, rare_label="other")[0] == [
+        *("a,x", "b,x", "c,other", "d,other", "e,x")  # the repeat of c is gone first, then those of d become one
+    ]
+
+
+def test_several_labels_are_cleaned_one_by_one(tmp_path: Path) -> None:
+    rows = [f"t{n},Sport|news" for n in range(3)] + ["u,sport |news|Sport", "v,", "w,news| |odd"]
+    found, _ = clean(tmp_path, rows, label_separator="|", rare=2)
+    assert found == [*(f"t{n},Sport|news" for n in range(3)), "u,Sport|news", "v,", "w,news"]
+
+
+def test_labels_of_json_keep_their_types_and_other_values_their_writing(tmp_path: Path) -> None:
+    rows = ['{"text": "a", "label": 1, "x": 1e2}', '{"x": 2.50, "text": "b", "label": "Pos"}']
+    rows += ['{"text": "c", "label": "pos", "x": 1}', '{"text": "\\u00e9", "label":  "pos", "x": null}']
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(rows) + "\n")
+    clean_data(path, out=tmp_path / "b.jsonl")
+    found = (tmp_path / "b.jsonl").read_text().splitlines()
+    assert found[0] == rows[0] and found[2:] == rows[2:]
+    assert found[1] == '{"x": 2.5, "text": "b", "label": "pos"}'
+
+
+def test_labels_of_more_than_one_spelling_are_kept_apart_if_the_user_wants_both() -> None:
+    found = merged_cases(Counter({"US": 2, "us": 1, "Us": 9}), {"US", "us"})
+    assert found == {"Us": "US"}
+
+
+WORDS = st.text("abc1", min_size=4, max_size=7)
+
+
+def plain_distance(one: str, other: str) -> int:
+    """The distance by its definition, as a recursion over prefixes."""
+    if not one or not other:
+        return len(one) + len(other)
+    found = min(
+        plain_distance(one[:-1], other) + 1,
+        plain_distance(one, other[:-1]) + 1,
+        plain_distance(one[:-1], other[:-1]) + (one[-1] != other[-1]),
+    )
+    swapped = len(one) > 1 and len(other) > 1 and one[-2:] == other[:-3:-1]
+    return min(found, plain_distance(one[:-2], other[:-2]) + 1) if swapped else found
+
+
+@settings(max_examples=20)
+@given(st.text("ab", max_size=5), st.text("ab", max_size=5))
+def test_typing_errors_are_counted_as_defined(one: str, other: str) -> None:
+    assert typos_between(one, other, 9) == plain_distance(one, other)
+
+
+@settings(max_examples=25)
+@given(st.dictionaries(WORDS, st.integers(1, 9), max_size=8))
+def test_labels_that_stay_are_further_apart_than_the_distance(found: dict[str, int]) -> None:
+    merged = merged_typos(Counter(found), (), 1)
+    kept = sorted(found.keys() - merged.keys())
+    assert set(merged.values()) <= set(kept)
+    assert all(typos_between(one, other, 1) is None for one in kept for other in kept if one < other)
+    assert all(found[new] >= found[old] for old, new in merged.items())
+
+
+# --- characters ------------------------------------------------------------------------------------------------------
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
+
+
+@pytest.mark.parametrize(
+    "text", ["café", "20 °C", "„ja“ – nein", "5 €", "привет", "東京", "😀 ok", "Ελλάδα", "naïve Ä"]
+)
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_text_that_was_decoded_wrongly_once_or_twice_is_repaired(text: str, encoding: str) -> None:
+    damaged = text
+    for _ in range(2):
+        damaged = damaged.encode().decode(encoding, "replace")
+        if "\ufffd" in damaged:
+            break
+        assert repaired(damaged) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["CAFÉ” and", "IRMÃ”", "MAÇÃ…", "“Å”", "NESTLÉ®", "NÃO", "Ã", "Â", "«À»", "“â” Ñ–", "Ä™"]
+)
+def test_correct_text_is_left_alone(text: str) -> None:
+    assert repaired(text) == text
+
+
+@given(TEXTS)
+def test_repaired_text_is_not_repaired_again(text: str) -> None:
+    damaged = text.encode().decode("latin-1")
+    assert repaired(repaired(damaged)) == repaired(damaged)
+
+
+def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nété,a\nnaïf,b\n".encode() + "caf\xe9 “noir”,a\n".encode("cp1252") + b"plain,b\n")
+    with pytest.raises(RejectedError, match="seqloom data clean FILE -o OUT"):
+        seqloom.check_data(path)
+    report = clean_data(path, out=tmp_path / "b.csv")
+    assert lines(tmp_path / "b.csv") == ["été,a", "naïf,b", "café “noir”,a", "plain,b"]
+    assert counts(report) == {"encoding": 1} and report.changes[0].samples[0].line == 4 and report.changed == 1
+
+
+def test_a_file_in_one_other_encoding_is_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nété,a\ncafé,b\n".encode("cp1252"))
+    with pytest.raises(RejectedError, match='use encoding="cp1252"'):
+        clean_data(path, out=tmp_path / "b.csv")
+    clean_data(path, out=tmp_path / "b.csv", encoding="cp1252")
+    assert lines(tmp_path / "b.csv") == ["été,a", "café,b"]
+
+
+@pytest.mark.parametrize(("rule", "text"), [("keep", "a\r\nb\rc"), ("lf", "a\nb\nc"), ("space", "a b c")])
+def test_line_ends_inside_fields_change_if_asked(tmp_path: Path, rule: str, text: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": "a\r\nb\rc", "label": "x"}) + '\n{"text": "d", "label": "y"}\n')
+    clean_data(path, out=tmp_path / "b.jsonl", line_ends=rule)  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "b.jsonl").read_text().splitlines()[0])["text"] == text
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_empty_and_repeated_rows_are_dropped_and_contradictions_kept_or_dropped(tmp_path: Path) -> None:
+    rows = ["a,x", " ,x", "b,", "a,x", "c,x", "c,y", "a,X"]
+    found, report = clean(tmp_path, rows)
+    assert found == ["a,x", "c,x", "c,y"]
+    assert counts(report) == {"empty": 2, "repeat": 2} and (report.conflicts, report.conflict_lines) == (2, (6, 7))
+    assert counts(clean_data(tmp_path / "data.csv", conflicts="drop")) == {"empty": 2, "repeat": 2, "conflict": 2}
+    assert clean_data(tmp_path / "data.csv", repeats="keep").written == 5
+
+
+def test_other_columns_quotes_and_the_header_are_copied_as_they_are_written(tmp_path: Path) -> None:
+    rows = ['"text" , label;,note,', '"a, b",x,"c ""d""",', "cafÃ©,x,cafÃ©,", '"e"" Ã©",y,5.0,', "f,y,,"]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(rows).replace('"text" , label;', "text,label"), encoding="utf-8")
+    clean_data(path, out=tmp_path / "b.csv")
+    assert lines(tmp_path / "b.csv") == [rows[1], "café,x,cafÃ©,", '"e"" é",y,5.0,', rows[4]]
+    assert (tmp_path / "b.csv").read_text().startswith("text,label,note,\n")
+
+
+def test_bad_rows_stop_the_command_unless_they_may_be_skipped(tmp_path: Path) -> None:
+    rows = ["a,x", "b,y,z", "c,y"]
+    with pytest.raises(RejectedError, match=r"csv\.ragged"):
+        clean(tmp_path, rows)
+    assert not (tmp_path / "out.csv").exists()
+    found, report = clean(tmp_path, rows, skip_bad_rows=True, max_bad_rows=0.5)
+    assert found == ["a,x", "c,y"] and "csv.ragged" in report.skipped[0]
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", "d", "", "cafÃ©", "café", "x\r\ny", 'q "r"', "s, t", "Â\u00a0"]),
+        st.sampled_from(
+            ["Spam", "spam", " SPAM", "spamm", "ham", "Ham", "odd", "other", "", "A\u0303©t", "very  good"]
+        ),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+@settings(max_examples=40)
+@given(
+    ROWS,
+    st.sampled_from([0, 1]),
+    st.sampled_from([(0, None), (2, None), (2, "other"), (3, "Spam")]),
+    st.sampled_from(["keep", "drop"]),
+    st.sampled_from(["keep", "drop"]),
+    st.sampled_from(["keep", "lf", "space"]),
+)
+def test_cleaning_the_copy_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str]],
+    typo_distance: int,
+    rare: tuple[int, str | None],
+    conflicts: str,
+    repeats: str,
+    line_ends: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("clean")
+    (folder / "a.jsonl").write_text("".join(json.dumps({"text": t, "label": n, "k": 1}) + "\n" for t, n in rows))
+    options: dict[str, object] = {"typo_distance": typo_distance, "rare": rare[0], "rare_label": rare[1]}
+    options |= {"conflicts": conflicts, "repeats": repeats, "line_ends": line_ends, "task": "classify"}
+    first = clean_data(folder / "a.jsonl", out=folder / "b.jsonl", **options)  # type: ignore[arg-type]
+    if first.written:
+        again = clean_data(folder / "b.jsonl", **options)  # type: ignore[arg-type]
+        assert again.is_clean and not again.changed and again.rows == again.written == first.written
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(app, ["data", "clean", *map(str, arguments)], env={"COLUMNS": "120"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_copy_and_a_report_in_each_format(tmp_path: Path) -> None:
+    path = write(tmp_path, ["a,x", "b,X", "c,x"])
+    for number, suffix in enumerate(["html", "md", "json"]):
+        printed = run(path, "-o", tmp_path / f"{number}.csv", "--report", tmp_path / f"r.{suffix}")
+        assert "1 row changed and 0 rows dropped" in printed and "spelling" in printed
+        assert "spelling" in (tmp_path / f"r.{suffix}").read_text()
+    assert json.loads(run(path, "--dry-run", "--json"))["changes"][0]["code"] == "spelling"
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, ["a,x", "b,X", "c,x"])
+    assert "nothing is written" in run(path, "--dry-run")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((), "-o OUT"),
+        (("--dry-run", "-o", "{folder}/out.csv"), "leave one of them out"),
+        (("-o", "{folder}/data.csv"), "never changed"),
+        (("-o", "{folder}/../{name}/data.csv"), "never changed"),
+        (("-o", "{folder}/there.csv"), "already exists"),
+        (("-o", "{folder}/out.jsonl"), "must end in .csv"),
+        (("-o", "{folder}/none/out.csv"), "does not exist"),
+        (("-o", "{folder}/out.csv", "--report", "{folder}/r.pdf"), "unknown extension"),
+        (("-o", "{folder}/out.csv", "--report", "{folder}/out.csv"), "unknown extension"),
+        (("-o", "{folder}/out.csv", "--rare-label", "x"), "--rare"),
+        (("-o", "{folder}/out.csv", "--task", "regress", "--rare", "2"), "no labels to rename"),
+        (("-o", "{folder}/out.csv", "--label-separator", "|", "--rare", "2", "--rare-label", "a|b"), "separates"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_any_work(
+    tmp_path: Path, arguments: tuple[str, ...], match: str
+) -> None:
+    path = write(tmp_path, ["a,1", "b,2"])
+    (tmp_path / "there.csv").write_text("old")
+    before = path.read_bytes()
+    with pytest.raises((ConfigError, RejectedError), match=match):
+        run(path, *(one.format(folder=tmp_path, name=tmp_path.name) for one in arguments))
+    assert path.read_bytes() == before and not (tmp_path / "out.csv").exists()
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    with pytest.raises(ConfigError, match="convert it to csv"):
+        clean_data(tmp_path / "a.txt")
+
+
+def test_a_file_that_changes_meanwhile_leaves_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, ["a,x", "b,y"])
+    states = iter(["before", "after"])
+    monkeypatch.setattr("seqloom.data.clean.state_of", lambda _: next(states))
+    with pytest.raises(RejectedError, match="changed while it was read"):
+        clean_data(path, out=tmp_path / "out.csv")
+    assert [one.name for one in tmp_path.iterdir()] == ["data.csv"]
