@@ -1,5 +1,6 @@
 """A race that continues with more minutes makes the decisions again that were caused by lack of time."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import pytest
 
 import auto_common
+import seqloom
 from auto_common import fixed_race, table
 from seqloom.errors import ConfigError
-from seqloom.experiments.auto import race
+from seqloom.experiments.auto import latency, race
 from seqloom.experiments.auto.budget import Probe
+from seqloom.experiments.auto.latency import LATENCY
 from seqloom.experiments.auto.plan import CandidateStarted, Entry
 from seqloom.experiments.auto.record import NOT_VALIDATED
 from seqloom.training.devices import Device
@@ -30,7 +33,7 @@ def slow_gru(monkeypatch: pytest.MonkeyPatch, step_seconds: float) -> None:
 
     def probed(resolved: Resolved, device: Device, seconds: float) -> Probe:
         model = resolved.config.model
-        is_gru = "gru" in str(model).lower() and model.parameters() > 60_000
+        is_gru = "gru" in str(model).lower() and model.parameters() > 80_000
         step = step_seconds if is_gru else 0.18
         return Probe(step_seconds=step, validation_seconds=0.0, overhead_seconds=0.0, steps=60, validations=2)
 
@@ -97,3 +100,41 @@ def test_a_candidate_that_failed_for_another_reason_stays_out(files: tuple[Path,
     more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=5.0)
     assert not any(name.startswith("gru") for name in started(told))
     assert next(row for row in more.rows if row.name == "gru").state == "failed"
+
+
+def test_a_finished_race_with_ties_continues_and_the_least_computation_still_wins(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probed(resolved: Resolved, device: Device, seconds: float) -> Probe:
+        step = 3.0 if resolved.config.model.parameters() > 100_000 else 0.18  # no time beside the cnn in a minute
+        return Probe(step_seconds=step, validation_seconds=0.0, overhead_seconds=0.0, steps=30, validations=1)
+
+    monkeypatch.setattr(auto_common, "fixed_probe", probed)
+    monkeypatch.setattr(race, "FEW", 1)
+    out, models = tmp_path / "out", ("bag", "cnn")
+    board, _ = fixed_race(*files, out, models=models)
+    before = json.loads((out / LATENCY).read_text())
+    more, told = fixed_race(*files, out, models=models, minutes=10.0)
+    scored = [row for row in more.rows if row.score is not None]
+    tied = [row for row in scored if row.score == scored[0].score]
+    assert started(told) == ["bag-rung-2"] and len(tied) > 1  # one word decides, so candidates make no mistake
+    costs = [row.parameters * row.steps for row in tied]
+    assert costs == sorted(costs) and more.winner == tied[0]
+    assert {row.name: row.score for row in board.rows if row.score}.items() <= {r.name: r.score for r in scored}.items()
+    assert seqloom.load(out).evaluate(split="dev").metrics["accuracy"] == scored[0].score.value  # type: ignore[union-attr]
+    assert [path.parent.name for path in (out / "runs").glob("*/model")] == [more.winner.runs[0]]
+    after = json.loads((out / LATENCY).read_text())
+    assert before.items() <= after.items() and all(row.latency == after[row.runs[0]] for row in scored)
+
+
+def test_a_latency_is_measured_once_and_recorded(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(1, 100))
+    monkeypatch.setattr(latency, "measure_latency", lambda *_: float(next(times)))
+    board, _ = fixed_race(*files, tmp_path / "out", models=("bag",))
+    assert sorted(row.latency or 0 for row in board.rows) == [1.0, 2.0]
+    assert "latency" in board.text() and "2 ms" in board.text()
+    (tmp_path / "out" / "leaderboard.json").unlink()  # as if it was killed before it wrote the leaderboard
+    again, _ = fixed_race(*files, tmp_path / "out", models=("bag",))
+    assert again.rows == board.rows and next(times) == 3

@@ -29,6 +29,7 @@ from seqloom.experiments.compare.plan import (
 )
 from seqloom.experiments.compare.results import Comparison
 from seqloom.experiments.compare.runs import resolved_run, run_evaluation
+from seqloom.experiments.compare.winner import best_run, require_shippable, ship_winner
 from seqloom.files.jsonl import read_lines
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
@@ -45,7 +46,7 @@ def plan(data: Path, out: Path, **changes: Any) -> ComparisonPlan:
         "models": ("bag", "cnn"),
         "budget": Budget(kind="tokens", amount=2000),
         "seeds": 2,
-        "size": "tiny",
+        "size": "nano",
         "settings": {"validate_every": 2},
         "device": "cpu",
     }
@@ -80,7 +81,7 @@ def test_the_usual_budget_does_not_depend_on_the_order_of_the_models(data: Path,
     amounts = set()
     for names in (("linear", "bag"), ("bag", "linear")):
         asked = plan(data, tmp_path, models=names, budget=Budget(kind="tokens", amount=None))
-        amounts.add(usual(asked, resolve(asked.data, RunRequest(model=names[0], size="tiny"))))
+        amounts.add(usual(asked, resolve(asked.data, RunRequest(model=names[0], size="nano"))))
     assert len(amounts) == 1
 
 
@@ -188,7 +189,7 @@ def test_another_comparison_in_the_same_folder_is_refused(data: Path, done: Done
 
 
 OLD_SETTINGS = (
-    {"task": "classify", "budget": {"kind": "symbols", "amount": 600}, "size": "tiny", "wishes": {}},
+    {"task": "classify", "budget": {"kind": "symbols", "amount": 600}, "size": "nano", "wishes": {}},
     {"task": "classify", "encoding": {"kind": "encoding", "longest": 99, "too_long": "cut"}},
 )
 
@@ -223,7 +224,7 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_results(
 ) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-m", "seqloom", "compare", str(data), "--split-column", "split", "--out", str(out)]
-    command += ["--models", "bag,cnn", "--tokens", "2000", "--seeds", "2", "--size", "tiny", "--jobs", "1"]
+    command += ["--models", "bag,cnn", "--tokens", "2000", "--seeds", "2", "--size", "nano", "--jobs", "1"]
     command += ["--validate-every", "2", "--device", "cpu"]
     environment = {**os.environ, "SEQLOOM_FAIL": place, "OMP_NUM_THREADS": "1"}
     killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -247,7 +248,7 @@ def test_about_as_many_parameters_each_where_that_is_the_budget(data: Path, tmp_
 def test_a_run_that_cannot_be_is_told_before_anything_is_trained(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gpt"):
         list(run_comparison(plan(data, tmp_path / "out", models=("bag", "gpt"))))
-    assert not list((tmp_path / "out" / "runs").iterdir())
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_failing_run_ends_the_comparison_with_its_reason(
@@ -269,7 +270,7 @@ def test_the_python_call_gives_the_same_as_the_generator(data: Path, done: Done)
         models=["bag", "cnn"],
         tokens=2000,
         seeds=2,
-        size="tiny",
+        size="nano",
         device="cpu",
         split_column="split",
         validate_every=2,
@@ -278,3 +279,32 @@ def test_the_python_call_gives_the_same_as_the_generator(data: Path, done: Done)
     assert found == done.comparison
     assert not [report for report in told if isinstance(report, RunStarted | RunEnded)]
     assert "<iframe" in found._repr_html_()
+
+
+def test_the_model_of_the_winner_is_shipped_and_only_a_model_folder_is_replaced(done: Done, tmp_path: Path) -> None:
+    winner = done.comparison.winner
+    assert winner is not None and done.comparison.floor is not None
+    ship = tmp_path / "new" / "best"
+    for _ in range(2):  # the second replaces the first
+        run = ship_winner(done.plan, done.comparison, ship)
+        weights = [folder / "model.safetensors" for folder in (ship, done.plan.run_folder(run) / "model")]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+    seeds = dict(zip(range(2), winner.seeds, strict=True))
+    assert run.model == winner.name and seeds[run.seed] == max(winner.seeds)
+    assert seqloom.load(ship).predict(["a b"])
+    assert [path.name for path in ship.parent.iterdir()] == ["best"]
+    (ship / "mine.txt").write_text("notes")
+    for place in (ship, tmp_path, done.plan.run_folder(run)):
+        with pytest.raises(ConfigError, match="not a model folder, so it is not replaced"):
+            require_shippable(place)
+
+
+def test_a_comparison_ends_with_commands_that_name_the_winner_and_its_run(done: Done) -> None:
+    winner = done.comparison.winner
+    assert winner is not None
+    run = best_run(done.plan, done.comparison, winner.name)
+    commands = done.comparison.commands
+    assert f"seqloom predict {done.plan.run_folder(run)} FILE" in commands
+    assert any(one.startswith("seqloom tune ") and f"--models {winner.name} " in one for one in commands)
+    assert all("--split-column split" in one for one in commands if one.startswith("seqloom tune"))
+    assert f"seqloom evaluate {done.plan.run_folder(run)} --split test" in commands

@@ -26,7 +26,7 @@ def plan(out: Path, name: str = "copy", **changes: Any) -> ComparisonPlan:
         "models": ("bag",),
         "budget": Budget(kind="tokens", amount=600),
         "seeds": 1,
-        "size": "tiny",
+        "size": "nano",
         "device": "cpu",
     }
     return ComparisonPlan(**(given | changes))

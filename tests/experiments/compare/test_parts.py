@@ -33,6 +33,8 @@ from seqloom.report.numbers import duration
 from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.task import Metric, ModelSpec
 
+pytestmark = pytest.mark.slow
+
 TOKENS = TokensConfig(vocab_size=500)
 
 
@@ -315,7 +317,7 @@ def test_what_is_done_until_the_first_run_begins_is_told() -> None:
 
 
 def test_differences_of_two_comparisons_are_few_and_short() -> None:
-    before, now = {"data": ["0" * 99], "size": "tiny"}, {"data": ["1" * 99], "size": "tiny", "split": {"dev": 0.1}}
+    before, now = {"data": ["0" * 99], "size": "nano"}, {"data": ["1" * 99], "size": "nano", "split": {"dev": 0.1}}
     assert changes(before, now) == [
         f'data was ["{"0" * 37}… and is now ["{"1" * 37}…',
         'split was not given and is now {"dev":0.1}',

@@ -26,6 +26,8 @@ from seqloom.experiments.compare.statistics import (
     student_quantile,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def alone(scores: ModelScores) -> Estimate:
     """The estimate of a model that shares its spread with no other."""

@@ -58,7 +58,7 @@ def test_a_loss_that_never_explodes_is_taken_where_it_falls_fastest() -> None:
 @pytest.mark.slow
 def test_the_test_leaves_nothing_changed_and_is_the_same_from_its_seed() -> None:
     torch.manual_seed(0)
-    model = recipes.classifier("cnn", inputs=TokensConfig(vocab_size=20), num_classes=3, size="tiny").build()
+    model = recipes.classifier("cnn", inputs=TokensConfig(vocab_size=20), num_classes=3, size="nano").build()
     batch = Batch(Padded.of(torch.randint(20, (8, 12))), torch.randint(3, (8,)), tuple(map(str, range(8))))
     steps = [Step(0, index, batch) for index in range(30)]
     before, draws = copy.deepcopy(model.state_dict()), torch.get_rng_state()

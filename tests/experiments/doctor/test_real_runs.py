@@ -23,7 +23,7 @@ RUNS = {
     "lm": ("text.txt", "--task", "lm", "--model", "lstm"),
     "translate": ("dates.tsv", "--task", "translate", "--input", "source", "--target", "target"),
 }
-SHORT = ("--size", "tiny", "--device", "cpu", "--steps", "12", "--workers", "0", "--patience", "0")
+SHORT = ("--size", "nano", "--device", "cpu", "--steps", "12", "--workers", "0", "--patience", "0")
 
 
 def verb(*arguments: object) -> Result:

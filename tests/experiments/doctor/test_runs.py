@@ -52,7 +52,7 @@ def noisy(folder: Path, count: int, *, noise: float = 0.2) -> Path:
 
 
 def trained(data: Path, name: str, **settings: Any) -> tuple[TrainedRun, Diagnosis]:
-    usual = {"size": "tiny", "device": "cpu", "patience": 0, "batching": ByLengthConfig(batch_tokens=320)}
+    usual = {"size": "nano", "device": "cpu", "patience": 0, "batching": ByLengthConfig(batch_tokens=320)}
     run = train(data / "train.jsonl", out=data / name, dev=(str(data / "dev.jsonl"),), **usual | settings)
     return run, diagnose(run.folder)
 
@@ -94,7 +94,7 @@ def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_healthy_runs_of_taggers_and_of_numbers_have_no_finding(tmp_path: Path) -> None:
-    usual: dict[str, Any] = {"size": "tiny", "device": "cpu", "patience": 0, "lr": 0.01}
+    usual: dict[str, Any] = {"size": "nano", "device": "cpu", "patience": 0, "lr": 0.01}
     tagged = train("movies", out=tmp_path / "tag", model="bilstm", epochs=3, **usual)
     assert tagged.metrics["f1"] > 0.9 and diagnose(tagged.folder).codes == ()
     draws, lines = random.Random(0), ["text,score"]
@@ -180,7 +180,7 @@ def test_the_verb_shows_a_run_as_text_json_and_page_and_says_what_it_could_not_l
     assert shown.exit_code == 0 and "its curves can be checked from" in shown.output.replace("\n", " ")
     assert "too short to check" in shown.output.replace("\n", " ") and "✓" not in shown.output
     assert "<!DOCTYPE html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert json.loads(doctor(data / "run", "--json").output)["format"] == 2
+    assert json.loads(doctor(data / "run", "--json").output)["format"] == 3
     (data / "dev.jsonl").unlink()
     assert "the model was not checked" in doctor(data / "run").output.replace("\n", " ")
 

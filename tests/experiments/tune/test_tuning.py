@@ -23,7 +23,7 @@ from seqloom.files.folders import verify_folder
 
 WORDS = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple"]
 SPACE = SpaceConfig(
-    sizes=("tiny",),
+    sizes=("nano",),
     lr=RangeConfig(low=1e-3, high=0.3, log=True),
     batch_tokens=(128, 256),
 )
@@ -162,7 +162,7 @@ def _on_machine(number: int, url: str, files: dict[str, Path], tmp_path: Path) -
     script = (
         "from seqloom.experiments.tune import tune\n"
         "from seqloom.config.training import RangeConfig, SpaceConfig\n"
-        "space = SpaceConfig(sizes=('tiny',), lr=RangeConfig(low=1e-3, high=0.3, log=True), batch_tokens=(128, 256))\n"
+        "space = SpaceConfig(sizes=('nano',), lr=RangeConfig(low=1e-3, high=0.3, log=True), batch_tokens=(128, 256))\n"
         f"tune({str(files['train'])!r}, dev={str(files['dev'])!r}, out={str(tmp_path / f'machine-{number}')!r},\n"
         f"     models=('bag',), trials=6, storage={url!r}, study='shared', space=space,\n"
         "     epochs=1, device='cpu')\n"

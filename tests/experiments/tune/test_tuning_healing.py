@@ -26,7 +26,7 @@ from seqloom.tasks.task import Metric
 
 pytestmark = pytest.mark.slow
 
-SPACE = SpaceConfig(sizes=("tiny",), lr=RangeConfig(low=1e-3, high=0.3, log=True), batch_tokens=(128, 256))
+SPACE = SpaceConfig(sizes=("nano",), lr=RangeConfig(low=1e-3, high=0.3, log=True), batch_tokens=(128, 256))
 
 
 def table(path: Path, count: int, seed: int, *parts: str) -> Path:

@@ -10,7 +10,9 @@ import msgspec
 import optuna
 import pytest
 from optuna.trial import FixedTrial
+from typer.testing import CliRunner
 
+from seqloom.cli import app
 from seqloom.config.base import from_toml, with_setting
 from seqloom.config.data import DataConfig
 from seqloom.config.training import (
@@ -23,7 +25,7 @@ from seqloom.config.training import (
     RangeConfig,
     SpaceConfig,
 )
-from seqloom.errors import ConfigError, DurableError, MissingExtraError
+from seqloom.errors import ConfigError, DurableError, MissingExtraError, SeqloomError
 from seqloom.experiments.tune.plan import DataGround, TuningPlan, drawn, near, request_of, require_searchable, used
 from seqloom.experiments.tune.results import Results, TrialResult
 from seqloom.experiments.tune.study import NETWORK, Study, file_system, open_storage, require_local, version_warning
@@ -56,7 +58,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> DataGround:
         rows = [f"{'good' if at % 2 else 'bad'} word{at} word{at % 7},{'yes' if at % 2 else 'no'}" for at in range(40)]
         (folder / f"{part}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     data = DataConfig(train=(str(folder / "train.csv"),), dev=(str(folder / "dev.csv"),))
-    request = RunRequest(model="cnn", size="tiny", training={"duration": EpochsConfig(epochs=30)})
+    request = RunRequest(model="cnn", size="nano", training={"duration": EpochsConfig(epochs=30)})
     return DataGround(resolve(data, request, cache=folder / "cache"))
 
 
@@ -72,6 +74,27 @@ def test_batches_are_searched_around_the_usual_one_whichever_model_comes_first(
         found.add(opening.plan.space.batch_tokens)
         opening.close()
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(("models", "searched"), [(("linear",), False), (("cnn",), True), (("linear", "cnn"), True)])
+def test_sizes_are_searched_only_if_a_recipe_has_several(
+    models: tuple[str, ...], searched: bool, ground: DataGround
+) -> None:
+    space = ground.filled(SpaceConfig(models=models, sizes=("nano", "small")))
+    assert space.sizes == (("nano", "small") if searched else ("small",))
+
+
+@pytest.mark.parametrize("given", [["missing.csv"], ["a.csv", "--models", "cmn"], ["a.csv", "--dev-size", "0"]])
+@pytest.mark.parametrize("verb", [["tune"], ["compare", "--models", "cnn"]])
+def test_wrong_input_leaves_nothing(
+    verb: list[str], given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{word} word{at},{word}" for at in range(20) for word in ("good", "bad")]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    error = CliRunner().invoke(app, [*verb, *given, "--out", "new/deep/out"]).exception
+    assert isinstance(error, SeqloomError)
+    assert [path.name for path in tmp_path.rglob("*")] == ["a.csv"]
 
 
 def some_results(count: int, **changes: Any) -> Results:
@@ -149,15 +172,15 @@ def test_the_run_that_nobody_tuned_is_shown_with_what_stands_in_its_configuratio
     tmp_path: Path, ground: DataGround
 ) -> None:
     plan, config = a_plan(tmp_path, space=ground.filled(SpaceConfig(models=("cnn",)))), ground.first.config
-    shown = used(config, RunRequest(model="cnn", size="tiny"), plan)
+    shown = used(config, RunRequest(model="cnn", size="nano"), plan)
     training = config.training
     assert (shown["lr"], shown["batch_tokens"]) == (training.lr, ground.batch)
     assert (shown["schedule"], shown["warmup"]) == (training.schedule.kind(), training.schedule.warmup)
     assert all(f"dropout = {part}" in config.to_toml() for part in str(shown["dropout"]).split("/"))
     two = with_setting(config.model, "dropout", 0.25)
     halves = msgspec.structs.replace(config, model=two)
-    assert used(halves, RunRequest(model="cnn", size="tiny"), plan)["dropout"] == 0.25
-    nearest = near(config, RunRequest(model="cnn", size="tiny"), plan, ground)
+    assert used(halves, RunRequest(model="cnn", size="nano"), plan)["dropout"] == 0.25
+    nearest = near(config, RunRequest(model="cnn", size="nano"), plan, ground)
     assert nearest["batch_tokens"] == ground.batch and 0 <= float(nearest["warmup"]) <= 0.2
 
 
@@ -195,7 +218,7 @@ def test_what_is_fixed_is_not_searched(tmp_path: Path, ground: DataGround) -> No
     assert set(params) == {"model", "size", "dropout"}
     assert request_of(params, plan, ground).training["lr"] == 0.5
     closed = SpaceConfig(
-        sizes=("tiny",), lr=ONE, dropout=ONE, weight_decay=ONE, warmup=ONE, batch_tokens=(8,), schedules=("cosine",)
+        sizes=("nano",), lr=ONE, dropout=ONE, weight_decay=ONE, warmup=ONE, batch_tokens=(8,), schedules=("cosine",)
     )
     with pytest.raises(ConfigError, match="nothing to search"):
         require_searchable(a_plan(tmp_path, space=closed))

@@ -19,7 +19,7 @@ from seqloom.errors import ConfigError
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.study import open_storage
 
-SPACE = 'kind = "space"\nsizes = ["tiny"]\nbatch_tokens = [128, 256]\n[lr]\nlow = 1e-3\nhigh = 0.3\nlog = true\n'
+SPACE = 'kind = "space"\nsizes = ["nano"]\nbatch_tokens = [128, 256]\n[lr]\nlow = 1e-3\nhigh = 0.3\nlog = true\n'
 
 
 @pytest.fixture

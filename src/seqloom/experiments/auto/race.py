@@ -27,6 +27,7 @@ from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DamagedError, DataError, DurableError, KernelError, SeqloomError
 from seqloom.experiments.auto import budget
 from seqloom.experiments.auto.budget import WORTHWHILE, Probe, agreed_left, entries_of, quick_enough, seconds_of_rung
+from seqloom.experiments.auto.latency import measure_latencies, read_latencies
 from seqloom.experiments.auto.leaders import Leaders
 from seqloom.experiments.auto.plan import (
     MINUTES,
@@ -286,7 +287,7 @@ class Race:
         """The leaderboard so far; None if no candidate has a score."""
         if self.leaders.winner is None:
             return None
-        return self.leaders.board(self.plan, self.record, has_test=self._has_test())
+        return self.leaders.board(self.plan, self.record, read_latencies(self.plan), has_test=self._has_test())
 
     def _has_test(self) -> bool:
         """Whether there is a test set to evaluate the winner on; found without reading it."""
@@ -303,6 +304,7 @@ class Race:
             problem = next(iter(decided.problems.values()), "the time was too short")
             raise ConfigError(f"no candidate was trained: {problem}", fix="solve this problem, or give more --minutes")
         keep_winner(self.plan, winner)
+        measure_latencies(self.plan, self.leaders.shown())  # before the weights of the others are removed
         board = self.leaderboard()
         assert board is not None, "there is a winner"
         folder = self.plan.folder

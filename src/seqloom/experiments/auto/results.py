@@ -1,7 +1,7 @@
 """The leaderboard of a race: score, interval, cost and outcome of each candidate, and commands for the next steps."""
 
 import shlex
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,6 +20,7 @@ from seqloom.report.document import (
 )
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
+from seqloom.report.frames import data_frame
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import duration, interval, number
 
@@ -46,6 +47,7 @@ class LeaderboardRow(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     default_steps: int | None = None
     seconds: float = 0.0  # training time of its best run
+    latency: float | None = None  # milliseconds of a prediction for one row, the median; None: not measured
     runs: tuple[str, ...] = ()  # names of its run folders, best first
 
     @property
@@ -60,7 +62,8 @@ class LeaderboardRow(msgspec.Struct, frozen=True, kw_only=True):
         of = "" if self.default_steps is None else f" of {self.default_steps:,}"
         steps = f"{self.steps:,}{of}" if self.steps else ""
         training = duration(self.seconds) if self.seconds else ""
-        return [self.name, value, ends, training, self.why, steps, self.parameters or None]
+        latency = "" if self.latency is None else duration(self.latency / 1000)
+        return [self.name, value, ends, training, latency, self.why, steps, self.parameters or None]
 
 
 class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +105,33 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
         times = number(round(best.seconds / least.seconds, 1))
         return f"{sentence} Within noise: {least.name} trains {times} times faster."
 
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each candidate, the best first: score with interval, cost and outcome.
+
+        `latency` is the median in milliseconds of a prediction for one row; None if it was not measured.
+        """
+        rows = [
+            {
+                "model": one.name,
+                self.metric: None if one.score is None else one.score.value,
+                "low": None if one.score is None else one.score.low,
+                "high": None if one.score is None else one.score.high,
+                "state": one.state,
+                "parameters": one.parameters,
+                "steps": one.steps,
+                "seconds": one.seconds,
+                "latency": one.latency,
+            }
+            for one in self.rows
+        ]
+        return data_frame(rows)
+
+    def __repr__(self) -> str:
+        return f"Leaderboard({excerpt(self.data, LONGEST)}, {len(self.rows)} candidates)\n  {self.sentence()}"
+
     def document(self) -> Document:
         """The winner, all candidates, a figure, a note and the commands for the next steps."""
-        heads = ("model", self.metric, "95% interval", "training", "outcome", "steps", "parameters")
+        heads = ("model", self.metric, "95% interval", "training", "latency", "outcome", "steps", "parameters")
         setting = (
             f"{self.task}, {self.dev_rows:,} dev rows; {len(self.rows)} candidates in {duration(self.seconds)} of "
             f"{duration(60 * self.minutes)}"

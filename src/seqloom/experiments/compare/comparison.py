@@ -4,6 +4,7 @@ Before the first run, the data is read without its test set, and all settings ar
 the models: `linear` if the task has it, else `bag`, `mlp`, or the recipe with the fewest parameters.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -23,7 +24,8 @@ from seqloom.config.training import AnyBatching, AnyOptimizer, AnySchedule
 from seqloom.data.check import Names
 from seqloom.data.prepared import Prepared
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, DurableError, SeqloomError
+from seqloom.experiments.baselines import batches_of, training_batches
 from seqloom.experiments.compare.costs import measure_costs
 from seqloom.experiments.compare.plan import (
     Budget,
@@ -39,15 +41,16 @@ from seqloom.experiments.compare.plan import (
 from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import RunEvaluation, request_of, resolved_run, run, run_evaluation, together
 from seqloom.experiments.compare.verdicts import ComparedScores, count_leaks
+from seqloom.experiments.compare.winner import next_commands, require_shippable, ship_winner
 from seqloom.experiments.workers import Interrupted, require_jobs
-from seqloom.files.disk import make_folder, write_file
+from seqloom.files.disk import make_folder, remove_empty, write_file
 from seqloom.files.jsonl import append_lines, read_lines
-from seqloom.files.lock import hold
+from seqloom.files.lock import hold, remove_held
 from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings, Task
-from seqloom.training.learning_rate import default_epochs, training_tokens
-from seqloom.training.request import RunRequest, requested
+from seqloom.training.learning_rate import STEPS, default_epochs, training_tokens
+from seqloom.training.request import RunRequest, is_solved, requested
 from seqloom.training.resolve import Resolved, resolve
 
 ASKED, LINES = "comparison.json", "results.jsonl"
@@ -63,21 +66,23 @@ class OpenedComparison:
     def __init__(self, plan: ComparisonPlan) -> None:
         models = plan.models
         first = resolve(plan.data, request_of(plan, models[0], 0), cache=plan.cache)
-        self.task = first.task
+        self.first, self.first_model, self.task = first, models[0], first.task
         for name in models:  # raises for a recipe that cannot do the task
             self.task.model(name, plan.size, HeadSettings())
         # raises now, and not after hours of training; the test set is not read for it
         split, data = first.config.data.split, first.config.data
         drawn = isinstance(split, ColumnSplit) or (isinstance(split, RandomSplit) and split.test_size > 0)
-        has_test = bool(data.test) or drawn or data.train[0] in NAMES
-        if not (len(first.prepared.splits["dev"]) if plan.split == "dev" else has_test):
+        self.has_test = bool(data.test) or drawn or data.train[0] in NAMES
+        if not (len(first.prepared.splits["dev"]) if plan.split == "dev" else self.has_test):
             fix = f"give --{plan.split} FILE, or --{plan.split}-size 10%"
             raise ConfigError(f"there is no {plan.split} set to evaluate on", fix=fix)
         self.baseline, why = baseline_of(self.task, plan)
         models = models if self.baseline in models else (self.baseline, *models)
         budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
         self.plan = msgspec.structs.replace(plan, models=models, budget=budget)
-        self.notes = (why,) if why else ()
+        solved = [name for name in models if budget.kind == "tokens" and is_solved(name, plan.shared)]
+        outside = [f"{name} is solved: it reads the data as often as it needs, outside the budget" for name in solved]
+        self.notes = (*filter(None, (why,)), *outside)
         self.said = (*first.messages[:-1], *self.notes)
         self._require_same(first)
 
@@ -134,21 +139,34 @@ def baseline_of(task: Task, plan: ComparisonPlan) -> tuple[str, str]:
 
 
 def usual(plan: ComparisonPlan, first: Resolved) -> float:
-    """The default budget: the size of the default recipe, or as many tokens as training usually reads."""
+    """The default budget: the size of the default recipe, or as many tokens as 2,000 steps read."""
     if plan.budget.kind == "seconds":
         return SECONDS
     if plan.budget.kind == "parameters":
         return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
     tokens = training_tokens(first.prepared)
-    return float(tokens * default_epochs(tokens))
+    return float(tokens * default_epochs(tokens, STEPS))
 
 
 def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
     """Start or resume a comparison; yields its events. At the last one, `ComparisonEnded`, the results are written."""
     require_jobs(jobs)
-    make_folder(plan.folder / "runs")
+    new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
+    try:
+        yield from _held_comparison(plan, jobs, is_new=bool(new))
+    finally:
+        remove_empty(new)  # those that remain after an error in the data or the options
+
+
+def _held_comparison(plan: ComparisonPlan, jobs: int, *, is_new: bool) -> Iterator[ComparisonReport]:
     with hold(plan.folder):
-        opening = OpenedComparison(plan)
+        try:
+            opening = OpenedComparison(plan)
+        except SeqloomError:
+            if is_new:  # wrong data or options leave nothing behind
+                remove_held(plan.folder)
+            raise
+        make_folder(plan.folder / "runs")
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
@@ -205,9 +223,26 @@ def _weigh(opening: OpenedComparison) -> Comparison:
     )
     costs = _costs(plan, models, prepared)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
-    comparison = msgspec.structs.replace(comparison, models=results)
+    # The tokenizer of the training data, which the baseline is learned from, is that of the first model.
+    rows = opening.first.prepared if plan.split == "dev" else models[opening.first_model].own_rows(plan.split)
+    comparison = msgspec.structs.replace(comparison, models=results, **floors_of(opening, rows))
+    commands = next_commands(plan, comparison, opening.first, has_test=opening.has_test)
+    comparison = msgspec.structs.replace(comparison, commands=commands)
     plan.write(comparison)
     return comparison
+
+
+def floors_of(opening: OpenedComparison, evaluated: Prepared) -> dict[str, Any]:
+    """The scores that a useful model exceeds, as fields of a comparison: that of a constant, and the task's limit."""
+    task, first, split = opening.task, opening.first, opening.plan.split
+    name, batching = task.metric.name, first.config.training.batching
+    found: dict[str, Any] = {"useful_from": task.floors.get(name)}
+    learned = training_batches(task, first.prepared, batching)
+    constant = task.constant_baseline(learned, list(batches_of(task, evaluated, split, batching)))
+    if constant is None:
+        return found
+    score = float(task.measure(task.summed(constant.statistics))[name])
+    return found | ({"floor": score, "floor_answer": constant.name} if math.isfinite(score) else {})
 
 
 def _costs(plan: ComparisonPlan, models: dict[str, LoadedModel], prepared: Prepared) -> dict[str, Cost]:
@@ -236,6 +271,7 @@ def compare(
     size: Size = "small",
     margin: float | None = None,
     jobs: int = 1,
+    ship: str | Path | None = None,
     device: str = "auto",
     show: Callable[[ComparisonReport], None] | None = None,
     epochs: int | None = None,
@@ -321,6 +357,8 @@ def compare(
         size: the size of the recipes.
         margin: models whose scores differ by less are equal (default: 1 point, or 1 % of the best score).
         jobs: runs at the same time.
+        ship: a folder for the model of the winner: the cheapest model that is not significantly worse than the best,
+            with one seed the one with the best score. It is the run with the best dev score.
         device: auto, cpu, cuda or mps.
         show: called with every event.
 
@@ -353,6 +391,8 @@ def compare(
     named |= {"precision": precision, "compile": compile, "freeze": freeze, "log_every": log_every, "seed": seed}
     named |= {"deterministic": deterministic}
     amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
+    if ship is not None:
+        require_shippable(Path(ship))
     config, request = requested(data, stated(named))
     chosen = {name: getattr(request, name) for name in named if name in RunRequest._fields and named[name] is not None}
     plan = ComparisonPlan(
@@ -373,6 +413,13 @@ def compare(
         if show is not None:
             show(report)
     assert isinstance(report, ComparisonEnded), "the last report"
+    if report.reason == "disk":
+        raise DurableError(
+            f"the comparison in {plan.folder} stopped: checkpoints could not be saved",
+            fix="free disk space, and make the same call again to resume",
+        )
     if report.comparison is None:
         raise KeyboardInterrupt
+    if ship is not None:
+        ship_winner(plan, report.comparison, Path(ship))
     return report.comparison

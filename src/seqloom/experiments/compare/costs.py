@@ -32,11 +32,7 @@ SECONDS = 5.0  # for each model, after which no further round begins
 
 def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: SplitName) -> dict[str, Cost]:
     """The costs of each model, measured on examples of all lengths."""
-    # shortest to longest in even steps, shuffled; rows of a small set are repeated
-    ordered = prepared.splits[part]
-    ordered = ordered[np.argsort(prepared.columns["input"].lengths[ordered], kind="stable")]
-    places = np.linspace(0, len(ordered) - 1, TOGETHER).round().astype(np.int64)
-    rows = np.asarray(ordered[places][np.random.Generator(np.random.PCG64(0)).permutation(TOGETHER)])
+    rows = _measured_rows(prepared, part)
     alone = [_inputs(prepared, rows[at : at + 1]) for at in range(min(ALONE, len(rows)))]
     full = _inputs(prepared, rows)
     singles: dict[str, list[float]] = {name: [] for name in models}
@@ -59,6 +55,26 @@ def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: S
         )
         for name, model in models.items()
     }
+
+
+def measure_latency(model: LoadedModel, prepared: Prepared, part: SplitName) -> float:
+    """The median milliseconds of a prediction for one example, over examples of all lengths."""
+    alone = [_inputs(prepared, row[None]) for row in _measured_rows(prepared, part)[:ALONE]]
+    _timed(model, alone[0])  # warmup
+    spent, found = time.perf_counter(), list[float]()
+    for turn in range(ROUNDS):
+        if turn and time.perf_counter() - spent > SECONDS / ROUNDS:
+            break
+        found += [1000 * _timed(model, one) for one in alone]
+    return float(np.median(found))
+
+
+def _measured_rows(prepared: Prepared, part: SplitName) -> np.ndarray:
+    """Rows from the shortest to the longest in even steps, shuffled; rows of a small set are repeated."""
+    ordered = prepared.splits[part]
+    ordered = ordered[np.argsort(prepared.columns["input"].lengths[ordered], kind="stable")]
+    places = np.linspace(0, len(ordered) - 1, TOGETHER).round().astype(np.int64)
+    return np.asarray(ordered[places][np.random.Generator(np.random.PCG64(0)).permutation(TOGETHER)])
 
 
 def _inputs(prepared: Prepared, rows: np.ndarray) -> Any:

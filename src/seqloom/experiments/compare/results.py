@@ -1,16 +1,30 @@
 """The results of a comparison, and how they are shown: which model is better and by how much, costs and notes."""
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from seqloom.report.document import Aside, Bullets, Callout, Document, Heading, Pictures, Shown, TableBlock, TableCell
+from seqloom.report.document import (
+    Aside,
+    Bullets,
+    Callout,
+    CodeBlock,
+    Details,
+    Document,
+    Heading,
+    Pictures,
+    Shown,
+    TableBlock,
+    TableCell,
+)
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.points import Points
+from seqloom.report.frames import data_frame
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import counted, duration, estimate, interval, number, probability, signed, size
 
@@ -44,6 +58,11 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     throughput: Spread  # examples per second, in batches of 32
     memory: int  # bytes
     disk: int  # bytes of the model folder
+
+    def to_row(self) -> dict[str, float]:
+        """The medians and sizes by name."""
+        rates = {"latency": self.latency.median, "throughput": self.throughput.median}
+        return {**rates, "memory": self.memory, "disk": self.disk}
 
 
 class Binned(msgspec.Struct, frozen=True):
@@ -101,6 +120,7 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int  # read in training, median over seeds
     seconds: float  # of training, median over seeds
     jobs: int = 1  # runs that trained at the same time, the maximum over seeds
+    diverged: int = 0  # seeds whose training ended because the loss was not finite
     cost: Cost | None = None
 
     def row(self) -> list[TableCell]:
@@ -159,6 +179,7 @@ ONE_SEED = (
 )
 LONGEST = 160  # characters of a text
 MOST_PAIRS, MOST_PICTURES = 15, 2  # in a terminal
+MOST_NAMED = 10  # models in `repr`
 TRAINING = "seconds of training"
 AT_ONCE = "Up to {:,} runs trained at the same time on this machine"
 COSTS: dict[str, Callable[[ModelResult], float | None]] = {
@@ -188,6 +209,10 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     lengths: tuple[Binned, ...] = ()
     leak: LeakCount | None = None
     messages: tuple[str, ...] = ()
+    floor: float | None = None  # the score of a prediction that ignores its input; None: the task has none
+    floor_answer: str = ""  # that prediction
+    useful_from: float | None = None  # a lower score is useless for any data; None: there is no such limit
+    commands: tuple[str, ...] = ()  # for the next steps
 
     def model(self, name: str) -> ModelResult:
         """The result of a model."""
@@ -210,16 +235,91 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         best = self.models[0]
         return tuple(one for one in self.models if self.verdict(one.name, best.name) != "worse")
 
+    def is_useless(self, model: ModelResult) -> bool:
+        """Whether the score of a model is useless for any data, or not finite."""
+        score = model.score.value
+        return not math.isfinite(score) or (self.useful_from is not None and score < self.useful_from)
+
+    def is_constant(self, model: ModelResult) -> bool:
+        """Whether a model is not significantly better than a prediction that ignores its input."""
+        if self.floor is None:
+            return False
+        return model.score.low <= self.floor if self.higher_is_better else model.score.high >= self.floor
+
+    def is_at_floor(self, model: ModelResult) -> bool:
+        """Whether a model is useless, or not significantly better than a prediction that ignores its input."""
+        return self.is_useless(model) or self.is_constant(model)
+
+    @property
+    def all_at_floor(self) -> bool:
+        """Whether no model has been shown to have learned anything."""
+        return all(map(self.is_at_floor, self.models))
+
+    @property
+    def sound(self) -> tuple[ModelResult, ...]:
+        """The models that may win: above the floor, and trained without divergence; the best first."""
+        return tuple(one for one in self.models if not one.diverged and not self.is_at_floor(one))
+
+    @property
+    def _near(self) -> tuple[ModelResult, ...]:
+        """The best sound model and all that are not significantly worse; their training did not diverge."""
+        best = self.sound[0].name
+        return tuple(one for one in self.models if not one.diverged and self.verdict(one.name, best) != "worse")
+
     @property
     def cheapest(self) -> ModelResult | None:
-        """The fastest of the best model and its rivals, or the smallest if speed is unknown; None with one seed."""
-        if self.seeds == 1:
+        """The fastest of the best model and all that are not significantly worse, or the smallest if speed is unknown.
+
+        Models at the floor and models whose training diverged do not count. None if no model is left, or with one seed.
+        """
+        if self.seeds == 1 or not self.sound:
             return None
-        return min(self.rivals, key=lambda one: one.parameters if one.cost is None else one.cost.latency.median)
+        near = [one for one in self._near if not self.is_at_floor(one)]
+        return min(near, key=lambda one: one.parameters if one.cost is None else one.cost.latency.median)
+
+    @property
+    def winner(self) -> ModelResult | None:
+        """The cheapest model that is not significantly worse than the best; with one seed, the one with the best score.
+
+        None if every model is at the floor, or its training diverged.
+        """
+        return self.cheapest or next(iter(self.sound), None)
+
+    @property
+    def no_winner(self) -> str:
+        """Why there is no winner, without a period."""
+        if diverged := [one.name for one in self.models if not self.is_at_floor(one)]:
+            more = "" if len(diverged) == len(self.models) else ", and every other model is at the floor"
+            return f"the training of {_listed(diverged)} diverged{more}"
+        if not any(math.isfinite(one.score.value) for one in self.models):
+            return f"no model has a finite {self.metric}"
+        if all(map(self.is_useless, self.models)):
+            return f"almost no prediction of any model is right ({self._useless()})"
+        return f"no model is significantly better than {self._floor()}"
+
+    def _useless(self) -> str:
+        assert self.useful_from is not None, "there is a limit"
+        return f"{self.metric} below {number(self.useful_from)} on the {self.split} set"
+
+    def _floor(self) -> str:
+        assert self.floor is not None, "the floor is known"
+        return f"{self.floor_answer} ({self.metric} {number(self.floor)} on the {self.split} set)"
+
+    def why_winner(self) -> str:
+        """The rule by which the winner was chosen, as a predicate."""
+        among = " of those whose training did not diverge" if self.models[0].diverged else ""
+        if self.cheapest is None:
+            return f"has the best score{among}"
+        if len(self._near) == 1:
+            return f"is the best model{among}"
+        return f"is the cheapest model{among} that is not significantly worse"
 
     def sentence(self) -> str:
         """Which model is best and by how much, or that no difference is shown; and which is the cheapest."""
         best = self.models[0]
+        if self.winner is None:
+            why = f"{self.no_winner[0].upper()}{self.no_winner[1:]}."
+            return f"{why} The best score is that of {best.name}: {self._scored(best)}."
         if len(self.models) == 1:
             return f"{best.name}: {self._scored(best)} on the {self.split} set; there is no other model."
         if self.seeds == 1:
@@ -230,7 +330,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             inside = interval(*sorted(map(abs, (gap.low, gap.high))))
             return (
                 f"{best.name} is the best model on the {self.split} set: {self._scored(best)}. It is better than the "
-                f"next, {second.name}, by {number(abs(gap.value))} (95 %: {inside})."
+                f"next, {second.name}, by {number(abs(gap.value))} (95 %: {inside}).{self._instead()}"
             )
         parts = [
             *self._undecided(),
@@ -239,11 +339,19 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         if worse := [one.name for one in self.models if one not in self.rivals]:
             parts.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
         cheapest = self.cheapest
-        assert cheapest is not None, "there are several seeds"
+        if cheapest is None or cheapest not in self.rivals:  # their training diverged
+            return " ".join(parts) + self._instead()
         cost = f"{cheapest.parameters:,} parameters"
         if cheapest.cost is not None:
             cost = f"{duration(cheapest.cost.latency.median / 1000)} per prediction, {cost}"
         return " ".join([*parts, f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."])
+
+    def _instead(self) -> str:
+        """Which model wins if the training of the best and its rivals diverged."""
+        if self.winner is None or self.winner in self.rivals:
+            return ""
+        diverged = _listed([one.name for one in self.rivals])
+        return f" The training of {diverged} diverged, so the winner is {self.winner.name}."
 
     def _scored(self, model: ModelResult) -> str:
         return f"{self.metric} {number(model.score.value)} (95%: {interval(model.score.low, model.score.high)})"
@@ -265,6 +373,33 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 said.append(f"Undecided between {best} and {name}: {pair.needs(self.seed_seconds)}.")
         return said
 
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each model, the best first: its score with interval, its metrics and its costs.
+
+        `latency` is in milliseconds, `throughput` in predictions per second, both medians; `memory` and `disk` are in
+        bytes. They are missing if they were not measured.
+        """
+        rows = [
+            {
+                "model": one.name,
+                self.metric: one.score.value,
+                "low": one.score.low,
+                "high": one.score.high,
+                **{name: value for name, value in one.metrics.items() if name != self.metric},
+                "parameters": one.parameters,
+                "tokens": one.tokens,
+                "seconds": one.seconds,
+                **({} if one.cost is None else one.cost.to_row()),
+            }
+            for one in self.models
+        ]
+        return data_frame(rows)
+
+    def __repr__(self) -> str:
+        models = "\n  ".join(f"{one.name}: {self._scored(one)}" for one in self.models[:MOST_NAMED])
+        more = f"\n  and {len(self.models) - MOST_NAMED:,} more" if len(self.models) > MOST_NAMED else ""
+        return f"Comparison({excerpt(self.data, LONGEST)}, {counted(self.seeds, 'seed')})\n  {models}{more}"
+
     def document(self) -> Document:
         """The result, the models, every pair, the figures and notes."""
         seeds, part = counted(self.seeds, "seed"), "" if self.leak is None else f"in the {self.leak.split} set"
@@ -284,7 +419,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             excerpt(f"{self.data}: {counted(len(self.models), 'model')}", LONGEST),
             [
                 Aside(setting),
-                Callout(self.sentence(), "fine" if len(self.rivals) == 1 else "warn"),
+                Callout(self.sentence(), "fine" if self.rivals == (self.winner,) else "warn"),
                 Heading("Models"),
                 TableBlock([*heads, "tokens read", "score of each seed"], [one.row() for one in self.models]),
                 Heading("Pairs"),
@@ -300,6 +435,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                     [[excerpt(text, LONGEST) for text in texts] for texts in leaks],
                     brief=3,
                 ),
+                Details("Next steps", [CodeBlock("\n".join(self.commands), "sh")] if self.commands else []),
             ],
         )
 
@@ -313,6 +449,17 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     def _notes(self) -> list[str]:
         notes = [*self.messages]
+        if self.floor is not None and not self.all_at_floor:
+            low = [one.name for one in self.models if self.is_constant(one)]
+            are = f"{_listed(low)} {'is' if len(low) == 1 else 'are'} not" if low else "all models are"
+            notes.append(f"Without reading the input: {self._floor()}; {are} significantly better.")
+        if self.useful_from is not None and (useless := [one.name for one in self.models if self.is_useless(one)]):
+            notes.append(f"Almost no prediction of {_listed(useless)} is right: {self._useless()}.")
+        notes += [
+            f"{one.name}: training ended early with {counted(one.diverged, 'seed')}, because the loss was not finite."
+            for one in self.models
+            if one.diverged
+        ]
         if self.seeds == 2:
             notes.append(
                 "Two seeds give only a rough estimate of the variance between seeds, so the intervals are wide; use "

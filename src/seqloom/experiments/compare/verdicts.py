@@ -71,7 +71,8 @@ class ComparedScores:
         self.scores: dict[str, ModelScores] = dict(zip(self.tables, found, strict=True))
         self.pool = SeedSpread.pooled(found)
         sign = -1.0 if task.metric.higher_is_better else 1.0
-        self.order = sorted(self.tables, key=lambda name: sign * self.scores[name].mean)
+        means = {name: one.mean for name, one in self.scores.items()}
+        self.order = sorted(self.tables, key=lambda name: (math.isnan(means[name]), sign * means[name]))
         best = self.scores[self.order[0]].mean
         size = default_margin(task.metric.name, best) if margin is None else margin
         self.margin = Margin.of_share(size, len(self.ids)) if task.metric.name in SHARES else Margin(size)
@@ -118,6 +119,7 @@ class ComparedScores:
             tokens=int(np.median([one.tokens for one in runs])),
             seconds=float(np.median([one.seconds for one in runs])),
             jobs=max(one.jobs for one in runs),
+            diverged=sum(one.end_reason == "not-finite" for one in runs),
         )
 
     def _pairs(self, order: Sequence[str]) -> tuple[PairResult, ...]:

@@ -2,6 +2,7 @@
 
     findings     the diagnosis, and how it is shown
     curves       rules about losses, learning rates and gradient norms, from the logs: pure functions, no model needed
+    scores       rules about scores: simple baselines, underfitting
     data         rules about labels, lengths and time
     inside       rules about a model: `seqloom.inspect.flow` and `seqloom.inspect.health`
     diagnosis    all rules on a run folder

@@ -192,6 +192,14 @@ SPIKE = 100.0  # multiples of the median norm, without clipping
 SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands, and a few at the start
 LOOKED_FOR = 16  # skipped steps that fp16 may need at the start to halve its loss scale of 2^16
 ROUNDED = 0.12  # relative error that rounding a learning rate may have
+BENDS = 0.15  # share of the descent in the second half, below which a curve levels off
+LONGER = 3  # times as long is a run that was still learning
+FURTHER = (
+    0.1  # of the loss: a power law with the exponents of language models loses less when it is three times as long
+)
+FEW_STEPS = 5_000  # a longer run that still learns is a matter of the budget
+CLEAR = 3.0  # standard errors
+USUAL_STEPS, MOST_TIMES = 1_000, 10  # a run with fewer steps is made this long, at most this many times as long
 DEV_EXPLODED = 20.0  # multiples of the initial loss; overfitting reaches only a few
 
 FIND_RATE = Advice("--find-lr", "", "finds a learning rate with a range test")
@@ -299,23 +307,83 @@ def linear(story: Story, config: TrainingConfig) -> Finding | None:
 
 
 def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
-    """The loss has only started to fall when the run ends."""
+    """The loss has only started to fall when the run ends, or would fall much further in a longer run."""
     way = descent_of(story)
-    if not way.is_seen or story.last < SLOW * story.first or way.second <= LINE[1]:
+    late = way.is_seen and story.last >= SLOW * story.first and way.second > LINE[1]
+    bends = way.second < BENDS or linear(story, config) is not None  # along a straight line, larger steps come first
+    ahead = 0.0 if bends else further_descent(story)
+    if not late and ahead < FURTHER:
         return None
-    flag, count = f"--{config.duration.unit}", config.duration.amount
     return Finding(
         "loss.unfinished",
         "The run ended while the loss was falling",
-        "Most of the decrease came at the end, and the loss is still high. Train longer.",
+        "Most of the decrease came at the end, and the loss is still high. Train longer."
+        if late
+        else f"The loss is still high, and after {story.steps:,} steps it was still falling. Train longer.",
         {
             "share of the decrease in the second half": way.second,
+            "expected further decrease in three times the steps": ahead,
             "initial loss": story.first,
             "final loss": story.last,
+            "steps": float(story.steps),
         },
         losses_drawn(story, "The run ended while the loss was falling"),
-        (Advice(flag, f"{3 * count:g}", "three times as long"), FIND_RATE),
+        (longer(story, config, LONGER), FIND_RATE),
     )
+
+
+def further_descent(story: Story) -> float:
+    """The share of its loss that a run of few steps would lose if it were three times as long; 0 if it would not.
+
+    Losses fall along a line over the logarithm of the sum of learning rates, which a decaying schedule does not bend.
+    The line is drawn through the last two thirds. The dev loss, if it is known, must fall as well.
+    """
+    if story.end_reason == "patience" or story.steps > FEW_STEPS or story.last < HIGH * story.first:
+        return 0.0
+    gone = list(accumulate(block.lr * block.steps for block in story.blocks))
+    points = [(x, block.loss) for x, block in zip(gone, story.blocks, strict=True)]
+    shares = [_further(points)]
+    if len(story.dev_losses) >= 3:
+        at = {block.step: x for block, x in zip(story.blocks, gone, strict=True)}
+        reached = [
+            (max((x for step, x in at.items() if step <= one), default=0.0), loss) for one, loss in story.dev_losses
+        ]
+        shares.append(_further([point for point in reached if point[0] > 0]))
+    return max(0.0, min(shares))
+
+
+def _further(points: Sequence[tuple[float, float]]) -> float:
+    """The share of the last value that a line over the logarithm of x loses when x is tripled; 0 if it is noise."""
+    late = [(math.log(x), y) for x, y in points if x > points[-1][0] / 3]
+    descent, error = _line(late)
+    if descent <= CLEAR * error or late[-1][1] <= 0:
+        return 0.0
+    return descent / (late[-1][0] - late[0][0]) * math.log(3) / late[-1][1]
+
+
+def longer(story: Story, config: TrainingConfig, times: float | None = None) -> Advice:
+    """Train longer: as many times as given, else until a run has enough steps; at least twice as long.
+
+    If early stopping ended the run, only more patience makes it longer.
+    """
+    if story.end_reason == "patience":
+        return Advice("--patience", str(2 * config.patience), f"early stopping ended the run; now {config.patience}")
+    flag, count = f"--{config.duration.unit}", config.duration.amount
+    chosen = times or min(MOST_TIMES, max(2, math.ceil(USUAL_STEPS / max(1, story.steps))))
+    return Advice(flag, f"{chosen * count:.12g}", f"{chosen:g} times as long; this run had {story.steps:,} steps")
+
+
+def regularizing(config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
+    """Stronger regularization, up to usual values."""
+    advice, decay = list[Advice](), config.optimizer.weight_decay
+    if dropout < MOST_DROPOUT:
+        more = 0.3 if dropout < 0.3 else MOST_DROPOUT
+        advice.append(Advice("--dropout", f"{more:g}", f"now {dropout:g}"))
+    if decay < STRONG_DECAY:
+        advice.append(Advice("--weight-decay", f"{STRONG_DECAY:g}", f"now {decay:g}"))
+    if config.patience == 0:
+        advice.append(Advice("--patience", "3", "stop early when the dev score does not improve"))
+    return tuple(advice)
 
 
 def flat(story: Story, config: TrainingConfig) -> Finding | None:
@@ -371,15 +439,6 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     if apart < GAP and (apart < LESSER_GAP or risen < RISEN):
         return None
     turned = next(step for step, loss in story.dev_losses if loss == lowest)
-    # stronger regularization, up to usual values
-    advice, decay = list[Advice](), config.optimizer.weight_decay
-    if dropout < MOST_DROPOUT:
-        more = 0.3 if dropout < 0.3 else MOST_DROPOUT
-        advice.append(Advice("--dropout", f"{more:g}", f"now {dropout:g}"))
-    if decay < STRONG_DECAY:
-        advice.append(Advice("--weight-decay", f"{STRONG_DECAY:g}", f"now {decay:g}"))
-    if config.patience == 0:
-        advice.append(Advice("--patience", "3", "stop early when the dev score does not improve"))
     return Finding(
         "dev.gap",
         "The model overfits",
@@ -393,7 +452,7 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
             "loss gap between dev and training, relative to the decrease": apart,
         },
         losses_drawn(story, "The model overfits"),
-        tuple(advice),
+        regularizing(config, dropout),
     )
 
 

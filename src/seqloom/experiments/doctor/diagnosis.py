@@ -1,8 +1,9 @@
-"""The diagnosis of a run folder: its logs, its model, and a few batches of its dev set.
+"""The diagnosis of a run folder: its logs, its model, and some batches of its training and dev sets.
 
     RUN/metrics.jsonl, events.jsonl ──▶ curves, costs
     RUN/data.json                   ──▶ labels, parts
-    RUN/model + the dev set        ──▶ inside, labels        skipped with a message if one of them is missing
+    RUN/model + the dev set         ──▶ inside, labels       skipped with a message if one of them is missing
+    ... + the training set          ──▶ scores               the same
 
 The test set is never read.
 """
@@ -17,20 +18,29 @@ from seqloom.bundle import built, read_bundle
 from seqloom.config.base import dropouts
 from seqloom.config.training import RunConfig
 from seqloom.data.checks.check import DataFinding
-from seqloom.data.run_files import located
-from seqloom.errors import ConfigError, DamagedError, SeqloomError, near_name
+from seqloom.data.dataset import open_without_test
+from seqloom.data.prepared import GivenEncoding, Prepared, prepare
+from seqloom.data.problems import Ledger
+from seqloom.data.readers.files import cache_folder
+from seqloom.data.run_files import RunData, located
+from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_name
+from seqloom.experiments.baselines import batches_of, training_batches
 from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, story_of
 from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, split_messages
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, measure_inside
+from seqloom.experiments.doctor.scores import ScoreBatches, Scores, measure_scores, score_findings, scores_table
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.report.figures.figure import Figure
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.task import task_of
+from seqloom.tasks.task import ModelSpec, task_of
 from seqloom.training.run_folder import RunFolder
 
-OF_STEPS = ("--find-lr", "--lr", "--schedule", "--warmup", "--clip-norm", "--batch-tokens", "--weight-decay")
+OF_STEPS = (
+    *("--find-lr", "--lr", "--schedule", "--warmup", "--clip-norm", "--batch-tokens", "--weight-decay"),
+    *("--epochs", "--steps", "--patience", "--size", "--dropout"),
+)
 BATCHES = 8  # of the dev set: enough to see whether units are dead, and quick
 
 
@@ -41,6 +51,8 @@ class ModelMeasurements(NamedTuple):
     confusion: Confusion = ()
     lengths: tuple[int, ...] = ()  # of the rows of the dev set
     has_weights: bool = False  # whether --class-weights can be used
+    scores: Scores = Scores()
+    messages: tuple[str, ...] = ()
 
 
 def diagnose(run: str | Path) -> Diagnosis:
@@ -58,6 +70,7 @@ def diagnose(run: str | Path) -> Diagnosis:
         measured = measure(folder, config)
     except SeqloomError as error:
         messages.append(f"the model was not checked: {error.in_brief}")
+    messages += measured.messages
     messages += split_messages(warned, len(measured.lengths))
     return diagnosis(folder.path.name, config, story, measured, warned, messages=tuple(messages))
 
@@ -84,8 +97,10 @@ def diagnosis(
 ) -> Diagnosis:
     """The findings of all rules."""
     solved = bool(config.training.strengths)  # the curve of newton is no gradient descent
+    dropout = max(dropouts(config.model), default=0.0)
     findings: tuple[Finding, ...] = (
-        *(() if solved else curve_findings(story, config.training, dropout=max(dropouts(config.model), default=0.0))),
+        *(() if solved else curve_findings(story, config.training, dropout=dropout)),
+        *score_findings(measured.scores, story, config.training, dropout=dropout),
         *inside_findings(measured.inside, story),
         *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
         *(() if solved else cost_findings(story, config.training, measured.lengths)),
@@ -96,7 +111,13 @@ def diagnosis(
     curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
     findings, figures = drawn_once(findings, (*curves, *inside_figures(measured.inside)))
     return Diagnosis(
-        name=name, findings=findings, figures=figures, messages=messages, long_enough=solved or story.is_long_enough
+        name=name,
+        findings=findings,
+        metric=measured.scores.metric.name,
+        scores=scores_table(measured.scores),
+        figures=figures,
+        messages=messages,
+        long_enough=solved or story.is_long_enough,
     )
 
 
@@ -120,14 +141,38 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
     """Measure the model of a run on its dev set; SeqloomError if the model or the data is missing."""
     bundle = read_bundle(folder.model)
     model, task = built(bundle), task_of(bundle.spec).with_metric(config.training.metric)
-    origin = origin_for(own_data(located(folder.path, config), "dev"), "dev", bundle.spec, config.encoding)
-    prepared = origin.prepared
-    loader = task.loader(prepared, "dev", config.training.batching, seed=0, workers=0)
-    batches = list(islice((step.batch for step in loader.steps(until=1) if step.batch is not None), BATCHES))
+    run, messages = located(folder.path, config), tuple[str, ...]()
+    both: Prepared | None = None
+    try:
+        both = both_sets(run, bundle.spec)
+    except SeqloomError as error:
+        messages = (f"the scores were not compared with baselines: {error.in_brief}",)
+    prepared = both or origin_for(own_data(run, "dev"), "dev", bundle.spec, config.encoding).prepared
+    batches = list(islice(batches_of(task, prepared, "dev", config.training.batching), BATCHES))
     if not batches:
         raise ConfigError("the run has no dev set", fix="train with --dev FILE, or --dev-size 10% --test-size 10%")
     lengths = prepared.columns["input"].select(prepared.splits["dev"]).lengths
     # A model of --init keeps its own head.
     weighed = "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
-    inside, confusion = measure_inside(task, model, batches), evaluate(task, model, batches).confusion
-    return ModelMeasurements(inside, confusion, tuple(lengths.tolist()), weighed)
+    inside, own = measure_inside(task, model, batches), evaluate(task, model, batches)
+    scores = Scores()
+    if both is not None:
+        train = training_batches(task, both, config.training.batching)
+        scores = measure_scores(task, model, config.training, both, ScoreBatches(train, batches), own)
+    # Confusions of spans say nothing about the frequency of labels.
+    confusion = own.confusion if prepared.schema.target.one_label else ()
+    return ModelMeasurements(inside, confusion, tuple(lengths.tolist()), weighed, scores, messages)
+
+
+def both_sets(run: RunData, spec: ModelSpec) -> Prepared:
+    """The training and dev sets of a run as it read them, from its cache if they are there."""
+    config, ledger = run.config, Ledger(run.config.data.bad_rows)
+    kept = config.training.init or config.encoding.word_vectors is not None
+    given = GivenEncoding(None, spec.tokenizer, spec.target_tokenizer) if kept else None
+    dataset = open_without_test(config.data, ledger)
+    prepared = prepare(dataset, config.encoding, ledger, cache=cache_folder() / "prepared", given=given)
+    pairs = ((prepared.tokenizer, spec.tokenizer), (prepared.target_tokenizer, spec.target_tokenizer))
+    same = all((mine and mine.to_json()) == (its and its.to_json()) for mine, its in pairs)
+    if not same or prepared.schema != spec.schema:
+        raise DataError("the data has changed since training", fix="train again")
+    return prepared

@@ -2,6 +2,7 @@
 
     Diagnosis
       ├── findings   Finding: a code, a title, a sentence, evidence, a figure, advice (flags with values)
+      ├── scores     the score of the run and of simple baselines on the dev set
       ├── figures    figures that are shown for every run
       ├── long_enough   whether the curves were long enough to check
       └── messages   what could not be checked, and why
@@ -29,7 +30,7 @@ from seqloom.report.document import (
 )
 from seqloom.report.figures.figure import Figure
 
-FORMAT = 2  # of the JSON
+FORMAT = 3  # of the JSON
 
 
 class Advice(NamedTuple):
@@ -77,6 +78,8 @@ class Diagnosis(Shown):
 
     name: str
     findings: tuple[Finding, ...] = ()
+    metric: str = ""  # of the scores
+    scores: tuple[tuple[str, float], ...] = ()  # of the run and of simple baselines, on the same rows of the dev set
     figures: tuple[Figure, ...] = ()
     messages: tuple[str, ...] = ()
     long_enough: bool = True  # whether the curves were long enough to check
@@ -114,6 +117,8 @@ class Diagnosis(Shown):
             [
                 Callout(self.verdict, "warn" if self.findings else "fine" if self.long_enough else "open"),
                 *(block for finding in self.findings for block in finding.blocks()),
+                *([Heading(f"{self.metric} on the dev set")] if self.scores else []),
+                TableBlock((), list(self.scores)),
                 Heading("Figures"),
                 Pictures(self.figures),
                 *([Heading("Notes")] if self.messages else []),
@@ -135,6 +140,8 @@ class Diagnosis(Shown):
                 }
                 for finding in self.findings
             ],
+            "metric": self.metric,
+            "scores": [{"name": name, "score": score} for name, score in self.scores],
             "figures": [figure.data() for figure in self.figures],
             "messages": list(self.messages),
         }

@@ -101,10 +101,12 @@ class DataGround(NamedTuple):
         """The space with defaults from the task and the data."""
         models = space.models or tuple(self.first.task.recipes()[:1])
         batch = space.batch_tokens or tuple(sorted({max(1, round(times * self.batch)) for times in AROUND}))
-        for name in models:  # raises for a recipe that cannot do the task
-            for size in space.sizes:
-                self.first.task.model(name, size, HeadSettings())
-        return msgspec.structs.replace(space, models=models, batch_tokens=batch)
+        made = [  # raises for a recipe that cannot do the task
+            [self.first.task.model(name, size, HeadSettings()) for size in space.sizes] for name in models
+        ]
+        differ = any(one != sizes[0] for sizes in made for one in sizes)
+        sizes = space.sizes if differ else (default_size(space),)  # linear has only one
+        return msgspec.structs.replace(space, models=models, sizes=sizes, batch_tokens=batch)
 
 
 def tokens_of(feed: AnyBatching) -> int:
@@ -173,12 +175,19 @@ def request_of(params: Mapping[str, Any], plan: TuningPlan, ground: DataGround) 
     return RunRequest(model, size, dropout=dropout, training=settings | plan.shared, encoding=plan.encoding)
 
 
+def default_size(space: SpaceConfig) -> Size:
+    """The size of the run with default settings."""
+    sizes: tuple[Size, ...] = space.sizes
+    return "small" if "small" in sizes else sizes[0]
+
+
 def default_request(plan: TuningPlan) -> RunRequest:
     """The request with default settings and the first model, or the default of the task."""
-    sizes: tuple[Size, ...] = plan.space.sizes
-    size: Size = "small" if "small" in sizes else sizes[0]
     return RunRequest(
-        model=next(iter(plan.space.models), None), size=size, training=plan.shared, encoding=plan.encoding
+        model=next(iter(plan.space.models), None),
+        size=default_size(plan.space),
+        training=plan.shared,
+        encoding=plan.encoding,
     )
 
 

@@ -7,7 +7,7 @@ each parameter separates the best trials, a tenth of all but at least five, from
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,8 +15,9 @@ from seqloom.report.document import Aside, Callout, CodeBlock, Details, Document
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.frames import data_frame
 from seqloom.report.labels import excerpt
-from seqloom.report.numbers import duration, number
+from seqloom.report.numbers import counted, duration, number
 
 TrialState = Literal["done", "pruned", "failed", "running", "waiting"]
 Parameter = str | int | float
@@ -80,6 +81,17 @@ class Results(Shown, msgspec.Struct, frozen=True, kw_only=True):
         if best.is_default:
             return f"{text}, which has the default settings"
         return text if default is None else f"{text}; with default settings it is {number(default.value)}"
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each trial: number, state, dev score, time, and its parameters."""
+        rows = [
+            {"trial": one.number, "state": one.state, self.metric: one.value, "seconds": one.seconds, **one.params}
+            for one in self.trials
+        ]
+        return data_frame(rows)
+
+    def __repr__(self) -> str:
+        return f"Results({excerpt(self.study, LONGEST)}, {counted(len(self.trials), 'trial')})\n  {self.verdict}"
 
     def document(self) -> Document:
         """The verdict, the trials with the best first, the configuration of the best trial, and figures."""

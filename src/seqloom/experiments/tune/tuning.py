@@ -6,7 +6,7 @@ Trials run one after the other until there are enough or time is up, or in sever
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from seqloom.config.training import (
     SpaceConfig,
 )
 from seqloom.data.check import Names
-from seqloom.errors import ConfigError, RepeatError, SeqloomError
+from seqloom.errors import ConfigError, HeldError, RepeatError, SeqloomError
 from seqloom.experiments.tune.plan import (
     DataGround,
     PrunerName,
@@ -43,7 +43,8 @@ from seqloom.experiments.tune.study import Study, open_storage
 from seqloom.experiments.tune.trials import keep as keep_results
 from seqloom.experiments.tune.trials import run_trial, tidy
 from seqloom.experiments.workers import Interrupted, Why, Worker, Workers, require_jobs
-from seqloom.files.disk import make_folder
+from seqloom.files.disk import make_folder, remove_empty
+from seqloom.files.lock import hold, remove_held
 from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
 
@@ -69,6 +70,7 @@ class OpenTuning:
             )
         self.ground = DataGround(first)
         self.plan = plan = msgspec.structs.replace(plan, space=self.ground.filled(plan.space))
+        require_searchable(plan)
         self.study = Study(plan, first.task.metric, open_storage(plan.storage))
         try:
             self.study.require_same(plan.asked(first) | {"space": plan.space})
@@ -173,11 +175,24 @@ def _news(results: Results, seen: dict[int, str]) -> Iterator[TuningReport]:
         seen[one.number] = one.state
 
 
+def _opened(plan: TuningPlan) -> OpenTuning:
+    """The search; wrong data or options leave nothing behind."""
+    new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
+    try:
+        return OpenTuning(plan)
+    except SeqloomError:
+        if new and plan.cache.exists() and not any(plan.folder.glob("*.db")):  # no other worker has started
+            with suppress(HeldError), hold(plan.folder):
+                remove_held(plan.folder)
+        remove_empty(new)
+        raise
+
+
 def search(plan: TuningPlan, jobs: int = 1) -> Iterator[TuningReport]:
     """Start or resume a search; yields its events. At the last one, `TuningEnded`, the results are written."""
     require_jobs(jobs)
-    make_folder(plan.folder / "trials")
-    with closing(OpenTuning(plan)) as opening:
+    with closing(_opened(plan)) as opening:
+        make_folder(plan.folder / "trials")
         yield opening.begun()
         for report in work(opening) if jobs == 1 else watched(opening, jobs):
             if isinstance(report, TuningEnded):

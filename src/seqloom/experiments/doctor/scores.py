@@ -1,0 +1,257 @@
+"""Rules about scores: a run must beat simple predictions, and must have learned its training set.
+
+    constant    ignores its input: the most frequent label, the mean, token frequencies       the task's
+    simple      the most frequent tag of each word, token pairs, a copy of the source         the task's
+    linear      the recipe `linear`, trained here on some thousand rows                       where the task has it
+
+All are learned from the training set of the run and evaluated on the same batches of its dev set as its model, so that
+examples can be compared one by one. A constant must simply be beaten. The others are reported only if they are better
+by more than chance: in 975 of 1,000 resamples of the examples (paired bootstrap, Koehn 2004).
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from torch import nn
+
+from seqloom.config.models import AnyModel
+from seqloom.config.training import NewtonConfig, TrainingConfig
+from seqloom.data.prepared import Prepared
+from seqloom.errors import ConfigError
+from seqloom.experiments.doctor.curves import Story, longer, regularizing, rounded
+from seqloom.experiments.doctor.findings import Advice, Finding
+from seqloom.metrics.bootstrap import resampled_sums
+from seqloom.nn.models import SequenceModel
+from seqloom.nn.types import Batch
+from seqloom.recipes.families import SIZES, Size
+from seqloom.report.figures.bars import Bars
+from seqloom.tasks.evaluation import Evaluation, evaluate
+from seqloom.tasks.task import LOSS, Baseline, Calibrator, HeadSettings, Metric, ModelSpec, Task, task_of
+from seqloom.training.newton import solutions, training_texts
+from seqloom.training.resolve import with_affordable_pairs
+
+LINEAR = "linear"
+LINEAR_ROWS = 5_000  # of the training set
+LINEAR_WEIGHTED = 10_000_000  # tokens of these rows x scores of each: fewer rows are used where it would be more
+ROWS, TOKENS = 50, 1_000  # of the dev batches: enough of either to compare scores
+RESAMPLES, SURE = 1_000, 0.975  # of them, in which a baseline must be better
+HIGH = 0.85  # of the loss of a constant: a model above it has learned almost nothing from its input
+SMALLEST = 0.1  # loss of a constant; below it nearly all labels are the same, and little can be learned
+FITS, APART = 0.5, 0.5  # of the loss of a constant, and of the gain over it that is lost on the dev set: overfitting
+FASTER = 3.0  # times the learning rate
+
+AnyBatch = Batch[Any, Any]
+
+
+class BaselineScore(NamedTuple):
+    """The score of a baseline on the dev batches, and whether the run should have been better."""
+
+    name: str
+    score: float
+    wins: bool
+    recipe: str | None = None  # that makes it
+
+
+class Scores(NamedTuple):
+    """The scores of a run and of its baselines on the same batches of the dev set."""
+
+    metric: Metric = LOSS
+    own: float = math.nan
+    baselines: tuple[BaselineScore, ...] = ()
+    floor: float | None = None  # scores below it are useless for any data
+    train_loss: float = math.nan  # without dropout
+    dev_loss: float = math.nan
+    constant_loss: float = math.nan
+    larger: Size | None = None  # the next size of the recipe
+
+    @property
+    def overfits(self) -> bool:
+        """Whether the training set was learned, and the dev set was not."""
+        gained = self.constant_loss - self.train_loss
+        return self.train_loss <= FITS * self.constant_loss and self.dev_loss - self.train_loss >= APART * gained
+
+
+def measure_scores(
+    task: Task, model: nn.Module, config: TrainingConfig, prepared: Prepared, batches: "ScoreBatches", own: Evaluation
+) -> Scores:
+    """Score the baselines on the dev batches on which the model was evaluated as `own`."""
+    metric = task.metric
+    floor = task.floors.get(metric.name)
+    scores = Scores(metric, own.metrics[metric.name], (), floor, dev_loss=own.metrics["loss"])
+    if not math.isfinite(scores.own) or (own.rows < ROWS and own.statistics[:, -1].sum() < TOKENS):
+        return scores._replace(floor=None)
+    plain = task_of(ModelSpec.of(prepared)).with_metric(metric.name)  # without the calibration of the model
+    constant = plain.constant_baseline(batches.train, batches.dev)
+    others = [plain.simple_baseline(batches.train, batches.dev)]
+    if not config.strengths:  # the run is not itself the solution of a linear model
+        others.append(linear_baseline(plain, config, prepared, batches.dev))
+    found = [_scored(plain, other, own, scores.own) for other in others if other is not None]
+    if constant is not None:
+        figures = plain.measure(plain.summed(constant.statistics))
+        score = float(figures[metric.name])
+        found.insert(0, BaselineScore(constant.name, score, not metric.better(scores.own, score)))
+        # All three are losses of evaluation, without label smoothing, class weights and calibration.
+        calibrated, learned = isinstance(task, Calibrator), batches.train[: len(batches.dev)]
+        dev_loss = evaluate(plain, model, batches.dev, keep=0).metrics["loss"] if calibrated else scores.dev_loss
+        train_loss = evaluate(plain, model, learned, keep=0).metrics["loss"]
+        scores = scores._replace(constant_loss=float(figures["loss"]), train_loss=train_loss, dev_loss=dev_loss)
+    return scores._replace(baselines=tuple(found), larger=larger_size(plain, model_config(model)))
+
+
+class ScoreBatches(NamedTuple):
+    """Batches of both sets."""
+
+    train: Sequence[AnyBatch]
+    dev: Sequence[AnyBatch]
+
+
+def model_config(model: nn.Module) -> AnyModel:
+    """The configuration of a built model."""
+    return cast(AnyModel, cast(Any, model).config)
+
+
+def _scored(task: Task, baseline: Baseline, own: Evaluation, score: float) -> BaselineScore:
+    """The score of a baseline; it wins if it is better than the run in nearly all resamples."""
+    name, better = task.metric.name, task.metric.higher_is_better
+    found = float(task.measure(task.summed(baseline.statistics))[name])
+    if not task.metric.better(found, score):
+        return BaselineScore(baseline.name, found, wins=False, recipe=baseline.recipe)
+    # Equal seeds draw equal examples.
+    theirs, ours = (
+        task.measure(resampled_sums(rows, RESAMPLES, np.random.Generator(np.random.PCG64(0)), task.summed))[name]
+        for rows in (baseline.statistics, own.statistics)
+    )
+    wins = theirs > ours if better else theirs < ours
+    return BaselineScore(baseline.name, found, float(wins.mean()) >= SURE, baseline.recipe)
+
+
+def linear_baseline(task: Task, config: TrainingConfig, prepared: Prepared, dev: Sequence[AnyBatch]) -> Baseline | None:
+    """The recipe `linear`, solved in memory on evenly spaced rows; the L2 strength is chosen on the dev batches."""
+    if LINEAR not in task.recipes():
+        return None
+    rows = prepared.splits["train"]
+    some = rows[:: max(1, math.ceil(len(rows) / linear_rows(prepared)))]
+    capped = prepared._replace(splits={**prepared.splits, "train": some})
+    model = with_affordable_pairs(task.model(LINEAR, "small", HeadSettings()), capped)
+    built = cast(SequenceModel, model.build())
+    best: Evaluation | None = None
+    for _ in solutions(task, built, list(training_texts(task, capped, config.batching)), NewtonConfig()):
+        judge = task.for_validation(built, dev) if isinstance(task, Calibrator) else task
+        found, name = evaluate(judge, built, dev, keep=0), task.metric.name
+        if best is None or task.metric.better(found.metrics[name], best.metrics[name]):
+            best = found
+    assert best is not None, "there is at least one strength"
+    said = "" if len(some) == len(rows) else f" on {len(some):,} of {len(rows):,} training rows"
+    return Baseline(f"the recipe {LINEAR}{said}", best.statistics, LINEAR)
+
+
+def linear_rows(prepared: Prepared) -> int:
+    """How many training rows a linear model is solved on: the time grows with their tokens and with the scores.
+
+    It is no limit in seconds, so that a diagnosis is the same on a busy machine.
+    """
+    tokens = float(prepared.columns["input"].lengths[prepared.splits["train"]].mean())
+    scores = max(1, len(prepared.schema.labels))
+    return max(1, min(LINEAR_ROWS, int(LINEAR_WEIGHTED / (max(1.0, tokens) * scores))))
+
+
+def larger_size(task: Task, model: AnyModel) -> Size | None:
+    """The next size of the recipe that makes a model with as many parameters; None if none does."""
+    count = model.parameters()
+    for recipe in task.recipes():
+        for size, larger in pairwise(SIZES):
+            try:
+                sizes = [task.model(recipe, one, HeadSettings()).parameters() for one in (size, larger)]
+            except ConfigError:  # a recipe that does not fit the data
+                continue
+            if sizes[0] == count < sizes[1]:
+                return larger
+    return None
+
+
+def score_findings(
+    scores: Scores, story: Story, config: TrainingConfig, *, dropout: float = 0.0
+) -> tuple[Finding, ...]:
+    """Findings about the scores of a run."""
+    advice = cures(scores, story, config, dropout)
+    found = (at_floor(scores, advice) or beaten(scores, advice), hardly_learned(scores, advice))
+    return tuple(finding for finding in found if finding is not None)
+
+
+def cures(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
+    """What to change: regularize a model that overfits; else train longer, a larger model, or with larger steps."""
+    if scores.overfits:
+        return regularizing(config, dropout)
+    more = f"{FASTER:g} times {config.lr:g}"
+    size = () if scores.larger is None else (Advice("--size", scores.larger, "the next larger model"),)
+    return (longer(story, config), *size, Advice("--lr", rounded(config.lr * FASTER), more))
+
+
+def at_floor(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
+    """The score is useless for any data."""
+    if scores.floor is None or scores.own >= scores.floor:
+        return None
+    name = scores.metric.name
+    return Finding(
+        "score.floor",
+        "The predictions are useless",
+        f"A {name} of {scores.own:.3g} on the dev set means that almost no prediction is right. {_cause(scores)}",
+        {name: scores.own, "useful from": scores.floor, "training loss": scores.train_loss},
+        None,
+        advice,
+    )
+
+
+def beaten(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
+    """A simple prediction is as good as the run, or better."""
+    winners = [one for one in scores.baselines if one.wins]
+    if not winners:
+        return None
+    sign, name = 1 if scores.metric.higher_is_better else -1, scores.metric.name
+    best = max(winners, key=lambda one: sign * one.score)
+    own = None if best.recipe is None else Advice("--model", best.recipe, "is trained in seconds")
+    labels = ["this run", *(one.name for one in scores.baselines)]
+    return Finding(
+        "score.baseline",
+        "The run is no better than a simple baseline",
+        f"On the same rows of the dev set, the {name} of {best.name} is {best.score:.4g}; that of this run is "
+        f"{scores.own:.4g}. "
+        f"{_cause(scores)}",
+        {name: scores.own, best.name: best.score, "training loss": scores.train_loss, "dev loss": scores.dev_loss},
+        Bars(
+            title=f"{name} on the dev set", labels=labels, values=[scores.own, *(one.score for one in scores.baselines)]
+        ),
+        (*advice, *(() if own is None else (own,))),
+    )
+
+
+def hardly_learned(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
+    """The loss is high on the training set too."""
+    if not scores.train_loss >= HIGH * scores.constant_loss or scores.constant_loss < SMALLEST:
+        return None
+    return Finding(
+        "loss.high",
+        "The model underfits",
+        "The loss on the training set is about as high as without looking at the input. The model is too small, was "
+        "trained too briefly, or learns too slowly; or the inputs say nothing about the targets.",
+        {"training loss": scores.train_loss, "loss without looking at the input": scores.constant_loss},
+        None,
+        advice,
+    )
+
+
+def _cause(scores: Scores) -> str:
+    if scores.overfits:
+        return "The training set was learned, but not what it has in common with other rows: regularize the model."
+    if scores.train_loss > FITS * scores.constant_loss:
+        return "The training set was not learned either: train longer, or a larger model."
+    return "Train longer, or use the simpler model."
+
+
+def scores_table(scores: Scores) -> tuple[tuple[str, float], ...]:
+    """The run and its baselines with their scores."""
+    own = () if math.isnan(scores.own) else (("this run", scores.own),)
+    return (*own, *((one.name, one.score) for one in scores.baselines))
