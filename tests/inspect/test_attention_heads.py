@@ -117,7 +117,7 @@ def test_maps_are_exact_while_they_fit_and_rows_are_thinned_only_beyond(
 
 def test_many_heads_and_a_long_text_are_drawn_small_enough(tmp_path: Path) -> None:
     task = task_on(tmp_path, "classify")
-    config = with_setting(task.model("transformer", "tiny", HeadSettings()), "repeat", 16)
+    config = with_setting(task.model("transformer", "nano", HeadSettings()), "repeat", 16)
     subject = subject_with(task, config)
     view = heads(subject, read(subject, " ".join(["the cat sat"] * 21)))
     assert len(view.heads) > 16 and len(view.heads[0].map.maximum) > 60  # exactly, too many cells for one picture
@@ -148,6 +148,6 @@ def test_heads_that_all_read_another_sequence_are_drawn_without_a_distance(tmp_p
         subject = planted_subject(tmp_path, (BlockConfig(mixer=ConvolutionConfig(kernel_sizes=(1,))),))
         view = heads(subject, read(subject, "w5 w0 w9"))
     assert np.isnan([each.numbers.distance for each in view.heads]).all()
-    line = view.figures()[-1]
-    assert isinstance(line, Line) and [series.name for series in line.series] == ["entropy"]
+    lines = [figure for figure in view.figures() if isinstance(figure, Line)]
+    assert not lines if len(view.heads) == 1 else [series.name for series in lines[0].series] == ["entropy"]
     assert "Entropy" in view.text() and "<svg" in view.svg() and "<html" in view.html()

@@ -245,7 +245,7 @@ def test_one_row_makes_no_tensor_of_all_pairs(score: str) -> None:
 
 @pytest.mark.soak
 def test_one_row_of_each_head_of_a_large_model_costs_two_seconds_and_256_mib_at_most() -> None:
-    script = Path(__file__).parents[2] / "benchmarks" / "inspecting.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "inspection.py"
     cases = {}
     for case in ("forward", "looking"):
         run = subprocess.run([sys.executable, str(script), case], check=True, capture_output=True, text=True)

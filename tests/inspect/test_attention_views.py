@@ -170,7 +170,7 @@ def test_lines_are_the_nuclei_of_every_row_and_a_pinned_token_has_a_row_of_each_
 
 def test_every_head_of_a_wide_layer_has_its_lines(tmp_path: Path) -> None:
     task = task_on(tmp_path, "classify")
-    config = with_setting(with_setting(task.model("transformer", "tiny", HeadSettings()), "width", 32), "num_heads", 16)
+    config = with_setting(with_setting(task.model("transformer", "nano", HeadSettings()), "width", 32), "num_heads", 16)
     subject = subject_with(task, config)
     lines = head_view(subject, read(subject, _text(10)), layer=0)
     assert isinstance(lines, HeadLinesView) and {edge.group for edge in lines.edges} == set(range(16))

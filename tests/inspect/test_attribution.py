@@ -84,7 +84,7 @@ def test_integrated_gradients_add_up_from_every_baseline(tmp_path: Path, baselin
 def linear_bag(folder: Path) -> Subject:
     """The mean of the vectors, and a linear head: nothing else."""
     task = task_on(folder, "classify")
-    config = task.model("mlp", "tiny", HeadSettings())
+    config = task.model("mlp", "nano", HeadSettings())
     return subject_with(task, msgspec.structs.replace(config, hidden=()))
 
 
@@ -287,7 +287,7 @@ def test_pixels_of_pictures_are_attributed_as_they_are(tmp_path: Path, method: s
 @pytest.mark.slow
 def test_nothing_of_the_model_is_changed(tmp_path: Path) -> None:
     task = task_on(tmp_path, "classify")
-    subject = subject_with(task, msgspec.structs.replace(task.model("bilstm", "tiny", HeadSettings()), dropout=0.5))
+    subject = subject_with(task, msgspec.structs.replace(task.model("bilstm", "nano", HeadSettings()), dropout=0.5))
     reading = read(subject, GIVEN["classify"])
     before, settled = scores(subject, reading.inputs).detach(), attribution(subject, reading, steps=4)
     subject.model.train()

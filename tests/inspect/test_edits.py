@@ -111,7 +111,7 @@ def test_the_weights_that_a_layer_has_anyway_change_nothing(reader: Subject) -> 
 
 def test_an_alignment_and_a_pool_read_as_they_are_told(classify: Task, tmp_path: Path) -> None:
     """All weight on one element: the pooled vector is that element."""
-    config = classify.model("gru", "tiny", HeadSettings())
+    config = classify.model("gru", "nano", HeadSettings())
     pooled = subject_with(classify, msgspec.structs.replace(config, pooling="attention"))
     reading = read(pooled, TEXT)
     with attending(pooled, reading, token=0, weights=ONE):

@@ -45,7 +45,7 @@ def _readings(subject: Subject, count: int = 12, length: int = 9) -> list[Readin
 @pytest.mark.parametrize(("name", "dilation"), [("classify", 1), ("classify", 2), ("lm", 1)])
 def test_sums_of_slots_are_what_the_layer_computes(tmp_path: Path, name: str, dilation: int) -> None:
     task = task_on(tmp_path, name)
-    config: Any = task.model("cnn", "tiny", HeadSettings())
+    config: Any = task.model("cnn", "nano", HeadSettings())
     stack = "encoder" if name == "classify" else "decoder"
     body = getattr(config, stack)
     mixer = ConvolutionConfig(kernel_sizes=(2, 3, 5), dilation=dilation)

@@ -24,7 +24,7 @@ FAMILIES = ["rnn", "gru", "lstm", "bilstm", "cnn", "transformer", "linear-attent
 def classifier(family: str) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return recipes.classifier(family, inputs=TokensConfig(vocab_size=20), num_classes=4, size="tiny").build()
+        return recipes.classifier(family, inputs=TokensConfig(vocab_size=20), num_classes=4, size="nano").build()
 
 
 def batch(rows: int = 6, time: int = 24) -> Batch[Any, Any]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.gates import GatesView, gates
+from seqloom.inspect.gates import GatesView, full_name, gates
 from seqloom.inspect.layers import heard, input_of
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Subject
@@ -141,8 +141,8 @@ def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(ta
     assert (np.diff(view.memory[view.order]) <= 0).all()
     (pinned,) = (figure for figure in view.figures() if figure.title.startswith("Unit 5"))
     drawn = {series["name"]: series["y"] for series in pinned.data()["series"]}  # type: ignore[attr-defined]
-    assert list(drawn) == list(view.names)
-    np.testing.assert_array_equal(drawn["forget"], view.of("forget")[:, 5].tolist())
+    assert list(drawn) == [full_name(name) for name in view.names]
+    np.testing.assert_array_equal(drawn["forget gate"], view.of("forget")[:, 5].tolist())
     maps = [figure for figure in view.figures() if figure.kind == "heat_map"]
     assert [figure.y for figure in maps] == [tuple(map(float, view.order))] * len(view.names)  # type: ignore[attr-defined]
 

@@ -18,6 +18,8 @@ from seqloom.inspect.subject import Reading, Subject, Token
 from seqloom.report.figures.matrix import Matrix
 from seqloom.text.special_tokens import COUNT, END, MASK, NAMES, UNKNOWN
 
+pytestmark = pytest.mark.slow
+
 TOKENIZERS: dict[str, Any] = {
     "words": WordsConfig(),
     "bpe": BpeConfig(vocab_size=300),

@@ -274,7 +274,7 @@ def copiers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Subject]:
 
 
 def _built(task: Task, recipe: str) -> Subject:
-    config: Any = task.model(recipe, "tiny", HeadSettings())
+    config: Any = task.model(recipe, "nano", HeadSettings())
     if recipe != "transformer":  # one layer: what is seen is what the cell does
         decoder = msgspec.structs.replace(config.decoder, width=32, repeat=1)
         config = msgspec.structs.replace(config, decoder=decoder)

@@ -73,6 +73,31 @@ def test_a_view_is_listed_exactly_where_asking_for_it_works(tmp_path: Path, task
     assert set(fails) == set(inspection.missing())
 
 
+def test_slides_have_one_view_for_each_value_and_go_through_them_without_a_script(tmp_path: Path) -> None:
+    inspection = inspection_of(tmp_path, "classify", "transformer")
+    slides = inspection.slides("attention", "head", range(2), layer=0)
+    alone = [inspection.attention(layer=0, head=head) for head in range(2)]
+    assert [view.title for view in slides.views] == [view.title for view in alone]
+    page, text = slides.html(), slides.text(100)
+    assert page.count('type="radio"') == 2 and "<script" not in page and slides._repr_html_().startswith("<iframe sand")
+    assert all(f"head {head}" in page and view.title in text for head, view in enumerate(alone))
+    assert slides.to_json()["views"][1] == alone[1].to_json() and repr(slides) == "Slides(attention, head: 0, 1)"
+    with pytest.raises(ConfigError, match="there is no head 9"):
+        inspection.slides("attention", "head", [0, 9])
+    with pytest.raises(ConfigError, match="no values for head"):
+        inspection.slides("attention", "head", [])
+    with pytest.raises(ConfigError, match="has no option 'heads'"):
+        inspection.slides("attention", "heads", [0])
+
+
+def test_slides_of_long_texts_keep_the_figures_and_leave_out_scripts(tmp_path: Path) -> None:
+    inspection = inspection_of(tmp_path, "classify", "transformer", "the cat sat " * 30)
+    view = inspection.attention()
+    assert "<script" in view.html()
+    page = inspection.slides("attention", "layer", [0]).html()
+    assert "<script" not in page and page.count("<svg") == len(view.figures())
+
+
 def test_every_view_is_listed_or_missing_with_a_reason(tmp_path: Path) -> None:
     inspection = inspection_of(tmp_path, "classify", "lstm")
     assert sorted({**inspection.views(), **inspection.missing()}) == sorted(VIEWS)

@@ -10,7 +10,7 @@ import torch
 from inspection_common import subject_of, task_on
 from seqloom.data.tags import spans
 from seqloom.errors import ConfigError, DataError
-from seqloom.inspect.lattice import LatticeView, SpanScore, best_paths, lattice, span_probabilities
+from seqloom.inspect.lattice import LatticeView, best_paths, lattice
 from seqloom.inspect.readings import read
 from seqloom.inspect.subject import Subject
 from seqloom.nn.ops import crf
@@ -76,9 +76,10 @@ def test_the_confidence_of_a_span_is_the_share_of_paths_that_mark_exactly_it(
         for start, stop, _ in spans([view.tags[tag] for tag in path]):
             shares[start, stop] = shares.get((start, stop), 0.0) + weight / sum(weights.values())
     begin, inside = view.tags.index("B-X"), view.tags.index("I-X")
-    asked = [SpanScore(start, stop, (begin, *[inside] * (stop - start - 1)), (inside,)) for start, stop in shares]
+    asked = [crf.SpanScore(start, stop, (begin, *[inside] * (stop - start - 1)), (inside,)) for start, stop in shares]
     moves = tagger.model.head.transitions  # type: ignore[union-attr]
-    found = span_probabilities(torch.tensor(view.emissions), moves, asked)  # type: ignore[arg-type]
+    scores, lengths = torch.tensor(view.emissions)[None], torch.tensor([len(view.words)])
+    (found,) = crf.span_probabilities(scores, lengths, moves, [asked])  # type: ignore[arg-type]
     assert found == pytest.approx(list(shares.values()), abs=1e-5)
     assert {(one.start, one.stop): one.confidence for one in view.entities} == pytest.approx(
         {(one.start, one.stop): shares[one.start, one.stop] for one in view.entities}, abs=1e-5

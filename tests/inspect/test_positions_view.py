@@ -28,7 +28,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 
 
 def _with(task: Task, how: str) -> Subject:
-    config = task.model("transformer", "tiny", HeadSettings())
+    config = task.model("transformer", "nano", HeadSettings())
     decoder = msgspec.structs.replace(config.decoder, position=how, max_length=40)  # type: ignore[union-attr]
     return subject_with(task, msgspec.structs.replace(config, decoder=decoder))
 

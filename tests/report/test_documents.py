@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from pages_common import Elements
+from seqloom.errors import DataError
 from seqloom.report.document import (
     Aside,
     Bar,
@@ -23,12 +24,14 @@ from seqloom.report.document import (
     Interactive,
     KeyFigures,
     Mark,
+    MarkedText,
     Paragraph,
     Paragraphs,
     Pictures,
     Quote,
     Spans,
     TableBlock,
+    TextMark,
 )
 from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.markup import Markup, tag
@@ -43,6 +46,7 @@ def blocks(text: str) -> tuple[DocumentBlock, ...]:
     line = Spans(Mark("warn"), Code(text), f" in {text}")
     return (
         Callout(line, "reject"),
+        MarkedText(text, [TextMark(0, len(text), text, text)]),
         Aside(text),
         KeyFigures([(12345.6, text), ("412 MB", "of memory")]),
         Heading(line),
@@ -149,3 +153,23 @@ def test_a_terminal_shows_the_first_rows_and_counts_the_others_and_a_page_has_al
     found = Document("t", [table, Details("more", [Paragraph("folded")])])
     assert "row 1\nand 7 more" in found.text() and "row 2" not in found.text() and "folded" not in found.text()
     assert "row 8" in found.html() and "<details><summary>more</summary><p>folded</p>" in found.html()
+
+
+def test_marked_text_is_colored_on_a_page_and_has_labels_in_brackets_elsewhere() -> None:
+    text = "Ada <i> met\nBo, the [great]"
+    block = MarkedText(text, [TextMark(0, 3, "PER"), TextMark(12, 14, "<x>", 'confidence "1"')], ["LOC", "PER"])
+    found = Document("Names", [block])
+    page = found.html()
+    assert '<mark class="m1">Ada<small>PER</small></mark> &lt;i&gt; met <mark' in page
+    assert 'title="confidence &quot;1&quot;">Bo<small>&lt;x&gt;</small></mark>' in page
+    light, dark = page.split("@media (prefers-color-scheme:dark){.marked", 1)
+    assert ".marked .m1{background:#ab3b00" in light and ".m1{background:#e97a38" in dark
+    assert "[Ada](PER)" in found.text(60) and r"\[Ada\](PER)" in found.markdown()
+    assert found.to_json()["blocks"][0]["marks"][0] == [0, 3, "PER", ""]
+    assert ".marked" not in Document("Names", [Paragraph(text)]).html()
+
+
+@pytest.mark.parametrize("marks", [[(2, 2)], [(0, 9)], [(2, 4), (3, 5)], [(3, 5), (0, 1)]])
+def test_marks_that_overlap_or_lie_outside_the_text_are_refused(marks: list[tuple[int, int]]) -> None:
+    with pytest.raises(DataError, match="give marks in order"):
+        MarkedText("a text", [TextMark(*one, "X") for one in marks]).line()

@@ -104,7 +104,8 @@ class TestLine:
     def test_a_single_point_is_shown(self) -> None:
         figure = line([0.25])
         assert "s0: 0.25 at 0" in hovers(figure, "path")
-        assert "█" in figure.text()
+        assert "0.25" in texts(figure), "its value is beside it"
+        assert figure.text().splitlines()[1:] == ["s0: 0.25 at x 0"], "one point is no curve"
 
     def test_legend_names_every_series_and_a_lone_one_named_like_the_axis_is_not_repeated(self) -> None:
         assert {"s0", "s1", "s2"} <= set(texts(line([1.0], [2.0], [3.0])))

@@ -77,6 +77,10 @@ class GatesView(View):
         return found
 
     @property
+    def _memory_gate(self) -> str:
+        return next(name for name in self.names if name in MEMORY)
+
+    @property
     def order(self) -> np.ndarray:
         """The units sorted by memory length, longest first."""
         return np.argsort(-self.memory, kind="stable")
@@ -97,7 +101,7 @@ class GatesView(View):
     def _table(self, name: str) -> Matrix:
         units = _liveliest(self.of("hidden"), min(TABLE_UNITS, self.values.shape[2]), self.unit)
         return Matrix(
-            title=f"{name.capitalize()}, {short_name(self.layer)}",
+            title=f"{full_name(name).capitalize()}, {short_name(self.layer)}",
             caption=f"The {len(units)} of {self.values.shape[2]} units whose hidden state varies most.",
             values=self.of(name)[:, units].T.tolist(),
             rows=[f"unit {unit}" for unit in units],
@@ -109,20 +113,20 @@ class GatesView(View):
         pooled, width = _pooled(self.of(name)[:, self.order])
         blocks = f" Each column is the mean of {width} tokens." if width > 1 else ""
         return HeatMap(
-            title=f"{name.capitalize()}, {short_name(self.layer)}",
+            title=f"{full_name(name).capitalize()}, {short_name(self.layer)}",
             caption=f"Units sorted by memory length, longest first.{blocks}",
             values=pooled.T.tolist(),
             x=[float(self.start + at * width) for at in range(len(pooled))],
             y=[float(unit) for unit in self.order],
             x_label="token",
             y_label="unit",
-            value_label=name,
+            value_label=full_name(name),
             span=_span(name, self.of(name)),
         )
 
     def _over_time(self, title: str, curves: dict[str, np.ndarray]) -> Line:
         places = [float(self.start + at) for at in range(len(self.tokens))]
-        series = [Series(name=name, x=places, y=curve.tolist()) for name, curve in curves.items()]
+        series = [Series(name=full_name(name), x=places, y=curve.tolist()) for name, curve in curves.items()]
         return Line(title=title, series=series, x_label="token")
 
     def _lengths(self) -> Bars:
@@ -131,7 +135,7 @@ class GatesView(View):
         last = max(int(np.flatnonzero(counts)[-1]), 3)
         return Bars(
             title="Memory length of the units, in tokens",
-            caption="1/(1-f), where f is the mean of the forget gate (GRU: update gate).",
+            caption=f"1 / (1 - mean of the {full_name(self._memory_gate)}).",
             labels=ends[: last + 1],
             values=[float(count) for count in counts[: last + 1]],
             x_label="units",
@@ -265,6 +269,15 @@ def _liveliest(states: np.ndarray, count: int, pinned: int | None = None) -> lis
     order = [int(unit) for unit in np.argsort(-states.std(axis=0), kind="stable")]
     first = [] if pinned is None else [pinned]
     return [*first, *(unit for unit in order if unit not in first)][:count]
+
+
+def full_name(name: str) -> str:
+    """The name of a gate or state with what it is.
+
+    >>> [full_name(name) for name in ("forget", "candidate", "cell")]
+    ['forget gate', 'candidate', 'cell state']
+    """
+    return f"{name} state" if name in STATES else name if name == "candidate" else f"{name} gate"
 
 
 def _span(name: str, values: np.ndarray) -> tuple[float, float]:

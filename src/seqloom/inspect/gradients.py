@@ -50,6 +50,7 @@ from seqloom.inspect.view import SMALL, View
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.taps import listening
 from seqloom.nn.types import Padded
+from seqloom.report.figures.bars import Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
@@ -193,7 +194,34 @@ class GradientsView(View):
 
     def figures(self) -> tuple[Figure, ...]:
         flows = [flow for flow in self.flows if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
-        return (self._through_time(), *self._by_layer(), *([flow_drawn(flows[:MOST_SHOWN])] if flows else []))
+        first = self._through_time() if len(self.tokens) > 1 else self._at_one_token()
+        return (first, *self._by_layer(), *([flow_drawn(flows[:MOST_SHOWN])] if flows else []))
+
+    def _at_one_token(self) -> Bars:
+        """The norms at the only token: a curve would be a single point."""
+        norms = [each.norms[0] if math.isfinite(each.norms[0]) else None for each in self.totals]
+        title = f"Gradient of {self.answer} at the only token"
+        return Bars(
+            title=title, labels=[each.name for each in self.totals], values=norms, x_label="norm of the gradient"
+        )
+
+    def _changes(self, shown: Sequence[Totals]) -> str:
+        """How the norms change along the direction in which each layer reads, in words.
+
+        Below a layer that reads in both directions, gradients come from both sides. The change along one of them
+        would measure where the answer is, not what the layer keeps, so only the last layer is told.
+        """
+        both = any(each.backward for each in self.totals)
+        top = self.totals[-1].layer.rpartition(".")[0]
+        told = []
+        for each in (one for one in shown if not both or one.layer.rpartition(".")[0] == top):
+            known = [at for at, norm in enumerate(each.norms) if norm > 0]
+            if each.lost == 0 and len(known) == 1:
+                told.append(f"{each.name}: a gradient only at token {known[0]}")
+            else:
+                toward = " toward the end, because it reads backward" if each.backward else ""
+                told.append(f"{each.name}: factor {number(each.factor)} per token{toward}")
+        return "; ".join(told[:6])
 
     def _through_time(self) -> Line:
         places = [float(at) for at in range(len(self.tokens))]
@@ -209,9 +237,7 @@ class GradientsView(View):
             series.append(Series(name="float32 underflow", x=ends, y=[UNDERFLOW] * 2))
         return Line(
             title=f"Gradient of {self.answer} at each token",
-            caption="; ".join(
-                f"{each.name}: factor {number(each.factor)} per token" for each in shown[:6] if len(each.norms) > 1
-            ),
+            caption=self._changes(shown),
             series=series,
             x_label="token",
             y_label="norm of the gradient",

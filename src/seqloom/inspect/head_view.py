@@ -114,7 +114,7 @@ class PinnedTokenView(View):
             found.insert(0, Strip(title=title, tokens=self.columns, values=mean, value_label="weight"))
         if len(self.columns) > SMALL:
             title, best = "Strongest keys, mean over heads", self._best()
-            labels = [f"{at} {snippet(self.columns, at)}" for at in best]
+            labels = [f"{at}: {snippet(self.columns, at)}" for at in best]
             found.append(Bars(title=title, labels=labels, values=[mean[at] for at in best], x_label="weight"))
         return tuple(found)
 
@@ -123,7 +123,7 @@ class PinnedTokenView(View):
         few = sum(size < MOST_KEYS for size in sizes)
         heads = counted(len(sizes), "head")
         summary = f"{few} of {heads} put {share(NUCLEUS)} of the weight on fewer than {MOST_KEYS} tokens."
-        best = [f"{at} '{snippet(self.columns, at)}' {number(self.mean[at])}" for at in self._best()[:3]]
+        best = [f"'{snippet(self.columns, at)}' ({at}) {number(self.mean[at])}" for at in self._best()[:3]]
         return summary, f"Strongest keys, mean over heads: {'; '.join(best)}."
 
     def _best(self) -> list[int]:

@@ -35,6 +35,7 @@ from seqloom.report.figures.heatmap import MOST_TILE_CELLS, Tile, Tiles
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
 from seqloom.report.numbers import counted
+from seqloom.report.numbers import number as brief
 
 KINDS = ("itself", "previous", "next", "first", "special", "same word", "same token", "induction", "diagonal")
 CALLED = 0.5  # least lift for a name
@@ -195,7 +196,7 @@ class HeadsView(View):
     def figures(self) -> tuple[Figure, ...]:
         each = min(LARGEST_SIDE, MOST_CELLS // len(SHARES))
         tables = [self._table(self.heads[at : at + each], at) for at in range(0, len(self.heads), each)]
-        return (self._tiles(), *tables, self._measures())
+        return (self._tiles(), *tables, *([self._measures()] if len(self.heads) > 1 else []))
 
     def _sentences(self) -> tuple[str, ...]:
         counts: dict[str, list[str]] = {}
@@ -205,6 +206,10 @@ class HeadsView(View):
         for kind, names in sorted(counts.items()):
             more = ", ..." if len(names) > 12 else ""
             sentences.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
+        if len(self.heads) == 1:  # a chart of one head would be a single point
+            (only,) = self.heads
+            apart = "" if math.isnan(only.numbers.distance) else f", distance {brief(only.numbers.distance)} tokens"
+            sentences.append(f"Entropy {brief(only.numbers.entropy)} nats{apart}.")
         every = max(named.every for named in self.layers)
         if every > 1:
             sentences.append(f"One query in {every} was used.")
@@ -241,18 +246,25 @@ class HeadsView(View):
         for head in self.heads:
             maxima = coarser(head.map, side).maximum
             most = float(np.nanmax(maxima, initial=0.0)) or 1.0
-            tiles.append(Tile(f"{head.name} {_words(head.kind)}", (maxima / most).tolist()))
+            tiles.append(
+                Tile(f"{head.name}: {_words(head.kind)}", (maxima / most).tolist(), *self._tokens(head, maxima))
+            )
         label = "weight / largest weight of the head; maximum of each block"
         return Tiles(title=self.title, tiles=tiles, across=self.across, value_label=label)
+
+    def _tokens(self, head: HeadSummary, cells: np.ndarray) -> tuple[Sequence[str], Sequence[str]]:
+        """The tokens beside the rows and columns of a map; none if its cells are blocks of tokens."""
+        named = self.layers[head.layer]
+        return (named.rows, named.columns) if cells.shape == (len(named.rows), len(named.columns)) else ((), ())
 
     def _table(self, heads: Sequence[HeadSummary], at: int) -> Figure:
         return Matrix(
             title=f"What each head attends to{', continued' if at else ''}",
             caption="Share of the weight on keys of each kind. Normalized entropy: 1 is uniform attention.",
-            rows=[f"{head.name} {_words(head.kind)}" for head in heads],
+            rows=[f"{head.name}: {_words(head.kind)}" for head in heads],
             columns=SHARES,
             values=[[_cells(head.numbers).get(name) for name in SHARES] for head in heads],
-            y_label="head",
+            y_label="layer.head",
             span=(0.0, 1.0),
         )
 

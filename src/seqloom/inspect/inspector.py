@@ -69,6 +69,7 @@ from seqloom.inspect.picture_filters import activation_maps, picture_filters
 from seqloom.inspect.positions import positions
 from seqloom.inspect.query_key import query_key
 from seqloom.inspect.readings import read, truncation_notes
+from seqloom.inspect.slides import Slides
 from seqloom.inspect.states import probe, states
 from seqloom.inspect.subject import Reading, Subject, WorkShown
 from seqloom.inspect.tokenization import tokenization
@@ -368,6 +369,20 @@ class Inspection(Shown):
             raise ConfigError(f"there is no view '{name}'", fix=did_you_mean(name, VIEWS))
         found: View = getattr(self, name)(**options)
         return found
+
+    def slides(self, name: str, option: str, values: Iterable[Any], /, **options: Any) -> Slides:
+        """The same view for several values of one option, such as layers or heads; a notebook shows a tab for each.
+
+        Args:
+            name: the view, such as "attention".
+            option: the option that differs, such as "head".
+            values: its values, such as range(4).
+            options: the other options of the view.
+        """
+        chosen = tuple(values)
+        if not chosen:
+            raise ConfigError(f"slides of {name}: no values for {option}", fix="give at least one, such as range(4)")
+        return Slides(option, chosen, tuple(self.view(name, **options, **{option: value}) for value in chosen))
 
     def _reason(self, look: ViewCall[Any, Any, Any]) -> str | None:
         return requirements.reason(look.needs, self.subject, self.reading)

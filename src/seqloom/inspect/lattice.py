@@ -8,10 +8,8 @@ probability of exactly this span.
 
 best paths   b_t[j, k] is the k-th best score of a path that ends in tag j at t: the best of all b_{t-1}[i, k'] +
              between[i, j], of which `count` are kept for each tag. With one it is Viterbi's recursion.
-spans        P(tags y_s..y_e, and no tag at e + 1 that continues them) = Z of the paths that do so / Z of all paths
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -37,8 +35,6 @@ from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.network import Edge, Network, Node
 from seqloom.report.numbers import counted, number
 from seqloom.tasks.tag import Tag, features, window_size
-
-EXCLUDED = -1e30  # a score that excludes a path: its exponential is zero
 
 
 class LatticePath(NamedTuple):
@@ -74,52 +70,6 @@ def _back(origins: list[tuple[Tensor, int]], place: int, width: int) -> tuple[in
         path.append(came // before)
         place, width = came, before
     return tuple(reversed(path))
-
-
-class SpanScore(NamedTuple):
-    """Elements start..stop with their tags, and the tags that would make the span longer."""
-
-    start: int
-    stop: int
-    tags: tuple[int, ...]
-    longer: tuple[int, ...]
-
-
-@torch.no_grad()
-def span_probabilities(scores: Tensor, moves: crf.Transitions, spans: Sequence[SpanScore]) -> list[float]:
-    """The probability of exactly each span, over all paths through scores [T,K].
-
-    The forward and backward sums are computed once for all spans.
-    """
-    wide = scores.double()  # differences of sums over thousands of tokens
-    between = moves.filled(EXCLUDED, wide.dtype)
-    before, behind = _sums(wide, between)
-    every = torch.logsumexp(before[-1] + between[2], dim=0)
-    found = [_inside(wide, between[1], before, behind, span) - every for span in spans]
-    return [min(1.0, math.exp(float(one))) for one in found]
-
-
-def _sums(scores: Tensor, moves: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """[T,K] forward and [T,K] backward log-sums over all paths."""
-    start, between, end = moves
-    before, behind = [start + scores[0]], [end]
-    for element in scores[1:]:
-        before.append(element + torch.logsumexp(before[-1][:, None] + between, dim=0))
-    for element in scores[1:].flip(0):
-        behind.append(torch.logsumexp(between + (element + behind[-1]), dim=1))
-    return torch.stack(before), torch.stack(behind[::-1])
-
-
-def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, span: SpanScore) -> Tensor:
-    """log of the sum over all paths with exactly this span."""
-    tags = torch.tensor(span.tags, device=scores.device)
-    places = torch.arange(span.start + 1, span.stop, device=scores.device)
-    way = before[span.start, tags[0]] + (between[tags[:-1], tags[1:]] + scores[places, tags[1:]]).sum()
-    if span.stop == len(scores):
-        return way + behind[-1, tags[-1]]
-    following = between[tags[-1]] + scores[span.stop] + behind[span.stop]
-    following[list(span.longer)] = EXCLUDED
-    return way + torch.logsumexp(following, dim=0)
 
 
 DRAWN_WORDS, DRAWN_TAGS = 16, 12  # in a figure with lines
@@ -276,7 +226,7 @@ class LatticeView(View):
         )
 
     def _map(self) -> Figure:
-        names = ", ".join(f"{number} {tag}" for number, tag in enumerate(self.tags[:SMALL]))
+        names = ", ".join(f"{number}: {tag}" for number, tag in enumerate(self.tags[:SMALL]))
         return HeatMap(
             title=f"{self.title}: marginals",
             values=self.marginals.T.tolist(),
@@ -333,11 +283,8 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
     paths = best_paths(emissions, legal, 2)
     named = tuple(labels[tag] for tag in paths[0].tags)
     marked = tuple(spans(named)) if task.in_scheme else ()
-    # Tags that continue a span make it longer; schemes that mark ends have none
-    wanted = []
-    for span in marked:
-        longer = [at for at, tag in enumerate(labels) if task.chain.scheme == "bio" and tag == f"I-{span.label}"]
-        wanted.append(SpanScore(span.start, span.stop, paths[0].tags[span.start : span.stop], tuple(longer)))
+    wanted = [task.span_score(span, paths[0].tags) for span in marked]
+    sures = crf.span_probabilities(emissions[None], lengths, moves, [wanted])[0]
     known = moves.filled(torch.nan, torch.float32) if chained else (None, None, None)
     starts, between, ends = (None if part is None else part.cpu().numpy() for part in known)
     return LatticeView(
@@ -353,7 +300,7 @@ def lattice(subject: Subject, reading: Reading, *, gold: str | Sequence[str] | N
         gold=true,
         entities=tuple(
             Entity(span.start, span.stop, span.label, " ".join(reading.rows[span.start : span.stop]), sure)
-            for span, sure in zip(marked, span_probabilities(emissions, moves, wanted), strict=True)
+            for span, sure in zip(marked, sures, strict=True)
         ),
     )
 

@@ -21,6 +21,11 @@ MOST_BYTES = 2_000_000  # of a page, approximately
 RULES = (
     "canvas{image-rendering:pixelated;display:block;max-width:100%;margin-top:8px;margin-bottom:8px}"
     "canvas{border:1px solid #8a929c}"
+    ".labeled{display:grid;grid-template-columns:auto minmax(0,1fr);justify-content:start;font-size:12px;line-height:1}"
+    ".labeled canvas{margin:0}#rows,#columns{display:flex}#rows{flex-direction:column}"
+    "#rows span,#columns span{flex:1 1 0;min-width:0;min-height:0;display:flex;align-items:center;white-space:pre;"
+    "overflow:hidden;max-height:110px}#rows span{justify-content:flex-end;padding-right:6px;max-width:140px}"
+    "#columns span{writing-mode:vertical-rl;transform:rotate(180deg);padding-top:4px}"
     ".choice{margin-top:16px}#key{width:320px;height:12px}#said{min-height:3.2em}label,select{margin:0 8px 8px 0}"
 )
 
@@ -66,7 +71,14 @@ class MapCanvas(Interactive):
                 tag("label", tag("input", type="checkbox", id="one"), " same color scale for all maps", **hidden),
                 class_="choice",
             ),
-            tag("canvas", fallback, id="map", role="img", aria_label=self.title),
+            tag(
+                "div",
+                tag("span", ""),
+                tag("div", "", id="columns", aria_hidden="true"),
+                tag("div", "", id="rows", aria_hidden="true"),
+                tag("canvas", fallback, id="map", role="img", aria_label=self.title),
+                class_="labeled",
+            ),
             tag("canvas", "Color scale, lowest to highest.", id="key", width=LEVELS, height=1),
             tag("p", "legend", id="ends"),
             tag("p", "Point at a cell to see its value.", id="said", aria_live="polite"),

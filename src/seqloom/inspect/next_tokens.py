@@ -67,7 +67,7 @@ class SamplingSliders(Interactive):
     places: Sequence[Mapping[str, Any]]
 
     def markup(self) -> list[Markup]:
-        options = [tag("option", f"{at} {place['target']}", value=str(at)) for at, place in enumerate(self.places)]
+        options = [tag("option", f"{at}: {place['target']}", value=str(at)) for at, place in enumerate(self.places)]
         columns = {"before": "model", "after": "with sampling settings"}  # each with the color of its bar
         heads = (tag("th", tag("div", " ", class_=kind), name, scope="col") for kind, name in columns.items())
         head = tag("tr", tag("th", "token", scope="col"), tag("th", "probability", scope="col"), *heads)

@@ -97,7 +97,7 @@ class QueryKeyView(View):
         return f"{start}: logit {number(self.logit[best])}, {terms}.", self.separated
 
     def _name(self, key: int) -> str:
-        return f"{key} {self.columns[key] if len(self.columns) <= SMALL else snippet(self.columns, key)}"
+        return f"{key}: {self.columns[key] if len(self.columns) <= SMALL else snippet(self.columns, key)}"
 
     def _terms(self) -> Figure:
         table = np.stack([self.content, self.position, self.logit, self.weights], axis=1)

@@ -62,6 +62,11 @@ class Token(NamedTuple):
         """Whether it is a special token: BEGIN, END, a separator."""
         return self.id is not None and self.id < COUNT and self.id != UNKNOWN
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the model reads UNKNOWN instead, because the vocabulary lacks it."""
+        return self.id == UNKNOWN
+
 
 def text_tokens(tokenizer: Tokenizer, text: str) -> tuple[Token, ...]:
     """The tokens of one text."""

@@ -32,6 +32,7 @@ from seqloom.report.document import Document, DocumentBlock, Paragraph, Pictures
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.stack import png, stacked
+from seqloom.report.notebook import notebook_display
 
 MOST_NUMBERS = 2**16  # of an array that is written in full
 MOST_BLOCKS = 2**13  # of a larger array
@@ -235,15 +236,11 @@ WRITERS: Mapping[str, Callable[[View], bytes]] = {
 
 def show(result: Shown) -> None:
     """Show a result: in a notebook as a page, else as text on standard output."""
-    loaded = sys.modules.get("IPython")
-    shell = None if loaded is None else loaded.get_ipython()
-    if shell is not None and type(shell).__name__ == "ZMQInteractiveShell":
-        from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
-
-        return display(result)  # type: ignore[no-any-return,unused-ignore]
+    if (display := notebook_display()) is not None:
+        display(result)
+        return
     columns = shutil.get_terminal_size((80, 24)).columns
     sys.stdout.write(result.text(max(NARROWEST, min(columns, WIDEST)), sys.stdout.isatty()))
-    return None
 
 
 def script(name: str) -> str:

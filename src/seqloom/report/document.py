@@ -5,6 +5,7 @@
       TableBlock  Bullets  Quote    rows and columns; a list; text from the data or a model
       KeyFigures  Callout           a few large numbers; the verdict
       Pictures  CodeBlock           figures; a file or a command
+      MarkedText                    a text with marked parts, such as entities
       Details                       collapsed on a page, left out in a terminal
       Interactive                   page content with its own script, and its replacement elsewhere
 
@@ -26,18 +27,20 @@ Scores
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
+from seqloom.errors import DataError
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.markup import Markup
 from seqloom.report.numbers import number
 
 Kind = Literal["fine", "warn", "reject", "note", "open", "plain"]  # of a verdict; open: undecided
 SIGNS: dict[str, str] = {"fine": "✓", "warn": "!", "reject": "✗", "note": "·", "open": "?", "plain": ""}
+REPORT_COLUMNS = 100  # of a text to print
 NUMERIC = re.compile(r"[-+<>]?\d|-?$|not finite$")  # how a cell in a numeric column begins
 
 
@@ -157,6 +160,45 @@ class Quote(DocumentBlock, kind="quote"):
     """Lines quoted from the data or from a model."""
 
     lines: Sequence[Line]
+
+
+class TextMark(NamedTuple):
+    """The characters start..stop of a text with their label; `note` is shown on hover."""
+
+    start: int
+    stop: int
+    label: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class MarkedText(DocumentBlock, kind="marked"):
+    """A text with marked parts, in order and without overlap. The color of a label is its place among `labels`.
+
+    >>> MarkedText("Ada met Bo.", [TextMark(0, 3, "PER"), TextMark(8, 10, "PER")]).line()
+    '[Ada](PER) met [Bo](PER).'
+    """
+
+    text: str
+    marks: Sequence[TextMark]
+    labels: Sequence[str] = ()  # all labels that may occur; default: those of the marks, sorted
+
+    def parts(self) -> Iterator[tuple[str, TextMark | None, int]]:
+        """Yield the text in parts, each with its mark, if any, and the number of its color."""
+        order = list(self.labels) or sorted({mark.label for mark in self.marks})
+        at = 0
+        for mark in self.marks:
+            if not (at <= mark.start < mark.stop <= len(self.text)):
+                found = f"the mark {tuple(mark[:2])} after character {at} of {len(self.text)}"
+                raise DataError(found, fix="give marks in order, inside the text and without overlap")
+            yield self.text[at : mark.start], None, 0
+            yield self.text[mark.start : mark.stop], mark, order.index(mark.label) if mark.label in order else 0
+            at = mark.stop
+        yield self.text[at:], None, 0
+
+    def line(self) -> str:
+        """The text in one line with its marks in brackets."""
+        return "".join(text if mark is None else f"[{text}]({mark.label})" for text, mark, _ in self.parts())
 
 
 @dataclass(frozen=True)
@@ -308,7 +350,7 @@ class Document:
     def _repr_html_(self) -> str:
         from seqloom.report.html import framed
 
-        return framed(self.html())
+        return framed(self)
 
 
 def _plain(value: Any) -> Any:
@@ -345,6 +387,10 @@ class Shown:
     def html(self) -> str:
         """Return the result as one self-contained HTML page, in a light and a dark theme."""
         return self.document().html()
+
+    def report(self) -> str:
+        """Return the result as text to print, in lines of at most 100 columns."""
+        return self.text(REPORT_COLUMNS)
 
     def markdown(self) -> str:
         """Return the result as Markdown."""

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from seqloom.report import document as doc
 from seqloom.report.document import SIGNS, Bar, Code, Document, DocumentBlock, Line, Mark, TableCell, lines_of, spans
-from seqloom.report.figures.markup import FONT, Markup, style_sheet, tag, together
+from seqloom.report.figures.markup import FONT, LINES_DARK, LINES_LIGHT, Markup, style_sheet, tag, together
 from seqloom.report.labels import isolated
 from seqloom.report.numbers import number
 
 LONGEST = 10_000  # characters of a span
 LONGEST_FILE = 40_000
+TALLEST = 720  # pixels of the frame in a notebook; longer pages scroll
+SPACES = str.maketrans("\n\r\t", "   ")
 SHORT = 40  # maximum characters of a cell that is not wrapped
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLES = (
@@ -65,6 +67,34 @@ STYLES = (
 )
 
 
+# Parts of a marked text, in the colors of lines, nearly transparent, so that the text is readable in any theme.
+TINT = "33"  # opacity, hexadecimal
+MARKED = (
+    ".marked{line-height:2.2;white-space:pre-wrap}"
+    ".marked mark{color:inherit;border-radius:4px;padding:3px 5px;-webkit-box-decoration-break:clone;"
+    "box-decoration-break:clone}"
+    ".marked small{font-size:10px;font-weight:700;margin-left:6px;vertical-align:middle}"
+    + "".join(f".marked .m{at}{{background:{color}{TINT}}}" for at, color in enumerate(LINES_LIGHT))
+    + "@media (prefers-color-scheme:dark){"
+    + "".join(f".marked .m{at}{{background:{color}{TINT}}}" for at, color in enumerate(LINES_DARK))
+    + "}"
+)
+
+
+def fragment(block: DocumentBlock) -> str:
+    """Return a block of marked text with its style, for a notebook; it has the font and color of the notebook."""
+    return tag("div", tag("style", Markup(MARKED)), drawn(block))
+
+
+def _marked(text: str, mark: doc.TextMark | None, color: int) -> Markup:
+    shown = _span(text.translate(SPACES))
+    if mark is None:
+        return shown
+    title = {"title": mark.note} if mark.note else {}
+    label = tag("small", mark.label[:LONGEST])
+    return tag("mark", shown, label, class_=f"m{color % len(LINES_LIGHT)}", **title)
+
+
 def page(document: Document) -> str:
     """Return the HTML page of a document."""
     body = [tag("h1", _line(document.title)), *(drawn(block, document.title) for block in document.blocks)]
@@ -72,6 +102,7 @@ def page(document: Document) -> str:
     scripted = [block for block in moving if block.script()]
     assert len(scripted) <= 1, "a page has one script at most"
     policy, behind = POLICY, list[Markup]()
+    marked = MARKED if any('class="marked"' in part for part in body) else ""
     for block in scripted:
         script, data = block.script(), json.dumps(block.data(), ensure_ascii=False, allow_nan=False)
         policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
@@ -83,15 +114,36 @@ def page(document: Document) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", document.title[:LONGEST]),
-        tag("style", Markup(STYLES + "".join({block.rules: 0 for block in moving})), style_sheet(together(body))),
+        tag(
+            "style",
+            Markup(STYLES + marked + "".join({block.rules: 0 for block in moving})),
+            style_sheet(together(body)),
+        ),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *body), *behind))}\n"
 
 
-def framed(page: str) -> str:
-    """Return the page inside an iframe, so that its style does not leak; for notebooks."""
+def framed(document: Document) -> str:
+    """Return the page of a document inside an iframe, so that its style does not leak; for notebooks."""
+    page = document.html()
+    height = min(TALLEST, 90 + sum(map(_height, document.blocks)))
     sandbox = 'sandbox="allow-scripts"' if "<script" in page else "sandbox"  # safe: content is escaped
-    return f'<iframe {sandbox} srcdoc="{html.escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
+    return f'<iframe {sandbox} srcdoc="{html.escape(page)}" style="width:100%;height:{height}px;border:0"></iframe>'
+
+
+def _height(block: DocumentBlock) -> int:
+    """Estimate the pixels of a block: a frame without scripts cannot say how tall it is."""
+    match block:
+        case doc.TableBlock(heads, rows):
+            lines = sum(max(len(lines_of(cell)) for cell in row) for row in rows)
+            return 24 + 37 * (lines + any(heads))
+        case doc.Heading():
+            return 75
+        case doc.Details():
+            return 38
+        case doc.Paragraph(line) | doc.Aside(line):
+            return 8 + 23 * -(-sum(map(len, spans(line))) // 110)
+    return TALLEST
 
 
 def _line(line: Line) -> Markup:
@@ -122,6 +174,8 @@ def drawn(block: DocumentBlock, title: str = "") -> Markup:
             return tag("ul", *(tag("li", _line(line)) for line in lines))
         case doc.Quote(lines):
             return tag("blockquote", *(tag("p", _line(line)) for line in lines))
+        case doc.MarkedText():
+            return tag("p", *(_marked(*part) for part in block.parts()), class_="marked")
         case doc.CodeBlock(text):
             text = text if len(text) <= LONGEST_FILE else f"{text[:LONGEST_FILE]}\n…"
             return tag("pre", tag("code", *(part for line in text.split("\n") for part in (line, Markup("\n")))))

@@ -56,6 +56,8 @@ def block_md(block: DocumentBlock, title: str = "") -> str:
             return "\n".join(f"- {_line(line)}" for line in lines)
         case doc.Quote(lines):
             return "\n>\n".join(f"> {_line(line)}" for line in lines)
+        case doc.MarkedText():
+            return _line(block.line())
         case doc.CodeBlock(text, language):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
             shown = "\n".join(map(visible, text.rstrip().split("\n")))

@@ -3,6 +3,7 @@
     number      0.9333   12,346   1.5e-5        share      25 %   3.1 %   <0.1 %
     size        900 B   25 MB   2.5 GB          interval   0.87 to 0.92
     duration    7.2 s   1 min 15 s   2 h 5 min  counted    1 row   4,500 rows
+    rounded_duration    40 s   5 min   2 h
 
 Pages, cards, terminal lines and messages all use these functions, so equal values look the same everywhere. The module
 imports nothing from Seqloom, so every package can import it.
@@ -120,6 +121,21 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def rounded_duration(seconds: float) -> str:
+    """Format an estimated duration in one unit.
+
+    >>> rounded_duration(0.2), rounded_duration(38), rounded_duration(290), rounded_duration(9_000)
+    ('1 s', '40 s', '5 min', '2.5 h')
+    """
+    if seconds < 55:
+        return f"{max(1, round(seconds))} s" if seconds < 10 else f"{5 * round(seconds / 5)} s"
+    minutes = max(1, round(seconds / 60))
+    if minutes < 100:
+        return f"{minutes} min"
+    hours = seconds / 3600
+    return f"{round(2 * hours) / 2:g} h" if hours < 36 else f"{round(hours / 24)} d"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -88,6 +88,8 @@ def block_lines(block: DocumentBlock, width: int, color: bool, title: str = "") 
         case doc.Quote(lines):
             for line in lines:
                 yield from _wrapped(line, width, color, "│ ", "│ ")
+        case doc.MarkedText():
+            yield from _wrapped(block.line(), width, False)
         case doc.CodeBlock(text):
             for line in text[:LONGEST].rstrip("\n").split("\n"):
                 yield from wrap(visible(line), width)

@@ -9,7 +9,7 @@ file appears when all inputs are done; until then a previous file stays.
 
     {"row": 0, "label": "yes", "answer": "“yes”", "method": "integrated_gradients", "baseline": "zero", "score": 1.2,
      "baseline_scores": [0.1], "error": 0.0004, "sides": [{"side": "input", "tokens": ["not", "bad"],
-     "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4]}]}
+     "offsets": [[0, 3], [4, 7]], "scores": [-0.3, 1.4], "unknown": []}]}
 
 The attributions of a linear model of n-grams are exact: its score is the sum of the weights of the text's n-grams.
 
@@ -20,7 +20,7 @@ hash, so an n-gram that never occurred in training may have the weight of anothe
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -46,6 +46,7 @@ from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.markup import Markup, code, ink_on, scale_of, tag
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number, share, signed
+from seqloom.text.special_tokens import UNKNOWN
 
 ENDS = frozenset(".!?…。！？؟۔।")
 LONGEST = 64  # tokens: a longer segment is cut
@@ -86,10 +87,15 @@ def merged(tokens: Sequence[Token], *, words: bool = True) -> tuple[tuple[Token,
     """Merge word pieces: return words as tokens, and the index of each word's first piece; other tokens stay."""
     found = units(tokens, words=words)
     made = tuple(
-        tokens[a]._replace(text=name, stop=tokens[b - 1].stop, id=tokens[a].id if b == a + 1 else None)
+        tokens[a]._replace(text=name, stop=tokens[b - 1].stop, id=_joint_id(tokens[a:b]))
         for name, a, b in zip(found.names, found.starts[:-1], found.starts[1:], strict=True)
     )
     return made, found.starts[:-1]
+
+
+def _joint_id(pieces: Sequence[Token]) -> int | None:
+    """Return the id of a word: that of its only piece; UNKNOWN if the vocabulary lacks one of several."""
+    return pieces[0].id if len(pieces) == 1 else UNKNOWN if any(piece.is_unknown for piece in pieces) else None
 
 
 def summed(values: np.ndarray, starts: Sequence[int]) -> np.ndarray:
@@ -119,6 +125,11 @@ class AttributionPart(NamedTuple):
     @property
     def texts(self) -> tuple[str, ...]:
         return tuple(token.text for token in self.tokens)
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """The indices of the tokens that the vocabulary lacks."""
+        return tuple(at for at, token in enumerate(self.tokens) if token.is_unknown)
 
     def strongest(self, count: int) -> list[int]:
         """Return the indices of the elements with the largest absolute values, largest first."""
@@ -161,6 +172,7 @@ class OpeningSentences(Interactive):
     rules: ClassVar[str] = (
         ".opening details{margin:0}.opening summary{color:inherit;padding:2px 0}.opening p{line-height:1.9}"
         ".opening mark{padding:2px 4px;margin:1px;border-radius:3px;unicode-bidi:isolate}"
+        ".opening .unknown{outline:1.5px dashed #59616d}"
         ".opening .none{background:none;border:1px dashed #9aa2ad;color:inherit}"
     )
     title: str
@@ -168,7 +180,7 @@ class OpeningSentences(Interactive):
     span: tuple[float, float] | None
 
     def markup(self) -> list[Markup]:
-        numbers = self.part.values
+        numbers, unknown = self.part.values, frozenset(self.part.unknown)
         scale, chips = scale_of(numbers[~np.isnan(numbers)].tolist(), self.span), list[Markup]()
         for at, (text, value) in enumerate(zip(self.part.texts, numbers.tolist(), strict=True)):
             if np.isnan(value):
@@ -176,13 +188,27 @@ class OpeningSentences(Interactive):
                 continue
             ground = scale.shade(scale.level(value)).light
             style = f"background:{code(ground)};color:{code(ink_on(ground))}"
-            chips.append(tag("mark", text, style=style, title=f"{text}: {number(value)} (token {at})"))
+            lacking = {"class_": "unknown"} if at in unknown else {}
+            what = f", {NOT_KNOWN}" if lacking else ""
+            chips.append(tag("mark", text, style=style, title=f"{text}: {number(value)} (token {at}{what})", **lacking))
         lines = list[Markup]()
         for each in self.part.segments:
             beginning = f" {each.start}: ", tag("bdi", each.beginning)
             summary = tag("summary", tag("b", signed(each.total)), *beginning)
             lines.append(tag("details", summary, tag("p", *chips[each.start : each.stop], dir="auto")))
         return [tag("section", tag("h2", self.title), *lines, class_="opening")]
+
+
+NOT_KNOWN = "not in the vocabulary"
+UNKNOWN_MARK = " (unknown)"
+MOST_UNKNOWN = 12  # named in a sentence
+
+
+def unknown_text(part: AttributionPart) -> str:
+    """Return the sentence about the unknown tokens of a part; empty without one."""
+    named = [f"“{part.tokens[at].text}” ({at})" for at in part.unknown[:MOST_UNKNOWN]]
+    more = f" and {len(part.unknown) - MOST_UNKNOWN} more" if len(part.unknown) > MOST_UNKNOWN else ""
+    return f"{NOT_KNOWN.capitalize()}: {', '.join(named)}{more}. The model reads UNKNOWN instead." if named else ""
 
 
 STRONGEST = 20
@@ -252,7 +278,12 @@ class AttributionView(View):
             lines.append(f"That is more than {share(TOLERATED)}: use more steps= or another baseline=.")
         if self.grouped > 1:
             lines.append(f"Up to {self.grouped} tokens were removed at a time; each gets an equal share of the change.")
-        return (*lines, *(self._top(part) for part in self.parts if part.shape is None and part.strongest(1)))
+        lines += [self._top(part) for part in self.parts if part.shape is None and part.strongest(1)]
+        return (*lines, *filter(None, map(unknown_text, self.parts)))
+
+    def json_values(self, *, full: bool) -> Mapping[str, Any]:
+        """The numbers, and the indices of the unknown tokens of each part."""
+        return {**super().json_values(full=full), "unknown": [part.unknown for part in self.parts]}
 
     def _top(self, part: AttributionPart) -> str:
         named = ", ".join(f"“{part.tokens[at].text}” ({at}) {signed(part.values[at])}" for at in part.strongest(3))
@@ -270,6 +301,8 @@ class AttributionView(View):
             tokens=part.texts,
             values=part.values.tolist(),
             value_label=METHODS[self.method].unit,
+            marked=part.unknown,
+            mark_label=NOT_KNOWN,
             span=self.span,
         )
 
@@ -283,7 +316,7 @@ class AttributionView(View):
         return Bars(
             title=self._title(part, ": strongest tokens"),
             caption=self._caption(),
-            labels=[f"{at}: {texts[at].strip() or '␣'}" for at in chosen],
+            labels=[f"{at}: {texts[at].strip() or '␣'}{UNKNOWN_MARK * (at in part.unknown)}" for at in chosen],
             values=np.nan_to_num(part.values[chosen]).tolist(),
             x_label=METHODS[self.method].unit,
         )
@@ -421,6 +454,7 @@ def line_of(row: int, view: AttributionView) -> dict[str, Any]:
             "tokens": list(part.texts),
             "offsets": [[token.start, token.stop] for token in part.tokens],
             "scores": plain(part.values),
+            "unknown": list(part.unknown),
         }
         for part in view.parts
     ]
@@ -487,7 +521,12 @@ def ngram_contributions(
     ngrams = [
         WeightedNgram(" ".join(texts[at - size : at + 1]), at - size, at + 1, float(values[at, size]))
         for at in range(len(rows))
-        for size in range(min(at + 1, rows.shape[1]))
+        for size in range(min(at + 1, source.order))
+    ]
+    ngrams += [  # the character n-grams inside each word, together
+        WeightedNgram(f"characters of {texts[at]}", at, at + 1, float(inside.sum()))
+        for at, inside in enumerate(values[:, source.order :])
+        if len(inside)
     ]
     return NgramsView(
         title=f"N-gram contributions to {goal.name}",

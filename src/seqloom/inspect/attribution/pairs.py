@@ -74,7 +74,7 @@ class SimilarityPairsView(View):
         chosen = largest_cells(self.values, STRONGEST)
         strongest = Bars(
             title="Strongest pairs",
-            labels=[f"{row} {self.rows[row]} – {column} {self.columns[column]}" for row, column in chosen],
+            labels=[f"{row}: {self.rows[row]} – {column}: {self.columns[column]}" for row, column in chosen],
             values=[float(np.nan_to_num(self.values[pair])) for pair in chosen],
             x_label=PART,
         )

@@ -17,7 +17,15 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.attribution.attribution import AttributionView, largest_cells, part_of, span_of, view_of
+from seqloom.inspect.attribution.attribution import (
+    UNKNOWN_MARK,
+    AttributionView,
+    largest_cells,
+    part_of,
+    span_of,
+    unknown_text,
+    view_of,
+)
 from seqloom.inspect.attribution.goals import chosen_goal, every_goal, ground_of
 from seqloom.inspect.attribution.methods import METHODS, MethodOptions, method_of, outcome
 from seqloom.inspect.faithfulness.explanations import kendall, overlap
@@ -60,7 +68,8 @@ class AttributionsView(View):
             lines.append(f"By Kendall's tau, {high} agree most and {low} least.")
         if self.left_out:
             lines.append(f"Left out, because this model or input does not support them: {', '.join(self.left_out)}.")
-        return tuple(lines)
+        unknown = [unknown_text(part) for part in self.views[0].parts]
+        return (*lines, *filter(None, unknown))
 
     def _rows(self) -> list[Figure]:
         if max(len(part.tokens) for part in self.views[0].parts) <= SMALL and self.views[0].parts[0].shape is None:
@@ -148,6 +157,12 @@ class TablePart(NamedTuple):
     name: str
     columns: tuple[str, ...]
     values: np.ndarray  # [R,E], NaN for tokens that the row does not read, or that were not measured
+    unknown: tuple[int, ...] = ()  # columns whose token the vocabulary lacks
+
+    @property
+    def heads(self) -> list[str]:
+        """The columns, with unknown tokens marked."""
+        return [f"{text}{UNKNOWN_MARK * (at in self.unknown)}" for at, text in enumerate(self.columns)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +212,7 @@ class AttributionTableView(View):
                 title=title,
                 values=part.values.tolist(),
                 rows=self.rows,
-                columns=part.columns,
+                columns=part.heads,
                 x_label=part.name,
                 y_label="answer",
                 span=self.span,
@@ -225,7 +240,7 @@ class AttributionTableView(View):
 
     def _strongest(self) -> Figure:
         cells = [
-            (float(part.values[row, column]), f"{self.rows[row]} from {column}: {part.columns[column]}")
+            (float(part.values[row, column]), f"{self.rows[row]} from {column}: {part.heads[column]}")
             for part in self.parts
             for row, column in largest_cells(part.values, STRONGEST)
         ]
@@ -279,7 +294,8 @@ def attribution_table(
         if reading.targets is not None and at == len(ground.places) - 1:  # the target is read from left to right
             values = np.where(np.arange(values.shape[1]) > np.arange(start, stop)[:, None], np.nan, values)
         each = [part_of(place, row, words=words) for row in values]
-        parts.append(TablePart(place.side.name, each[0].texts, np.stack([part.values for part in each])))
+        values = np.stack([part.values for part in each])
+        parts.append(TablePart(place.side.name, each[0].texts, values, each[0].unknown))
     names = [subject.name(goal.answers[0].column) for goal in goals]
     if len(reading.sides) == 1 and len(reading.rows) > 1:
         names = [f"{name} ({reading.rows[row]})" for row, name in enumerate(names, start)]

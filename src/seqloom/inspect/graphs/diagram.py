@@ -179,6 +179,7 @@ LINE, TITLE_SIZE, TEXT_SIZE = 16.0, 12.5, 11.0
 NARROW_CARD, WIDE_CARD = 96.0, 230.0
 SIDE = 6.0  # the strip in the gradient's color
 THINNEST, THICKEST = 1.0, 9.0
+APART = 36.0  # between the numbers of two lines
 
 
 class NodeCard(NamedTuple):
@@ -201,6 +202,7 @@ class NodeLink(NamedTuple):
     target: int
     size: float | None  # of the gradient on it
     note: str = ""
+    local: str = ""  # the local derivative as text: d target / d source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,11 +244,13 @@ class Diagram(Figure):
         boxes = [_drawn(at, card, place, size, scale) for at, (card, place, size) in placed]
         drawn = tag("g", *self._lines(layout, sizes), *boxes, transform=shift)
         notes = ("Thicker lines carry more gradient back.",) if self.links else ()
+        if any(link.local for link in self.links):
+            notes = (*notes, "Numbers on lines: local derivatives, of the lower box by the upper one.")
         return Plot(together([legend, drawn]), width, LEGEND_HEIGHT + 6 + layout.height + 14, notes)
 
     def _lines(self, layout: GraphLayout, sizes: Sequence[Size]) -> list[Markup]:
         largest = max((link.size or 0.0 for link in self.links), default=0.0)
-        drawn = []
+        drawn, names, taken = list[Markup](), list[Markup](), list[BoxPlace]()
         for at, (link, between) in enumerate(zip(self.links, layout.lines, strict=True)):
             start, end = layout.boxes[link.source], layout.boxes[link.target]
             start = start._replace(y=start.y + sizes[link.source].height)
@@ -256,7 +260,12 @@ class Diagram(Figure):
             path = _curve([start, *between, end])
             looks = {**look("hatch"), "fill": "none", "stroke_linecap": "round"}
             drawn.append(tag("path", *note, d=path, stroke_width=thick, data_link=at, **looks))
-        return drawn
+            if link.local:
+                before = between[-1] if between else start
+                place = _free(before, end, taken)
+                taken.append(place)
+                names.append(_beside(link.local, place.x, place.y + 4))
+        return drawn + names  # no line crosses a number
 
     def _summary(self) -> str:
         shown = "; ".join(f"{card.name} {card.value} {card.slope}".strip() for card in self.cards[:40])
@@ -266,7 +275,7 @@ class Diagram(Figure):
     def _block(self, width: int, color: bool) -> FigureBlock:
         lines = []
         for at, card in enumerate(self.cards):
-            read = [self.cards[link.source].name for link in self.links if link.target == at]
+            read = [_read(self.cards[link.source].name, link.local) for link in self.links if link.target == at]
             from_ = f"  <- {', '.join(read)}" if read else ""
             summary = "  ".join(part for part in (card.name, card.value, card.slope, card.badge) if part)
             glyph = self._scale().glyph(card.size)
@@ -320,6 +329,28 @@ def _drawn(at: int, card: NodeCard, place: BoxPlace, size: Size, scale: ColorSca
         title = hover(f"{card.name}: {brief(card.size)}")
         strip = tag("g", tag("rect", title, **side, **scale.shade_of(card.size).fill()), data_shows="slope")
     return tag("g", *note, ground, strip, frame, *lines, data_card=at, **reader)
+
+
+def _free(start: BoxPlace, end: BoxPlace, taken: Sequence[BoxPlace]) -> BoxPlace:
+    """Return the place on a line that is nearest to its middle and far enough from the numbers of other lines."""
+    for share in (0.5, 0.32, 0.68, 0.2, 0.8):
+        # The curve leaves and enters vertically: its control points have the x of the ends and the y of the middle
+        x = start.x + (end.x - start.x) * (3 * share**2 - 2 * share**3)
+        y = start.y + (end.y - start.y) * (share**3 + (1 - share) * share * 1.5)
+        if all(abs(x - one.x) > APART or abs(y - one.y) > LINE for one in taken):
+            return BoxPlace(x, y)
+    return BoxPlace((start.x + end.x) / 2, (start.y + end.y) / 2)
+
+
+def _read(name: str, local: str) -> str:
+    return f"{name} (local derivative {local})" if local else name
+
+
+def _beside(local: str, x: float, y: float) -> Markup:
+    """Return the local derivative of a line on the background, so that it can be read on the line."""
+    wide, text = width_of(minus_signed(local), TEXT_SIZE) + 6, minus_signed(local)
+    ground = tag("rect", x=x - wide / 2, y=y - 11, width=wide, height=15, rx=3, **look("ground"))
+    return together([ground, label(text, x, y, size=TEXT_SIZE, anchor="middle")])
 
 
 def _curve(points: Sequence[BoxPlace]) -> str:

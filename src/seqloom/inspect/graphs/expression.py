@@ -472,7 +472,8 @@ class ExpressionGraph(View):
             passed = sum(edge.passed for edge in edges)
             note = "; ".join(f"local derivative {edge.formula} = {brief(edge.local)}" for edge in edges)
             size = abs(passed) if abs(passed) < math.inf else None
-            links.append(NodeLink(source, target, size, f"{note}; passes back {brief(passed)}"))
+            local = brief(sum(edge.local for edge in edges))  # a*a reads a twice
+            links.append(NodeLink(source, target, size, f"{note}; passes back {brief(passed)}", local))
         caption = f"The first {skipped:,} of {len(cards):,} nodes are left out." if skipped else ""
         return Diagram(title=self.title, cards=tuple(map(self._card, kept)), links=tuple(links), caption=caption)
 

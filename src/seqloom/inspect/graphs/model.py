@@ -250,7 +250,7 @@ def grid_of(trace: Trace, box: Box, name: str) -> Figure:
         heads = [str(number) for number in range(len(inner))]
         title = f"{name}: {COLOR}"
         return Matrix(title=title, rows=labels, columns=heads, values=cells, x_label=across, caption=caption)
-    rows = "; ".join(f"{number} {label}" for number, label in enumerate(labels))
+    rows = "; ".join(f"{number}: {label}" for number, label in enumerate(labels))
     full = f"Rows: {rows}. {caption}".strip()
     return HeatMap(title=name, values=cells, x_label=across, y_label="row", value_label=COLOR, caption=full)
 
@@ -318,13 +318,24 @@ class ModelGraph(View):
             caption = f"{len(seen.boxes):,} operations are too many for a diagram: open a part."
             label = "log10 of the gradient's norm"
             return Line(title=title, series=[series], x_label="operation", y_label=label, caption=caption)
-        links = [NodeLink(one.source, one.target, _size(self.trace.ops[one.op])) for one in seen.joints]
+        links = [self._link(seen, one) for one in seen.joints]
         return Diagram(
             title=title,
             cards=tuple(self._card(box, known) for box in seen.boxes),
             links=tuple(links),
             size_label="norm of the gradient",
         )
+
+    def _link(self, seen: InsidePart, joint: Joint) -> NodeLink:
+        """Return a line with the local derivative between two numbers, or with the shapes of the tensors."""
+        read, reader = self.trace.ops[joint.op], self.trace.ops[seen.boxes[joint.target].result]
+        if seen.boxes[joint.target].calls or not reader.locals:
+            shapes = [shape_text(op.shape).strip() or "a number" for op in (reader, read)]
+            return NodeLink(joint.source, joint.target, _size(read), f"local derivative of {shapes[0]} by {shapes[1]}")
+        pairs = zip(reader.parents, reader.locals, strict=False)
+        found = [local for parent, local in pairs if parent == joint.op and local is not None]
+        local = brief(sum(found)) if found else ""
+        return NodeLink(joint.source, joint.target, _size(read), f"local derivative {local}" if local else "", local)
 
     def _name(self, box: Box) -> str:
         """Return the name of a box inside the open part."""

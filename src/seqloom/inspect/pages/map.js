@@ -11,11 +11,23 @@ const valueAt = (row, column) => {
   const cell = map.cells[row * map.width + column];
   return cell === 65535 ? null : cell / 65534 * map.most;
 };
+const name = (id, tokens, cells, size) => {
+  const shown = size === 1 && cells <= 64 ? tokens.slice(0, cells) : [];
+  document.getElementById(id).replaceChildren(...shown.map(token => {
+    const label = document.createElement("span");
+    label.textContent = token; label.title = token;
+    return label;
+  }));
+};
 const draw = () => {
   map = maps[Number(choice.value)];
   const high = one.checked ? most : map.most;
   canvas.width = map.width; canvas.height = map.height;
   canvas.style.width = 760 * Math.min(1, map.width / map.height) + "px";
+  const side = data.sides[map.side];
+  name("rows", side.rows, map.height, map.down);
+  name("columns", side.columns, map.width, map.across);
+  document.getElementById("columns").style.maxWidth = canvas.style.width;
   const pen = canvas.getContext("2d"), picture = pen.createImageData(map.width, map.height);
   for (let row = 0; row < map.height; row++) for (let column = 0; column < map.width; column++) {
     const value = valueAt(row, column), at = 4 * (row * map.width + column);

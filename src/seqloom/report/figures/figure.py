@@ -158,7 +158,8 @@ WIDTH = 720.0  # default width of a picture
 MARGIN = 20.0
 NARROWEST, LEAST_COLUMNS = 360.0, 40
 TITLE_SIZE, NOTE_SIZE = 16.0, 12.0
-BOLD_SIZE = TITLE_SIZE * 1.06  # bold letters are slightly wider
+# Widths as in DejaVu Sans, the widest of the common default fonts: a title or note that fits in it fits in all
+BOLD_SIZE, PLAIN_SIZE = TITLE_SIZE * 1.2, NOTE_SIZE * 1.05
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 
@@ -268,7 +269,7 @@ def _framed(plot: Plot, title: str, notes: Sequence[str]) -> tuple[Markup, float
     room = max(plot.width, min(WIDTH, BOLD_SIZE * ems(visible(title)) + 2 * MARGIN + 1)) - 2 * MARGIN
     width = room + 2 * MARGIN
     titles = wrap(visible(title), room / BOLD_SIZE, ems) if title else []
-    below = [line for note in notes for line in wrap(minus_signed(visible(note)), room / NOTE_SIZE, ems)]
+    below = [line for note in notes for line in wrap(minus_signed(visible(note)), room / PLAIN_SIZE, ems)]
     top = MARGIN + 24 * len(titles)
     end = top + plot.height
     height = end + 18 * len(below) + MARGIN

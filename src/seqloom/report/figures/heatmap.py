@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqloom.errors import DataError
 from seqloom.report.figures.figure import (
@@ -15,6 +15,7 @@ from seqloom.report.figures.figure import (
     Plot,
     Row,
     checked_grid,
+    checked_labels,
     checked_span,
     checked_text,
     every_number,
@@ -34,7 +35,7 @@ from seqloom.report.figures.markup import (
     together,
     width_of,
 )
-from seqloom.report.labels import cell, fit, isolated, shortened, typeset, visible
+from seqloom.report.labels import cell, edged, fit, isolated, shortened, typeset, visible
 from seqloom.report.numbers import number
 
 MOST_CELLS = 2**22
@@ -47,6 +48,7 @@ MOST_TILES, MOST_TILE_CELLS = 1_024, 2**16
 SMALLEST, LARGEST = 56.0, 150.0  # side of a tile
 TILES_WIDTH = 960.0
 GAP, NAME_HEIGHT = 12.0, 16.0
+MOST_NAMED, NAMES_SIZE, LONGEST_NAME = 14, 9.0, 64.0  # rows or columns of a tile, and their names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,10 +269,22 @@ def _runs(values: Sequence[float | None], scale: ColorScale) -> Iterator[tuple[i
 
 @dataclass(frozen=True)
 class Tile:
-    """One small heat map; a cell without a value is hatched."""
+    """One small heat map; a cell without a value is hatched. `rows` and `columns` name its cells, if there is room."""
 
     name: str
     values: Sequence[Sequence[float | None]]
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+
+    @property
+    def gutter(self) -> float:
+        """The width beside it for the names of its rows; the height above it for those of its columns is the same."""
+        if max(len(self.rows), len(self.columns)) > MOST_NAMED:
+            return 0.0
+        return min(
+            LONGEST_NAME,
+            max((width_of(edged(one), NAMES_SIZE) + 6 for one in (*self.rows, *self.columns)), default=0.0),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +310,11 @@ class Tiles(Figure, kind="tiles"):
         kept = []
         for tile in self.tiles:
             grid = checked_grid(tile.values, largest=MOST_TILE_CELLS, fix="pool it first")
-            kept.append(Tile(checked_text(tile.name, "the name of a tile"), grid))
+            rows, columns = (checked_labels(names, "the names of a tile") for names in (tile.rows, tile.columns))
+            if rows or columns:
+                require_same_count(rows, "rows of a tile", grid, "values")
+                require_same_count(columns, "columns of a tile", grid[0], "each row of values")
+            kept.append(Tile(checked_text(tile.name, "the name of a tile"), grid, rows, columns))
         object.__setattr__(self, "tiles", tuple(kept))
         cells = sum(len(tile.values) * len(tile.values[0]) for tile in self.tiles)
         if cells > MOST_TILE_CELLS:
@@ -309,15 +327,19 @@ class Tiles(Figure, kind="tiles"):
         scale, side = scale_of(self._values()), min(LARGEST, max(SMALLEST, TILES_WIDTH / self.across - GAP))
         gaps = None in self._values()
         legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=gaps))
-        width = max(NARROWEST, legend_room, 2 * MARGIN + self.across * (side + GAP) - GAP)
+        gutter = max(tile.gutter for tile in self.tiles)
+        gutter = gutter if self.across * (side + GAP + gutter) <= TILES_WIDTH + GAP and side >= LARGEST else 0.0
+        width = max(NARROWEST, legend_room, 2 * MARGIN + self.across * (side + GAP + gutter) - GAP)
         legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=gaps)
         marks = []
         for at, tile in enumerate(self.tiles):
-            x = MARGIN + (at % self.across) * (side + GAP)
-            y = LEGEND_HEIGHT + (at // self.across) * (side + NAME_HEIGHT + GAP)
-            marks += [label(tile.name, x, y + 11, size=11, room=side), _drawn(tile, x, y + NAME_HEIGHT, side, scale)]
+            x = MARGIN + (at % self.across) * (side + GAP + gutter)
+            y = LEGEND_HEIGHT + (at // self.across) * (side + NAME_HEIGHT + GAP + gutter)
+            marks.append(label(tile.name, x, y + 11, size=11, room=side + gutter))
+            marks.append(_drawn(tile, x + gutter, y + NAME_HEIGHT + gutter, side, scale))
+            marks += _names(tile, x + gutter, y + NAME_HEIGHT + gutter, side, gutter) if gutter else []
         down = -(-len(self.tiles) // self.across)
-        return Plot(together([legend, *marks]), width, LEGEND_HEIGHT + down * (side + NAME_HEIGHT + GAP) + 4)
+        return Plot(together([legend, *marks]), width, LEGEND_HEIGHT + down * (side + NAME_HEIGHT + GAP + gutter) + 4)
 
     def _summary(self) -> str:
         said = "; ".join(f"{shortened(tile.name)}: {_range(tile)}" for tile in self.tiles)
@@ -328,6 +350,21 @@ class Tiles(Figure, kind="tiles"):
         values = self._values()
         legend = written_legend(scale_of(values), self.value_label, width=width, color=color, gaps=None in values)
         return FigureBlock(lines + legend)
+
+
+def _names(tile: Tile, left: float, top: float, side: float, room: float) -> list[Markup]:
+    """Return the names of the rows, beside them, and those of the columns, above them and upright."""
+    wide, high = side / len(tile.values[0]), side / len(tile.values)
+    looks: dict[str, Any] = {"size": NAMES_SIZE, "theme": "soft", "room": room - 4}
+    beside = [
+        label(edged(name), left - 4, top + (at + 0.5) * high + 3, anchor="end", **looks)
+        for at, name in enumerate(tile.rows)
+    ]
+    above = [
+        label(edged(name), left + (at + 0.5) * wide + 3, top - 4, turn=-90, **looks)
+        for at, name in enumerate(tile.columns)
+    ]
+    return beside + above
 
 
 def _range(tile: Tile) -> str:

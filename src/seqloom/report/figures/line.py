@@ -77,7 +77,8 @@ class Series:
 class Line(Figure, kind="line"):
     """Curves over a common x axis, y linear or logarithmic.
 
-    In a terminal each series has a separate strip on the same scale; a column shows the mean of its points.
+    In a terminal each series has a separate strip on the same scale; a column shows the mean of its points. Series of
+    one point each are not curves: their points are labeled with their values, and a terminal shows only these.
 
     >>> losses = Series(name="train", x=[0, 1, 2, 3], y=[2.3, 1.1, None, 0.4])
     >>> print(Line(title="Loss", series=[losses], x_label="epoch").text(40))
@@ -115,6 +116,10 @@ class Line(Figure, kind="line"):
                     where = f"series {quoted_label(series.name)} y[{index}]"
                     raise DataError(f"{where} is {value:g} on a log axis", fix="use y_axis='linear' or make it a gap")
 
+    @property
+    def _is_of_points(self) -> bool:
+        return all(len(series.known) == 1 for series in self.series)
+
     def _axes(self) -> tuple[Axis, Axis]:
         xs = [x for series in self.series for x in series.x]
         ys = [y for series in self.series for y in series.known]
@@ -131,7 +136,8 @@ class Line(Figure, kind="line"):
         curves = together(_curve(series, index, frame) for index, series in enumerate(self.series))
         top = legend.height + (30 if self.y_label else 8)
         name = label(self.y_label, MARGIN, legend.height + 10, theme="soft", room=WIDTH - 2 * MARGIN)
-        plot = tag("g", frame.drawn(), curves, transform=f"translate(0 {top:g})")
+        values = [_value(series, frame) for series in self.series if self._is_of_points]
+        plot = tag("g", frame.drawn(), curves, *values, transform=f"translate(0 {top:g})")
         marks = together([legend.marks, name, frame.named_below(self.x_label, top), plot])
         return Plot(marks, WIDTH, top + PLOT_HEIGHT + (50 if self.x_label else 30), self._thinning(frame))
 
@@ -148,6 +154,14 @@ class Line(Figure, kind="line"):
         return " ".join(parts + [f"{shortened(series.name) or 'series'}: {_range(series)}." for series in self.series])
 
     def _block(self, width: int, color: bool) -> FigureBlock:
+        if self._is_of_points:
+            points = [_point(series) for series in self.series]
+            named = [f"{visible(one.name)}: " if one.name else "" for one in self.series]
+            said = [
+                f"{name}{number(y)} at {self.x_label or 'x'} {number(x)}"
+                for name, (x, y) in zip(named, points, strict=True)
+            ]
+            return FigureBlock([isolated(line) for text in said for line in wrap(visible(text), width)])
         across, upward = self._axes()
         height = max(4, 12 // len(self.series))
         count = width - upward.gutter - 2
@@ -173,6 +187,19 @@ def _range(series: Series) -> str:
     known = series.known
     words = f"{number(known[0])} to {number(known[-1])}, lowest {number(min(known))}"
     return words if len(known) > 1 else number(known[0])
+
+
+def _point(series: Series) -> FramePoint:
+    """Return the only point of a series."""
+    return next(run[0] for run in series.runs())
+
+
+def _value(series: Series, frame: Frame) -> Markup:
+    """Return the value of a single point, beside it."""
+    point = _point(series)
+    place = frame.at(*point)
+    anchor, shift = ("end", -8) if frame.across.place(point.x) > 0.5 else ("start", 8)
+    return label(number(point.y), place.x + shift, place.y + 4, size=11, anchor=anchor, theme="soft")
 
 
 def _curve(series: Series, index: int, frame: Frame) -> Markup:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from seqloom.errors import DataError
 from seqloom.report.figures.figure import MARGIN, NARROWEST, WIDTH, Figure, FigureBlock, Plot, checked_span
 from seqloom.report.figures.frame import LEGEND_HEIGHT, alike, drawn_legend, legend_width, written_legend
 from seqloom.report.figures.markup import (
@@ -48,6 +49,8 @@ class Strip(Figure, kind="strip"):
     tokens: Sequence[str]
     values: Sequence[float | None]
     value_label: str = ""
+    marked: Sequence[int] = ()  # tokens with a dashed frame, in a terminal in square brackets
+    mark_label: str = ""  # what the frame means
     span: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -55,11 +58,23 @@ class Strip(Figure, kind="strip"):
         self._check_labels("tokens", largest=MOST_TOKENS)
         self._check_numbers("values", others="tokens", gaps=True)
         object.__setattr__(self, "span", checked_span(self.span, [tuple(self.values)]))
+        object.__setattr__(self, "marked", tuple(self.marked))
+        for index in self.marked:
+            if not 0 <= index < len(self.tokens):
+                raise DataError(f"marked has token {index} of {len(self.tokens)}", fix="give numbers of tokens, from 0")
 
     @cached_property
     def _numerals(self) -> list[str]:
         written = iter(alike([value for value in self.values if value is not None]))
         return [NO_VALUE if value is None else next(written) for value in self.values]
+
+    @cached_property
+    def _framed(self) -> frozenset[int]:
+        return frozenset(self.marked)
+
+    def _written(self, index: int) -> str:
+        token = edged(self.tokens[index])
+        return f"[{token}]" if index in self._framed else token
 
     def _plot(self) -> Plot:
         scale = scale_of(self.values, self.span)
@@ -75,7 +90,8 @@ class Strip(Figure, kind="strip"):
         marks = [self._drawn(index, chip, chip.line * pitch, scale, numbered) for index, chip in enumerate(chips)]
         legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=gaps)
         body = tag("g", *marks, transform=f"translate(0 {LEGEND_HEIGHT:g})")
-        return Plot(together([legend, body]), width, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8)
+        notes = (f"Dashed frame: {self.mark_label}.",) if self.marked and self.mark_label else ()
+        return Plot(together([legend, body]), width, LEGEND_HEIGHT + pitch * (chips[-1].line + 1) + 8, notes)
 
     def _chips(self, numbered: bool) -> list["_Chip"]:
         """Return the positions of the tokens, relative to the start of the lines."""
@@ -92,7 +108,8 @@ class Strip(Figure, kind="strip"):
 
     def _drawn(self, index: int, chip: "_Chip", y: float, scale: ColorScale, numbered: bool) -> Markup:
         value, token = self.values[index], edged(self.tokens[index])
-        note = hover(f"{token}: {'no value' if value is None else brief(value)} (token {index})")
+        what = f", {self.mark_label}" if index in self._framed and self.mark_label else ""
+        note = hover(f"{token}: {'no value' if value is None else brief(value)} (token {index}{what})")
         box: dict[str, str | float] = {"x": chip.x, "y": y, "width": chip.width, "height": CHIP_HEIGHT, "rx": 3}
         middle = chip.x + chip.width / 2
         if value is None:
@@ -102,34 +119,41 @@ class Strip(Figure, kind="strip"):
         else:
             shade = scale.shade_of(value)
             ground, looks = [tag("rect", note, **box, **shade.fill())], shade.ink()
+        if index in self._framed:
+            inner = {"x": chip.x + 1.5, "y": y + 1.5, "width": chip.width - 3, "height": CHIP_HEIGHT - 3, "rx": 2}
+            still = {"fill": "none", "pointer_events": "none"}  # dark on a light line: visible on every color
+            ground.append(tag("rect", **inner, **still, stroke="#ffffff", stroke_width=3))
+            ground.append(tag("rect", **inner, **still, stroke="#000000", stroke_width=1.5, stroke_dasharray="4 3"))
         word = label(token, middle, y + 17, size=SIZE, anchor="middle", room=chip.width - 8, looks=looks)
         numeral = typeset(self._numerals[index]) if numbered and value is not None else ""
         number = label(numeral, middle, y + CHIP_HEIGHT + 12, size=NUMBER_SIZE, anchor="middle", theme="soft")
         return together([*ground, word, number])
 
     def _summary(self) -> str:
-        pairs = list(zip(self.tokens, self._numerals, strict=True))[:DESCRIBED_TOKENS]
-        said = ", ".join(f"{edged(token)} {number}" for token, number in pairs)
+        pairs = list(enumerate(self._numerals))[:DESCRIBED_TOKENS]
+        said = ", ".join(f"{self._written(index)} {number}" for index, number in pairs)
         more = f", and {len(self.tokens) - len(pairs)} more" if len(self.tokens) > len(pairs) else ""
         return f"Tokens colored by {self.value_label or 'value'}: {said}{more}."
 
     def _block(self, width: int, color: bool) -> FigureBlock:
         scale = scale_of(self.values, self.span)
         pairs, used = [("", "")], 0
-        for token, value, numeral in zip(self.tokens, self.values, self._numerals, strict=True):
+        for index, (value, numeral) in enumerate(zip(self.values, self._numerals, strict=True)):
+            token = self._written(index)
             below = numeral if value is None else f"{scale.glyph(value)} {numeral}"
-            each = min(width, max(columns(edged(token)), len(below)))
+            each = min(width, max(columns(token), len(below)))
             if used and used + each > width:
                 pairs.append(("", ""))
                 used = 0
-            word = cell(fit(edged(token), each), each)
+            word = cell(fit(token, each), each)
             if color and value is not None:
                 word = scale.shade_of(value).behind(word)
             pairs[-1] = (f"{pairs[-1][0]}{word} ", f"{pairs[-1][1]}{below:<{each}} ")
             used += each + 1
         lines = [line.rstrip() for pair in pairs for line in pair]
         legend = written_legend(scale, self.value_label, width=width, color=color, gaps=None in self.values)
-        return FigureBlock([*lines, *legend])
+        notes = (f"In brackets: {self.mark_label}.",) if self.marked and self.mark_label else ()
+        return FigureBlock([*lines, *legend], notes)
 
 
 class _Chip(NamedTuple):

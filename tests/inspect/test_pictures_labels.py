@@ -1,0 +1,162 @@
+"""Labels of pictures can be read and mean one thing: titles fit, tokens and numbers are apart, gates have names."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inspection_common import subject_of, task_on
+from pictures_common import SVG, Picture
+from seqloom.inspect import graph
+from seqloom.inspect.attribution.attribution import attribute_file, attribution
+from seqloom.inspect.attribution.tables import attribution_table
+from seqloom.inspect.gates import gates
+from seqloom.inspect.gradients import gradients
+from seqloom.inspect.graphs.diagram import Diagram
+from seqloom.inspect.heads import heads
+from seqloom.inspect.map_page import MapCanvas
+from seqloom.inspect.query_key import query_key
+from seqloom.inspect.readings import read
+from seqloom.report.figures.figure import MARGIN, TITLE_SIZE
+from seqloom.report.figures.heatmap import Tiles
+from seqloom.report.figures.line import Line
+from seqloom.report.figures.matrix import Matrix
+from seqloom.tasks.task import Task
+
+TEXT = "the cat sat on the mat"
+# Advance widths of DejaVu Sans Bold, the default sans-serif font of many systems, in 1/100 em
+BOLD = dict(zip("abcdefghijklmnopqrstuvwxyz", (67, 72, 59, 72, 68, 44, 72, 71, 34, 34, 67, 34, 104), strict=False))
+BOLD |= dict(zip("nopqrstuvwxyz", (71, 69, 72, 72, 49, 60, 48, 71, 65, 92, 65, 65, 58), strict=True))
+BOLD |= {" ": 35, "'": 31, ",": 38, ".": 38, ":": 40, "(": 46, ")": 46}
+
+
+def bold_width(text: str) -> float:
+    """The width of a title in a browser with this font; other letters are as wide as the widest digits and capitals."""
+    return TITLE_SIZE * sum(BOLD.get(letter, 85 if letter.isupper() else 70) for letter in text) / 100
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    return task_on(tmp_path_factory.mktemp("data"), "classify")
+
+
+@pytest.mark.parametrize("words", [3, 8, 20])
+def test_a_title_fits_its_picture_in_a_wide_font(words: int) -> None:
+    title = " ".join(["Attribution of each prediction: integrated gradients"] * words)[: 9 * words]
+    picture = Picture(Matrix(title=title, rows=["a"], columns=["b"], values=[[1]]).svg())
+    lines = ["".join(one.element.itertext()) for one in picture.elements if one.element.get("font-size") == "16"]
+    assert "".join(lines).replace(" ", "") == title.replace(" ", "")
+    assert all(MARGIN + bold_width(line) <= picture.width for line in lines)
+
+
+def test_the_number_of_a_key_and_its_text_are_apart(task: Task) -> None:
+    subject = subject_of(task, "transformer")
+    terms = query_key(subject, read(subject, "the 19 1 cat 2 mat")).figures()[0]
+    assert isinstance(terms, Matrix) and {"1: 19", "2: 1", "4: 2"} <= set(terms.rows)
+
+
+@pytest.mark.parametrize(("recipe", "names"), [("lstm", ("input", "forget", "output")), ("gru", ("reset", "update"))])
+def test_gates_are_called_by_their_names(task: Task, recipe: str, names: tuple[str, ...]) -> None:
+    subject = subject_of(task, recipe)
+    for text in (TEXT, " ".join([TEXT] * 12)):
+        view = gates(subject, read(subject, text))
+        titles = [figure.title for figure in view.figures()]
+        for name in names:
+            assert f"{name.capitalize()} gate, layer 1" in titles
+        assert "Candidate, layer 1" in titles and "Hidden state, layer 1" in titles
+        kept = "forget" if recipe == "lstm" else "update"
+        assert view.figures()[-1].caption == f"1 / (1 - mean of the {kept} gate)."
+
+
+def test_a_text_of_one_token_has_bars_instead_of_a_curve_of_one_point(task: Task) -> None:
+    subject = subject_of(task, "lstm")
+    view = gradients(subject, read(subject, "cat"))
+    assert not any(isinstance(figure, Line) for figure in view.figures())
+    assert view.figures()[0].data()["values"] == [each.norms[0] for each in view.totals]
+
+
+def test_the_maps_of_heads_name_their_tokens(task: Task) -> None:
+    subject = subject_of(task, "transformer")
+    view = heads(subject, read(subject, TEXT))
+    tiles = view.figures()[0]
+    assert isinstance(tiles, Tiles) and tiles.tiles[0].rows == tiles.tiles[0].columns == tuple(TEXT.split())
+    drawn = [one.text for one in Picture(tiles.svg()).root.iter(f"{SVG}text")]
+    assert all(drawn.count(word) == 2 * len(view.heads) * TEXT.split().count(word) for word in set(TEXT.split()))
+    (canvas,) = (block for block in view.document().blocks if isinstance(block, MapCanvas))
+    assert 'id="rows"' in view.html() and 'name("columns", side.columns' in canvas.script()
+
+
+def test_maps_of_blocks_of_tokens_have_no_names_of_tokens(task: Task) -> None:
+    subject = subject_of(task, "transformer")
+    tiles = heads(subject, read(subject, " ".join([TEXT] * 30))).figures()[0]
+    assert isinstance(tiles, Tiles) and not tiles.tiles[0].rows
+
+
+def test_a_backward_direction_that_read_one_token_is_not_told_to_vanish(tmp_path: Path) -> None:
+    """At the last word the backward direction has read only this word."""
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    caption = gradients(subject, read(subject, TEXT.split())).figures()[0].caption
+    last = len(TEXT.split()) - 1
+    assert f"layer 1 back hidden: a gradient only at token {last}" in caption
+    assert "factor 0 per" not in caption
+
+
+def test_a_backward_direction_is_followed_toward_the_end(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    view = gradients(subject, read(subject, TEXT.split()), at=0)
+    back = next(each for each in view.totals if each.layer.endswith("1.mixer.back") and each.part == "hidden")
+    steps = np.diff(np.log(back.norms))[1:]  # in the order of the text: away from the answer at 0
+    assert (back.factor < 1) == (steps.mean() < 0)
+    caption = view.figures()[0].caption
+    assert re.search(r"layer 1 back hidden: factor [\d.]+ per token toward the end", caption)
+    assert "input vectors: factor" not in caption, "both directions read it, so there is no farther end"
+    assert "layer 0" not in caption, "its gradients come from both directions of layer 1"
+
+
+def test_every_edge_of_an_expression_shows_its_local_derivative() -> None:
+    view = graph("c*(a+2*b) + a*a", {"a": 3, "b": 1, "c": -2})
+    (diagram,) = view.figures()
+    assert isinstance(diagram, Diagram)
+    names = [card.name.partition(" ")[0] for card in diagram.cards]
+    locals_ = {(names[link.source], names[link.target]): link.local for link in diagram.links}
+    assert locals_["b", "d"] == "2" and locals_["c", "f"] == "5" and locals_["e", "f"] == "-2"
+    assert locals_["a", "g"] == "6", "a*a reads a twice: 3 + 3"
+    texts = [one for one in Picture(diagram.svg()).elements if one.element.tag == f"{SVG}text"]
+    numbers = [one for one in texts if one.element.get("text-anchor") == "middle"]
+    assert sorted(one.element.text or "" for one in numbers) == sorted(
+        local.replace("-", "−") for local in locals_.values()
+    )
+    places = [(one.number("x"), one.number("y")) for one in numbers]
+    assert all(abs(x - u) > 20 or abs(y - v) > 12 for at, (x, y) in enumerate(places) for u, v in places[:at]), (
+        "no number hides another, also where lines cross"
+    )
+    assert "c (local derivative 5)" in diagram.text()
+
+
+def test_edges_between_tensors_tell_the_shapes_of_their_derivative() -> None:
+    import torch
+
+    view = graph(lambda x: (x * 2.0).sum(), torch.ones(3))
+    links = view.figures()[0].links  # type: ignore[attr-defined]
+    assert "local derivative of [3] by [3]" in [link.note for link in links]
+    numbers = graph(lambda a, b: (a * b).tanh(), (0.5, 2.0)).figures()[0]
+    assert isinstance(numbers, Diagram) and [link.local for link in numbers.links][:2] == ["2", "0.5"]
+
+
+def test_words_that_the_vocabulary_lacks_are_marked_in_attributions(task: Task, tmp_path: Path) -> None:
+    subject = subject_of(task, "bag")
+    view = attribution(subject, read(subject, "the zyx sat"), method="gradient_x_input")
+    assert view.parts[0].unknown == (1,)
+    assert "[zyx]" in view.text() and "Not in the vocabulary: “zyx” (1)." in view.text()
+    assert view.to_json()["unknown"] == [[1]]
+    svg = view.figures()[0].svg()
+    assert svg.count('stroke-dasharray="4 3"') == 1 and "Dashed frame: not in the vocabulary." in svg
+    assert "(token 1, not in the vocabulary)" in view.html()
+    attribute_file(subject, ["the zyx sat"], tmp_path / "a.jsonl", method="gradient_x_input")
+    assert json.loads((tmp_path / "a.jsonl").read_text())["sides"][0]["unknown"] == [1]
+    known = attribution(subject, read(subject, "the cat sat"), method="gradient_x_input")
+    assert "vocabulary" not in known.text() and "stroke-dasharray" not in known.figures()[0].svg()
+    table = attribution_table(subject, read(subject, "the zyx sat"), method="gradient_x_input").figures()[0]
+    assert isinstance(table, Matrix) and table.columns == ("the", "zyx (unknown)", "sat")
