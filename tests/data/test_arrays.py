@@ -40,6 +40,18 @@ def test_sequences_of_one_length(tmp_path: Path) -> None:
     assert all(np.array_equal(row, expected) for (row, _), expected in zip(rows, GRID, strict=True))
 
 
+@pytest.mark.parametrize("names", ["X y", "X Y", "Input TARGET", "X_train y_train", "X_Train Y_Train", "x_val y_val"])
+def test_names_of_inputs_and_targets_are_recognized_in_any_case(tmp_path: Path, names: str) -> None:
+    columns, rows = found_in(tmp_path, **dict(zip(names.split(), (GRID, [1, 0]), strict=True)))
+    assert columns[:2] == ("vectors", "label") and [row[1] for row in rows] == ["1", "0"]
+    assert columns[2:] == (("split",) if "_" in names else ())
+
+
+def test_other_columns_keep_their_case_and_two_inputs_that_differ_only_in_it_are_refused(tmp_path: Path) -> None:
+    assert found_in(tmp_path, X=GRID, Weight=[1.5, 2.5])[0] == ("vectors", "Weight")
+    assert "'x' and 'X' differ only in their case" in refused(saved(tmp_path / "b.npz", x=GRID, X=GRID))
+
+
 def test_sequences_that_are_padded_are_cut_to_their_lengths(tmp_path: Path) -> None:
     columns, rows = found_in(tmp_path, frames=GRID, lengths=[3, 1], tags=[["a", "b", "c"], ["d", "", ""]])
     assert columns == ("vectors", "tags")

@@ -178,7 +178,7 @@ def test_collation_does_not_slow_down_with_the_size_of_the_column() -> None:
 def tagger(name: str) -> nn.Module:
     torch.manual_seed(0)
     inputs = TokensConfig(vocab_size=30)
-    model = recipes.tagger(name, inputs=inputs, num_tags=3, size="tiny").build()
+    model = recipes.tagger(name, inputs=inputs, num_tags=3, size="nano").build()
     for weight in model.parameters():
         nn.init.normal_(weight, std=0.4)
     return model.double().eval()

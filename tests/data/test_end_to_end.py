@@ -58,18 +58,18 @@ def model_of(prepared: Prepared) -> nn.Module:
     schema, inputs = prepared.schema, input_of(prepared)
     if schema.target.name == "nothing":
         assert prepared.tokenizer is not None
-        return recipes.language_model("gru", vocab_size=prepared.tokenizer.vocab_size, size="tiny").build()
+        return recipes.language_model("gru", vocab_size=prepared.tokenizer.vocab_size, size="nano").build()
     if schema.target.name == "text":
         assert prepared.target_tokenizer is not None
         vocabulary = prepared.target_tokenizer.vocab_size
         name = "transformer" if schema.input.name == "picture" else "seq2seq-dot"
-        return recipes.translator(name, source=inputs, target_vocab_size=vocabulary, size="tiny").build()
+        return recipes.translator(name, source=inputs, target_vocab_size=vocabulary, size="nano").build()
     if schema.target.name == "series":
-        tagger = recipes.tagger("bilstm", inputs=inputs, num_tags=2, size="tiny")  # type: ignore[arg-type]
+        tagger = recipes.tagger("bilstm", inputs=inputs, num_tags=2, size="nano")  # type: ignore[arg-type]
         numbers = NumberHeadConfig(size=prepared.columns["target"].values.shape[1])
         return msgspec.structs.replace(tagger, head=numbers).build()
     if schema.target.name == "tags":
-        return recipes.tagger("bilstm", inputs=inputs, num_tags=len(schema.labels), size="tiny").build()  # type: ignore[arg-type]
+        return recipes.tagger("bilstm", inputs=inputs, num_tags=len(schema.labels), size="nano").build()  # type: ignore[arg-type]
     return classifier_of(prepared, inputs).build()
 
 
@@ -78,9 +78,9 @@ def classifier_of(prepared: Prepared, inputs: AnyInput) -> Any:
     schema, classes = prepared.schema, max(2, len(prepared.schema.labels))
     if isinstance(inputs, PatchesConfig):
         return recipes.picture_classifier(
-            "conv2d", height=inputs.height, width=inputs.width, num_classes=2, size="tiny"
+            "conv2d", height=inputs.height, width=inputs.width, num_classes=2, size="nano"
         )
-    config = recipes.classifier("gru", inputs=inputs, num_classes=classes, size="tiny")  # type: ignore[arg-type]
+    config = recipes.classifier("gru", inputs=inputs, num_classes=classes, size="nano")  # type: ignore[arg-type]
     if schema.target.name == "labels":
         return msgspec.structs.replace(config, head=LabelsHeadConfig(num_labels=classes))
     if schema.target.name == "numbers":

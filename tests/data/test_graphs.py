@@ -262,7 +262,7 @@ def tagged(count: int) -> list[Row]:
 @pytest.mark.slow
 def test_a_tagger_learns_a_tag_for_each_node(tmp_path: Path) -> None:
     file = written(tmp_path, tagged(800))
-    run = seqloom.train(file, out=tmp_path / "run", size="tiny", steps=250, lr=0.01, seed=1, device="cpu")
+    run = seqloom.train(file, out=tmp_path / "run", size="nano", steps=250, lr=0.01, seed=1, device="cpu")
     model = seqloom.load(run.folder)
     assert repr(model).startswith("LoadedModel(tag: graph to tags")
     assert model.evaluate(split="test").metrics["accuracy"] > 0.95
@@ -277,7 +277,7 @@ def test_a_regression_learns_a_number_of_each_graph_with_vectors(tmp_path: Path)
         nodes = [[float(node == "red"), 1.0] for node in row["nodes"]]
         made.append({"nodes": nodes, "edges": row["edges"], "score": row["tags"].count("near") / len(nodes)})
     file = written(tmp_path, made)
-    run = seqloom.train(file, out=tmp_path / "run", size="tiny", steps=300, lr=0.01, seed=1, device="cpu")
+    run = seqloom.train(file, out=tmp_path / "run", size="nano", steps=300, lr=0.01, seed=1, device="cpu")
     model = seqloom.load(run.folder)
     assert repr(model).startswith("LoadedModel(regress: vector-graph to numbers")
     assert model.evaluate(split="test").metrics["r2"] > 0.9
@@ -285,7 +285,7 @@ def test_a_regression_learns_a_number_of_each_graph_with_vectors(tmp_path: Path)
 
 @pytest.mark.slow
 def test_answers_do_not_depend_on_neighbors_in_the_batch_or_on_the_numbering(tmp_path: Path) -> None:
-    run = seqloom.train("graphs", out=tmp_path / "run", size="tiny", steps=3, seed=1, device="cpu", accumulate=2)
+    run = seqloom.train("graphs", out=tmp_path / "run", size="nano", steps=3, seed=1, device="cpu", accumulate=2)
     model, examples = seqloom.load(run.folder), list(GRAPHS.examples("test", count=12))
     together = model.predict([GraphInput().plain(example.input) for example in examples])
     for example, expected in zip(examples, together, strict=True):
@@ -303,7 +303,7 @@ def test_answers_do_not_depend_on_neighbors_in_the_batch_or_on_the_numbering(tmp
 
 @pytest.mark.slow
 def test_views_of_a_graph_keep_its_edges_or_refuse(tmp_path: Path) -> None:
-    run = seqloom.train("graphs", out=tmp_path / "run", size="tiny", steps=3, seed=1, device="cpu")
+    run = seqloom.train("graphs", out=tmp_path / "run", size="nano", steps=3, seed=1, device="cpu")
     seen = seqloom.load(run.folder).inspect(GraphInput().typed(["red blue red", "0-1 1>2"]))
     allowed = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], bool)
     assert np.array_equal(np.isfinite(seen.attention(layer=0).values), allowed)

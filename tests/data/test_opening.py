@@ -152,6 +152,15 @@ def test_mixed_line_ends_are_noted(tmp_path: Path) -> None:
     assert not read(write(tmp_path / "x.txt", "a\r\nb\r\n")).ledger.counts
 
 
+@pytest.mark.parametrize(("inside", "after"), [("\n", "\r\n"), ("\r\n", "\n")])
+def test_line_ends_inside_quotes_are_not_mixed_with_those_of_rows(tmp_path: Path, inside: str, after: str) -> None:
+    quoted = f'"two{inside}lines"'
+    found = read(write(tmp_path / "x.csv", after.join(["text,label", f"{quoted},a", f"{quoted},b", ""])))
+    assert found.values == [(f"two{inside}lines", label) for label in "ab"] and not found.ledger.counts
+    mixed = read(write(tmp_path / "x.csv", f"text,label\r\n{quoted},a\n{quoted},b\r\n"))
+    assert mixed.only("line.mixed").text == "2 lines end with CR LF and 1 with LF"
+
+
 text_lines = st.lists(st.text(st.characters(exclude_characters="\n\r\0\ufeff", codec="utf-8"), max_size=20))
 
 

@@ -102,3 +102,13 @@ def test_most_rows_being_bad_is_no_case_for_reading_over_them() -> None:
     ledger.rows = 1
     expected = "3 of 4 rows (75.00%) are bad; --max-bad-rows allows 0.1%. Fix: correct the rows."
     assert str(refusal(ledger)).split("\n")[-1] == expected
+
+
+@pytest.mark.parametrize(
+    "advice", ["fill it in, or skip such rows with --skip-bad-rows", "fill it in, or use --skip-bad-rows"]
+)
+def test_skipping_is_not_advised_to_those_who_skip(advice: str) -> None:
+    for skip in (False, True):
+        ledger = Ledger(BadRows(skip_bad_rows=skip, max_bad_rows=0.0))
+        ledger.bad_row("row.empty_text", "the text is empty", Place("a.csv", 2), advice)
+        assert ("--skip-bad-rows" in str(refusal(ledger)).split("\n")[0]) is not skip

@@ -27,7 +27,7 @@ def column(rows: list[list[int]]) -> Ragged:
 
 def model() -> nn.Module:
     torch.manual_seed(0)
-    built = recipes.language_model("lstm", vocab_size=41, size="tiny").build()
+    built = recipes.language_model("lstm", vocab_size=41, size="nano").build()
     for weight in built.parameters():
         nn.init.normal_(weight, std=0.3)
     return built.double().eval()

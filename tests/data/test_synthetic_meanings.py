@@ -20,6 +20,8 @@ from seqloom.data.synthetic import memory as copy_set
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.data.synthetic.set import SPLITS, SyntheticSet
 
+pytestmark = pytest.mark.slow
+
 FIGURES = {"copy": {"distance": 12}, "copy_memory": {"delay": 3}, "adding": {"length": 9}}  # small ones are as telling
 
 

@@ -21,6 +21,8 @@ from seqloom.errors import RejectedError
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 class WaveInput(InputKind):
     """Column "input": a number for each moment. In a batch: Padded [B,T,1]. A file: "WAVE", then signed bytes."""
@@ -82,7 +84,7 @@ def waves(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["waves", "waves.csv"])
 def test_files_of_a_kind_that_one_class_adds_are_learned_and_answered(waves: Path, name: str) -> None:
-    run = seqloom.train(waves / name, out=waves / "run", model="cnn", size="tiny", steps=12, lr=0.02, seed=1)
+    run = seqloom.train(waves / name, out=waves / "run", model="cnn", size="nano", steps=12, lr=0.02, seed=1)
     model = seqloom.load(run.folder)
     assert repr(model).startswith("LoadedModel(classify: wave to label, 2 labels")
     low = [example.input for example in read_inputs(waves / "waves" / "low", WaveInput(), Ledger())]

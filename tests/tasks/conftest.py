@@ -47,7 +47,7 @@ class Small:
         """A tiny model, the same one every time."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
-            model = self.task.model(recipe or self.task.recipes()[0], "tiny", head).build()
+            model = self.task.model(recipe or self.task.recipes()[0], "nano", head).build()
         if isinstance(model, EncoderDecoder | LanguageModel):
             with torch.no_grad():
                 model.head.bias[END] += 1.0  # or it would write for ever before it has learned to stop

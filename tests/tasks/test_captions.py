@@ -58,7 +58,7 @@ def test_row_12_one_input_becomes_many_words(
     }
     training |= {"schedule": ConstantConfig(), "patience": 0, "validate_every": 250}
     config = DataConfig(train=(str(tmp_path / "a.npz"),), split=RandomSplit(dev_size=0.25, test_size=0.0))
-    request = RunRequest(model="transformer", size="tiny", dropout=0.0, encoding=EncodingConfig(), training=training)
+    request = RunRequest(model="transformer", size="nano", dropout=0.0, encoding=EncodingConfig(), training=training)
     resolved = resolve(config, request)
     assert (resolved.prepared.schema.input.name, resolved.prepared.schema.target.name) == (kind, "text")
     for _ in train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0):

@@ -135,7 +135,7 @@ def test_scores_are_probabilities_and_the_label_is_the_likeliest(small: Write) -
 @pytest.mark.parametrize("recipe", ["linear", "cnn"])
 def test_smoothing_and_class_weights_reach_the_head(small: Write, recipe: str) -> None:
     found = small("csv")
-    model = found.task.model(recipe, "tiny", HeadSettings(0.1, (1.0, 3.0)))
+    model = found.task.model(recipe, "nano", HeadSettings(0.1, (1.0, 3.0)))
     assert isinstance(model.head, ScoresHeadConfig if recipe == "linear" else ClassHeadConfig)
     assert (model.head.label_smoothing, model.head.class_weights) == (0.1, (1.0, 3.0))
 
@@ -143,20 +143,20 @@ def test_smoothing_and_class_weights_reach_the_head(small: Write, recipe: str) -
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 2.0, 3.0), (0.0, 0.0), (1.0, -1.0), (1.0, float("nan"))])
 def test_class_weights_that_fit_no_labels_are_refused(small: Write, weights: tuple[float, ...]) -> None:
     with pytest.raises(ConfigError, match="weight"):
-        small("csv").task.model("cnn", "tiny", HeadSettings(class_weights=weights))
+        small("csv").task.model("cnn", "nano", HeadSettings(class_weights=weights))
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers", "text", "parallel"])
 def test_class_weights_are_refused_where_there_is_no_choice_of_one_class(small: Write, kind: str) -> None:
     task = small(kind).task
     with pytest.raises(ConfigError, match="class weights are for"):
-        task.model(task.recipes()[0], "tiny", HeadSettings(class_weights=(1.0, 2.0)))
+        task.model(task.recipes()[0], "nano", HeadSettings(class_weights=(1.0, 2.0)))
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
 def test_smoothing_is_refused_where_there_are_no_classes(small: Write, kind: str) -> None:
     with pytest.raises(ConfigError, match="smoothing is for single labels"):
-        small(kind).task.model("cnn", "tiny", HeadSettings(label_smoothing=0.1))
+        small(kind).task.model("cnn", "nano", HeadSettings(label_smoothing=0.1))
 
 
 @pytest.mark.parametrize("kind", ["csv", "labels", "numbers"])
@@ -166,7 +166,7 @@ def test_linear_answers_every_question_about_a_text_with_a_weight_for_each_token
     """One weight of a token moves the answer alone: nothing stands between the counts and the scores but a bias."""
     found = small(kind)
     assert "linear" in found.task.recipes()
-    model = found.task.model("linear", "tiny", HeadSettings())
+    model = found.task.model("linear", "nano", HeadSettings())
     assert isinstance(model.head, UnmappedHead)
     assert found.task.adapted(model) == model
     found.task.require(model)

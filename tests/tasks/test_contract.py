@@ -54,7 +54,7 @@ def test_class_weights_can_be_balanced_exactly_where_the_task_says_so(small: Fin
     found = small(kind)
     try:
         weights = class_weights("balanced", found.prepared)
-        found.task.model(found.task.recipes()[0], "tiny", HeadSettings(class_weights=weights))
+        found.task.model(found.task.recipes()[0], "nano", HeadSettings(class_weights=weights))
         accepted = True
     except ConfigError:
         accepted = False

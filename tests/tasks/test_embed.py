@@ -38,7 +38,7 @@ NAMED = pytest.mark.parametrize(
 
 def built(small: Any, objective: AnyObjective | None = None, **changed: Any) -> Any:
     """A tiny model without dropout, the same one every time."""
-    config = small.task.model("bag", "tiny", HeadSettings(objective=objective))
+    config = small.task.model("bag", "nano", HeadSettings(objective=objective))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         return replace(config, encoder=replace(config.encoder, dropout=0.0), dropout=0.0, **changed).build()
@@ -61,8 +61,8 @@ def test_every_objective_learns_from_a_batch_and_is_judged(table: Any, kind: str
 @NAMED
 def test_the_usual_objective_is_one_that_reads_the_data(table: Any, kind: str, objective: AnyObjective) -> None:
     task = table(kind).task
-    assert task.model("bag", "tiny", HeadSettings()).objective == OBJECTIVES[kind][0]
-    assert task.model("bag", "tiny", HeadSettings(objective=objective.kind())).objective == objective
+    assert task.model("bag", "nano", HeadSettings()).objective == OBJECTIVES[kind][0]
+    assert task.model("bag", "nano", HeadSettings(objective=objective.kind())).objective == objective
 
 
 @pytest.mark.parametrize(("kind", "name"), [("text", "rank"), ("pair", "triplet"), ("scored", "contrast")])
@@ -71,7 +71,7 @@ def test_an_objective_that_cannot_read_the_data_is_refused_with_those_that_can(
 ) -> None:
     task = table(kind).task
     with pytest.raises(ConfigError, match=f"objective '{name}' needs .*choose from .*{OBJECTIVES[kind][0].kind()}"):
-        task.model("bag", "tiny", HeadSettings(objective=name))
+        task.model("bag", "nano", HeadSettings(objective=name))
 
 
 def test_correlations_are_those_of_scipy(table: Any) -> None:
@@ -154,7 +154,7 @@ def test_a_batch_equals_its_rows_one_by_one(table: Any, recipe: str) -> None:
 @pytest.mark.parametrize("pooling", ["mean", "max", "last", "first", "attention"])
 def test_any_pooling_may_be_asked_for(table: Any, pooling: Pooling) -> None:
     small = table("pair")
-    model = small.task.model("gru", "tiny", HeadSettings(pooling=pooling)).build()
+    model = small.task.model("gru", "nano", HeadSettings(pooling=pooling)).build()
     assert model.config.pooling == pooling
     assert torch.isfinite(small.task.loss(model, small.batches()[0], None)[0].mean)
 
@@ -176,7 +176,7 @@ def test_micro_batches_draw_the_same_dropout_again(table: Any) -> None:
     """Were the second computation to draw anew, the gradient would not be that of the loss: finite differences tell."""
     small = table("pair")
     batch = small.batches()[0]
-    model = replace(small.task.model("bag", "tiny", HeadSettings(micro_batch=2)), dropout=0.5).build().double()
+    model = replace(small.task.model("bag", "nano", HeadSettings(micro_batch=2)), dropout=0.5).build().double()
 
     def loss() -> torch.Tensor:
         with torch.random.fork_rng(devices=[]):
@@ -209,9 +209,9 @@ def test_no_more_rows_than_asked_for_are_computed_at_once(table: Any, monkeypatc
 def test_the_encoder_of_any_model_may_be_the_start(table: Any) -> None:
     task = table("pair").task
     inputs = TokensConfig(vocab_size=task.spec.tokenizer.vocab_size)
-    classifier = recipes.classifier("gru", inputs=inputs, num_classes=3, size="tiny")
-    masked = recipes.masked_model("transformer", inputs=inputs, size="tiny")
-    views = recipes.embedder("cnn", inputs=inputs, objective=ViewsConfig(), size="tiny")
+    classifier = recipes.classifier("gru", inputs=inputs, num_classes=3, size="nano")
+    masked = recipes.masked_model("transformer", inputs=inputs, size="nano")
+    views = recipes.embedder("cnn", inputs=inputs, objective=ViewsConfig(), size="nano")
     for start in (classifier, masked, views):
         found = task.adapted(start)
         assert found.encoder == start.encoder
@@ -223,7 +223,7 @@ def test_the_encoder_of_any_model_may_be_the_start(table: Any) -> None:
 def test_a_classifier_may_start_from_an_embedder(written: Write) -> None:
     small = written("a.csv", "text,label\na,x\nb,y\n", "text,label\na,x\nb,y\n")
     inputs = TokensConfig(vocab_size=small.task.spec.tokenizer.vocab_size)
-    embedder = recipes.embedder("bilstm", inputs=inputs, size="tiny")
+    embedder = recipes.embedder("bilstm", inputs=inputs, size="nano")
     found = small.task.adapted(embedder)
     assert (found.encoder, found.pooling) == (embedder.encoder, embedder.pooling)
 
@@ -249,4 +249,4 @@ def test_a_model_of_any_texts_is_judged_by_scored_pairs(table: Any) -> None:
 
 def test_settings_of_labels_are_refused(table: Any) -> None:
     with pytest.raises(ConfigError, match="for single labels and text, but embed has neither"):
-        table("pair").task.model("bag", "tiny", HeadSettings(label_smoothing=0.1))
+        table("pair").task.model("bag", "nano", HeadSettings(label_smoothing=0.1))

@@ -36,7 +36,7 @@ class Learner:
     def __init__(self, table: Find, kind: str, objective: AnyObjective) -> None:
         small = table(kind)
         self.task, (self.batch,) = small.task, small.batches(batching=ByLengthConfig(batch_tokens=10_000))
-        self.config = self.task.model("bag", "tiny", HeadSettings(objective=objective))
+        self.config = self.task.model("bag", "nano", HeadSettings(objective=objective))
 
     def model(self, *, dropout: float = 0.0) -> Any:
         with torch.random.fork_rng(devices=[]):
@@ -141,7 +141,7 @@ def run(out: Path, *, until: int = 0) -> list[Report]:
         "schedule": ConstantConfig(),
     }
     training |= {"save_every": 2, "validate_every": 6, "log_every": 1, "patience": 0}
-    request = RunRequest(model="bag", size="tiny", dropout=0.3, training=training)
+    request = RunRequest(model="bag", size="nano", dropout=0.3, training=training)
     config = DataConfig(train=(str(path),), split=ColumnSplit(split_column="split"), task="embed")
     found, reports = resolve(config, request, cache=out.parent / "cache"), list[Report]()
     for report in train_run(out, found, device=choose_device("cpu"), workers=0):

@@ -101,7 +101,7 @@ def test_every_recipe_makes_a_model_that_the_task_takes(small: Find, kind: str) 
     task = small(kind).task
     assert len(set(task.recipes())) == len(task.recipes()) > 2
     for recipe in task.recipes():
-        model = task.model(recipe, "tiny", HeadSettings())
+        model = task.model(recipe, "nano", HeadSettings())
         task.require(model)
         assert task.adapted(model) == model, recipe
 
@@ -111,7 +111,7 @@ def test_a_model_of_another_shape_is_refused_with_the_shape_that_is_needed(small
     task = small(kind).task
     tokens = TokensConfig(vocab_size=10)
     embedder = EmbedderConfig(encoder=EncoderConfig(input=tokens, width=4))  # its encoder would do for some
-    translator = recipes.translator("seq2seq", source=tokens, target_vocab_size=10, size="tiny")
+    translator = recipes.translator("seq2seq", source=tokens, target_vocab_size=10, size="nano")
     for refuse, other in (
         (task.require, embedder),
         (task.adapted, embedder if task.name == "translate" else translator),
@@ -126,7 +126,7 @@ def test_a_model_of_another_shape_is_refused_with_the_shape_that_is_needed(small
 def test_a_model_that_reads_something_else_is_refused(small: Find, kind: str) -> None:
     found = small(kind)
     task = found.task
-    model = task.model(task.recipes()[0], "tiny", HeadSettings())
+    model = task.model(task.recipes()[0], "nano", HeadSettings())
     sizes = tuple(size + 1 for size in task.spec.sizes)
     other = task_of(task.spec._replace(sizes=sizes, tokenizer=_larger(task.spec.tokenizer)))
     with pytest.raises(ConfigError, match=r"the data has .*, but the model reads"):
@@ -165,7 +165,7 @@ def test_every_target_has_a_task_and_every_task_a_name() -> None:
 
 def test_a_model_starts_anew_with_a_head_for_other_labels(small: Find) -> None:
     found = small("csv")
-    model = found.task.model("cnn", "tiny", HeadSettings())
+    model = found.task.model("cnn", "nano", HeadSettings())
     three = task_of(found.task.spec._replace(schema=found.task.spec.schema._replace(labels=("a", "b", "c"))))
     with pytest.raises(ConfigError, match="3 labels"):
         three.require(model)
@@ -178,7 +178,7 @@ def test_a_model_starts_anew_with_a_head_for_other_labels(small: Find) -> None:
 def test_a_tagger_and_a_classifier_take_over_the_encoder_of_each_other(small: Find, whole: str, each: str) -> None:
     classify, tag = small(whole).task, small(each).task
     tag = task_of(tag.spec._replace(tokenizer=classify.spec.tokenizer, sizes=classify.spec.sizes))
-    model = classify.model("gru", "tiny", HeadSettings())
+    model = classify.model("gru", "nano", HeadSettings())
     tagger = tag.adapted(model)
     tag.require(tagger)
     again = classify.adapted(tagger)
@@ -189,11 +189,11 @@ def test_a_tagger_and_a_classifier_take_over_the_encoder_of_each_other(small: Fi
 def test_a_tagger_cannot_read_what_linear_scores(small: Find) -> None:
     classify, tag = small("words with a label").task, small("conll").task
     with pytest.raises(ConfigError, match="no other head can use it"):
-        tag.adapted(classify.model("linear", "tiny", HeadSettings()))
+        tag.adapted(classify.model("linear", "nano", HeadSettings()))
 
 
 def test_numbers_take_over_the_body_of_a_classifier(small: Find) -> None:
-    model = small("csv").task.model("cnn", "tiny", HeadSettings())
+    model = small("csv").task.model("cnn", "nano", HeadSettings())
     spec: ModelSpec = small("csv").task.spec
     numbers = task_of(spec._replace(schema=spec.schema._replace(target=NumbersTarget()), numbers=3))
     numbers.require(numbers.adapted(model))

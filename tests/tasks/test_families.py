@@ -248,7 +248,7 @@ TEXT = "".join(f"one way or the other {number}\n" for number in range(20))
 def built(task: Task, recipe: str, head: HeadKind) -> nn.Module:
     """The tiny model that a recipe makes for a task, if it makes one."""
     task.check(head=head)
-    model: nn.Module = task.model(recipe, "tiny", HeadSettings(kind=head)).build()
+    model: nn.Module = task.model(recipe, "nano", HeadSettings(kind=head)).build()
     return model
 
 

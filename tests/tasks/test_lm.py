@@ -184,9 +184,9 @@ def test_learned_positions_bound_a_continuation(small: Find) -> None:
 
 def test_a_model_of_another_vocabulary_is_refused(small: Find) -> None:
     task = small("text").task
-    model = task.model("lstm", "tiny", HeadSettings(label_smoothing=0.1))
+    model = task.model("lstm", "nano", HeadSettings(label_smoothing=0.1))
     assert model.head.label_smoothing == 0.1
-    other = lm.recipes.language_model("lstm", vocab_size=model.head.vocab_size + 1, size="tiny")
+    other = lm.recipes.language_model("lstm", vocab_size=model.head.vocab_size + 1, size="nano")
     with pytest.raises(ConfigError, match="tokens"):
         task.require(other)
 

@@ -202,7 +202,7 @@ def test_families_that_see_one_side_only_are_refused(written: Write) -> None:
     assert {"encoder", "bilstm", "cnn", "transformer"} <= set(task.recipes())
     for name in ("lstm", "gpt", "bag", "linear"):
         with pytest.raises(ConfigError, match="masked-model"):
-            task.model(name, "tiny", HeadSettings())
+            task.model(name, "nano", HeadSettings())
 
 
 def test_every_recipe_makes_a_model_that_sees_what_stands_behind(written: Write) -> None:
@@ -316,10 +316,10 @@ def test_a_model_that_was_trained_on_text_alone_is_a_better_start_for_classify_a
     (tmp_path / "text.txt").write_text("\n".join(sentences(600)) + "\n")
     how: dict[str, Any] = {"patience": 0, "device": "cpu", "lr": 0.01, "seed": 1}
     start = tmp_path / "start"
-    seqloom.train(tmp_path / "text.txt", out=start, task="masked", model="cnn", size="tiny", steps=150, **how)
+    seqloom.train(tmp_path / "text.txt", out=start, task="masked", model="cnn", size="nano", steps=150, **how)
     for task in ("classify", "tag"):
         train, dev = labeled(tmp_path, task)
-        fresh = {"model": "cnn", "size": "tiny", "char_encoder": "none"}  # nouns of a kind begin with the same letter
+        fresh = {"model": "cnn", "size": "nano", "char_encoder": "none"}  # nouns of a kind begin with the same letter
         runs: dict[str, dict[str, Any]] = {"fresh": fresh, "tuned": {"init": str(start)}}
         scores = {}
         for name, model in runs.items():

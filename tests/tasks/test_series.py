@@ -107,9 +107,9 @@ def test_what_is_cut_loses_the_numbers_of_its_steps(tmp_path: Path) -> None:
 def test_settings_of_classes_and_other_shapes_of_models_are_refused(small: Find) -> None:
     task = small("series").task
     with pytest.raises(ConfigError, match="single labels"):
-        task.model("bilstm", "tiny", HeadSettings(label_smoothing=0.1))
+        task.model("bilstm", "nano", HeadSettings(label_smoothing=0.1))
     with pytest.raises(ConfigError, match="needs a"):
-        task.require(small("vectors").task.model("gru", "tiny", HeadSettings()))
+        task.require(small("vectors").task.model("gru", "nano", HeadSettings()))
     with pytest.raises(ConfigError, match="numbers for each step"):
-        task.require(small("vectors with tags").task.model("bilstm", "tiny", HeadSettings()))
-    assert task.adapted(small("vectors with tags").task.model("gru", "tiny", HeadSettings())).head.size == 1
+        task.require(small("vectors with tags").task.model("bilstm", "nano", HeadSettings()))
+    assert task.adapted(small("vectors with tags").task.model("gru", "nano", HeadSettings())).head.size == 1

@@ -126,14 +126,14 @@ def size_of(state: Any) -> int:
 
 
 def test_learned_positions_are_refused_whatever_reads_them() -> None:
-    config = recipes.language_model("lstm", vocab_size=20, size="tiny")
+    config = recipes.language_model("lstm", vocab_size=20, size="nano")
     learned = replace(config, decoder=replace(config.decoder, position="learned", max_length=4_000))
     with pytest.raises(ConfigError, match="learned positions end at 4,000"):
         running(learned.build())
 
 
 def test_a_large_window_is_not_taken_for_a_memory_that_grows() -> None:
-    config = recipes.language_model("window", vocab_size=20, size="tiny")
+    config = recipes.language_model("window", vocab_size=20, size="nano")
     (layer,) = config.decoder.layers
     wide = replace(layer, mixer=replace(layer.mixer, pattern=WindowConfig(size=5_000)))
     running(replace(config, decoder=replace(config.decoder, layers=(wide,))).build())
@@ -268,7 +268,7 @@ def test_attention_pooling_and_tasks_without_answers_on_the_way_are_refused(smal
     with pytest.raises(ConfigError, match="reads its input to the end"):
         running(
             recipes.translator(
-                "transformer", source=TokensConfig(vocab_size=9), target_vocab_size=9, size="tiny"
+                "transformer", source=TokensConfig(vocab_size=9), target_vocab_size=9, size="nano"
             ).build()
         )
 

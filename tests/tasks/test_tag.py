@@ -99,27 +99,43 @@ def test_where_no_span_is_true_and_none_was_said_there_is_no_f1(small: Find) -> 
     assert task.undefined(statistics) == {}
 
 
-def test_spans_of_a_known_text_are_places_in_it_and_quote_it() -> None:
-    said = TagsPrediction.of(("B-PER", "I-PER", "O", "B-LOC"), in_scheme=True)
-    assert said.to_json()["spans"] == [{"start": 0, "end": 2, "label": "PER"}, {"start": 3, "end": 4, "label": "LOC"}]
+def test_entities_of_a_known_text_are_places_in_it_and_quote_it() -> None:
+    said = TagsPrediction.of(("B-PER", "I-PER", "O", "B-LOC"), in_scheme=True, confidences=(0.9, 0.5))
+    assert [tuple(one) for one in said.entities] == [("", "PER", 0, 2, 0.9), ("", "LOC", 3, 4, 0.5)]
+    assert said.to_json()["entities"][1] == {"type": "LOC", "start": 3, "end": 4, "confidence": 0.5}
     text = Words.join(["Ada", "King", "met", "Rome"], [False, True, True, False])
-    first, second = said.with_input(text).to_json()["spans"]
-    assert first == {"start": 0, "end": 7, "label": "PER", "text": "AdaKing"}
-    assert text.text[second["start"] : second["end"]] == second["text"] == "Rome"
+    first, second = said.with_input(text).entities
+    assert tuple(first) == ("AdaKing", "PER", 0, 7, 0.9)
+    assert text.text[second.start : second.end] == second.text == "Rome"
     assert said.with_input(np.ones((4, 2))).to_json() == said.to_json()
-    assert TagsPrediction.of(("NOUN", "VERB"), in_scheme=False).to_json()["spans"] == []
 
 
-def test_tags_are_shown_with_their_words_in_one_line() -> None:
+def test_plain_tags_have_their_words_with_offsets_and_no_entities() -> None:
+    said = TagsPrediction.of(("NOUN", "VERB"), in_scheme=False).with_input(Words("Ada sings", ((0, 3), (4, 9))))
+    words = [{"text": "Ada", "start": 0, "end": 3}, {"text": "sings", "start": 4, "end": 9}]
+    assert said.to_json() == {"tags": ["NOUN", "VERB"], "words": words}
+    assert said.entities == () and "NOUN" in said._repr_html_(), "a table, as of other predictions"
+
+
+def test_predictions_are_shown_with_their_text_in_one_line() -> None:
     said = TagsPrediction.of(("B-PER", "O", "O"), in_scheme=True)
-    assert said.with_input(Words.join(["Anna", "sings\nloud", "!"])).to_text() == "Anna/B-PER sings loud/O !/O"
+    assert said.with_input(Words.join(["Anna", "sings\nloud", "!"])).to_text() == "[Anna](PER) sings loud !"
     assert said.to_text() == "B-PER O O"
+    plain = TagsPrediction.of(("NOUN", "VERB"), in_scheme=False)
+    assert plain.with_input(Words.join(["Anna", "sings"])).to_text() == "Anna/NOUN sings/VERB"
+
+
+def test_a_notebook_shows_entities_in_color_and_escapes_the_text() -> None:
+    said = TagsPrediction.of(("B-PER", "O"), in_scheme=True, confidences=(0.75,), types=("LOC", "PER"))
+    shown = said.with_input(Words.join(["<b>Bo</b>", "left"]))._repr_html_() or ""
+    assert '<mark class="m1" title="confidence 0.75">&lt;b&gt;Bo&lt;/b&gt;<small>PER</small></mark> left' in shown
+    assert "prefers-color-scheme:dark" in shown
 
 
 def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: Find) -> None:
     found = small("conll")
     labels = found.task.spec.schema.labels
-    config = found.task.model("bilstm", "tiny", HeadSettings(kind="crf"))
+    config = found.task.model("bilstm", "nano", HeadSettings(kind="crf"))
     assert config.head == CrfHeadConfig(labels=labels, scheme="bio")
     found.task.require(config)
     with torch.random.fork_rng():
@@ -135,16 +151,16 @@ def test_a_chain_of_tags_is_judged_too_and_its_loss_is_that_of_training(small: F
 def test_class_weights_reach_the_head_of_a_tagger(small: Find) -> None:
     task = small("conll").task
     weights = tuple(float(number + 1) for number in range(len(task.spec.schema.labels)))
-    assert task.model("bilstm", "tiny", HeadSettings(0.1, weights)).head.class_weights == weights
+    assert task.model("bilstm", "nano", HeadSettings(0.1, weights)).head.class_weights == weights
     with pytest.raises(ConfigError, match="2 class weights for"):
-        task.model("bilstm", "tiny", HeadSettings(class_weights=(1.0, 2.0)))
+        task.model("bilstm", "nano", HeadSettings(class_weights=(1.0, 2.0)))
 
 
 def test_a_chain_of_tags_has_no_single_tags_to_weigh_or_to_smooth(small: Find) -> None:
     task = small("conll").task
     for settings_ in (HeadSettings(label_smoothing=0.1, kind="crf"), HeadSettings(0.0, (1.0,) * 9, "crf")):
         with pytest.raises(ConfigError, match="are for single tags"):
-            task.model("bilstm", "tiny", settings_)
+            task.model("bilstm", "nano", settings_)
 
 
 def test_only_tags_are_chained(small: Find) -> None:

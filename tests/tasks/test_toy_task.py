@@ -72,7 +72,7 @@ def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_task_in_one_file_trains_evaluates_and_predicts(reviews: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"task": "classify", "dev_size": 0.2, "test_size": 0.2, "device": "cpu"}
-    trained = seqloom.train(reviews, out=tmp_path / "run", size="tiny", steps=20, lr=0.1, validate_every=20, **settings)
+    trained = seqloom.train(reviews, out=tmp_path / "run", size="nano", steps=20, lr=0.1, validate_every=20, **settings)
     assert trained.end.metrics["off_by"] == 0
     model = seqloom.load(tmp_path / "run")
     assert isinstance(model.task, Grade)
@@ -84,7 +84,7 @@ def test_a_task_in_one_file_trains_evaluates_and_predicts(reviews: Path, tmp_pat
 
 
 def test_what_it_cannot_do_is_refused_as_for_any_other(reviews: Path, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"task": "classify", "size": "tiny", "steps": 1, "device": "cpu"}
+    settings: dict[str, Any] = {"task": "classify", "size": "nano", "steps": 1, "device": "cpu"}
     refused = [
         ({"metric": "accuracy"}, "grade has no metric 'accuracy'"),
         ({"label_smoothing": 0.1}, "grade has neither here"),

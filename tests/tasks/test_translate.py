@@ -39,7 +39,7 @@ def test_an_answer_is_right_if_every_token_is_and_no_other_way(small: Find, monk
 
 def test_what_the_vocabulary_lacks_is_never_said_exactly(written: Callable[..., Any], monkeypatch: Any) -> None:
     train = "source\ttarget\n" + "one two\teins zwei\n" * 9
-    small = written("a.tsv", train, "source\ttarget\none two\teins quark\n", task="translate")
+    small = written("a.tsv", train, "source\ttarget\none two\teins quark\n", task="translate", tokenizer="words")
     (batch,) = small.batches()
     truth = batch.targets[0, :-1].tolist()
     assert UNKNOWN in truth
@@ -82,6 +82,12 @@ def test_a_word_may_become_many_characters(written: Callable[..., Any]) -> None:
     assert bool((small.task.most_tokens(lengths) > same.task.most_tokens(lengths)).all())
 
 
+def test_an_answer_may_be_as_long_as_the_longest_training_target(written: Callable[..., Any]) -> None:
+    train = "source\ttarget\njump often\t" + "jump " * 60 + "\n" + "jump\tjump\n" * 9
+    found = written("a.tsv", train, train, task="translate", tokenizer=WordsConfig())
+    assert found.task.most_tokens(torch.tensor([2, 50])).tolist() == [61, 132]
+
+
 @pytest.mark.slow
 def test_the_source_alone_is_enough_for_an_answer(small: Find) -> None:
     found = small("parallel")
@@ -92,7 +98,7 @@ def test_the_source_alone_is_enough_for_an_answer(small: Find) -> None:
 
 def test_a_model_with_another_vocabulary_is_refused(small: Find) -> None:
     task = small("parallel").task
-    model = task.model("transformer", "tiny", HeadSettings(label_smoothing=0.2))
+    model = task.model("transformer", "nano", HeadSettings(label_smoothing=0.2))
     assert model.head.label_smoothing == 0.2
     larger = model.head.vocab_size + 1
     other = type(task)(task.spec)
@@ -305,8 +311,8 @@ def test_bleu_decides_for_sentences_chrf_without_spaces_and_exact_match_for_sing
     tmp_path: Any, lines: str, metric: str
 ) -> None:
     (tmp_path / "a.tsv").write_text("text\ttarget\n" + lines, encoding="utf-8")
-    config, request = requested((tmp_path / "a.tsv",), {"task": "translate", "size": "tiny"})
+    config, request = requested((tmp_path / "a.tsv",), {"task": "translate", "size": "nano"})
     resolved = resolve(config, request, cache=tmp_path / "cache")
     assert (resolved.task.metric.name, resolved.config.training.metric) == (metric, metric)
-    config, request = requested((tmp_path / "a.tsv",), {"task": "translate", "size": "tiny", "metric": "loss"})
+    config, request = requested((tmp_path / "a.tsv",), {"task": "translate", "size": "nano", "metric": "loss"})
     assert resolve(config, request, cache=tmp_path / "cache").task.metric.name == "loss"

@@ -23,7 +23,7 @@ def built(config: ElementModelConfig) -> ElementModel:
 
 
 def model_of(recipe: str) -> ElementModel:
-    return built(tagger(recipe, inputs=TokensConfig(vocab_size=VOCABULARY), num_tags=3, size="tiny"))
+    return built(tagger(recipe, inputs=TokensConfig(vocab_size=VOCABULARY), num_tags=3, size="nano"))
 
 
 def text(*lengths: int) -> Padded:
@@ -69,7 +69,7 @@ def test_words_in_subwords_are_never_torn_and_answer_as_if_there_were_no_windows
 
 
 def test_vectors_are_read_in_windows_too() -> None:
-    model = built(tagger("cnn", inputs=VectorsConfig(size=2), num_tags=3, size="tiny"))
+    model = built(tagger("cnn", inputs=VectorsConfig(size=2), num_tags=3, size="nano"))
     inputs = Padded.stack([torch.randn(80, 2, generator=torch.Generator().manual_seed(0)), torch.ones(3, 2)])
     with torch.no_grad():
         torch.testing.assert_close(features(model, inputs, 32).values, model.features(inputs).values)
@@ -82,7 +82,7 @@ def test_what_fits_into_a_window_is_read_as_it_is() -> None:
 
 
 def test_learned_positions_have_no_end_for_a_tagger() -> None:
-    config = tagger("transformer", inputs=TokensConfig(vocab_size=VOCABULARY), num_tags=3, size="tiny")
+    config = tagger("transformer", inputs=TokensConfig(vocab_size=VOCABULARY), num_tags=3, size="nano")
     learned = replace(config, encoder=replace(config.encoder, position="learned", max_length=24))
     model = built(learned)
     assert window_size(model, 500) == 24

@@ -45,3 +45,14 @@ def row(values: Iterable[Any]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow([cell(value) for value in values])
     return text.getvalue().encode()
+
+
+def flat(value: dict[str, Any]) -> dict[str, Any]:
+    """Flatten nested dictionaries.
+
+    >>> flat({"label": "good", "scores": {"good": 0.9, "bad": 0.1}})
+    {'label': 'good', 'scores.good': 0.9, 'scores.bad': 0.1}
+    """
+    inner = {name: one for name, one in value.items() if isinstance(one, dict)}
+    plain = {name: one for name, one in value.items() if name not in inner}
+    return plain | {f"{name}.{key}": one for name, part in inner.items() for key, one in part.items()}

@@ -13,7 +13,7 @@ from seqloom.config.options import said, stated, strict, with_flags
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.dataset import open_data
 from seqloom.data.order import Order, default_batch_tokens
-from seqloom.data.prepared import SPLIT, Prepared, encoded, fitted_encoder, prepare
+from seqloom.data.prepared import SPLIT, Prepared, default_encoding, encoded, fitted_encoder, prepare
 from seqloom.data.problems import Ledger
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
@@ -21,16 +21,17 @@ from seqloom.events import Progress, Work, finished
 
 
 def checking(
-    config: DataConfig, encoding: EncodingConfig, ledger: Ledger, *, batch_tokens: int | None = None
+    config: DataConfig, encoding: EncodingConfig | None, ledger: Ledger, *, batch_tokens: int | None = None
 ) -> Work[DataReport]:
     """Return the report on a dataset; raise RejectedError if it cannot be read or has too many bad rows.
 
-    `batch_tokens` is the size of a batch in tokens, padding included; None: the default of training.
+    `encoding` None: the default of training. `batch_tokens` is the size of a batch in tokens, padding included; None:
+    the default of training.
     """
     dataset = open_data(config, ledger)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
-    encoder = yield from fitted_encoder(survey, encoding, ledger)
+    encoder = yield from fitted_encoder(survey, encoding or default_encoding(dataset.schema), ledger)
     sizes: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # [N,S] of each block of each split
     for columns in encoded(survey, encoder):
         if isinstance(columns, Progress):
@@ -118,14 +119,14 @@ def load_data(
     config = data_config(train, stated(named))
     ledger = Ledger(config.bad_rows)
     folder = None if cache is None else Path(cache)
-    encoding_config = EncodingConfig(**said(EncodingConfig, stated(named)))
-    return prepare(open_data(config, ledger), encoding_config, ledger, cache=folder)
+    dataset = open_data(config, ledger)
+    return prepare(dataset, _encoding(stated(named)) or default_encoding(dataset.schema), ledger, cache=folder)
 
 
 @strict
 def check_data(
     *train: str | Path,
-    batch_tokens: int = 8_192,
+    batch_tokens: int | None = None,
     dev: Names | None = None,
     test: Names | None = None,
     task: Task | None = None,
@@ -163,7 +164,8 @@ def check_data(
 
     Args:
         train: a file, a folder, two files of parallel text, or the name of a dataset.
-        batch_tokens: size of a batch in tokens, padding included; the report says how full batches are.
+        batch_tokens: size of a batch in tokens, padding included; the report says how full batches are (default:
+            that of training).
 
     All other arguments are the options of `seqloom data check`, with the same names.
 
@@ -178,8 +180,14 @@ def check_data(
     named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
     named |= {"max_length": max_length, "overlong": overlong}
     config = data_config(train, stated(named))
-    encoding_config = EncodingConfig(**said(EncodingConfig, stated(named)))
-    return finished(checking(config, encoding_config, Ledger(config.bad_rows), batch_tokens=batch_tokens))
+    checked = checking(config, _encoding(stated(named)), Ledger(config.bad_rows), batch_tokens=batch_tokens)
+    return finished(checked)
+
+
+def _encoding(given: Mapping[str, Any]) -> EncodingConfig | None:
+    """The encoding from options; None, which means the default of the task, without such options."""
+    named = said(EncodingConfig, given)
+    return EncodingConfig(**named) if named else None
 
 
 def data_config(

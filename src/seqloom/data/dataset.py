@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from seqloom.config.data import (
+    ANY_ROWS,
     SPLITS,
     AnySplit,
     BadRows,
@@ -42,6 +43,7 @@ from seqloom.data.readers.files import (
     stored,
 )
 from seqloom.data.readers.folders import SPLIT_NAMES, load_column
+from seqloom.data.readers.guess import guess
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import NEEDS, SPLIT_COLUMNS, Roles, find_roles
 from seqloom.data.schema import Example, Schema
@@ -417,8 +419,10 @@ def _open_files(
 ) -> FileSet:
     files = files_of(config)
     require_apart(files, ledger)
+    reading, guessed = guess(config, ledger)
+    config, before = msgspec.structs.replace(config, reading=reading), (*before, *guessed)
     paths, first = files["train"], states(stored({part: files[part] for part in files if part in parts}))
-    peeking = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))  # bad rows are reported when all is read
+    peeking = Ledger(ANY_ROWS)  # bad rows are reported when all is read
     table = _open(config, paths, peeking)
     sample = list(islice(table.records, SAMPLE))
     if not sample:

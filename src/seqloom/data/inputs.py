@@ -37,6 +37,11 @@ class InputColumns(NamedTuple):
     trained: tuple[str, ...] = ()  # read in training
     sequence: str | None = None  # column that identifies the steps of one sequence, named by the user
     trained_sequence: str | None = None  # the same, read in training
+    as_trained: bool = False  # whether the format is that of training
+
+    def kind(self, kind: InputKind, read: tuple[str, ...]) -> InputKind:
+        """The kind that reads these columns: in the format and the columns of training, as training did."""
+        return kind.in_columns() if self.as_trained and read == (self.trained or read) else kind
 
 
 def read_inputs(
@@ -58,6 +63,7 @@ def read_inputs(
         return examples_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
     usual = columns.trained if columns.trained_sequence is None else ()  # columns of steps are not complete inputs
     found = find_columns(table, kind, columns._replace(trained=usual), path, ledger)
+    kind = columns.kind(kind, tuple(table.columns[number] for number in found))
     if kind.in_files:
         table = load_column(table, found[0], kind, ledger)
     return examples_of(table, kind, found, ledger)
@@ -189,6 +195,7 @@ class StreamReader:
         """Yield the inputs of JSON lines, whose keys are the columns, in lists of all that have arrived."""
         first: First | None = None
         found: tuple[int, ...] = ()
+        kind = self.kind
         for lines in self._lines():
             rest = iter(lines)
             if first is None:
@@ -196,9 +203,10 @@ class StreamReader:
                 if first is None:
                     continue
                 found = find_columns(Table(first.columns, iter(())), self.kind, columns, self.path, self.ledger)
+                kind = columns.kind(self.kind, tuple(first.columns[number] for number in found))
                 rest = iter([first.line, *rest])
             table = Table(first.columns, records_of(self.path, first, rest, self.ledger))
-            yield list(examples_of(table, self.kind, found, self.ledger))
+            yield list(examples_of(table, kind, found, self.ledger))
 
     def _lines(self) -> Iterator[list[Line]]:
         """Yield the lines of each chunk that are not blank, with their numbers."""

@@ -16,17 +16,19 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
 
 from seqloom.config.data import SPLITS, AnySplit, EncodingConfig, GivenSplit, SplitName
+from seqloom.config.tokenizers import WordpieceConfig
 from seqloom.data.cache import open_or_build
 from seqloom.data.checks.check import DataFinding, findings_in
 from seqloom.data.dataset import Dataset
 from seqloom.data.kinds.kind import Coding, Columns
 from seqloom.data.kinds.related import cut_texts, longest_texts
+from seqloom.data.kinds.words import Words
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
@@ -39,10 +41,18 @@ from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import closed
 from seqloom.text.special_tokens import COUNT, NAMES, SEPARATOR, UNKNOWN
 from seqloom.text.tokenizer import Tokenizer, TokenizerFit
+from seqloom.text.word_splitter import SplitterFit, WordSplitter
 from seqloom.version import __version__
 
 PLACE = "place"  # the column [rows,2] with the file number and the line of each row
 _LONGER = "raise --max-length"
+
+
+def default_encoding(schema: Schema) -> EncodingConfig:
+    """The encoding of a run that names no setting of it."""
+    tokenizer = schema.input.tokenizer(schema.target.default_tokenizer)
+    assert not isinstance(tokenizer, WordpieceConfig), "no data asks for the tokenizer of an imported model"
+    return EncodingConfig(tokenizer=tokenizer)
 
 
 class ExampleEncoder:
@@ -64,6 +74,7 @@ class ExampleEncoder:
         self.files: dict[str, int] = {}  # in reading order
         self.shapes: dict[str, tuple[int | str, ...]] = {}  # by code: of the first arrays and numbers
         self.numbers = {label: number for number, label in enumerate(schema.labels)}
+        self.splitting = SplitterFit() if schema.input.in_words else None  # of training words
 
     def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
         """Return the columns of some examples; overlong ones are truncated and counted, or skipped as bad rows."""
@@ -123,7 +134,7 @@ class ExampleEncoder:
         return cut | self.schema.target.cut(cut, most)
 
 
-FORMAT = 4
+FORMAT = 5
 FACTS = "facts.json"
 SPLIT = "split"  # the column with the split of each row
 SHOWN, LONGEST_SHOWN = 64, 1_000  # dev rows whose text is kept, and characters of each
@@ -142,6 +153,7 @@ class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: tuple[str, ...]  # in reading order
     dev_texts: dict[int, str]  # original inputs of a few dev rows with unknown tokens, one line each
     skipped: dict[str, int]  # bad rows by code
+    splitter: WordSplitter | None = None
 
 
 class GivenEncoding(NamedTuple):
@@ -182,6 +194,7 @@ class Prepared(NamedTuple):
     files: tuple[str, ...]
     dev_texts: dict[int, str]  # original inputs of a few dev rows with unknown tokens
     skipped: Mapping[str, int] = {}  # bad rows by code
+    splitter: WordSplitter | None = None  # learned from the words of the training set, if the input is in words
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{split} {len(rows):,}" for split, rows in self.splits.items())
@@ -333,6 +346,9 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
             survey.dev_texts = {
                 row: found[row] for row in heapq.nsmallest(SHOWN, found, lambda row: sample_order(str(row)))
             }
+        if part == "train" and encoder.splitting is not None:
+            for example in block:
+                encoder.splitting.add(cast(Words, example.input).words())
         first += rows
         parts = Ragged(np.full(rows, SPLITS.index(part), np.uint8), np.arange(rows + 1))
         done += len(block)
@@ -371,6 +387,7 @@ def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedF
         files=tuple(encoder.files),
         dev_texts=survey.dev_texts,
         skipped=dict(ledger.bad),
+        splitter=None if encoder.splitting is None else encoder.splitting.splitter(),
     )
 
 
@@ -395,6 +412,7 @@ def _prepared(facts: PreparedFacts, columns: Columns) -> Prepared:
         files=facts.files,
         dev_texts=facts.dev_texts,
         skipped=facts.skipped,
+        splitter=facts.splitter,
     )
 
 

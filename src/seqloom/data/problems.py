@@ -19,6 +19,8 @@ from seqloom.report.numbers import counted
 SHOWN = 20  # bad rows in an error message
 SAMPLES = 5  # of each code
 MOST_ALLOWED = 0.1  # the share of bad rows up to which the message says how to allow them
+CLEAN = "seqloom data clean FILE -o OUT"
+CLEANABLE = re.compile(r"\.(csv|tsv|jsonl|ndjson)(\.gz|\.xz)?$", re.IGNORECASE)  # suffixes of files that it reads
 ADVICE_TO_SKIP = re.compile(r",? or [^,]*--skip-bad-rows$")  # at the end of a fix
 
 Severity = Literal["reject", "warn", "note"]
@@ -53,6 +55,15 @@ class Problem(NamedTuple):
     def data(self) -> dict[str, object]:
         """The problem as plain values."""
         return {"code": self.code, **self.place._asdict(), "text": self.text, "fix": self.fix}
+
+
+def or_clean(fix: str, path: str, options: str = "") -> str:
+    """The fix of a problem that `seqloom data clean` can change, with this command if it reads such a file.
+
+    >>> or_clean("remove the space", "films.csv.gz"), or_clean("merge them", "films.txt.gz", "--rare 2")
+    ('remove the space, or clean a copy: seqloom data clean FILE -o OUT', 'merge them')
+    """
+    return f"{fix}, or clean a copy: {CLEAN} {options}".rstrip() if CLEANABLE.search(path) else fix
 
 
 def escaped(text: str) -> str:

@@ -17,7 +17,7 @@ header is compared with the size of the file before anything is read.
 """
 
 import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,8 @@ from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import PACKED, is_folder, require_regular
 from seqloom.data.readers.passages import chunks_of
-from seqloom.errors import DataError
+from seqloom.errors import ConfigError, DataError
+from seqloom.files.disk import write_file
 from seqloom.text.special_tokens import COUNT, PAD
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.text.words import WordsData, WordSegmenter
@@ -366,3 +367,52 @@ def read_vectors(
             values += file.vector(row).tobytes()
         names = tuple(map(file.name, numbers))
     return WordVectors(names, np.frombuffer(values, np.float32).reshape(len(names), file.width), duplicates)
+
+
+ROWS_WRITTEN = 1_024  # at a time
+
+
+def require_vector_file(path: Path) -> None:
+    """Raise ConfigError, before any work, if vectors cannot be written to this path."""
+    if path.suffix.lower() not in WRITERS:
+        fix = "use .txt (GloVe), .vec (word2vec text) or .bin (word2vec binary)"
+        raise ConfigError(f"{path}: unknown extension '{path.suffix}' of a file of word vectors", fix=fix)
+    if is_folder(path):
+        raise ConfigError(f"{path} is a folder", fix="give the name of a file")
+    if not is_folder(path.parent):
+        raise ConfigError(f"{path}: the folder {path.parent} does not exist", fix="create it first")
+
+
+def write_vectors(path: Path, vectors: WordVectors) -> None:
+    """Write a file of vectors in the format of its extension; complete or not at all."""
+    require_vector_file(path)
+    write_file(path, WRITERS[path.suffix.lower()](vectors))
+
+
+def _glove_bytes(vectors: WordVectors) -> Iterator[bytes]:
+    for start in range(0, len(vectors.words), ROWS_WRITTEN):
+        some = slice(start, start + ROWS_WRITTEN)
+        rows = zip(vectors.words[some], vectors.matrix[some].tolist(), strict=True)
+        yield "".join(f"{word} {' '.join([f'{number:.6g}' for number in row])}\n" for word, row in rows).encode()
+
+
+def _header_bytes(vectors: WordVectors) -> bytes:
+    return f"{len(vectors.words)} {vectors.matrix.shape[1]}\n".encode()
+
+
+def _word2vec_bytes(vectors: WordVectors) -> Iterator[bytes]:
+    yield _header_bytes(vectors)
+    yield from _glove_bytes(vectors)
+
+
+def _binary_bytes(vectors: WordVectors) -> Iterator[bytes]:
+    yield _header_bytes(vectors)
+    for word, row in zip(vectors.words, vectors.matrix.astype("<f4"), strict=True):
+        yield word.encode() + b" " + row.tobytes() + b"\n"
+
+
+WRITERS: dict[str, Callable[[WordVectors], Iterator[bytes]]] = {
+    ".txt": _glove_bytes,
+    ".vec": _word2vec_bytes,
+    ".bin": _binary_bytes,
+}

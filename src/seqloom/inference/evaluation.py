@@ -20,6 +20,7 @@ import numpy as np
 
 from seqloom.bundle import run_of
 from seqloom.config.data import (
+    ANY_ROWS,
     SPLITS,
     BadRows,
     ColumnSplit,
@@ -48,7 +49,7 @@ from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.files.disk import existing, write_file
 from seqloom.files.jsonl import append_line, read_lines
 from seqloom.files.layouts import RunFile
-from seqloom.inference.as_trained import columns_as_trained, columns_said, reading_as_trained
+from seqloom.inference.as_trained import columns_as_trained, reading_as_trained, worded_columns
 from seqloom.tasks.evaluation import Evaluation, Unseen, badness
 from seqloom.tasks.task import EvaluatedExample, ModelSpec, Task, task_of
 from seqloom.version import __version__
@@ -105,7 +106,6 @@ def _finite(value: float) -> float | None:
 LENGTH = "length"  # length of the input: a column for slices in every dataset
 
 Where = tuple[str, int | None]  # the file and the line of a row
-EVERY = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # for a second reading: the first one has reported bad rows
 
 
 class Origin(NamedTuple):
@@ -123,7 +123,7 @@ class Origin(NamedTuple):
         places = [self._where(row) for row in rows]
         found: dict[Where, Any] = {}
         for paths in self.dataset.files().values():
-            table = read_table(paths, self.dataset.config.reading, Ledger(EVERY))
+            table = read_table(paths, self.dataset.config.reading, Ledger(ANY_ROWS))
             if column not in table.columns:
                 return self._own(column, rows, table.columns)
             at, wanted = table.columns.index(column), set(places)
@@ -145,7 +145,7 @@ class Origin(NamedTuple):
         """The examples of some rows as they were read, by row."""
         wanted = {self._where(row): row for row in rows}
         found: dict[int, Example] = {}
-        for part, example in self.dataset.rows(Ledger(EVERY)):
+        for part, example in self.dataset.rows(Ledger(ANY_ROWS)):
             row = wanted.get((example.place.path, example.place.line))
             if part == self.split and row is not None:
                 found[row] = example
@@ -191,7 +191,7 @@ def own_data(run: RunData | None, part: SplitName) -> EvaluationSource:
     if run is None:
         raise ConfigError("a model folder contains no data", fix="give a file with targets, or the run folder")
     decided = run.config.data.bad_rows.skip_bad_rows and part != "test"
-    return narrowed(run.config.data, part)._replace(messages=run.messages).under(EVERY if decided else None)
+    return narrowed(run.config.data, part)._replace(messages=run.messages).under(ANY_ROWS if decided else None)
 
 
 def narrowed(config: DataConfig, part: SplitName) -> EvaluationSource:
@@ -265,9 +265,9 @@ def _reused(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tu
     read = reading_as_trained(run, files, said(ReadingConfig, settings))
     if run is None:
         return {"reading": read.config}, ()
-    found = read_table(files, read.config, Ledger(EVERY)).columns if run.data.input else ()
+    found = read_table(files, read.config, Ledger(ANY_ROWS)).columns if run.data.input else ()
     columns = columns_as_trained(run, found, settings)
-    read = read._replace(reused=(*columns_said(columns), *read.reused))
+    read = read._replace(files=files, reused=(*read.reused, *worded_columns(columns)))
     return {"reading": read.config, "bad_rows": run.data.bad_rows, **columns}, read.messages
 
 

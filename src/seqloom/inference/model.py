@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import msgspec
 import numpy as np
@@ -43,6 +43,7 @@ from seqloom.inference.evaluation import (
 )
 from seqloom.inference.generation import chosen, generate, stream, translating
 from seqloom.inference.prediction import GivenInputs, Limits, Reply, encoder_of, replies, report_too_long, windows_of
+from seqloom.inference.predictions import Predictions
 from seqloom.inference.stream import BLOCK, ModelStream, StreamAnswer
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
@@ -97,7 +98,7 @@ class OpenedModel:
     @property
     def columns(self) -> tuple[str, ...]:
         """The input columns of the training data, as far as they are known."""
-        if self.task.input_spec.schema.input != self.spec.schema.input:
+        if not isinstance(self.task.input_spec.schema.input, type(self.spec.schema.input)):
             return ()  # inputs for prediction are not those of training
         return self.run.data.input if self.run is not None else tuple(map(str, self.notes.get("columns", ())))
 
@@ -144,19 +145,32 @@ class LoadedModel(OpenedModel):
     'good'
     """
 
-    def predict(self, inputs: Iterable[Any], *, batch_tokens: int = BATCH_TOKENS) -> list[Prediction]:
+    @overload
+    def predict(self, inputs: str, *, batch_tokens: int = BATCH_TOKENS) -> Prediction: ...
+
+    @overload
+    def predict(self, inputs: Iterable[Any], *, batch_tokens: int = BATCH_TOKENS) -> Predictions: ...
+
+    @strict
+    def predict(self, inputs: str | Iterable[Any], *, batch_tokens: int = BATCH_TOKENS) -> Prediction | Predictions:
         """Predict the output for each input.
 
         Args:
-            inputs: texts, pairs of texts, lists of words, or arrays of vectors or pixels, as in training.
+            inputs: texts, pairs of texts, lists of words, or arrays of vectors or pixels, as in training; or one text.
             batch_tokens: tokens in a batch; it changes memory and speed, not the predictions.
 
         Returns:
-            One `Prediction` for each input, in order: `LabelPrediction`, `TagsPrediction`, `Translation`, ...
+            A sequence with one `Prediction` for each input, in order: `LabelPrediction`, `TagsPrediction`, ... It has
+            `to_pandas()`, and a notebook shows it as a table. For one text, its prediction.
         """
+        if isinstance(inputs, str):
+            return self.predict([inputs], batch_tokens=batch_tokens)[0]
         examples, ledger = self._given(inputs)
-        return [prediction for _, prediction in self.answers(examples, ledger, batch_tokens=batch_tokens)]
+        kind = self.task.input_spec.schema.input
+        answers = self.answers(examples, ledger, batch_tokens=batch_tokens)
+        return Predictions((" | ".join(kind.texts(one.input)) or None, prediction) for one, prediction in answers)
 
+    @strict
     def embed(self, texts: Iterable[Any], *, batch_tokens: int | None = None) -> np.ndarray:
         """Embed texts.
 
@@ -221,8 +235,8 @@ class LoadedModel(OpenedModel):
     @property
     def flows(self) -> bool:
         """Whether the lines of a stream are parts of one text. Otherwise each line is a separate text."""
-        kind, unit = self.task.spec.schema.input, "line" if self.run is None else self.run.data.reading.unit
-        return kind.is_text and (unit != "line" or not Streamer.of(self.task).closing)
+        kind, unit = self.task.spec.schema.input, None if self.run is None else self.run.data.reading.unit
+        return kind.is_text and (unit not in (None, "line") or not Streamer.of(self.task).closing)
 
     def _given(self, inputs: Iterable[Any]) -> tuple[list[Example], Ledger]:
         """Values from Python as examples; bad values are reported before any work."""
@@ -361,7 +375,7 @@ class LoadedModel(OpenedModel):
         n_best: int | None = None,
         length_penalty: float | None = None,
         coverage_penalty: float | None = None,
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """Translate sources with beam search.
 
         Args:

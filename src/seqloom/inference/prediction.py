@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqloom.config.data import BadRows, EncodingConfig
+from seqloom.config.data import ANY_ROWS, EncodingConfig
 from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, bounded, weight
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
@@ -43,7 +43,7 @@ class BadRowLedger(Ledger):
     """A ledger that keeps every bad row until it is yielded, so that each can have a line among the predictions."""
 
     def __init__(self) -> None:
-        super().__init__(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
+        super().__init__(ANY_ROWS)
         self.kept: list[tuple[int, Problem]] = []  # with the number of good rows before it
 
     def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
@@ -145,7 +145,7 @@ def batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
     [[1, 3], [2, 0]]
     """
     if batch_tokens < 1:
-        raise DataError(f"batch_tokens={batch_tokens}", fix="use at least 1")
+        raise DataError(f"--batch-tokens {batch_tokens}", fix="use at least 1")
     order, start, found = np.argsort(-lengths, kind="stable"), 0, []
     while start < len(order):
         rows = max(1, batch_tokens // max(1, int(lengths[order[start]])))

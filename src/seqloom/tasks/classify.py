@@ -41,13 +41,22 @@ from seqloom.metrics.calibration import (
 from seqloom.metrics.classification import HALF, Counts, best_thresholds, counted, counted_sets, packed, words_of
 from seqloom.nn.types import Batch, Loss
 from seqloom.tasks.encoders import OF_LABEL, SequenceTask, sequences
-from seqloom.tasks.task import LOSS, Calibrator, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction
+from seqloom.tasks.task import (
+    LOSS,
+    Baseline,
+    Calibrator,
+    EvaluatedExample,
+    HeadSettings,
+    Metric,
+    ModelSpec,
+    Prediction,
+)
 
 UNSEEN = "(not in the training data)"
 MOST_SCORES = 2**22  # of the dev set, to fit a calibration
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelPrediction(Prediction):
     """The most likely label, and the probability of each label in `scores`."""
 
@@ -58,7 +67,7 @@ class LabelPrediction(Prediction):
         return self.label
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelsPrediction(Prediction):
     """The labels above their thresholds, and the probability of each label in `scores`."""
 
@@ -117,7 +126,7 @@ class Classify(Calibrator, SequenceTask):
         number = int(expected) % len(names)  # -1 is the last one, UNSEEN
         statistics = np.array([predicted, number, *others])
         answer, truth = names[int(predicted)], names[number]
-        return EvaluatedExample(id_, answer, truth, predicted == expected, statistics, (truth, answer))
+        return EvaluatedExample(id_, answer, truth, predicted == expected, statistics, ((truth, answer),))
 
     def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """[...,W] correct, predicted and expected rows of each label, and of unseen ones; bins; loss, weight."""
@@ -139,6 +148,15 @@ class Classify(Calibrator, SequenceTask):
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
         return split_sums(self.summed(statistics))[0].named((*self.spec.schema.labels, UNSEEN))
+
+    def constant_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """The most frequent label, with the shares of all labels as probabilities."""
+        found = torch.cat([batch.targets for batch in train])
+        counts = torch.bincount(found[found >= 0], minlength=len(self.spec.schema.labels)).double()
+        common = self.spec.schema.labels[int(counts.argmax())]
+        return self.constant(f"always predicting '{common}'", ((counts + 1) / (counts + 1).sum()).log(), dev)
 
     def details(self, evaluated: EvaluatedExample) -> dict[str, Any]:
         """The probability of the predicted label."""
@@ -330,6 +348,27 @@ class ClassifySeveral(Calibrator, SequenceTask):
 
     def by_label(self, statistics: np.ndarray) -> dict[str, dict[str, float]]:
         return split_sums(self.summed(statistics)[2:])[0].named((*self.spec.schema.labels, UNSEEN))
+
+    def constant_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """The labels that more than half of the rows have, with the shares of all labels as probabilities.
+
+        If F1 decides, as many of the most frequent labels as give the highest F1. With k labels for each of n rows it
+        is 2 x their count / (k n + the count of all).
+        """
+        known = torch.cat([batch.targets[:, : self.labels] for batch in train]).double()
+        shares = (known.sum(dim=0) + 0.5) / (len(known) + 1)
+        if self.metric.name != "f1":
+            return self.constant("always predicting the labels that most rows have", shares.logit(), dev)
+        counts, order = known.sum(dim=0), shares.argsort(descending=True, stable=True)
+        numbers = torch.arange(1, self.labels + 1)
+        best = int((2 * counts[order].cumsum(dim=0) / (numbers * len(known) + counts.sum())).argmax()) + 1
+        thresholds = torch.ones(self.labels, dtype=torch.float64)
+        thresholds[order[:best]] = 0.0
+        named = f"always predicting the most frequent {best:,} of {self.labels:,} labels"
+        chosen = self.calibrated(Calibration(thresholds=tuple(thresholds.tolist())))
+        return chosen.constant(named, shares.logit(), dev)
 
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
         """Precision, recall and F1, if no row has a label and none is predicted."""

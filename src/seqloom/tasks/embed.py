@@ -45,7 +45,7 @@ from seqloom.metrics.correlation import correlation, correlation_statistics, spe
 from seqloom.nn.models import Embedder
 from seqloom.nn.objectives import Contrast, Objective, ObjectiveLoss, RowObjective, thinned
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.families import Size
+from seqloom.recipes.families import AnySize
 from seqloom.tasks.encoders import encoder_in, require_shape, stepped_input_of
 from seqloom.tasks.task import (
     LOSS,
@@ -72,7 +72,7 @@ SHOWN_OF_VECTOR = 4  # numbers
 NEVER_CHANGES = "the cosine similarities or the expected scores are all the same"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VectorPrediction(Prediction):
     """The vector of a text, [D] float32."""
 
@@ -124,7 +124,7 @@ class Embed(Vectorizer):
         kind = EmbedScored if found.target.measured else Embed
         return kind(self.spec._replace(schema=self.spec.schema._replace(input=found.input, target=found.target)))
 
-    def model(self, recipe: str, size: Size, head: HeadSettings) -> EmbedderConfig:
+    def model(self, recipe: str, size: AnySize, head: HeadSettings) -> EmbedderConfig:
         """The configuration of a recipe, with the given objective and pooling."""
         self.require_settings(head)
         made = recipes.embedder(

@@ -19,6 +19,7 @@ from seqloom import recipes
 from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, MappedHead, SequenceHead, UnmappedHead
 from seqloom.config.inputs import (
     AnyInput,
+    CharTfidfConfig,
     FiltersConfig,
     InputConfig,
     NgramsConfig,
@@ -44,9 +45,9 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
 from seqloom.nn.models import SequenceModel
-from seqloom.nn.types import Batch, Loss, Subwords
-from seqloom.recipes.families import Size
-from seqloom.tasks.task import HeadSettings, ModelSpec, Prediction, Setting, Streamer, Task, Vectorizer
+from seqloom.nn.types import Batch, Loss, Padded, Spelled, Subwords
+from seqloom.recipes.families import AnySize
+from seqloom.tasks.task import Baseline, HeadSettings, ModelSpec, Prediction, Setting, Streamer, Task, Vectorizer
 
 ENCODING = (SequenceModelConfig, ElementModelConfig, EmbedderConfig)  # models of an encoder and a head
 Shape = TypeVar("Shape", bound=ModelConfig)
@@ -73,10 +74,10 @@ def require_input(spec: ModelSpec, given: InputConfig) -> None:
 
 def _reads(given: InputConfig) -> str:
     """Describe what an input layer reads; two layers with the same description read the same data."""
+    if isinstance(given, SpelledConfig | CharTfidfConfig):
+        return f"{given.vocab_size:,} tokens with their characters"
     if isinstance(given, TokensConfig | NgramsConfig | TfidfConfig):
         return f"{given.vocab_size:,} tokens"
-    if isinstance(given, SpelledConfig):
-        return f"{given.vocab_size:,} tokens with their characters"
     if isinstance(given, VectorsConfig):
         return f"vectors of {given.size:,}"
     assert isinstance(given, PictureConfig)
@@ -84,8 +85,13 @@ def _reads(given: InputConfig) -> str:
 
 
 def reads_letters(model: AnyModel) -> bool:
-    """Whether a model reads words with their characters."""
+    """Whether a model encodes the characters of words."""
     return isinstance(_words_input(model), SpelledConfig)
+
+
+def counts_letters(model: AnyModel) -> bool:
+    """Whether a linear model counts the character n-grams of words."""
+    return isinstance(_words_input(model), CharTfidfConfig)
 
 
 def counts_pairs(model: AnyModel) -> bool:
@@ -117,9 +123,13 @@ def _words_input(model: AnyModel) -> InputConfig | None:
     return model.encoder.input if isinstance(model, ENCODING) else None
 
 
-def require_letters(schema: Schema, tokenizer: AnyTokenizer) -> WordsConfig:
-    """The tokenizer, if the characters of its words can be encoded; ConfigError if not."""
-    if not schema.input.in_words:
+def require_letters(schema: Schema, tokenizer: AnyTokenizer, *, counted: bool = False) -> WordsConfig:
+    """The tokenizer, if the characters of its words can be encoded, or `counted`; ConfigError if not."""
+    if counted and not schema.input.in_words and not schema.input.is_text:
+        raise ConfigError(
+            f"character n-grams are for one text, but the input is {schema.input}", fix="leave out --char-encoder"
+        )
+    if not counted and not schema.input.in_words:
         raise ConfigError(
             f"a character encoder needs words, but the input is {schema.input}",
             fix="leave out --char-encoder, or choose --tokenizer characters",
@@ -150,6 +160,14 @@ def require_vectors(task: type[Task], schema: Schema, tokenizer: AnyTokenizer) -
 def sequences(inputs: Any) -> Any:
     """The inputs of a model with one output per sequence: words in subwords are read as subwords."""
     return inputs.pieces if isinstance(inputs, Subwords) else inputs
+
+
+def elements(inputs: Any) -> Padded:
+    """The words or steps of a batch, one for each target of a task with one prediction per element."""
+    read: Padded = (
+        inputs.firsts if isinstance(inputs, Subwords) else inputs[0] if isinstance(inputs, Spelled) else inputs
+    )
+    return read
 
 
 def longest_input(model: AnyModel) -> int | None:
@@ -236,7 +254,7 @@ class SequenceTask(Streamer, Vectorizer):
         names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
         return [name for name in names if name != "linear" or tokens]  # it counts tokens
 
-    def model(self, recipe: str, size: Size, head: HeadSettings) -> SequenceModelConfig:
+    def model(self, recipe: str, size: AnySize, head: HeadSettings) -> SequenceModelConfig:
         self.require_settings(head)
         answer = self.head(head)
         inputs = input_of(self.spec)
@@ -278,6 +296,15 @@ class SequenceTask(Streamer, Vectorizer):
     def loss(self, model: nn.Module, batch: Batch[Any, Tensor], state: Any) -> tuple[Loss, Any]:
         return cast(SequenceModel, model).loss(batch._replace(inputs=sequences(batch.inputs))), None
 
+    def constant(self, name: str, scores: Tensor, dev: Sequence[Batch[Any, Any]]) -> Baseline:
+        """The baseline that always computes the same scores [K]."""
+        rows = [
+            row.statistics
+            for batch in dev
+            for row in self.evaluate_batch(_Scores(scores.expand(len(batch.ids), -1)), batch, None)[0]
+        ]
+        return Baseline(name, np.stack(rows))
+
     def vectors(self, model: nn.Module, inputs: Any) -> Tensor:
         """[N,D] the features that the head reads, scaled to length 1."""
         pooled = cast(SequenceModel, model).features(sequences(inputs)).values[:, 0]
@@ -307,7 +334,7 @@ class ElementTask(Task):
             return recipes.names("graph-tagger", "graph-attention")
         return super().recipes()
 
-    def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
+    def model(self, recipe: str, size: AnySize, head: HeadSettings) -> ElementModelConfig:
         self.require_settings(head)
         make = recipes.graph_tagger if self.spec.schema.input.has_edges else recipes.tagger
         made = make(recipe, inputs=stepped_input_of(self.spec), num_tags=2, size=size)

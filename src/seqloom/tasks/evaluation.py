@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,14 @@ from torch import nn
 
 from seqloom.data.order import sample_order
 from seqloom.data.values import is_number
-from seqloom.errors import DataError
+from seqloom.errors import ConfigError, DataError
 from seqloom.metrics import bootstrap
 from seqloom.metrics.bootstrap import Interval
 from seqloom.nn.types import Batch, Padded, places_of
+from seqloom.report.document import Document, Shown
+from seqloom.report.frames import data_frame
+from seqloom.report.numbers import counted
+from seqloom.tasks.tables import brief_scores, evaluation_blocks, evaluation_json, evaluation_rows, square_table
 from seqloom.tasks.task import EvaluatedExample, Evaluator
 
 
@@ -33,6 +38,36 @@ class ConfusionCount(NamedTuple):
 
 
 Confusion = tuple[ConfusionCount, ...]  # the most frequent first
+
+
+class ConfusionMatrix(NamedTuple):
+    """A confusion matrix as an array, with its labels.
+
+    Attributes:
+        labels: of the rows and of the columns, sorted.
+        counts: [K,K] how often the label of a row was predicted as the label of a column.
+    """
+
+    labels: tuple[str, ...]
+    counts: np.ndarray
+
+    def document(self) -> Document:
+        """The counts as a table: expected labels down, predicted labels across."""
+        return Document("Confusion matrix", [square_table(self.labels, self.counts.tolist())])
+
+    def to_pandas(self) -> Any:
+        """The counts as a DataFrame; its index has the expected labels, its columns the predicted ones."""
+        return data_frame(dict(zip(self.labels, self.counts.T.tolist(), strict=True)), index=self.labels)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The counts, so that NumPy and scikit-learn take the matrix as an array."""
+        return np.array(self.counts, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return self.document().text(REPR_COLUMNS).rstrip()
+
+    def _repr_html_(self) -> str:
+        return self.document()._repr_html_()
 
 
 class Unseen(NamedTuple):
@@ -50,8 +85,12 @@ class Slice(NamedTuple):
     evaluation: "Evaluation"
 
 
-class Evaluation(NamedTuple):
-    """The result of evaluating a model.
+REPR_COLUMNS = 100
+SLOW_ROWS = 20_000  # from here on, `repr` does not compute an interval, which takes a second or more
+
+
+class EvaluationFields(NamedTuple):
+    """The values of an evaluation.
 
     Attributes:
         task: the name of the task.
@@ -59,7 +98,7 @@ class Evaluation(NamedTuple):
         rows: the number of examples.
         statistics: [N,S] the statistics of each example, from which all metrics are computed.
         examples: a sample of examples with their predictions and targets.
-        confusion: the confusion matrix, as counts of (expected, predicted); empty for tasks without single labels.
+        confusion: the confusion matrix of labels or types of spans, as counts of (expected, predicted), if any.
         ids: the id of each row of `statistics`.
         worst: the worst predictions, the worst first, as many as requested.
         unseen: labels that are not in the training data.
@@ -81,13 +120,17 @@ class Evaluation(NamedTuple):
     evaluator: Evaluator | None = None
     messages: tuple[str, ...] = ()
 
+
+class Evaluation(EvaluationFields, Shown):
+    """The result of evaluating a model: its values are those of `EvaluationFields`."""
+
     def intervals(
-        self, task: Evaluator, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
+        self, task: Evaluator | None = None, *, resamples: int = 1000, seed: int = 0, level: float = 0.95
     ) -> dict[str, Interval]:
         """Bootstrap confidence intervals of the metrics.
 
         Args:
-            task: the task of the model, such as `model.task`.
+            task: the task that computes the metrics (default: the one that computed `metrics`).
             resamples: how many resamples to draw.
             seed: the random seed of the resamples.
             level: the confidence level.
@@ -95,6 +138,9 @@ class Evaluation(NamedTuple):
         Returns:
             (low, high) by name. Metrics that are undefined or never change under resampling have no interval.
         """
+        if task is None and (resamples, seed, level) == (1000, 0, 0.95):
+            return self._intervals
+        task = task or self.known_evaluator
         found = bootstrap.intervals(
             self.statistics,
             task.measure,
@@ -107,11 +153,63 @@ class Evaluation(NamedTuple):
         undefined = task.undefined(self.statistics)
         return {name: interval for name, interval in found.items() if name not in undefined}
 
+    @cached_property
+    def _intervals(self) -> dict[str, Interval]:
+        return self.intervals(self.known_evaluator)
+
+    @property
+    def known_evaluator(self) -> Evaluator:
+        """The task that computed the metrics; ConfigError if it is not known."""
+        if self.evaluator is None:
+            raise ConfigError("this evaluation does not know its task", fix="pass the task, such as model.task")
+        return self.evaluator
+
+    def confusion_matrix(self) -> ConfusionMatrix:
+        """The confusion matrix of a classifier, or of a tagger: rows are expected labels, columns predicted ones.
+
+        Both are sorted. The labels of a tagger are the types of its spans, and (none) for a span that was missed or
+        that is not in the data.
+        """
+        if not self.confusion:
+            raise ConfigError(
+                f"this evaluation of the task {self.task} has no confusion matrix",
+                fix="it needs one label per example, or tags that mark spans; report() has the other scores",
+            )
+        labels = sorted({name for one in self.confusion for name in (one.expected, one.predicted)})
+        at = {name: number for number, name in enumerate(labels)}
+        counts = np.zeros((len(labels), len(labels)), np.int64)
+        for one in self.confusion:
+            counts[at[one.expected], at[one.predicted]] = one.rows
+        return ConfusionMatrix(tuple(labels), counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The metrics, intervals, per-class scores, confusion matrix and slices as plain values."""
+        return evaluation_json(self)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each metric: `metric`, `score`, and the ends `low` and `high` of its interval.
+
+        With slices it has rows for them too, and the columns `column`, `value` and `rows`.
+        """
+        return data_frame(evaluation_rows(self))
+
+    def document(self) -> Document:
+        """The metrics with intervals, per-class scores, the confusion matrix and slices."""
+        return Document(f"{self.task}: {counted(self.rows, 'example')}", evaluation_blocks(self, evaluation_json(self)))
+
+    def __repr__(self) -> str:
+        main, ends = next(iter(self.metrics), ""), None
+        if self.evaluator is not None:
+            main = self.evaluator.metric.name
+            if self.rows < SLOW_ROWS or "_intervals" in vars(self):
+                ends = self.intervals().get(main)
+        return f"Evaluation({self.task}, {counted(self.rows, 'row')}: {brief_scores(self.metrics, main, ends)})"
+
     def subset(self, task: Evaluator, rows: np.ndarray) -> "Evaluation":
         """The evaluation of some rows, given by index; without examples and confusion matrix."""
         statistics = self.statistics[rows]
         ids = tuple(self.ids[row] for row in rows)
-        return Evaluation(self.task, _metrics(task, statistics), len(rows), statistics, (), ids=ids)
+        return Evaluation(self.task, _metrics(task, statistics), len(rows), statistics, (), ids=ids, evaluator=task)
 
 
 def evaluate(
@@ -138,7 +236,7 @@ def evaluate(
             ids.extend(one.id for one in evaluated)
             kept = heapq.nsmallest(keep, [*kept, *evaluated], key=lambda one: sample_order(one.id))
             bad = heapq.nsmallest(worst, [*bad, *evaluated], key=_rank)
-            confusion.update(one.confusion_pair for one in evaluated if one.confusion_pair is not None)
+            confusion.update(pair for one in evaluated for pair in one.confusion_pairs)
     if not statistics:
         raise DataError("there are no examples to evaluate", fix="give at least one batch")
     table = task.agreed(np.stack(statistics), np.stack(statistics))

@@ -16,7 +16,7 @@ The default is `lstm`: the best of the small models, and its memory does not gro
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -41,11 +41,12 @@ from seqloom.metrics.bootstrap import perplexity, ratio
 from seqloom.nn.heads import Losses
 from seqloom.nn.models import LanguageModel
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.families import Size
+from seqloom.recipes.families import AnySize
 from seqloom.tasks.encoders import require_shape
 from seqloom.tasks.evaluation import answering, document_numbers
 from seqloom.tasks.task import (
     LOSS,
+    Baseline,
     Continuer,
     EvaluatedExample,
     HeadSettings,
@@ -64,7 +65,7 @@ EXPECTED = 3  # number of most likely next tokens in a prediction of a stream
 PROBE, PROBES = 512, 3  # tokens to read, and how often, to see whether the state grows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Continuation(TextPrediction):
     """A continuation of a prompt, its log-probability, and its finish reason: end, stop or length."""
 
@@ -87,7 +88,7 @@ class TokenCandidate(NamedTuple):
     probability: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NextPrediction(Prediction):
     """The loss of a token of a stream, and the most likely next tokens.
 
@@ -111,6 +112,51 @@ class Running(NamedTuple):
     tokens: Padded
 
 
+def tokens_read(batch: Batch[Any, Tensor]) -> Padded:
+    """The tokens of a batch before each target."""
+    read: Padded = batch.inputs.tokens if isinstance(batch.inputs, Running) else batch.inputs
+    return read
+
+
+class BigramCounts(NamedTuple):
+    """How often each token and each pair of tokens occurs in the training set.
+
+        P(w) = (c(w) + 1) / (N + V)                                    add-one smoothing
+        P(w | v) = (c(v, w) + t(v) P(w)) / (c(v) + t(v))               t(v): the different tokens after v
+
+    The second is the interpolation of Witten and Bell (1991).
+    """
+
+    tokens: np.ndarray  # [V] c(w)
+    before: np.ndarray  # [V] c(v)
+    kinds: np.ndarray  # [V] t(v)
+    pairs: np.ndarray  # v V + w of each pair that occurs, sorted
+    counts: np.ndarray  # c(v, w)
+
+    @classmethod
+    def of(cls, batches: Sequence[Batch[Any, Tensor]], size: int) -> "BigramCounts":
+        """The counts of batches, with a vocabulary of this size."""
+        valid = [tokens_read(batch).valid.cpu().numpy() for batch in batches]
+        read = [tokens_read(batch).values.cpu().numpy()[real] for batch, real in zip(batches, valid, strict=True)]
+        before = np.concatenate(read).astype(np.int64)
+        after = np.concatenate([batch.targets.cpu().numpy()[real] for batch, real in zip(batches, valid, strict=True)])
+        pairs, counts = np.unique(before * size + after, return_counts=True)
+        kinds = np.bincount(pairs // size, minlength=size)
+        return cls(np.bincount(after, minlength=size), np.bincount(before, minlength=size), kinds, pairs, counts)
+
+    def unigram(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """The probability of tokens, whatever comes before them."""
+        return np.asarray((self.tokens[after] + 1) / (self.tokens.sum() + len(self.tokens)))
+
+    def bigram(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """The probability of tokens after the tokens before them."""
+        wanted = before.astype(np.int64) * len(self.tokens) + after
+        places = np.searchsorted(self.pairs, wanted).clip(max=len(self.pairs) - 1)
+        seen, kinds = np.where(self.pairs[places] == wanted, self.counts[places], 0), self.kinds[before]
+        alone = self.unigram(before, after)
+        return np.asarray(np.where(kinds, (seen + kinds * alone) / np.maximum(1, self.before[before] + kinds), alone))
+
+
 class LanguageModeling(Streamer, Continuer):
     """The probability of a text, token by token."""
 
@@ -129,7 +175,7 @@ class LanguageModeling(Streamer, Continuer):
         assert self.spec.tokenizer is not None, "a schema with text has a tokenizer"
         return self.spec.tokenizer
 
-    def model(self, recipe: str, size: Size, head: HeadSettings) -> LanguageModelConfig:
+    def model(self, recipe: str, size: AnySize, head: HeadSettings) -> LanguageModelConfig:
         self.require_settings(head)
         model = recipes.language_model(recipe, vocab_size=self.tokenizer.vocab_size, size=size)
         return msgspec.structs.replace(
@@ -220,6 +266,37 @@ class LanguageModeling(Streamer, Continuer):
             "unknown": ratio(unknown, weight),
             "loss": mean,
         }
+
+    def constant_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """Unigrams: the frequency of each token."""
+        return Baseline("token frequencies (unigrams)", self._counted(BigramCounts.of(train, self._size).unigram, dev))
+
+    def simple_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """Bigrams: the frequency of each token after the token before it."""
+        return Baseline(
+            "counts of token pairs (bigrams)", self._counted(BigramCounts.of(train, self._size).bigram, dev)
+        )
+
+    @property
+    def _size(self) -> int:
+        return self.tokenizer.vocab_size
+
+    def _counted(
+        self, likely: Callable[[np.ndarray, np.ndarray], np.ndarray], dev: Sequence[Batch[Any, Tensor]]
+    ) -> np.ndarray:
+        """[N,S] the statistics of probabilities of a token after another."""
+        found = list[np.ndarray]()
+        for batch in dev:
+            inputs = tokens_read(batch)
+            losses = -np.log(likely(inputs.values.cpu().numpy(), batch.targets.cpu().numpy()))
+            known = inputs.valid.cpu()
+            values = torch.from_numpy(losses).masked_fill(~known, 0)
+            found += [row.statistics for row in self._evaluated(batch, inputs, Losses(values, known.double()))]
+        return np.stack(found)
 
     def signatures(self, statistics: np.ndarray) -> dict[str, str]:
         """Return what the tokenizer loses: it is not predicted, so bits per byte are too low."""

@@ -42,7 +42,7 @@ from seqloom.metrics.bootstrap import perplexity, ratio
 from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.models import ElementModel
 from seqloom.nn.types import Batch, Loss, Padded
-from seqloom.recipes.families import Size
+from seqloom.recipes.families import AnySize
 from seqloom.tasks.encoders import encoder_in, require_shape, sequences, stepped_input_of
 from seqloom.tasks.evaluation import document_numbers
 from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction, ShellUsage, Task
@@ -179,7 +179,7 @@ class MaskCandidate(NamedTuple):
     probability: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FilledPrediction(Prediction):
     """The most likely tokens for each [MASK], the likeliest first, and the text with all masks filled."""
 
@@ -223,7 +223,7 @@ class MaskedPrediction(Task):
         """Texts for prediction have masks."""
         return self.spec._replace(tokenizer=GapTokenizer(self.tokenizer))
 
-    def model(self, recipe: str, size: Size, head: HeadSettings) -> ElementModelConfig:
+    def model(self, recipe: str, size: AnySize, head: HeadSettings) -> ElementModelConfig:
         self.require_settings(head)
         inputs = stepped_input_of(self.spec)
         if not isinstance(inputs, TokensConfig):

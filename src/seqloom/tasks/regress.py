@@ -12,7 +12,7 @@ below one, and no number dominates the others. `loss` is the mean squared error 
 always predicts the mean of the training set has a loss of 1.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -27,9 +27,10 @@ from seqloom.metrics.bootstrap import ratio
 from seqloom.metrics.correlation import KINDS, explained, explained_statistics, spearman, spreads
 from seqloom.nn.models import ElementModel, SequenceModel
 from seqloom.nn.types import Batch, Loss
-from seqloom.tasks.encoders import ElementTask, SequenceTask, sequences
+from seqloom.tasks.encoders import ElementTask, SequenceTask, elements, sequences
 from seqloom.tasks.task import (
     LOSS,
+    Baseline,
     EvaluatedExample,
     HeadSettings,
     Metric,
@@ -42,6 +43,7 @@ from seqloom.tasks.task import (
 
 OF_ERRORS = tuple(Metric(name, higher_is_better=False) for name in ("mse", "rmse", "mae"))
 SAME_NUMBERS = "the expected numbers are all the same"
+ALWAYS_MEAN, ALWAYS_MEDIAN = "always predicting the mean", "always predicting the median"
 
 
 class NumberUnits(NamedTuple):
@@ -66,7 +68,7 @@ class NumberUnits(NamedTuple):
         return np.asarray(answers.detach().cpu().double().numpy() * self.deviations + self.means)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NumbersPrediction(Prediction):
     """One number or several."""
 
@@ -76,7 +78,7 @@ class NumbersPrediction(Prediction):
         return numbers_shown(self.numbers)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeriesPrediction(Prediction):
     """One number or several for each word or step."""
 
@@ -164,6 +166,15 @@ class Regress(NumberTask, SequenceTask):
         errors = {"mse": mse, "rmse": np.sqrt(mse), "mae": ratio(sizes, count)}
         return errors | {"r2": explained(sums[..., 2:-2], examples), "loss": ratio(loss, count)}
 
+    def constant_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """The mean of the training set, which is 0 in standardized units; the median if the absolute error decides."""
+        if self.metric.name != "mae":
+            return self.constant(ALWAYS_MEAN, torch.zeros(self.spec.numbers), dev)
+        median = np.median(torch.cat([batch.targets for batch in train]).double().numpy(), axis=0)
+        return self.constant(ALWAYS_MEDIAN, self.units.learned(torch.from_numpy(median)), dev)
+
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
         """`r2`, if an expected number never changes."""
         expected = np.split(statistics[:, 2:-2], 2, axis=1)[1]
@@ -235,6 +246,21 @@ class RegressSteps(NumberTask, Streamer, ElementTask):
             "loss": ratio(loss, count),
         }
 
+    def constant_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """The mean of the training set at every step; the median if the absolute error decides."""
+        answer, center = ALWAYS_MEAN, self.units.means
+        if self.metric.name == "mae":
+            learned = np.concatenate([expected for batch in train for _, expected in _steps(batch)])
+            answer, center = ALWAYS_MEDIAN, np.median(learned, axis=0)
+        found = [
+            self._evaluated(id_, np.broadcast_to(center, expected.shape), expected).statistics
+            for batch in dev
+            for id_, expected in _steps(batch)
+        ]
+        return Baseline(answer, np.stack(found))
+
     def undefined(self, statistics: np.ndarray) -> dict[str, str]:
         """`r2`, if an expected number never changes."""
         sums = self.summed(statistics)
@@ -251,3 +277,9 @@ class RegressSteps(NumberTask, Streamer, ElementTask):
     ) -> tuple[Sequence[NumbersPrediction], Any]:
         """The predicted numbers of each step."""
         return [NumbersPrediction(tuple(row)) for row in self.units.restored(scores).tolist()], None
+
+
+def _steps(batch: Batch[Any, Tensor]) -> Iterator[tuple[str, np.ndarray]]:
+    """The id of each row, and the expected numbers [T,K] of its steps."""
+    rows = zip(batch.ids, elements(batch.inputs).lengths.tolist(), batch.targets.cpu().double().numpy(), strict=True)
+    return ((id_, expected[:length]) for id_, length, expected in rows)

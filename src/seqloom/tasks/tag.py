@@ -7,8 +7,11 @@ Predicted tags are always valid in their scheme, with any head (`Chain`). Inputs
 A tag that is not in the training data is always an error: neighboring ones count as one missed span.
 """
 
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -22,14 +25,24 @@ from seqloom.data.schema import Target
 from seqloom.data.tags import Span, form_fault, spans
 from seqloom.errors import ConfigError
 from seqloom.metrics.bootstrap import ratio
-from seqloom.metrics.classification import Counts, count_by_type, types_of
+from seqloom.metrics.classification import Counts, confused_types, count_by_type, types_of
 from seqloom.nn.heads import CrfHead, Head
 from seqloom.nn.models import ElementModel
 from seqloom.nn.ops import crf
 from seqloom.nn.types import Batch, Padded, Spelled, Subwords, by_document
+from seqloom.report.document import MarkedText, TextMark
 from seqloom.tasks.classify import OF_LABELS, class_head
-from seqloom.tasks.encoders import OF_LABEL, ElementTask
-from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction, Streamer
+from seqloom.tasks.encoders import OF_LABEL, ElementTask, elements
+from seqloom.tasks.task import (
+    LOSS,
+    Baseline,
+    EvaluatedExample,
+    HeadSettings,
+    Metric,
+    ModelSpec,
+    Prediction,
+    Streamer,
+)
 
 ANY_LENGTH = 2**24  # the largest value that a configuration allows
 OF_SPANS = (Metric("f1"), Metric("macro_f1"))
@@ -131,45 +144,94 @@ def _corrected(scores: Padded, free: crf.Transitions) -> Tensor:
     return tags
 
 
-@dataclass(frozen=True)
-class TagsPrediction(Prediction):
-    """A tag for each word or step, and the spans that the tags mark, if any.
+class PredictedEntity(NamedTuple):
+    """A span that the tags mark, such as a name.
 
-    If the text is known, spans have character offsets and text; else they count words or steps.
+    `start` and `end` count characters of the text, or steps if there is no text. `confidence` is the probability of
+    exactly this span with this type.
+    """
+
+    text: str
+    type: str
+    start: int
+    end: int
+    confidence: float | None = None  # None: not computed
+
+
+@dataclass(frozen=True, repr=False)
+class TagsPrediction(Prediction):
+    """A tag for each word or step, and the spans that the tags mark.
+
+    `spans` counts words or steps. `entities` has the same spans with their text and character offsets, if the text is
+    known.
     """
 
     tags: tuple[str, ...]
-    spans: tuple[Span, ...] = ()
+    spans: tuple[Span, ...] | None = ()  # None: the tags mark no spans, as parts of speech
     words: Words | None = None
+    confidences: tuple[float, ...] = ()  # of each span
+    types: tuple[str, ...] = ()  # all types that the model knows, in the order of their colors
 
     @classmethod
-    def of(cls, tags: tuple[str, ...], *, in_scheme: bool) -> "TagsPrediction":
+    def of(
+        cls, tags: tuple[str, ...], *, in_scheme: bool, confidences: Sequence[float] = (), types: Sequence[str] = ()
+    ) -> "TagsPrediction":
         """The prediction of these tags; plain tags mark no spans."""
-        return cls(tags, tuple(spans(tags)) if in_scheme else ())
+        marked = tuple(spans(tags)) if in_scheme else None
+        return cls(tags, marked, confidences=tuple(confidences), types=tuple(types))
 
     def with_input(self, given: Any) -> "TagsPrediction":
         """The same with the text that was tagged."""
         return replace(self, words=given) if isinstance(given, Words) else self
 
-    def to_json(self) -> dict[str, Any]:
-        """`tags`, and `spans` with start, end, label and, if known, text."""
-        return {"tags": list(self.tags), "spans": [self._span(span) for span in self.spans]}
+    @property
+    def entities(self) -> tuple[PredictedEntity, ...]:
+        """The spans with their text, type, offsets and confidence."""
+        sure = self.confidences or (None,) * len(self.spans or ())
+        return tuple(self._entity(span, one) for span, one in zip(self.spans or (), sure, strict=True))
 
-    def _span(self, span: Span) -> dict[str, Any]:
+    def _entity(self, span: Span, confidence: float | None) -> PredictedEntity:
         if self.words is None:
-            return {"start": span.start, "end": span.stop, "label": span.label}
+            return PredictedEntity("", span.label, span.start, span.stop, confidence)
         start, end = self.words.spans[span.start][0], self.words.spans[span.stop - 1][1]
-        return {"start": start, "end": end, "label": span.label, "text": self.words.text[start:end]}
+        return PredictedEntity(self.words.text[start:end], span.label, start, end, confidence)
+
+    def to_json(self) -> dict[str, Any]:
+        """`tags`, and if known `words` with their offsets; `entities` if the tags mark spans."""
+        found: dict[str, Any] = {"tags": list(self.tags)}
+        if self.words is not None:
+            pairs = zip(self.words.words(), self.words.spans, strict=True)
+            found["words"] = [{"text": word, "start": start, "end": end} for word, (start, end) in pairs]
+        if self.spans is not None:
+            unknown = {name for name, value in (("text", self.words), ("confidence", self.confidences)) if not value}
+            named = (entity._asdict() for entity in self.entities)
+            found["entities"] = [{key: one[key] for key in one if key not in unknown} for one in named]
+        return found
 
     def to_text(self) -> str:
-        """Each word with its tag, `Anna/B-PER sings/O`; the tags alone if the words are not known."""
+        """The text with its entities, `[Anna](PER) sings`; each word with a plain tag, `Anna/NOUN`; else the tags."""
         if self.words is None:
             return " ".join(self.tags)
+        if self.spans is not None:
+            return " ".join(self.marked().line().split())  # a text may contain line breaks
         text = " ".join(f"{word}/{tag}" for word, tag in zip(self.words.words(), self.tags, strict=True))
-        return " ".join(text.split())  # words may contain line breaks
+        return " ".join(text.split())
+
+    def marked(self) -> MarkedText:
+        """The text with its entities marked, as a block of a report; empty if the text is not known."""
+        marks = [
+            TextMark(one.start, one.end, one.type, "" if one.confidence is None else f"confidence {one.confidence:.2f}")
+            for one in self.entities
+        ]
+        return MarkedText("" if self.words is None else self.words.text, marks, self.types)
+
+    def _repr_html_(self) -> str:
+        from seqloom.report.html import fragment
+
+        return super()._repr_html_() if self.words is None or self.spans is None else fragment(self.marked())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TagPrediction(Prediction):
     """The tag of one word or step."""
 
@@ -293,6 +355,55 @@ def _stretches(x: Padded, rows: Tensor, borders: Tensor) -> Padded:
     return Padded.of(x.values[rows[:, None].to(device), places.to(device)], lengths.to(device))
 
 
+# Baselines: the most frequent tag, and the most frequent tag of each word.
+
+Tagged = tuple[str, list[Hashable], list[int]]  # the id, words and tags of a row
+
+
+def tagged_rows(batch: Batch[Any, Tensor]) -> Iterator[Tagged]:
+    """Yield each row of a batch; words are their token numbers, and elements that are no tokens are all None."""
+    read = elements(batch.inputs)
+    rows = zip(batch.ids, read.lengths.tolist(), batch.targets.tolist(), strict=True)
+    for row, (id_, length, tags) in enumerate(rows):
+        words: list[Hashable] = [None] * length
+        if isinstance(batch.inputs, Subwords):
+            pieces = batch.inputs.pieces
+            firsts = [*read.values[row, :length].tolist(), int(pieces.lengths[row])]
+            tokens = pieces.values[row].tolist()
+            words = [tuple(tokens[first:last]) for first, last in pairwise(firsts)]
+        elif read.values.ndim == 2:
+            words = read.values[row, :length].tolist()
+        yield id_, words, tags[:length]
+
+
+class TagCounts:
+    """How often each tag occurs, in total and for each word."""
+
+    def __init__(self, batches: Sequence[Batch[Any, Tensor]], tags: int) -> None:
+        self.total = Counter[int](dict.fromkeys(range(tags), 1))  # each once more, so that none has probability 0
+        self.by_word = defaultdict[Hashable, Counter[int]](Counter)
+        for batch in batches:
+            for _, words, found in tagged_rows(batch):
+                self.total.update(tag for tag in found if tag >= 0)
+                for word, tag in zip(words, found, strict=True):
+                    if tag >= 0:
+                        self.by_word[word][tag] += 1
+        self.common, self.sum = self.total.most_common(1)[0][0], self.total.total()
+
+    def anywhere(self, word: Hashable, tag: int) -> tuple[int, float]:
+        """The most frequent tag, and the probability of `tag`."""
+        return self.common, self.total[tag] / self.sum
+
+    def of_word(self, word: Hashable, tag: int) -> tuple[int, float]:
+        """The most frequent tag of a word, and the probability of `tag`; a new word has the tags of all words."""
+        common, likely = self.anywhere(word, tag)
+        seen = self.by_word.get(word)
+        return (common, likely) if seen is None else (max(seen, key=seen.__getitem__), self._joined(seen, tag, likely))
+
+    def _joined(self, seen: Counter[int], tag: int, likely: float) -> float:
+        return (seen[tag] + likely) / (seen.total() + 1)
+
+
 class Tag(Streamer, ElementTask):
     """A tag for each element."""
 
@@ -313,6 +424,7 @@ class Tag(Streamer, ElementTask):
         self.chain = Chain.of(labels)
         self.in_scheme = self.chain.scheme != "none"
         self.unseen = _unseen_of(labels)
+        self.span_types = types_of(labels) if self.in_scheme else ()
         self.types = types_of([*labels, self.unseen]) if self.in_scheme else ()
         self.statistics = 4 + 3 * len(
             self.types
@@ -365,7 +477,8 @@ class Tag(Streamer, ElementTask):
         found = count_by_type(predicted_tags, expected_tags, self.types).flatten() if self.in_scheme else ()
         statistics = np.array([len(expected), correct, *found, loss, weight])
         shown = cut_short(" ".join(predicted_tags)), cut_short(" ".join(expected_tags))
-        return EvaluatedExample(id_, *shown, correct == len(expected), statistics)
+        confused = confused_types(predicted_tags, expected_tags) if self.in_scheme else ()
+        return EvaluatedExample(id_, *shown, correct == len(expected), statistics, confused)
 
     def _named(self, tags: list[int]) -> tuple[str, ...]:
         labels = self.spec.schema.labels
@@ -386,6 +499,36 @@ class Tag(Streamer, ElementTask):
         without = self.in_scheme and not self.by_label(statistics)
         return dict.fromkeys(OF_LABELS, "no spans") if without else {}
 
+    def constant_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """The most frequent tag, everywhere."""
+        counts = TagCounts(train, len(self.spec.schema.labels))
+        common = self.spec.schema.labels[counts.common]
+        return Baseline(f"always predicting '{common}'", self._guessed(counts.anywhere, dev))
+
+    def simple_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """The most frequent tag of each word; None for elements that are no words."""
+        counts = TagCounts(train, len(self.spec.schema.labels))
+        if None in counts.by_word:
+            return None
+        return Baseline("the most frequent tag of each word", self._guessed(counts.of_word, dev))
+
+    def _guessed(
+        self, guess: Callable[[Hashable, int], tuple[int, float]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> np.ndarray:
+        """[N,S] the statistics of a guess for each word."""
+        found = list[np.ndarray]()
+        for batch in dev:
+            for id_, words, expected in tagged_rows(batch):
+                pairs = [guess(word, tag) for word, tag in zip(words, expected, strict=True)]
+                losses = [-math.log(likely) for (_, likely), tag in zip(pairs, expected, strict=True) if tag >= 0]
+                predicted = [tag for tag, _ in pairs]
+                found.append(self._evaluated(id_, predicted, expected, sum(losses), len(losses)).statistics)
+        return np.stack(found)
+
     def expected_text(self, evaluated: EvaluatedExample, target: Target) -> str:
         """The tags; those that are not in the training data by their names in the data."""
         unseen = isinstance(target, tuple) and self.unseen in evaluated.expected.split()
@@ -396,8 +539,31 @@ class Tag(Streamer, ElementTask):
         answering = cast(ElementModel, model)
         with torch.no_grad():
             x = self._features(answering, inputs)
-            rows = zip(x.lengths.tolist(), self.chain.best(answering.head, x).tolist(), strict=True)
-        return [TagsPrediction.of(self._named(tags[:length]), in_scheme=self.in_scheme) for length, tags in rows]
+            best = self.chain.best(answering.head, x).tolist()
+            rows = zip(x.lengths.tolist(), best, strict=True)
+            found = [self._named(tags[:length]) for length, tags in rows]
+            sure = self._confidences(answering.head, x, best, found) if self.in_scheme else [()] * len(found)
+        return [
+            TagsPrediction.of(tags, in_scheme=self.in_scheme, confidences=one, types=self.span_types)
+            for tags, one in zip(found, sure, strict=True)
+        ]
+
+    def _confidences(
+        self, head: Head, x: Padded, best: Sequence[Sequence[int]], named: Sequence[tuple[str, ...]]
+    ) -> Sequence[Sequence[float]]:
+        """The probability of exactly each predicted span: over all paths of a crf, or with independent tags."""
+        scores: Padded = head(x)
+        moves = self.chain.transitions(head, scores.values) if isinstance(head, CrfHead) else _free(scores.values)
+        wanted = [
+            [self.span_score(span, tags) for span in spans(names)] for tags, names in zip(best, named, strict=True)
+        ]
+        return crf.span_probabilities(scores.values, scores.lengths, moves, wanted)
+
+    def span_score(self, span: Span, tags: Sequence[int]) -> crf.SpanScore:
+        """A span of these tags; tags that continue it make it longer, in schemes that do not mark its end."""
+        labels = self.spec.schema.labels
+        longer = [at for at, tag in enumerate(labels) if self.chain.scheme == "bio" and tag == f"I-{span.label}"]
+        return crf.SpanScore(span.start, span.stop, tuple(tags[span.start : span.stop]), tuple(longer))
 
     def answers_so_far(
         self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any

@@ -37,8 +37,9 @@ from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.models import AnyModel, AnyObjective
-from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyBatching, ByLengthConfig
+from seqloom.data.cells import flat
+from seqloom.data.kinds.words import RawWords
 from seqloom.data.loader import WORKERS, Loader
 from seqloom.data.loader import feed as by_length
 from seqloom.data.prepared import Prepared
@@ -46,8 +47,12 @@ from seqloom.data.schema import Schema, Target
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.metrics.calibration import Calibration, Fitted
 from seqloom.nn.types import Batch, Loss
-from seqloom.recipes.families import ModelKind, Size, names
+from seqloom.recipes.families import AnySize, ModelKind, names
+from seqloom.report.document import Document, Paragraph, TableBlock
+from seqloom.report.labels import excerpt
+from seqloom.report.numbers import number
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.word_splitter import WordSplitter
 
 # Settings of a model besides its recipe and size; "char_encoder" is on unless it is turned off.
 Setting = Literal[
@@ -69,11 +74,16 @@ class Metric(NamedTuple):
 
 
 SHOWN_NUMBERS = 6  # digits
+SHOWN_VALUES = 4  # of a list or dictionary in the `repr` of a prediction
+SHOWN_ROWS = 20  # of a prediction in a notebook
+SHOWN_TEXT = 60  # characters
 LOSS = Metric("loss", higher_is_better=False)
 
 
 class Prediction(ABC):
     """The prediction of a model for one input: a dataclass, with one subclass for each kind of output.
+
+    Subclasses are dataclasses with `repr=False`: that of a dataclass would print a thousand scores.
 
     `LabelPrediction`, `LabelsPrediction`, `NumbersPrediction`, `SeriesPrediction`, `TagsPrediction`, `TextPrediction`,
     `Translation`, `Continuation`, `FilledPrediction` and `VectorPrediction`.
@@ -82,6 +92,20 @@ class Prediction(ABC):
     def to_json(self) -> dict[str, Any]:
         """The prediction as a JSON object, such as `{"label": ..., "scores": {...}}`: its fields by name."""
         return cast(dict[str, Any], msgspec.to_builtins(self))
+
+    def __repr__(self) -> str:
+        """The fields of `to_json`, shortened.
+
+        >>> TextPrediction("a fine film " * 20)
+        TextPrediction(text='a fine film a fine film a fine film a fine film a fine film …')
+        """
+        return f"{type(self).__name__}({', '.join(f'{name}={brief(one)}' for name, one in self.to_json().items())})"
+
+    def _repr_html_(self) -> str:
+        rows = [(excerpt(name, SHOWN_TEXT), _cell(one)) for name, one in flat(self.to_json()).items()]
+        table = TableBlock((), rows[:SHOWN_ROWS])
+        more = f"and {len(rows) - SHOWN_ROWS:,} more" if len(rows) > SHOWN_ROWS else ""
+        return Document(type(self).__name__, [table, Paragraph(more)])._repr_html_()
 
     @abstractmethod
     def to_text(self) -> str:
@@ -92,7 +116,35 @@ class Prediction(ABC):
         return self
 
 
-@dataclass(frozen=True)
+def _cell(value: Any) -> str | float:
+    """A plain value as a cell of a table."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return excerpt(value if isinstance(value, str) else brief(value), 2 * SHOWN_TEXT)
+
+
+def brief(value: Any) -> str:
+    """A plain value as short text: scores with four digits, the largest first, and the first values of a list.
+
+    >>> brief({"good": 0.7, "bad": 0.29999}), brief([0.5, 2, None, True, "x"])
+    ("{'good': 0.7, 'bad': 0.3}", '[0.5, 2, None, True, …; 5 in all]')
+    """
+    if isinstance(value, dict):
+        scores = all(isinstance(one, float) for one in value.values())
+        names = sorted(value, key=lambda name: -value[name]) if scores else list(value)
+        return _listed([f"{name!r}: {brief(value[name])}" for name in names[:SHOWN_VALUES]], len(value)).join("{}")
+    if isinstance(value, list | tuple):
+        return _listed([brief(one) for one in value[:SHOWN_VALUES]], len(value)).join("[]")
+    if isinstance(value, str):
+        return repr(value if len(value) <= SHOWN_TEXT else f"{value[: SHOWN_TEXT - 1].rstrip()} …")
+    return number(value) if isinstance(value, float) else repr(value)
+
+
+def _listed(shown: list[str], count: int) -> str:
+    return ", ".join(shown) + (f", …; {count:,} in all" if count > len(shown) else "")
+
+
+@dataclass(frozen=True, repr=False)
 class TextPrediction(Prediction):
     """A generated text."""
 
@@ -119,7 +171,15 @@ class EvaluatedExample(NamedTuple):
     expected: str  # the target in one line
     correct: bool | None  # whether they agree; None for targets such as numbers, where predictions are only near or far
     statistics: np.ndarray  # [S] float64, to be summed over examples
-    confusion_pair: tuple[str, str] | None = None  # expected and predicted label, for a confusion matrix
+    confusion_pairs: tuple[tuple[str, str], ...] = ()  # expected and predicted labels, for a confusion matrix
+
+
+class Baseline(NamedTuple):
+    """A simple way to predict, learned from the training set, which a model should beat."""
+
+    name: str  # "always predicting 'no'"
+    statistics: np.ndarray  # [N,S] of the examples of the dev batches, in their order
+    recipe: str | None = None  # that makes it, if one does
 
 
 class HeadSettings(NamedTuple):
@@ -156,6 +216,8 @@ class ModelSpec(NamedTuple):
     # Mean and standard deviation of each target number in the training set; for similarities minimum and range.
     units: tuple[tuple[float, float], ...] = ()
     calibration: Calibration = Calibration()
+    max_target_length: int = 0  # tokens of the longest training target; 0: unknown, or the target is no text
+    splitter: WordSplitter | None = None  # of raw text into words; None: at spaces
 
     @classmethod
     def of(cls, prepared: Prepared) -> "ModelSpec":
@@ -165,7 +227,10 @@ class ModelSpec(NamedTuple):
         numbers = schema.target.count(columns["target"]) if schema.target.measured else 0
         longest = int(columns["input"].lengths[prepared.splits["train"]].max(initial=0))
         tokenizers = prepared.tokenizer, prepared.target_tokenizer
-        return cls(schema, *tokenizers, sizes, numbers, longest, _units(prepared, numbers))
+        is_text = prepared.target_tokenizer is not None
+        target = int(columns["target"].lengths[prepared.splits["train"]].max(initial=0)) if is_text else 0
+        units, splitter = _units(prepared, numbers), prepared.splitter
+        return cls(schema, *tokenizers, sizes, numbers, longest, units, max_target_length=target, splitter=splitter)
 
 
 def _units(prepared: Prepared, numbers: int) -> tuple[tuple[float, float], ...]:
@@ -188,7 +253,6 @@ class ModelMaker(ABC):
     spec: ModelSpec
     heads: ClassVar[tuple[HeadKind, ...]] = ("softmax",)  # heads that its recipes may have; the first is the default
     settings: ClassVar[frozenset[Setting]] = frozenset()  # that its recipes accept
-    default_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
     default_recipe: ClassVar[tuple[ModelKind, str]]  # the kind of its recipes, and the default one
 
     def recipes(self) -> list[str]:
@@ -196,7 +260,7 @@ class ModelMaker(ABC):
         return names(*self.default_recipe)
 
     @abstractmethod
-    def model(self, recipe: str, size: Size, head: HeadSettings) -> AnyModel:
+    def model(self, recipe: str, size: AnySize, head: HeadSettings) -> AnyModel:
         """The configuration that a recipe makes."""
 
     def adapted(self, model: AnyModel) -> AnyModel:
@@ -306,6 +370,10 @@ class Evaluator(ABC):
     spec: ModelSpec
     metrics: tuple[Metric, ...]  # that may choose the best checkpoint; the first one does
     statistics: int  # numbers that are kept for each example
+    span_types: tuple[str, ...] = ()  # types of the spans that its tags mark, if they do
+    floors: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {}
+    )  # metrics below which predictions are useless for any data, by name
 
     @property
     def metric(self) -> Metric:
@@ -382,6 +450,18 @@ class Evaluator(ABC):
         figures = {name: float(value) for name, value in self.measure(sums).items() if name not in left_out}
         return {name: value for name, value in figures.items() if np.isfinite(value)}
 
+    def constant_baseline(self, train: Sequence[Batch[Any, Any]], dev: Sequence[Batch[Any, Any]]) -> Baseline | None:
+        """The best prediction that ignores its input, such as the most frequent label; None if the task has none.
+
+        It is learned from batches of the training set, for the metric that decides, and evaluated on batches of the
+        dev or the test set. A model must beat it to have learned anything.
+        """
+        return None
+
+    def simple_baseline(self, train: Sequence[Batch[Any, Any]], dev: Sequence[Batch[Any, Any]]) -> Baseline | None:
+        """A simple prediction that uses its input, such as the most frequent tag of each word; None if it has none."""
+        return None
+
     def expected_text(self, evaluated: EvaluatedExample, target: Target) -> str:
         """The expected output in one line, given the target as the data has it.
 
@@ -399,8 +479,13 @@ class Predictor(ABC):
 
     @property
     def input_spec(self) -> ModelSpec:
-        """The spec of inputs for prediction: as in training, unless the task reads them differently."""
-        return self.spec
+        """The spec of inputs for prediction: as in training, unless the task reads them differently.
+
+        Raw text is split into words as the training data was.
+        """
+        if self.spec.splitter is None:
+            return self.spec
+        return self.spec._replace(schema=self.spec.schema._replace(input=RawWords(self.spec.splitter)))
 
     @abstractmethod
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[Prediction]:

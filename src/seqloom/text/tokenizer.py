@@ -122,6 +122,12 @@ class Tokenizer:
             [self.segmenter.encode(self._normalizer.apply(block)) for block in blocks(texts)], np.int32
         )
 
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the words of each text, one for each token of `encode`; only for a tokenizer of words."""
+        assert isinstance(self.segmenter, WordSegmenter), "other tokens are no words"
+        split = self.segmenter.split
+        return [split(text) for block in blocks(texts) for text in self._normalizer.apply(block)]
+
     def encode_with_offsets(self, text: str) -> TokenSpans:
         """Return the tokens of one text, each with its span in the original text."""
         inner = self.inner_with_offsets(text)

@@ -149,7 +149,11 @@ class WordSegmenter:
         return dict(self._numbers)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        return Ragged.of([self._tokens(self._pattern_for(text).findall(text)) for text in texts], np.int32)
+        return Ragged.of([self._tokens(self.split(text)) for text in texts], np.int32)
+
+    def split(self, text: str) -> list[str]:
+        """Return the words and marks of a text, one for each token of `encode`."""
+        return self._pattern_for(text).findall(text)
 
     def _tokens(self, words: Iterable[str]) -> list[int]:
         numbers = self._numbers

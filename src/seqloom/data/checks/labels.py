@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 
 from seqloom.data.checks.check import ExampleBlock
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, or_clean
 from seqloom.data.schema import Schema
 from seqloom.data.values import is_number
 from seqloom.report.numbers import counted
@@ -48,36 +48,45 @@ def _spaced(label: str) -> str:
     return " ".join(label.split())
 
 
-def _composed(label: str) -> str:
+def composed(label: str) -> str:
+    """Return the label in NFC with single spaces."""
     return unicodedata.normalize("NFC", _spaced(label))
 
 
-def _folded(label: str) -> str:
-    return _composed(label).casefold()
+def folded(label: str) -> str:
+    """Return the same without the difference between upper and lower case."""
+    return composed(label).casefold()
 
 
 def _valued(label: str) -> str:
-    return str(Decimal(_spaced(label)).normalize() + 0) if NUMERAL.fullmatch(_spaced(label)) else _composed(label)
+    return str(Decimal(_spaced(label)).normalize() + 0) if NUMERAL.fullmatch(_spaced(label)) else composed(label)
 
 
 def _drawn(label: str) -> str:
-    return _composed(label).translate(LOOK_ALIKES)
+    return composed(label).translate(LOOK_ALIKES)
 
 
-STEPS: tuple[tuple[str, Key, Key, str], ...] = (  # code, finer key, coarser key, what differs
-    ("label.space", str, _spaced, "white space"),
-    ("label.normal_form", _spaced, _composed, "the Unicode form (NFC or NFD)"),
-    ("label.case", _composed, _folded, "upper and lower case"),
-    ("label.numeric_forms", _composed, _valued, "how the number is written"),
-    ("label.confusable", _composed, _drawn, "letters that look alike"),
+BY_TABLE = "--labels TABLE"
+STEPS: tuple[tuple[str, Key, Key, str, str], ...] = (  # code, finer key, coarser key, what differs, how to clean it
+    ("label.space", str, _spaced, "white space", ""),
+    ("label.normal_form", _spaced, composed, "the Unicode form (NFC or NFD)", ""),
+    ("label.case", composed, folded, "upper and lower case", ""),
+    ("label.numeric_forms", composed, _valued, "how the number is written", BY_TABLE),
+    ("label.confusable", composed, _drawn, "letters that look alike", BY_TABLE),
 )
 
 
-def find_spellings(ledger: Ledger, counts: Counter[str], places: Mapping[str, Place]) -> set[str]:
-    """Warn of labels that may be meant as one, and return the rarer spellings."""
+def _fix_alone(fix: str, *_: str) -> str:
+    return fix
+
+
+def find_spellings(
+    ledger: Ledger, counts: Counter[str], places: Mapping[str, Place], advice: Callable[..., str] = or_clean
+) -> set[str]:
+    """Warn of labels that may be meant as one, and return the rarer spellings; `advice` completes the fixes."""
     shown = {label: f"{quoted(label)} ({counted(count, 'row')})" for label, count in counts.items()}
     odd = set()
-    for code, finer, coarser, difference in STEPS:
+    for code, finer, coarser, difference, options in STEPS:
         groups: defaultdict[str, dict[str, str]] = defaultdict(dict)  # the first label for each pair of keys
         for label in counts:
             groups[coarser(label)].setdefault(finer(label), label)
@@ -89,12 +98,13 @@ def find_spellings(ledger: Ledger, counts: Counter[str], places: Mapping[str, Pl
                 letters = sorted(set("".join(group)) & set(map(chr, LOOK_ALIKES)))
                 text += "".join(f"; {_named(letter)}" for letter in letters[:2])
             fewer = sum(counts[label] for label in group[1:])
-            ledger.warn(code, text, places[group[1]], "use one spelling if they mean the same", fewer)
+            fix = advice("use one spelling if they mean the same", places[group[1]].path, options)
+            ledger.warn(code, text, places[group[1]], fix, fewer)
             odd.update(group[1:])
     for label, count in counts.items():
         if label != label.strip() and label.strip() not in counts:
             text = f"label {shown[label]} begins or ends with white space"
-            ledger.warn("label.space", text, places[label], "remove the white space", count)
+            ledger.warn("label.space", text, places[label], advice("remove the white space", places[label].path), count)
         if label.strip().casefold() in NULL_LIKE:
             text = f"label {shown[label]} is used as a class; is it a missing value?"
             ledger.warn("label.null_like", text, places[label], "remove rows without a label", count)
@@ -103,7 +113,8 @@ def find_spellings(ledger: Ledger, counts: Counter[str], places: Mapping[str, Pl
             ledger.warn("label.confusable", text, places[label], "write each word in one alphabet", count)
     typos = dict(_typos(counts))
     for label, meant in typos.items():
-        text, fix = f"label {shown[label]} may be a typo of {shown[meant]}", f"correct it if {quoted(meant)} is meant"
+        text = f"label {shown[label]} may be a typo of {shown[meant]}"
+        fix = advice(f"correct it if {quoted(meant)} is meant", places[label].path, "--typo-distance 1")
         ledger.warn("label.rare", text, places[label], fix, counts[label])
     return odd | set(typos)
 
@@ -155,7 +166,7 @@ def is_typo(label: str, meant: str) -> bool:
         (at for at, (a, b) in enumerate(zip(label, meant, strict=False)) if a != b), min(len(label), len(meant))
     )
     one, other = label[first:], meant[first:]
-    if any(letter.isdigit() for letter in one[:1] + other[:1]) or _folded(label) == _folded(meant):
+    if any(letter.isdigit() for letter in one[:1] + other[:1]) or folded(label) == folded(meant):
         return False
     swapped = len(one) > 1 and one[1::-1] == other[:2] and one[2:] == other[2:]
     return swapped or one[1:] == other[1:] or one[1:] == other or one == other[1:]
@@ -201,11 +212,13 @@ class LabelCheck:
         if self._target.exclusive and len(counts) == 1:
             text = f"every {self._noun} is {quoted(next(iter(counts)))}, so there is nothing to learn"
             ledger.bad_file("label.single", text, self._file(reference), "add examples of a second class")
-        odd = find_spellings(ledger, *self._everywhere())
+        advice = _fix_alone if self._target.of_steps else or_clean  # tags are not cleaned
+        odd = find_spellings(ledger, *self._everywhere(), advice)
         for label in (label for label, count in counts.items() if count == 1 and label not in odd):
             text = f"{self._noun} {quoted(label)} has only one example in {reference}"
-            fix = "add examples, or merge it with another class"
-            ledger.warn("label.singleton", text, self._firsts[reference][label], fix)
+            place = self._firsts[reference][label]
+            fix = advice("add examples, or merge it with another class", place.path, "--rare 2 --rare-label other")
+            ledger.warn("label.singleton", text, place, fix)
         for part in self._counts:
             if part != reference:
                 self._find_unseen(ledger, part, reference)

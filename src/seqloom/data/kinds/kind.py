@@ -20,7 +20,7 @@ import numpy as np
 
 from seqloom.config.data import Task
 from seqloom.config.inputs import AnyInput
-from seqloom.config.tokenizers import AnyTokenizer
+from seqloom.config.tokenizers import AnyTokenizer, FittedTokenizer, WordsConfig
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.values import Content, Read, Remarks
 from seqloom.errors import DataError
@@ -129,6 +129,10 @@ class InputKind(Kind):
         """The value of texts typed on the command line."""
         return texts[0] if len(texts) == 1 else tuple(texts)
 
+    def in_columns(self) -> "InputKind":
+        """The kind that reads the columns of training in a table of the same format; raw text may need another."""
+        return self
+
     def texts(self, value: Any) -> tuple[str, ...]:
         """The texts of a value; none for arrays."""
         return ()
@@ -204,6 +208,7 @@ class TargetKind(Kind):
     is_text: ClassVar[bool] = False  # a text to generate
     is_running: ClassVar[bool] = False  # the text of the input itself: neighboring lines belong together
     separate_texts: ClassVar[bool] = False  # the texts of an input are encoded one by one
+    default_tokenizer: ClassVar[FittedTokenizer] = WordsConfig()
 
     @property
     def predicts_tokens(self) -> bool:

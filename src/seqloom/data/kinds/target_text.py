@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from seqloom.config.tokenizers import BpeConfig
 from seqloom.data.kinds.kind import Coding, Columns, TargetKind, shifted, tokens
 from seqloom.data.kinds.text import fitted
 from seqloom.data.values import Read, Remarks, text_of
@@ -66,6 +67,7 @@ class TextTarget(TargetKind):
     task = "translate"
     column_names = ("target", "tgt", "translation", "output", "caption")
     is_text = True
+    default_tokenizer = BpeConfig()  # a model can write new words with it
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
         """A function that reads the text of a row."""

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from seqloom.config.inputs import AnyInput, TokensConfig
-from seqloom.data.kinds.kind import Columns, InputKind, tokens
+from seqloom.config.inputs import AnyInput, SpelledConfig, TokensConfig
+from seqloom.config.tokenizers import WordsConfig
+from seqloom.data.kinds.kind import Columns, InputKind, filled, tensor, tokens
 from seqloom.data.values import Read, Remarks, text_of
+from seqloom.text.characters import letters_of
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import closed
 from seqloom.text.special_tokens import NAMES, SEPARATOR, UNKNOWN
@@ -17,15 +19,20 @@ from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
+    from seqloom.nn.types import Padded, Spelled
 
 
 TEXTS = ("text", "sentence", "review", "question", "content", "comment", "message", "tweet", "utterance", "document")
 SOURCES = ("source", "src", "input")
 LONGEST = 200  # characters of a text that is shown
+LETTERS = "letters"  # the column with the letters of each word
 
 
 class TextInput(InputKind):
-    """Column "input": its tokens. In a batch: Padded tokens [B,T]."""
+    """Columns "input": its tokens; LETTERS: the letters of each, if the tokenizer keeps them.
+
+    In a batch: Padded tokens [B,T]; with letters Spelled, words [B,T] and letters [B,T,L].
+    """
 
     name = "text"
     noun = "one text"
@@ -45,12 +52,24 @@ class TextInput(InputKind):
         return (value,)
 
     def encode(self, values: Sequence[Any], tokenizer: Tokenizer | None) -> dict[str, Ragged]:
-        return {"input": fitted(tokenizer).encode(values)}
+        found = fitted(tokenizer).encode(values)
+        if not keeps_letters(fitted(tokenizer).config):
+            return {"input": found}
+        words = chain.from_iterable(fitted(tokenizer).split(values))
+        return {"input": found, LETTERS: Ragged(letters_of(list(words)), found.starts)}
+
+    def cut(self, columns: Columns, most: int, *, framed: bool) -> dict[str, Ragged]:
+        short = super().cut(columns, most, framed=framed)
+        return short | ({LETTERS: columns[LETTERS].shorten(short["input"].lengths)} if LETTERS in columns else {})
 
     def collate(self, columns: Columns) -> Any:
-        return tokens(columns["input"])
+        read = tokens(columns["input"])
+        return spelled(read, columns[LETTERS]) if LETTERS in columns else read
 
     def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
+        """Vectors of tokens, or of words and their letters."""
+        if keeps_letters(fitted(tokenizer).config):
+            return SpelledConfig(vocab_size=fitted(tokenizer).vocab_size)
         return TokensConfig(vocab_size=fitted(tokenizer).vocab_size)
 
     def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
@@ -61,6 +80,20 @@ def fitted(tokenizer: Tokenizer | None) -> Tokenizer:
     """The tokenizer, which must be there."""
     assert tokenizer is not None, "a schema with text has a tokenizer"
     return tokenizer
+
+
+def keeps_letters(tokenizer: object) -> bool:
+    """Whether a tokenizer's configuration keeps the letters of words."""
+    return isinstance(tokenizer, WordsConfig) and tokenizer.keep_characters
+
+
+def spelled(words: "Padded", letters: Ragged) -> "Spelled":
+    """Words and their letters, up to the longest word."""
+    from seqloom.nn.types import Spelled
+
+    used = np.flatnonzero(letters.values.any(axis=0))
+    longest = int(used[-1]) + 1 if len(used) else 1
+    return Spelled(words, tensor(filled(Ragged(letters.values[:, :longest], letters.starts), np.uint8)))
 
 
 def text_shown(tokenizer: Tokenizer, tokens: Sequence[int] | np.ndarray) -> str:

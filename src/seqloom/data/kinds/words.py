@@ -2,25 +2,23 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from seqloom.config.inputs import AnyInput, SpelledConfig
-from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
-from seqloom.data.kinds.kind import Columns, filled, tensor, tokens
-from seqloom.data.kinds.text import TEXTS, TextInput, cut_short, fitted, text_shown
+from seqloom.config.tokenizers import AnyTokenizer
+from seqloom.data.kinds.kind import Columns, InputKind, tokens
+from seqloom.data.kinds.text import LETTERS, TEXTS, TextInput, cut_short, fitted, keeps_letters, spelled, text_shown
 from seqloom.data.values import EMPTY_FIX, BadValue, Content, Read, Remarks, kind_name, shown
 from seqloom.text.characters import letters_of
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import closed
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.word_splitter import WordSplitter
 
 if TYPE_CHECKING:
     from seqloom.data.roles import Roles
-
-
-LETTERS = "letters"  # the column with the letters of each word
 
 
 class Words(NamedTuple):
@@ -83,7 +81,7 @@ class WordsInput(TextInput):
 
         def read(values: tuple[Any, ...]) -> Words:
             words = values[column]
-            whole = Words.cut(words) if isinstance(words, str) else None
+            whole = self.split(words) if isinstance(words, str) else None
             if whole is not None:
                 words = whole.words()
             if not isinstance(words, list | tuple):
@@ -98,6 +96,10 @@ class WordsInput(TextInput):
             return whole or Words.join(words)
 
         return read
+
+    def split(self, text: str) -> Words:
+        """The words of a cell, which are separated by spaces."""
+        return Words.cut(text)
 
     def matches(self, value: Any) -> bool:
         """A list of texts, or a tuple of texts that is not a pair."""
@@ -141,31 +143,33 @@ class WordsInput(TextInput):
 
     def collate(self, columns: Columns) -> Any:
         """Subwords and the first subword of each word; or words and their letters, up to the longest word."""
-        from seqloom.nn.types import Spelled, Subwords
+        from seqloom.nn.types import Subwords
 
         pieces = tokens(columns["input"])
         if LETTERS not in columns:
             return Subwords(pieces, tokens(columns["firsts"]))
-        letters = columns[LETTERS]
-        used = np.flatnonzero(letters.values.any(axis=0))
-        longest = int(used[-1]) + 1 if len(used) else 1
-        spelled = filled(Ragged(letters.values[:, :longest], letters.starts), np.uint8)
-        return Spelled(pieces, tensor(spelled))
-
-    def layer(self, sizes: tuple[int, ...], tokenizer: Tokenizer | None) -> AnyInput:
-        """Vectors of words and their letters, or of tokens."""
-        if keeps_letters(fitted(tokenizer).config):
-            return SpelledConfig(vocab_size=fitted(tokenizer).vocab_size)
-        return super().layer(sizes, tokenizer)
+        return spelled(pieces, columns[LETTERS])
 
     def show(self, columns: Columns, row: int, tokenizer: Tokenizer | None) -> str:
         words = np.split(columns["input"].row(row), columns["firsts"].row(row)[1:])
         return cut_short(" ".join(text_shown(fitted(tokenizer), word) for word in words))
 
 
-def keeps_letters(tokenizer: object) -> bool:
-    """Whether a tokenizer's configuration keeps the letters of words."""
-    return isinstance(tokenizer, WordsConfig) and tokenizer.keep_characters
+@dataclass(frozen=True, repr=False)
+class RawWords(WordsInput):
+    """The same for prediction: a raw text is split into words as the training data was."""
+
+    splitter: WordSplitter = field(compare=False)
+
+    def split(self, text: str) -> Words:
+        return Words(text, tuple(self.splitter.spans(text)))
+
+    def typed(self, texts: list[str]) -> Any:
+        return self.split(" ".join(texts)).words()
+
+    def in_columns(self) -> InputKind:
+        """The cells of such a table are split into words already."""
+        return WordsInput()
 
 
 def _spaces(value: Any, words: Sequence[str], column: int) -> Sequence[bool]:

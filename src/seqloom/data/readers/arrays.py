@@ -11,7 +11,8 @@
               [N] texts                 a text each, if they are named caption or captions
     others    [N]                       a column of that name: a group, a source, an id, ...
 
-`x_train`, `y_train`, `x_test`, ... make a column "split". Integers named `numbers` are numbers, not labels.
+`x_train`, `y_train`, `x_test`, ... make a column "split". Names of inputs and targets may be in capitals: X, X_train.
+Integers named `numbers` are numbers, not labels.
 """
 
 import math
@@ -36,6 +37,7 @@ from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import opened, require_regular
+from seqloom.data.readers.folders import SPLIT_NAMES
 from seqloom.data.schema import Target
 from seqloom.data.values import Record, Table
 from seqloom.report.numbers import counted
@@ -153,7 +155,8 @@ PICTURES = ("pictures", "images")
 SEQUENCES = ("vectors", "frames", "sequences", "input", "x")
 CAPTIONS = ("caption", "captions")
 TARGETS = ("target", "y", "label", "labels", "numbers", "tags", "series", *CAPTIONS)
-SPLITS = ("train", "dev", "valid", "test")
+SPLITS = tuple(SPLIT_NAMES)
+FOUND_BY_NAME = {*PICTURES, *SEQUENCES, *TARGETS, "lengths"}  # in any case; other columns keep their names
 NAMING = "name the arrays x, y and lengths, followed by _train, _dev or _test for splits"
 READ_FIRST = {
     *chain.from_iterable((*WordsInput.column_names, *PairInput.column_names)),
@@ -185,15 +188,22 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     (path,) = paths
     divided: dict[str, dict[str, StoredArray]] = {}
     for name, array in stored_arrays(path, ledger).items():
-        stem, _, part = name.rpartition("_") if name.endswith(tuple(f"_{part}" for part in SPLITS)) else (name, "", "")
-        divided.setdefault(part, {})[stem] = array
+        in_split = name.lower().endswith(tuple(f"_{part}" for part in SPLITS))
+        stem, _, part = name.rpartition("_") if in_split else (name, "", "")
+        stem = stem.lower() if stem.lower() in FOUND_BY_NAME else stem
+        known = divided.setdefault(part.lower(), {})
+        if stem in known:
+            first = known[stem].member.removesuffix(".npy")
+            text = f"{first!r} and {name!r} differ only in their case"
+            ledger.bad_file("array.name", text, Place(str(path)), NAMING)
+        known[stem] = array
     if not divided:
         ledger.bad_file("data.empty", "there is no array in the file", Place(str(path)), NAMING)
     parts = [_part(part, divided[part], path, ledger) for part in ("", *SPLITS) if part in divided]
     columns = _columns(parts[0])
-    for others in map(_columns, parts):
-        if others != columns:
-            text = f"expected the columns {', '.join(columns)}, found {', '.join(others)}"
+    for found in map(_columns, parts):
+        if found != columns:
+            text = f"expected the columns {', '.join(columns)}, found {', '.join(found)}"
             ledger.bad_file("array.parts", text, Place(str(path)), "give all splits the same kinds of arrays")
     return Table(columns, _records(parts, ledger))
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.passages import LONGEST_LINE, Passage, lines_in, open_passages
+from seqloom.data.readers.passages import LONGEST_LINE, Passage, QuotedLineEnds, lines_in, open_passages
 from seqloom.data.values import Record, Table
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
@@ -41,6 +41,7 @@ class QuotedRows:
         self.delimiter, self.path, self.ledger = delimiter, path, ledger
         self.refuse: Callable[[str, str, Place, str], None] = ledger.bad_row
         self.refused = 0  # rows
+        self.line_ends = QuotedLineEnds()
         self._begin(0)
 
     def _begin(self, number: int) -> None:
@@ -66,6 +67,8 @@ class QuotedRows:
         at: int | None = 0
         while at is not None:
             at = self._close(number, line, end, at) if self.inside is not None else self._field(number, line, end, at)
+        if self.is_open:
+            self.line_ends.take(line)
         if self.is_open or not self.fields:
             if self.size > LONGEST_LINE:
                 self._refuse_open(f"is not closed after {LONGEST_LINE >> 20} MiB")
@@ -181,7 +184,8 @@ class Delimited:
         self.path, self.reading, self.ledger = str(path), reading, ledger
         self.dialect = dialect_of(reading)
         self.parser = QuotedRows(self.dialect.delimiter, self.path, ledger)
-        self.rows = _rows(open_passages(path, reading, ledger), self.dialect, self.parser)
+        passages = open_passages(path, reading, ledger, quoted=self.parser.line_ends)
+        self.rows = _rows(passages, self.dialect, self.parser)
         self.first = self._find_first()
         self.width = self.used = len(self.first.fields)
         self._require_columns()

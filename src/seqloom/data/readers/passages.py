@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import Format, ReadingConfig
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, or_clean
 from seqloom.data.readers.files import HEAD, describe_state, opened, require_regular, require_state, require_text_head
 from seqloom.errors import did_you_mean
 from seqloom.report.numbers import counted
@@ -157,6 +157,7 @@ ENCODINGS = [
     *["koi8-r", "koi8-u", "shift-jis", "cp932", "euc-jp", "iso2022-jp", "euc-kr", "cp949", "gb2312", "gbk", "gb18030"],
     *["big5", "big5hkscs", "tis-620"],
 ]
+MIXED = "utf-8+cp1252"  # UTF-8 with some lines or words in Windows-1252, as `seqloom data clean` reads such files
 MARKED = ["utf-16", "utf-32"]  # their decoders remove the byte order mark
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
@@ -171,7 +172,7 @@ def text_of(chunks: Iterator[bytes], encoding: str, path: Path, ledger: Ledger) 
     """Yield the characters of chunks of bytes, without a byte order mark at the start."""
     decoder_of = known_encoding(encoding, path, ledger).incrementaldecoder
     assert decoder_of is not None, "every encoding of the list has one"
-    decoder, reading = decoder_of("strict"), DecodedText(path, encoding, ledger)
+    decoder, reading = decoder_of(_errors(encoding)), DecodedText(path, encoding.removesuffix("+cp1252"), ledger)
     before = 0  # bytes of the chunks that were decoded
     for chunk in itertools.chain(chunks, [b""]):
         state = decoder.getstate()
@@ -187,8 +188,51 @@ def text_of(chunks: Iterator[bytes], encoding: str, path: Path, ledger: Ledger) 
             yield reading.follow(text)
 
 
+def _errors(encoding: str) -> str:
+    """The name of the error handler of an encoding; that of MIXED is registered with Python first."""
+    if encoding != MIXED:
+        return "strict"
+    codecs.register_error(MIXED, _as_windows)
+    return MIXED
+
+
+def _as_windows(error: UnicodeError) -> tuple[str, int]:
+    """Decode the bytes that are not UTF-8 as Windows-1252; raise the error if they are not that either."""
+    assert isinstance(error, UnicodeDecodeError)
+    try:
+        return error.object[error.start : error.end].decode("cp1252"), error.end
+    except UnicodeDecodeError:
+        raise error from None
+
+
+def lines_in_windows(path: Path, ledger: Ledger) -> list[int]:
+    """Return the numbers of the lines that are not UTF-8, if other lines beyond ASCII are; else none."""
+    found, others = list[int](), 0
+    for number, line in enumerate(_byte_lines(chunks_of(path, ledger)), 1):
+        if not line.isascii():
+            try:
+                line.decode()
+                others += 1
+            except UnicodeDecodeError:
+                found.append(number)
+    return found if others else []
+
+
+def _byte_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the lines before one that is too long to be read."""
+    before = b""
+    for chunk in chunks:
+        *lines, before = (before + chunk).split(b"\n")
+        yield from lines
+        if len(before) > 4 * LONGEST_LINE:
+            return
+    yield before
+
+
 def known_encoding(encoding: str, path: Path, ledger: Ledger) -> codecs.CodecInfo:
     """The encoding of this name; raises RejectedError if it is not in the list."""
+    if encoding == MIXED:
+        return codecs.lookup("utf-8")
     try:
         found = codecs.lookup(encoding)
     except (LookupError, ValueError):
@@ -266,7 +310,8 @@ class DecodedText:
         if found.windows and (not self.plain or self.line > MANY_LINES):
             before = f"{counted(self.line - 1, 'line')} before {'is' if self.line == 2 else 'are'} UTF-8"
             text = f"{found.text}, byte {offset:,} of the file, but the {before}"
-            fix = "use --encoding cp1252 if the whole file is" if self.plain else "save the whole file as UTF-8"
+            whole = "use --encoding cp1252 if the whole file is" if self.plain else "save the whole file as UTF-8"
+            fix = or_clean(whole, str(self.path))
             self.ledger.bad_file("enc.mixed", text, place, fix)
         self.ledger.bad_file("enc.utf8", f"{found.text}, byte {offset:,} of the file", place, found.fix)
 
@@ -333,9 +378,30 @@ class Passage(NamedTuple):
     text: str
 
 
-def passages_of(texts: Iterator[str], path: Path, ledger: Ledger, longest: int = LONGEST_LINE) -> Iterator[Passage]:
+class QuotedLineEnds:
+    """Counts line ends that belong to a value: a reader takes them as they come, and they say nothing about the file.
+
+    Spreadsheets write LF inside cells and CR LF after rows.
+    """
+
+    def __init__(self) -> None:
+        self.feeds = self.both = 0  # \n, and \r\n among them
+
+    def take(self, line: str) -> None:
+        """Count the end of a line, which is inside quotes."""
+        self.feeds += line.endswith("\n")
+        self.both += line.endswith("\r\n")
+
+
+def passages_of(
+    texts: Iterator[str],
+    path: Path,
+    ledger: Ledger,
+    longest: int = LONGEST_LINE,
+    quoted: QuotedLineEnds | None = None,
+) -> Iterator[Passage]:
     """Yield the text in passages that end at line ends, checked by a `PassageChecker`."""
-    checker = PassageChecker(path, ledger)
+    checker = PassageChecker(path, ledger, quoted or QuotedLineEnds())
     pending: list[str] = []  # parts of an incomplete line
     size = 0
     for text in texts:
@@ -356,8 +422,8 @@ def passages_of(texts: Iterator[str], path: Path, ledger: Ledger, longest: int =
 class PassageChecker:
     """Checks the passages of one file: rejects NUL and CR line ends, and counts what looks wrong."""
 
-    def __init__(self, path: Path, ledger: Ledger) -> None:
-        self.path, self.ledger = str(path), ledger
+    def __init__(self, path: Path, ledger: Ledger, quoted: QuotedLineEnds) -> None:
+        self.path, self.ledger, self.quoted = str(path), ledger, quoted
         self.line = 1  # the first of the next passage
         self.feeds = self.both = self.returns = 0  # \n, \r\n and all \r
         self.broken = 0  # lines with mojibake
@@ -419,24 +485,32 @@ class PassageChecker:
     def finish(self) -> None:
         """Report findings that are known only at the end of the file."""
         place = Place(self.path)
-        if self.both and self.feeds > self.both:
-            ends = f"{counted(self.both, 'line')} {'ends' if self.both == 1 else 'end'}"
-            text = f"{ends} with CR LF and {self.feeds - self.both:,} with LF"
+        feeds, both = self.feeds - self.quoted.feeds, self.both - self.quoted.both
+        if both and feeds > both:
+            ends = f"{counted(both, 'line')} {'ends' if both == 1 else 'end'}"
+            text = f"{ends} with CR LF and {feeds - both:,} with LF"
             self.ledger.note("line.mixed", text, place)
         if bare := self.returns - self.both:
             self.ledger.note("line.bare_cr", f"{bare:,} CR inside lines, read as characters", place, count=bare)
         samples = self.broken_samples if self.broken > MOJIBAKE_SHARE * self.line else []
+        fix = or_clean("export the file again from its source", self.path)
         for number, (shown, where) in enumerate(samples, 1):
             count = 1 if number < len(samples) else self.broken - len(samples) + 1  # the last one counts the rest
             text = f"'{shown}' looks like UTF-8 that was decoded as Windows-1252"
-            self.ledger.warn("enc.mojibake", text, where, "export the file again from its source", count=count)
+            self.ledger.warn("enc.mojibake", text, where, fix, count=count)
 
 
 def _amount(size: int) -> str:
     return bytes_said(size) if size >= 1e5 else counted(size, "character")
 
 
-def open_passages(path: Path, reading: ReadingConfig, ledger: Ledger, longest: int = LONGEST_LINE) -> Iterator[Passage]:
+def open_passages(
+    path: Path,
+    reading: ReadingConfig,
+    ledger: Ledger,
+    longest: int = LONGEST_LINE,
+    quoted: QuotedLineEnds | None = None,
+) -> Iterator[Passage]:
     """Yield a text file as passages of complete lines, with their line ends."""
     format: Format = "text" if reading.format in (None, "folder", "parallel") else reading.format
     require_regular(path, ledger)
@@ -446,7 +520,7 @@ def open_passages(path: Path, reading: ReadingConfig, ledger: Ledger, longest: i
     require_text_head(path, first[:HEAD], format, ledger)  # again: these are the unpacked bytes
     require_width(first[:HEAD], reading.encoding, path, ledger)
     texts = text_of(itertools.chain([first], chunks), reading.encoding, path, ledger)
-    yield from passages_of(texts, path, ledger, longest)
+    yield from passages_of(texts, path, ledger, longest, quoted)
 
 
 def lines_in(text: str) -> list[str]:

@@ -93,8 +93,8 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     (path,) = paths
     if reading.template is None:
         units = {"line": _lines, "paragraph": _paragraphs, "file": _file}
-        return Table(("text",), _at_least_one(units[reading.unit](path, reading, ledger), path, ledger))
-    if reading.unit != "line":
+        return Table(("text",), _at_least_one(units[reading.unit or "line"](path, reading, ledger), path, ledger))
+    if reading.unit not in (None, "line"):
         raise ConfigError(f"--template is for lines, but --unit is {reading.unit}", fix="leave out one of the two")
     template = Template.parse(reading.template)
 

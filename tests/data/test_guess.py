@@ -1,0 +1,127 @@
+"""A .txt file of words and tags, of prose or of lines is recognized; what is not sure is asked about."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.config.data import DataConfig, ReadingConfig
+from seqloom.data.dataset import open_data
+from seqloom.data.problems import Ledger
+from seqloom.data.readers.guess import guess, has_sentences
+from seqloom.errors import RejectedError
+
+WORDS = ("EU", "rejects", "German", "call", "to", "boycott", "British", "lamb")
+TAGS = {
+    "entities": ("B-ORG", "O", "B-MISC", "I-MISC"),
+    "parts of speech": ("NNP", "VBZ", "JJ", "NN", ".", "PRP$"),
+    "universal": ("NOUN", "VERB", "PROPN", "PUNCT"),
+}
+PROSE = "It was a dark and\nstormy night; the rain\nfell in torrents.\n\nExcept at occasional\nintervals.\n\nThe end.\n"
+
+
+def guessed(path: Path, content: str, **settings: object) -> tuple[ReadingConfig, tuple[str, ...]]:
+    path.write_text(content)
+    found = guess(DataConfig(train=(str(path),), **settings), Ledger())  # type: ignore[arg-type]
+    return found.config, found.messages
+
+
+def sentences(tags: tuple[str, ...], separator: str, columns: int = 2) -> str:
+    rows = [separator.join([word, *["x"] * (columns - 2), tags[n % len(tags)]]) for n, word in enumerate(WORDS)]
+    return "\n".join(rows[:5]) + "\n\n" + "\n".join(rows[5:]) + "\n\n"
+
+
+@pytest.mark.parametrize("separator", ["\t", " "])
+@pytest.mark.parametrize("tags", TAGS)
+@pytest.mark.parametrize("columns", [2, 4])
+def test_words_with_tags_are_read_as_conll_and_it_is_said(
+    tmp_path: Path, separator: str, tags: str, columns: int
+) -> None:
+    content = sentences(TAGS[tags], separator, columns)
+    reading, (message,) = guessed(tmp_path / "a.txt", content)
+    assert reading.format == "conll" and message.startswith("format: conll, because each line of a.txt has a word")
+    assert guessed(tmp_path / "b.txt", f"-DOCSTART- O\n\n# id = 7\n{content}")[0].format == "conll"
+
+
+def test_the_guess_is_part_of_the_configuration_so_that_a_run_remembers_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(sentences(TAGS["entities"], "\t") * 4)
+    dataset = open_data(DataConfig(train=(str(tmp_path / "a.txt"),)), Ledger())
+    assert (dataset.config.reading.format, dataset.config.task) == ("conll", "tag")
+    assert any(message.startswith("format: conll") for message in dataset.messages)
+
+
+def test_ten_columns_with_numbered_words_are_conllu(tmp_path: Path) -> None:
+    rows = [
+        "\t".join([str(n), word, word, "NOUN", "NN", "_", "0", "root", "_", "_"]) for n, word in enumerate(WORDS, 1)
+    ]
+    reading, _ = guessed(tmp_path / "a.txt", "\n".join(rows) + "\n\n" + "\n".join(rows) + "\n")
+    assert reading.format == "conllu"
+
+
+def test_columns_that_may_be_tags_are_asked_about_and_the_format_decides(tmp_path: Path) -> None:
+    path, content = tmp_path / "a.txt", sentences(("noun", "verb"), " ") * 3
+    with pytest.raises(RejectedError, match=r"a\.txt:1: file\.format: .*--format conll .* or --format text"):
+        guessed(path, content)
+    for format_ in ("text", "conll"):
+        assert guessed(path, content, reading=ReadingConfig(format=format_)) == (ReadingConfig(format=format_), ())
+    assert guessed(path, content, task="lm")[0].unit == "paragraph"  # the task has no tags
+
+
+def test_prose_is_read_in_paragraphs_and_lines_stay_lines(tmp_path: Path) -> None:
+    reading, (message,) = guessed(tmp_path / "a.txt", PROSE)
+    assert reading.unit == "paragraph" and "--unit line" in message
+    dataset = open_data(DataConfig(train=(str(tmp_path / "a.txt"),)), Ledger())
+    assert [example.input.count("\n") for _, example in dataset.rows(Ledger())] == [2, 1, 0]
+    lines = "".join(f"line {number} of the file\n" for number in range(200))
+    assert guessed(tmp_path / "b.txt", lines) == (ReadingConfig(), ())
+    assert guessed(tmp_path / "c.txt", f"{lines}\n{lines}") == (ReadingConfig(), ())  # one stray blank line
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"reading": ReadingConfig(unit="line")},
+        {"reading": ReadingConfig(unit="file")},
+        {"reading": ReadingConfig(template="{label} {text}")},
+        {"reading": ReadingConfig(format="text")},
+        {"task": "embed"},
+        {"task": "masked"},
+    ],
+)
+def test_what_is_given_is_never_guessed_otherwise(tmp_path: Path, settings: dict[str, object]) -> None:
+    for content in (PROSE, sentences(TAGS["entities"], "\t")):
+        reading, messages = guessed(tmp_path / "a.txt", content, **settings)
+        assert (reading, messages) == (settings.get("reading", ReadingConfig()), ())
+
+
+def test_other_files_and_files_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
+    assert guessed(tmp_path / "a.csv", sentences(TAGS["entities"], "\t")) == (ReadingConfig(), ())
+    (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00 caf\xe9\n")
+    assert guess(DataConfig(train=(str(tmp_path / "b.txt"),)), Ledger()) == (ReadingConfig(), ())
+    assert guess(DataConfig(train=(str(tmp_path / "none.txt"),)), Ledger()) == (ReadingConfig(), ())
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=30))
+def test_sentences_one_to_a_line_are_never_columns(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    reading, _ = guessed(tmp_path_factory.mktemp("lines") / "a.txt", "\n".join(lines) + "\n")
+    assert reading == ReadingConfig()
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["Yesterday John Smith, of Acme Corp., visited Paris."], True),
+        (["John Smith lives here", "Mary Jones visited Rome"], True),
+        (["one sentence", "", "and a longer sentence"], True),
+        (["John", "sleeps", "", "Mary"], False),
+        (["John B-PER", "sleeps O", "", "Mary B-PER"], False),
+        (["John\tB-PER", "sleeps\tO"], False),
+        ([], False),
+    ],
+)
+def test_sentences_of_a_file_of_inputs_are_told_from_words_in_columns(
+    tmp_path: Path, lines: list[str], expected: bool
+) -> None:
+    (tmp_path / "new.txt").write_text("\n".join(lines))
+    assert has_sentences(tmp_path / "new.txt", ReadingConfig()) is expected
