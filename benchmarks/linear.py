@@ -10,6 +10,8 @@
     chosen      the same with the best of seven C on the dev set, as `linear` chooses its regularization
     same        the best of seven C with the features of `linear`: words and punctuation as written, and bigrams where
                 `linear` uses them. (Bigrams count half there, which a TfidfVectorizer cannot express.)
+    chars       seqloom.train(..., model="linear", char_encoder="ngrams"): also character n-grams inside words
+    same chars  `same`, joined with TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5)) of the same words
 
 Each job is a process with one thread. Seconds are CPU time without imports, which have their own column. The garbage
 collector ignores what imports created, on both sides. There are two times:
@@ -26,6 +28,7 @@ import hashlib
 import json
 import lzma
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -159,7 +162,7 @@ class Watch:
         return watched
 
 
-def with_seqloom(folder: Path, part: str) -> JobResult:
+def with_seqloom(folder: Path, part: str, **settings: Any) -> JobResult:
     """Run the job with seqloom; evaluation is not timed."""
     began = time.process_time()
     import seqloom
@@ -172,23 +175,29 @@ def with_seqloom(folder: Path, part: str) -> JobResult:
     kept.watch(run, "write_pages")
     gc.freeze()
     start = time.process_time()
-    run.train(folder / "train.csv", dev=str(folder / "dev.csv"), model="linear", out=out, device="cpu")
+    run.train(folder / "train.csv", dev=str(folder / "dev.csv"), model="linear", out=out, device="cpu", **settings)
     whole = time.process_time() - start
     model: Any = RunFolder(out).config().model
     found = seqloom.load(out).evaluate(folder / f"{part}.csv").metrics["accuracy"]
     return JobResult(found, loaded - began, whole - kept.seconds, whole, model.encoder.input.order)
 
 
-def with_sklearn(folder: Path, part: str, strengths: tuple[float, ...], **features: Any) -> JobResult:
+def with_sklearn(
+    folder: Path, part: str, strengths: tuple[float, ...], *, characters: bool = False, **features: Any
+) -> JobResult:
     """Run the job with scikit-learn; evaluation is not timed."""
     began = time.process_time()
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import FeatureUnion
 
     loaded = time.process_time()
     gc.freeze()
     start = time.process_time()
     weigh = TfidfVectorizer(sublinear_tf=True, **features)
+    if characters:
+        spelled = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(3, 5), preprocessor=spaced)
+        weigh = FeatureUnion([("words", weigh), ("characters", spelled)])
     texts, labels = read(folder / "train.csv")
     features = weigh.fit_transform(texts)
     models = [LogisticRegression(C=strength, max_iter=MOST_STEPS).fit(features, labels) for strength in strengths]
@@ -200,6 +209,11 @@ def with_sklearn(folder: Path, part: str, strengths: tuple[float, ...], **featur
     others, answers = read(folder / f"{part}.csv")
     found = models[0].score(weigh.transform(others), answers)
     return JobResult(found, loaded - began, seconds, seconds)
+
+
+def spaced(text: str) -> str:
+    """Return the words and marks with a space between, so that n-grams stay inside the words of `linear`."""
+    return " ".join(re.findall(WORDS_AND_MARKS, text))
 
 
 def read(path: Path) -> tuple[list[str], list[str]]:
@@ -229,6 +243,8 @@ def main(arguments: list[str]) -> None:
             "default": lambda: with_sklearn(folder, part, (1.0,)),
             "chosen": lambda: with_sklearn(folder, part, STRENGTHS),
             "same": lambda: with_sklearn(folder, part, STRENGTHS, **same),
+            "chars": lambda: with_seqloom(folder, part, char_encoder="ngrams"),
+            "same chars": lambda: with_sklearn(folder, part, STRENGTHS, characters=True, **same),
         }
         print(json.dumps(jobs[kind]()._asdict()))
         return
@@ -237,7 +253,7 @@ def main(arguments: list[str]) -> None:
         at = arguments.index("--times")
         times, arguments = int(arguments[at + 1]), arguments[:at] + arguments[at + 2 :]
     print(
-        f"{'set':6} {'rows':>6} {'job':8} {part + ' %':>7} {'difference':>10} {'core':>6} {'whole':>6} {'imports':>8}"
+        f"{'set':6} {'rows':>6} {'job':10} {part + ' %':>7} {'difference':>10} {'core':>6} {'whole':>6} {'imports':>8}"
     )
     for name, parts in sets([argument for argument in arguments if not argument.startswith("-")]):
         with tempfile.TemporaryDirectory() as place:
@@ -247,7 +263,7 @@ def main(arguments: list[str]) -> None:
                     csv.writer(file).writerows([("text", "label"), *rows])
             found: dict[str, list[JobResult]] = {}
             for _ in range(times):
-                for kind in ("seqloom", "default", "chosen", "same"):
+                for kind in ("seqloom", "default", "chosen", "same", "chars", "same chars"):
                     order = found["seqloom"][0].order if found else 1
                     found.setdefault(kind, []).append(job(kind, folder, part, order))
             for kind, all_ in found.items():
@@ -257,7 +273,7 @@ def main(arguments: list[str]) -> None:
                     statistics.median(getattr(done, field) for done in all_) for field in ("core", "whole", "imports")
                 )
                 figures = f"{100 * accuracy:7.2f} {apart:+10.2f} {core:6.2f} {whole:6.2f} {imports:8.2f}"
-                print(f"{name:6} {len(parts[0]):6,} {kind:8} {figures}", flush=True)
+                print(f"{name:6} {len(parts[0]):6,} {kind:10} {figures}", flush=True)
 
 
 if __name__ == "__main__":

@@ -97,14 +97,14 @@ def translator(depth: int) -> EncoderDecoderConfig:
 
 def gpt(depth: int) -> LanguageModelConfig:
     """Return the gpt recipe."""
-    model = recipes.language_model("gpt", vocab_size=VOCABULARY, size="tiny")
+    model = recipes.language_model("gpt", vocab_size=VOCABULARY, size="nano")
     return msgspec.structs.replace(model, decoder=msgspec.structs.replace(model.decoder, repeat=depth))
 
 
 def encoder(depth: int) -> SequenceModelConfig:
     """Return the encoder recipe."""
     inputs = TokensConfig(vocab_size=VOCABULARY)
-    model = recipes.classifier("encoder", inputs=inputs, num_classes=CLASSES, size="tiny")
+    model = recipes.classifier("encoder", inputs=inputs, num_classes=CLASSES, size="nano")
     return msgspec.structs.replace(model, encoder=msgspec.structs.replace(model.encoder, repeat=depth))
 
 

@@ -73,7 +73,7 @@ def measure(name: str, steps: int) -> dict[str, float]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     tokenizer = CharactersConfig().fit([*WORDS, " "])
-    model = recipes.language_model(name, vocab_size=tokenizer.vocab_size, size="tiny").build().eval()
+    model = recipes.language_model(name, vocab_size=tokenizer.vocab_size, size="nano").build().eval()
     task = LanguageModeling(ModelSpec(Schema("text", "nothing"), tokenizer, None))
     losses, done, early, ledger = (
         np.full(steps + 200, np.nan, np.float32),

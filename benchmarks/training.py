@@ -33,7 +33,7 @@ PAIRS, STEPS = 30, 10
 VOCABULARY, CLASSES, ROWS, TIME = 2_000, 4, 32, 32
 RUN = 100_000  # steps of the schedule
 CONFIG = TrainingConfig(optimizer=AdamWConfig(weight_decay=0.01), schedule=LinearConfig(warmup=100), clip_norm=1.0)
-MODELS: dict[str, tuple[str, Size]] = {"lstm, tiny": ("lstm", "tiny"), "transformer, small": ("transformer", "small")}
+MODELS: dict[str, tuple[str, Size]] = {"lstm, nano": ("lstm", "nano"), "transformer, small": ("transformer", "small")}
 
 AnyBatch = Batch[Any, Any]
 

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from seqloom import recipes
 from seqloom.config.base import Config, _fields
-from seqloom.config.inputs import AnyInput, PictureConfig, SpelledConfig, SteppedInput, TokensConfig, VectorsConfig
+from seqloom.config.inputs import (
+    AnyInput,
+    CharTfidfConfig,
+    PictureConfig,
+    SpelledConfig,
+    SteppedInput,
+    TokensConfig,
+    VectorsConfig,
+)
 from seqloom.config.mixers import POSITIONS, AnyMixer, OneWay
 from seqloom.config.models import (
     AnyModel,
@@ -184,7 +192,7 @@ def raw_input(source: Any, lengths: list[int]) -> Any:
     if isinstance(source, VectorsConfig):
         return Padded.of(torch.rand(*shape, source.size), torch.tensor(lengths), edges=edges)
     tokens = Padded.of(torch.randint(0, source.vocab_size, shape), torch.tensor(lengths), edges=edges)
-    if isinstance(source, SpelledConfig):
+    if isinstance(source, SpelledConfig | CharTfidfConfig):
         return Spelled(tokens, torch.randint(1, 256, (*shape, 4), dtype=torch.uint8))
     return tokens
 

@@ -61,7 +61,7 @@ def tagger(head: Any = CLASSES) -> nn.Module:
 
 @cache
 def language_model(name: str = "gru") -> nn.Module:
-    return recipes.language_model(name, vocab_size=11, size="tiny").build().eval()
+    return recipes.language_model(name, vocab_size=11, size="nano").build().eval()
 
 
 @cache
@@ -79,7 +79,7 @@ def four_places() -> nn.Module:
 
 @cache
 def translator(name: str = "transformer") -> nn.Module:
-    return recipes.translator(name, source=TOKENS, target_vocab_size=11, size="tiny").build().eval()
+    return recipes.translator(name, source=TOKENS, target_vocab_size=11, size="nano").build().eval()
 
 
 def tokens(rows: int, time: int) -> Tensor:

@@ -1,11 +1,13 @@
 """Claims about files of earlier versions: their settings are read under today's names, and a run says what to do."""
 
+import warnings
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from seqloom.cli import main
 from seqloom.config.base import Config, from_data, read
 from seqloom.config.data import BadRows, RandomSplit
 from seqloom.config.old_names import KEYS, KINDS, renamed, renamed_facts, renamed_line
@@ -233,3 +235,18 @@ def test_a_run_of_an_earlier_version_is_not_resumed_and_says_what_to_do(tmp_path
     (run / "config.toml").write_text(OLD)
     with pytest.raises(ConfigError, match=r"earlier version .*Fix: start from its weights: --init .*run --out .*run-2"):
         RunLocation(run).existing_run()
+
+
+def test_the_command_line_prints_the_warning_as_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").write_text(OLD)
+    monkeypatch.setattr("sys.argv", ["seqloom", "train", "--config", str(tmp_path / "config.toml"), "--out", "run"])
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with pytest.raises(SystemExit):
+            main()
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: ") and first.endswith("they are read as the new names")
+    assert "UserWarning" not in "".join(others) and "warnings.warn" not in "".join(others)

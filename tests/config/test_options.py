@@ -5,7 +5,7 @@ import shlex
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from typer.main import get_command
@@ -40,6 +40,8 @@ def _types(annotation: Any) -> set[str]:
         return _types(parts[0])
     if origin in (tuple, Sequence):
         return {f"sequence of {one}" for one in _types(parts[0])}
+    if origin is Literal:  # the order of its values does not matter
+        return {f"typing.Literal{sorted(parts, key=str)}"}
     return {str(annotation)}
 
 

@@ -47,7 +47,7 @@ def built_on_meta(config: Any) -> int:
         return count_parameters(config.build())
 
 
-@pytest.mark.parametrize("made", list(of_recipes(("tiny",))), ids=lambda made: made.name)
+@pytest.mark.parametrize("made", list(of_recipes(("nano",))), ids=lambda made: made.name)
 def test_a_tiny_recipe_has_the_weights_that_its_configuration_counts(made: Made) -> None:
     assert count_parameters(made.config.build()) == made.config.parameters()
 

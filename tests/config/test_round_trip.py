@@ -62,7 +62,7 @@ def test_a_part_with_numbers_from_their_whole_range_reads_back(kind: type[Config
 
 
 def test_a_file_of_either_form_reads_back(tmp_path: Any) -> None:
-    made = next(of_recipes(("tiny",)))
+    made = next(of_recipes(("nano",)))
     for suffix, text in (
         (".toml", made.config.to_toml()),
         (".json", made.config.to_json()),

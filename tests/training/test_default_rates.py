@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.recipes.families import SIZES
+from seqloom.config.tokenizers import BpeConfig
+from seqloom.recipes.families import SIZES, Dimensions
 from seqloom.training.learning_rate import default_lr
 from seqloom.training.request import requested
 from seqloom.training.resolve import Resolved, resolve
@@ -19,16 +20,26 @@ def resolved(name: str, tmp_path: Path, **settings: object) -> Resolved:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("recipe", GATED)
-def test_gated_models_learn_faster_where_every_step_has_a_target_and_never_above_a_hundredth(
+def test_gated_models_learn_faster_where_every_step_has_a_target_and_never_above_a_limit(
     recipe: str, size: str
 ) -> None:
-    one, every = (default_lr(recipe, size, every_step=steps) for steps in (False, True))  # type: ignore[arg-type]
-    assert every == pytest.approx(min(0.01, 3 * one))
+    whole, steps, tokens = (default_lr(recipe, size, one) for one in ("sequence", "steps", "tokens"))  # type: ignore
+    assert steps == pytest.approx(min(0.01, 3 * whole))
+    assert tokens == pytest.approx(min(0.018, 9 * whole) if recipe == "lstm" else steps)
 
 
-@pytest.mark.parametrize("recipe", ["cnn", "transformer", "bag", "linear-attention", "rnn"])
-def test_other_families_have_one_rate(recipe: str) -> None:
-    assert default_lr(recipe, "small") == default_lr(recipe, "small", every_step=True)
+@pytest.mark.parametrize("recipe", ["cnn", "transformer", "linear-attention", "rnn"])
+def test_others_learn_faster_only_where_they_predict_tokens_and_up_to_size_small(recipe: str) -> None:
+    assert default_lr(recipe, "small") == default_lr(recipe, "small", "steps")
+    assert default_lr(recipe, "small", "tokens") == pytest.approx(3 * default_lr(recipe, "small"))
+    assert default_lr(recipe, "base", "tokens") == default_lr(recipe, "base")
+    wide = Dimensions("small", width=500)
+    assert default_lr(recipe, wide, "tokens") == default_lr(recipe, wide), "the width decides, not the name of the size"
+
+
+@pytest.mark.parametrize("recipe", ["bag", "encoder", "self-attention"])
+def test_bags_and_models_normalized_after_each_layer_have_one_rate(recipe: str) -> None:
+    assert default_lr(recipe, "small") == default_lr(recipe, "small", "tokens")
 
 
 @pytest.mark.slow
@@ -37,7 +48,7 @@ def test_a_tagger_a_language_model_and_a_classifier_get_the_rate_of_their_target
         name: resolved(name, tmp_path, model=model).config.training.lr
         for name, model in {"movies": "bilstm", "grammar": "lstm", "questions": "lstm", "dates": "seq2seq-dot"}.items()
     }
-    assert found == {"movies": 0.006, "grammar": 0.006, "questions": 0.002, "dates": 0.006}
+    assert found == {"movies": 0.006, "grammar": 0.018, "questions": 0.002, "dates": 0.006}
 
 
 @pytest.mark.slow
@@ -55,3 +66,14 @@ def test_translators_of_sentences_are_smoothed_whatever_metric_chooses(metric: s
 
     assert smoothing(*files) == 0.1 and smoothing(*files, label_smoothing=0.0) == 0.0
     assert smoothing("dates") == 0.0, "a date has one right form"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [{"max_length": 50}, {"lowercase": True}, {"vocab_size": 300}])
+def test_other_settings_of_the_encoding_leave_the_tokenizer_of_the_task(
+    named: dict[str, object], tmp_path: Path
+) -> None:
+    encoding = resolved("dates", tmp_path, **named).config.encoding
+    assert isinstance(encoding.tokenizer, BpeConfig)
+    given = {"max_length": encoding.max_length, "lowercase": encoding.tokenizer.lowercase}
+    assert (given | {"vocab_size": encoding.tokenizer.vocab_size}).items() >= named.items()

@@ -38,10 +38,10 @@ MAKE: dict[str, Callable[[str, Any], AnyModel]] = {
 }
 MADE = [(shape, name) for shape in get_args(recipes.ModelKind) for name in recipes.names(shape)]
 DROPPING = [(shape, name) for shape, name in MADE if name != "linear"]  # which has no vectors between layers
-SIZES = [pytest.param(size, marks=pytest.mark.slow if size != "tiny" else ()) for size in recipes.SIZES]
+SIZES = [pytest.param(size, marks=pytest.mark.slow if size != "nano" else ()) for size in recipes.SIZES]
 
 
-def made(shape: str, name: str, size: str = "tiny") -> AnyModel:
+def made(shape: str, name: str, size: str = "nano") -> AnyModel:
     return MAKE[shape](name, size)
 
 
@@ -127,7 +127,7 @@ def translating(folder: Path, dropout: float | None) -> RunConfig:
     data = DataConfig(
         train=(str(folder / "pairs.tsv"),), task="translate", input=("source",), target=("target",), split=RandomSplit()
     )
-    request = RunRequest(model="transformer", size="tiny", dropout=dropout)
+    request = RunRequest(model="transformer", size="nano", dropout=dropout)
     return resolve(data, request, cache=folder / "cache").config
 
 

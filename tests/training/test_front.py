@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def opened(data: Path, **settings: Any) -> Resolved:
-    request = RunRequest(model="bag", size="tiny", training=BASE)
+    request = RunRequest(model="bag", size="nano", training=BASE)
     return resolve(DataConfig(train=(str(data),), **settings), request, cache=data.parent / "cache")
 
 
@@ -192,7 +192,7 @@ STUCK = BASE | {"lr": 0.0, "patience": 1, "validate_every": 2, "duration": Steps
 @pytest.fixture
 def impatient(taught: Path, tmp_path: Path) -> Path:
     """A run that patience ended after its second validation."""
-    _, reports = again(taught, tmp_path / "run", RunRequest(model="bag", size="tiny", training=STUCK))
+    _, reports = again(taught, tmp_path / "run", RunRequest(model="bag", size="nano", training=STUCK))
     assert (ended(reports).reason, ended(reports).step) == ("patience", 4)
     return tmp_path / "run"
 
@@ -245,7 +245,7 @@ def test_twin_without_the_folder_the_usual_settings_are_another_run(
 ) -> None:
     monkeypatch.setattr(RunRequest, "filled", lambda self, _: self)
     with pytest.raises(RunMismatchError, match=r"training\.lr was 0\.0 and is now"):
-        again(taught, impatient, RunRequest(model="bag", size="tiny"))
+        again(taught, impatient, RunRequest(model="bag", size="nano"))
 
 
 @pytest.mark.slow
@@ -254,9 +254,9 @@ def test_a_run_in_a_folder_that_nobody_named_is_found_again(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     settings: dict[str, Any] = {"split_column": "split", "device": "cpu"}
-    first = train(taught / "data.csv", model="bag", size="tiny", steps=2, lr=0.5, **settings)
+    first = train(taught / "data.csv", model="bag", size="nano", steps=2, lr=0.5, **settings)
     assert first.folder == Path("runs", "data-classify-bag")
-    more = train(taught / "data.csv", model="bag", size="tiny", steps=4, **settings)
+    more = train(taught / "data.csv", model="bag", size="nano", steps=4, **settings)
     assert (more.folder, more.end.step) == (first.folder, 4)
     assert RunFolder(more.folder).config().training.lr == 0.5
 
@@ -264,7 +264,7 @@ def test_a_run_in_a_folder_that_nobody_named_is_found_again(
 def test_a_feed_that_is_not_for_the_task_is_refused_before_folders_are_compared_or_made(
     taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    streams = RunRequest(model="gru", size="tiny", training={"batching": StreamsConfig(batch_rows=4, row_length=20)})
+    streams = RunRequest(model="gru", size="nano", training={"batching": StreamsConfig(batch_rows=4, row_length=20)})
     for out in (taught / "first", tmp_path / "new"):
         with pytest.raises(ConfigError, match="--batching streams is for language models, but the task is classify"):
             again(taught, out, streams)
@@ -326,7 +326,8 @@ def test_a_call_that_cannot_be_meant_is_refused_with_the_nearest_name(settings: 
 
 
 def test_a_run_that_has_ended_is_no_tuple() -> None:
-    assert [name for name in dir(TrainedRun) if not name.startswith("_")] == ["metrics"]
+    own = {"metrics", "summary", "document", "text", "html", "markdown", "report", "to_json", "to_pandas"}
+    assert {name for name in dir(TrainedRun) if not name.startswith("_")} == own
 
 
 # What is refused before any work
@@ -384,7 +385,7 @@ def test_labels_are_counted_and_numbers_that_are_names_are_said_aloud(data: Path
 
 
 def test_what_was_chosen_for_training_is_told_in_one_line(data: Path) -> None:
-    found = resolve(DataConfig(train=(str(data),)), RunRequest(model="bag", size="tiny"), cache=data.parent / "cache")
+    found = resolve(DataConfig(train=(str(data),)), RunRequest(model="bag", size="nano"), cache=data.parent / "cache")
     (line,) = [line for line in found.messages if line.startswith("training: ")]
     settings = found.config.training
     assert settings.patience == learning_rate.PATIENCE and isinstance(settings.schedule, LinearConfig)
@@ -400,7 +401,7 @@ def test_what_was_chosen_for_training_is_told_in_one_line(data: Path) -> None:
 @pytest.mark.parametrize("length", [StepsConfig(steps=20), EpochsConfig(epochs=1), TokenCountConfig(tokens=2_000)])
 def test_a_short_run_reaches_its_rate(data: Path, length: AnyDuration, monkeypatch: pytest.MonkeyPatch) -> None:
     def warmup() -> int | None:
-        request = RunRequest(model="cnn", size="tiny", training={"duration": length})
+        request = RunRequest(model="cnn", size="nano", training={"duration": length})
         found = resolve(DataConfig(train=(str(data),)), request, cache=data.parent / "cache")
         return found.config.training.schedule.warmup
 
@@ -426,14 +427,14 @@ def test_a_short_run_reaches_its_rate(data: Path, length: AnyDuration, monkeypat
 def test_a_schedule_that_is_only_named_has_the_warmup_that_help_promises(
     data: Path, given: dict[str, Any], warmup: int
 ) -> None:
-    config, wanted = requested((data,), {"model": "cnn", "size": "tiny", "steps": 300} | given)
+    config, wanted = requested((data,), {"model": "cnn", "size": "nano", "steps": 300} | given)
     assert resolve(config, wanted, cache=data.parent / "cache").config.training.schedule.warmup == warmup
 
 
 def test_a_run_whose_schedule_is_named_again_keeps_its_warmup(data: Path) -> None:
-    config, wanted = requested((data,), {"model": "cnn", "size": "tiny", "steps": 300, "schedule": "cosine"})
+    config, wanted = requested((data,), {"model": "cnn", "size": "nano", "steps": 300, "schedule": "cosine"})
     before = resolve(config, wanted, cache=data.parent / "cache").config
-    _, longer = requested((data,), {"model": "cnn", "size": "tiny", "steps": 600, "schedule": "cosine"})
+    _, longer = requested((data,), {"model": "cnn", "size": "nano", "steps": 600, "schedule": "cosine"})
     assert longer.filled(before).training["schedule"].warmup == 30
 
 
@@ -443,7 +444,7 @@ def test_a_size_that_nobody_named_is_the_one_that_help_promises(data: Path) -> N
     from seqloom.cli import app
 
     shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
-    (line,) = [line for line in shown.splitlines() if "--size" in line]
-    (promised,) = [size for size in SIZES if f"(default: {size})" in line]
+    help_text = " ".join(shown.replace("│", " ").split()).partition("--size")[2][:120]
+    (promised,) = [size for size in SIZES if f"(default: {size};" in help_text]
     found = resolve(DataConfig(train=(str(data),)), RunRequest(model="bag", training=BASE), cache=data.parent / "cache")
     assert any(f"size {promised}," in said for said in found.messages)

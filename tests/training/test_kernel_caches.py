@@ -32,7 +32,7 @@ def step(*given, **how):
 
 Update.step = step
 way, data, out = sys.argv[1:]
-training = {"model": "cnn", "size": "tiny", "device": "cpu", "steps": 200, "validate_every": 1000}
+training = {"model": "cnn", "size": "nano", "device": "cpu", "steps": 200, "validate_every": 1000}
 if way == "program":
     seqloom.train(data, out=out, batching=ByLengthConfig(batch_tokens=4096), **training)
 else:

@@ -100,6 +100,16 @@ def test_every_length_ends_where_it_says(tmp_path: Path, data: Path, length: Any
 
 
 @pytest.mark.slow
+def test_steps_and_validations_name_the_epoch_they_are_in_and_epochs_never_go_back(tmp_path: Path, data: Path) -> None:
+    reports = run(tmp_path / "run", data, duration=EpochsConfig(epochs=2), validate_every=3, log_every=1)
+    told = [report for report in reports if isinstance(report, Stepped | Validated)]
+    epochs = [report.epoch for report in told]
+    assert epochs == sorted(epochs) and set(epochs) == {1, 2} and any(isinstance(one, Validated) for one in told)
+    first = [report for report in told if isinstance(report, Stepped) and report.epoch == 1]
+    assert 2 * len(first) == len([report for report in told if isinstance(report, Stepped)])
+
+
+@pytest.mark.slow
 def test_a_clock_ends_a_run(tmp_path: Path, data: Path) -> None:
     last = ended(run(tmp_path / "run", data, duration=SecondsConfig(seconds=0.2), validate_every=1_000))
     assert last.reason == "done" and last.step > 0 and last.speed.seconds < 5

@@ -188,7 +188,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataConfig:
 
 
 def resolved(data: DataConfig, model: str = "linear", **training: Any) -> Resolved:
-    request = RunRequest(model=model, size="tiny", training=training)
+    request = RunRequest(model=model, size="nano", training=training)
     return resolve(data, request, cache=Path(data.train[0]).parent / "cache")
 
 
@@ -270,11 +270,11 @@ def test_what_is_solved_starts_from_a_model_that_learned_at_any_rate(data: DataC
 def test_without_a_dev_part_the_usual_strength_is_solved(data: DataConfig) -> None:
     prepared = resolved(data).prepared
     bare = prepared._replace(splits=prepared.splits | {"dev": prepared.splits["dev"][:0]})
-    assert default_training(bare, "linear", "tiny", {})["optimizer"].strengths == (1.0,)
-    one = default_training(bare, "linear", "tiny", {"optimizer": NewtonConfig(strengths=(0.1,))})
+    assert default_training(bare, "linear", "nano", {})["optimizer"].strengths == (1.0,)
+    one = default_training(bare, "linear", "nano", {"optimizer": NewtonConfig(strengths=(0.1,))})
     assert one["optimizer"].strengths == (0.1,) and one["duration"].epochs == 1
     with pytest.raises(ConfigError, match="newton has 7 strengths to choose from"):
-        default_training(bare, "linear", "tiny", {"optimizer": NewtonConfig()})
+        default_training(bare, "linear", "nano", {"optimizer": NewtonConfig()})
 
 
 def test_pairs_of_words_are_for_short_texts(data: DataConfig, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train
 
+pytestmark = pytest.mark.slow
+
 TRAIN = "text,label\na good film,good\na bad film,bad\n"
 PAIRS = "premise,hypothesis,label\na cat,a pet,yes\na cat,a dog,no\n"
 WORDS = "a\tO\ncat\tB-X\n\na\tO\ndog\tO\n\n"
@@ -31,7 +33,7 @@ def shown(folder: Path, name: str, train_text: str, dev_text: str) -> list[str]:
         dev=str(folder / f"dev{name}"),
         out=folder / "run",
         device="cpu",
-        size="tiny",
+        size="nano",
         tokenizer="words",
         steps=1,
         show=reports.append,
@@ -71,7 +73,7 @@ def test_what_was_written_is_kept_of_few_rows_and_where_a_row_is_left_out(tmp_pa
         dev=(str(tmp_path / "dev.csv"),),
         bad_rows=BadRows(skip_bad_rows=True, max_bad_rows=1.0),
     )
-    prepared = resolve(data, RunRequest(size="tiny", encoding=encoding), cache=tmp_path / "cache").prepared
+    prepared = resolve(data, RunRequest(size="nano", encoding=encoding), cache=tmp_path / "cache").prepared
     assert len(prepared.dev_texts) == 64
     for row, text in prepared.dev_texts.items():
         number = (prepared.place_of(row).line or 0) - 4
@@ -102,11 +104,11 @@ OPENED = Opened()
 
 
 def from_python(path: Path, out: Path | None) -> None:
-    train(path, out=out, device="cpu", size="tiny", model="bag", steps=2)
+    train(path, out=out, device="cpu", size="nano", model="bag", steps=2)
 
 
 def from_the_shell(path: Path, out: Path | None) -> None:
-    given = ["train", str(path), "--device", "cpu", "--size", "tiny", "--model", "bag", "--steps", "2"]
+    given = ["train", str(path), "--device", "cpu", "--size", "nano", "--model", "bag", "--steps", "2"]
     done = CliRunner().invoke(app, [*given, *(() if out is None else ("--out", str(out)))])
     assert done.exit_code == 0, done.output
 

@@ -102,7 +102,7 @@ def run_folder(
 ) -> Path:
     """A folder such as training leaves."""
     if model is None:
-        model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="tiny")
+        model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="nano")
     config = RunConfig(
         task="classify",
         data=DataConfig(train=(file[:200],)),
@@ -239,7 +239,7 @@ def test_runs_that_are_not_finished_have_pages_too(tmp_path: Path, metrics: list
     run = run_folder(tmp_path / "run", metrics=metrics, events=[], notes=None)
     write_pages(run)
     assert words in html.unescape((run / "report.html").read_text())
-    assert (run / "card.md").read_text().startswith("# classify: gru, tiny\n")
+    assert (run / "card.md").read_text().startswith("# classify: gru, nano\n")
 
 
 def test_the_same_examples_are_followed_and_wrong_ones_come_first() -> None:
@@ -375,8 +375,8 @@ def test_an_end_as_asked_for_is_told_in_plain_words_and_a_neutral_color(tmp_path
 
 def test_pages_call_a_model_by_its_recipe_and_size(tmp_path: Path) -> None:
     summary = summary_of(run_folder(tmp_path / "run"))
-    assert "classify with gru, tiny" in report_html(summary)
-    assert card_md(summary).startswith("# classify: gru, tiny\n")
+    assert "classify with gru, nano" in report_html(summary)
+    assert card_md(summary).startswith("# classify: gru, nano\n")
 
 
 MEANINGS = {
@@ -402,8 +402,8 @@ def test_every_recipe_and_size_is_found_again_whatever_dropout_and_head(kind: st
 
 
 def test_a_model_of_somebodys_own_is_called_by_its_layers(tmp_path: Path) -> None:
-    made = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="tiny")
-    own = msgspec.structs.replace(made, encoder=msgspec.structs.replace(made.encoder, repeat=5))
+    made = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="nano")
+    own = msgspec.structs.replace(made, encoder=msgspec.structs.replace(made.encoder, repeat=5, final_norm="layer"))
     summary = summary_of(run_folder(tmp_path / "run", model=own))
     assert summary.model == "5 x gru, width 12" and "classify: 5 x gru, width 12" in card_md(summary)
 

@@ -18,6 +18,8 @@ from seqloom.training.run import train_run
 from seqloom.training.run_summary import RunScores, read_scores
 from training_common import ended, only, resolved, run, write_data
 
+pytestmark = pytest.mark.slow
+
 
 def scores(out: Path) -> RunScores:
     found = read_scores(out / "model")

@@ -19,7 +19,7 @@ def bundle_of(model: nn.Module) -> Bundle:
 
 
 def classifier(num_classes: int, recipe: str = "lstm") -> nn.Module:
-    return recipes.classifier(recipe, inputs=TOKENS, num_classes=num_classes, size="tiny").build().to(HERE)
+    return recipes.classifier(recipe, inputs=TOKENS, num_classes=num_classes, size="nano").build().to(HERE)
 
 
 def test_weights_that_fit_are_copied_and_those_that_do_not_are_named() -> None:

@@ -19,7 +19,7 @@ LENGTHS = [[5, 5, 5, 5], [5, 3, 5, 0], [4, 0, 5, 0]]  # of the rows at each step
 
 
 def case_of(family: str) -> Case:
-    return CASES["lm, lstm"]._replace(build=recipes.language_model(family, vocab_size=VOCABULARY, size="tiny").build)
+    return CASES["lm, lstm"]._replace(build=recipes.language_model(family, vocab_size=VOCABULARY, size="nano").build)
 
 
 def steps() -> list[Batch]:

@@ -40,7 +40,7 @@ def write_pairs(folder: Path) -> Path:
 
 
 def wanting(data: Path, task: Task | None = None, home: RunLocation | None = None, **settings: Any) -> Resolved:
-    request = RunRequest(size="tiny", training=BASE | settings.pop("training", {}), **settings)
+    request = RunRequest(size="nano", training=BASE | settings.pop("training", {}), **settings)
     config = DataConfig(train=(str(data),), task=task, split=RandomSplit(dev_size=0.2, test_size=0.0))
     return resolve(config, request, location=home, cache=data.parent / "cache")
 

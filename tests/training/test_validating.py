@@ -39,7 +39,7 @@ def test_the_shares_of_two_processes_together_have_every_figure_of_one(tmp_path:
     task = task_of(ModelSpec.of(prepared))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = task.model("bag", "tiny", HeadSettings()).build()
+        model = task.model("bag", "nano", HeadSettings()).build()
     steps = task.loader(prepared, "dev", ByLengthConfig(batch_tokens=32), seed=0, workers=0).steps(until=1)
     batches = [step.batch for step in steps if step.batch is not None]
     whole, mine, other = (evaluate(task, model, some) for some in (batches, batches[::2], batches[1::2]))

@@ -52,7 +52,7 @@ def write_vectors(folder: Path, words: dict[str, list[float]]) -> Path:
 def wanting(data: Path, home: RunLocation | None = None, **settings: Any) -> Resolved:
     """A run over that data as it is wanted."""
     training = BASE | {"duration": StepsConfig(steps=4)} | settings.pop("training", {})
-    request = RunRequest(**({"model": "gru", "size": "tiny", "training": training} | settings))
+    request = RunRequest(**({"model": "gru", "size": "nano", "training": training} | settings))
     config = DataConfig(train=(str(data),), split=RandomSplit(dev_size=0.2, test_size=0.0))
     return resolve(config, request, location=home, cache=data.parent / "cache")
 
@@ -108,7 +108,7 @@ def test_frozen_vectors_stay_and_others_move(tmp_path: Path) -> None:
         run = seqloom.train(
             data,
             model="gru",
-            size="tiny",
+            size="nano",
             out=tmp_path / f"run-{freeze}",
             word_vectors=file,
             freeze_word_vectors=freeze,
@@ -126,7 +126,7 @@ def test_frozen_vectors_stay_and_others_move(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_goes_on_without_the_file_and_ends_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
     data, file = write_data(tmp_path), write_vectors(tmp_path, FEW)
-    settings: Any = {"word_vectors": file, "device": "cpu", "model": "gru", "size": "tiny", "validate_every": 3}
+    settings: Any = {"word_vectors": file, "device": "cpu", "model": "gru", "size": "nano", "validate_every": 3}
     settings |= {
         "batching": ByLengthConfig(batch_tokens=60),
         "schedule": BASE["schedule"],
@@ -149,7 +149,7 @@ def test_a_run_goes_on_without_the_file_and_ends_as_if_it_had_not_been_stopped(t
 @pytest.mark.parametrize("letters", [None, "cnn", "lstm"])
 def test_letters_tell_the_tags_of_words_that_were_never_seen(letters: Any, tmp_path: Path) -> None:
     data = write_tags(tmp_path)
-    settings: Any = {"size": "tiny", "device": "cpu", "epochs": 8, "lr": 0.02, "patience": 0}
+    settings: Any = {"size": "nano", "device": "cpu", "epochs": 8, "lr": 0.02, "patience": 0}
     settings |= {
         "batching": ByLengthConfig(batch_tokens=40),
         "dropout": 0.0,

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta
 
 from seqloom.config.old_names import name_fix, renamed
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.errors import ConfigError, SeqloomWarning, did_you_mean
 from seqloom.report.numbers import size
 
 
@@ -338,6 +338,7 @@ def read(path: str | Path, union: Any) -> Any:
         if current != data:
             warnings.warn(
                 f"{shown} uses setting names of an earlier version of Seqloom; they are read as the new names",
+                SeqloomWarning,
                 stacklevel=2,
             )
         return from_data(current, union)

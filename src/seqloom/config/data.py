@@ -54,7 +54,10 @@ def _unescaped(mark: str) -> str:
 
 
 class ReadingConfig(Config, tag="reading", kw_only=True):
-    """How a file is read. Nothing is guessed: the suffix decides, and content that does not match is an error."""
+    """How a file is read. The suffix decides, and content that does not match is an error.
+
+    Only in .txt files, words with tags and paragraphs of prose are recognized (`data/readers/guess.py`).
+    """
 
     format: Annotated[
         Format | None,
@@ -91,7 +94,16 @@ class ReadingConfig(Config, tag="reading", kw_only=True):
             parse=_unescaped,
         ),
     ] = None
-    unit: Annotated[Unit, Flag("What one row of a text file is: {names} (default: line).", "NAME", FILES)] = "line"
+    # None: lines, or paragraphs of prose.
+    unit: Annotated[
+        Unit | None,
+        Flag(
+            "What one row of a text file is: {names} (default: paragraph for a language model of prose with blank "
+            "lines between paragraphs, else line).",
+            "NAME",
+            FILES,
+        ),
+    ] = None
 
 
 class BadRows(Config, tag="bad-rows", kw_only=True):
@@ -118,6 +130,10 @@ class BadRows(Config, tag="bad-rows", kw_only=True):
             changeable=True,
         ),
     ] = 0.001
+
+
+# For a look at the rows: those that are bad are reported when all is read.
+ANY_ROWS = BadRows(skip_bad_rows=True, max_bad_rows=1.0)
 
 
 class GivenSplit(Config, tag="given", kw_only=True):

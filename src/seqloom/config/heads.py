@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta
 
 from seqloom.config.base import Config, Names, Rate, VocabSize, Width, quoted
+from seqloom.config.work import Work, linear_work
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class HeadConfig(Config):
     def parameters(self, width: int) -> int:
         """The number of weights it will have."""
         raise NotImplementedError
+
+    def work(self, width: int, count: float) -> Work:
+        """What it computes for this many vectors."""
+        return Work(count * self.parameters(width), 2 * count * self.parameters(width) / (width + 1), 1)
 
     def build(self, width: int) -> "Head":
         raise NotImplementedError
@@ -187,6 +192,10 @@ class CrfHeadConfig(HeadConfig, tag="crf", kw_only=True):
         count = len(self.labels)
         return (width + 1) * count + count * (count + 2)
 
+    def work(self, width: int, count: float) -> Work:
+        tags = len(self.labels)
+        return linear_work(count, width, tags) + Work(0.0, 2 * count * tags * tags, count)  # a sum over pairs of tags
+
     def build(self, width: int) -> "Head":
         from seqloom.nn.heads import CrfHead
 
@@ -222,6 +231,9 @@ class NextTokenHeadConfig(HeadConfig, tag="next-token", kw_only=True):
 
     def parameters(self, width: int) -> int:
         return self.vocab_size + (0 if self.tied else width * self.vocab_size)
+
+    def work(self, width: int, count: float) -> Work:
+        return linear_work(count, width, self.vocab_size) + Work(0.0, count * self.vocab_size, 1)  # and the softmax
 
     def build(self, width: int, tied_to: "nn.Parameter | None" = None) -> "Head":
         from seqloom.nn.heads import NextTokenHead

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqloom.config.base import Config, Pixels, Rate, Taps, VocabSize, Width
+from seqloom.config.work import Work, linear_work
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -12,9 +13,10 @@ if TYPE_CHECKING:
     from seqloom.nn.mixers.contract import CausalMixer
 
 CharEncoder = Literal["cnn", "lstm"]
-CharEncoderName = Literal["cnn", "lstm", "none"]
+CharEncoderName = Literal["cnn", "lstm", "ngrams", "none"]
 NUM_LETTERS = 256  # the bytes; 0 is padding
 SPELLING_TAPS = 3  # letters that a filter spans
+USUAL_LETTERS = 12  # of the longest word in a batch, which all others are padded to
 
 
 class InputConfig(Config):
@@ -26,6 +28,14 @@ class InputConfig(Config):
     def parameters(self, width: int) -> int:
         """The number of weights it will have."""
         raise NotImplementedError
+
+    def elements(self, length: float) -> float:
+        """The length of the sequence that layers read, for a row of this length in the data."""
+        return length
+
+    def work(self, width: int, length: float) -> Work:
+        """What it computes for a row of this length; here it looks up a vector for each element."""
+        return Work(0.0, length * width, 1)
 
     def build(self, width: int) -> "Input | CausalMixer[Any]":
         """The module that reads this input."""
@@ -51,6 +61,10 @@ class TokensConfig(SteppedInputConfig, tag="tokens", kw_only=True):
         size = width if self.size is None else self.size
         return self.vocab_size * size + (0 if size == width else size * width + width)
 
+    def work(self, width: int, length: float) -> Work:
+        found = InputConfig.work(self, self.size or width, length)
+        return found if self.size in (None, width) else found + linear_work(length, self.size or width, width)
+
     def build(self, width: int) -> "CausalMixer[Any]":
         from seqloom.nn.inputs import Tokens
 
@@ -66,6 +80,9 @@ class NgramsConfig(SteppedInputConfig, tag="ngrams", kw_only=True):
 
     def parameters(self, width: int) -> int:
         return (self.vocab_size + (self.buckets if self.order > 1 else 0)) * width
+
+    def work(self, width: int, length: float) -> Work:
+        return InputConfig.work(self, width, self.order * length)
 
     def build(self, width: int) -> "CausalMixer[Any]":
         from seqloom.nn.inputs import Ngrams
@@ -89,6 +106,33 @@ class TfidfConfig(InputConfig, tag="tfidf", kw_only=True):
         return Tfidf(self, width)
 
 
+class CharTfidfConfig(TfidfConfig, tag="char-tfidf", kw_only=True):
+    """The same, and the TF-IDF of the character n-grams inside each word, also of length one.
+
+    N-grams are those of `TfidfVectorizer(analyzer="char_wb")` in scikit-learn: a space is added at both ends of a word,
+    and no n-gram reaches beyond them. So prefixes and suffixes differ from the middle of a word.
+    """
+
+    min_chars: Taps = 3
+    max_chars: Taps = 5
+    char_buckets: VocabSize = 2**18
+
+    def check(self) -> None:
+        if self.min_chars > self.max_chars:
+            raise ConfigError(
+                f"character n-grams of {self.min_chars} to {self.max_chars} characters",
+                fix="give min_chars at most as high as max_chars",
+            )
+
+    def parameters(self, width: int) -> int:
+        return super().parameters(width) + self.char_buckets * width
+
+    def build(self, width: int) -> "Input":
+        from seqloom.nn.inputs import CharTfidf
+
+        return CharTfidf(self, width)
+
+
 class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
     """Numeric vectors (frames, sensors), mapped linearly to the model's width."""
 
@@ -96,6 +140,9 @@ class VectorsConfig(SteppedInputConfig, tag="vectors", kw_only=True):
 
     def parameters(self, width: int) -> int:
         return self.size * width + width
+
+    def work(self, width: int, length: float) -> Work:
+        return linear_work(length, self.size, width)
 
     def build(self, width: int) -> "CausalMixer[Any]":
         from seqloom.nn.inputs import Vectors
@@ -133,6 +180,15 @@ class SpelledConfig(InputConfig, tag="spelled", kw_only=True):
         reader = lstm if self.char_encoder == "lstm" else cnn
         return self.vocab_size * size + NUM_LETTERS * letter + reader + (size + spelling) * width + width
 
+    def work(self, width: int, length: float) -> Work:
+        size, half = width if self.size is None else self.size, self.spelling_size // 2
+        letters, taps = length * USUAL_LETTERS, self.letter_size * SPELLING_TAPS
+        gates = 2 * 4 * half
+        lstm = Work(letters * gates * (self.letter_size + half), 2 * letters * gates, 2 * USUAL_LETTERS)
+        reader = lstm if self.char_encoder == "lstm" else linear_work(letters, taps, self.spelling_size)
+        vectors = InputConfig.work(self, size, length) + InputConfig.work(self, self.letter_size, letters)
+        return vectors + reader + linear_work(length, size + self.spelling_size, width)
+
     def build(self, width: int) -> "Input":
         from seqloom.nn.inputs import SpelledWords
 
@@ -149,6 +205,12 @@ class PictureConfig(InputConfig, kw_only=True):
     def length(self) -> int:
         """The length of the sequence of one picture."""
         raise NotImplementedError
+
+    def elements(self, length: float) -> float:
+        return self.length()
+
+    def work(self, width: int, length: float) -> Work:
+        return Work(self.length() * self.parameters(width), self.length() * width, 1)
 
 
 class FlatConfig(PictureConfig, tag="flat", kw_only=True):
@@ -208,7 +270,11 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
 
     def _map(self) -> tuple[int, int]:
         """Return height and width of the last map; raise ConfigError if a filter is too large for it."""
-        size = self.kernel_size
+        return self._maps()[-1]
+
+    def _maps(self) -> list[tuple[int, int]]:
+        """Return the same for the map of each layer."""
+        size, maps = self.kernel_size, list[tuple[int, int]]()
         height, width = self.height, self.width
         for layer in range(len(self.filters)):
             if min(height, width) < size:
@@ -220,7 +286,8 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
             height, width = height - size + 1, width - size + 1
             if min(height, width) > 1:
                 height, width = height // 2, width // 2
-        return height, width
+            maps.append((height, width))
+        return maps
 
     def length(self) -> int:
         return math.prod(self._map())
@@ -230,6 +297,12 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
         convolutions = sum(deeper * (depth * self.kernel_size**2 + 1) for depth, deeper in pairwise(depths))
         return convolutions + depths[-1] * width + width
 
+    def work(self, width: int, length: float) -> Work:
+        depths, places = (self.channels, *self.filters), [4 * math.prod(sides) for sides in self._maps()]  # unpooled
+        layers = zip(places, pairwise(depths), strict=True)
+        filters = [linear_work(count, depth * self.kernel_size**2, deeper) for count, (depth, deeper) in layers]
+        return sum(filters, linear_work(self.length(), depths[-1], width))
+
     def build(self, width: int) -> "Input":
         from seqloom.nn.inputs import PictureFilters
 
@@ -237,5 +310,5 @@ class FiltersConfig(PictureConfig, tag="filters", kw_only=True):
 
 
 SteppedInput = TokensConfig | NgramsConfig | VectorsConfig
-SequenceInput = SteppedInput | SpelledConfig | TfidfConfig  # all but pictures
+SequenceInput = SteppedInput | SpelledConfig | TfidfConfig | CharTfidfConfig  # all but pictures
 AnyInput = SequenceInput | FlatConfig | PatchesConfig | FiltersConfig

@@ -15,6 +15,7 @@ rotary      rotates queries and keys             softmax attention, dot and scal
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seqloom.config.base import MAX_WIDTH, Config, Heads, Rate, Span, Taps
+from seqloom.config.work import Work, linear_work
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ class MixerConfig(Config):
     def fit_causal(self) -> None:
         """Raise ConfigError if this mixer cannot run one element at a time."""
 
+    def carries_state(self) -> bool:
+        """Whether it reads a text in consecutive pieces as well as at once: its memory is a state of fixed size."""
+        return False
+
     def reads_edges(self) -> bool:
         """Whether its input must be a graph with edges."""
         return False
@@ -88,6 +93,10 @@ class MixerConfig(Config):
     def parameters(self, width: int, position: Position = "none") -> int:
         """The number of weights it will have."""
         raise NotImplementedError
+
+    def work(self, width: int, length: float) -> Work:
+        """What it computes for a sequence of this length; here every weight is used once for each element."""
+        return Work(length * self.parameters(width), length * width, 1)
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
         """Return the mixer for complete sequences: positions see both sides if the family can."""
@@ -154,6 +163,10 @@ class ConvolutionConfig(MixerConfig, tag="convolution", kw_only=True):
         filters = width // len(self.kernel_sizes)
         return sum(filters * (width * size + 1) for size in self.kernel_sizes)
 
+    def work(self, width: int, length: float) -> Work:
+        copied = 2 * length * width * sum(self.kernel_sizes) / len(self.kernel_sizes)  # an element for each tap
+        return Work(length * self.parameters(width), copied, 2 * len(self.kernel_sizes))
+
     def build(self, width: int, position: Position = "none") -> "Mixer":
         from seqloom.nn.mixers.convolution import Convolution
 
@@ -170,6 +183,9 @@ class RecurrentConfig(MixerConfig, kw_only=True):
 
     weight_dropout: Rate = 0.0  # of the recurrent weights, drawn once per step (Merity et al. 2018)
 
+    def carries_state(self) -> bool:
+        return True
+
     def gates(self) -> int:
         """The number of row blocks in the weight matrices."""
         raise NotImplementedError
@@ -180,6 +196,14 @@ class RecurrentConfig(MixerConfig, kw_only=True):
     def parameters_reading(self, input_width: int, width: int) -> int:
         """The number of weights of a layer whose input has another width than its state."""
         return self.gates() * (input_width * width + width * width + 2 * width)
+
+    def work(self, width: int, length: float) -> Work:
+        return self.work_reading(width, width, length)
+
+    def work_reading(self, input_width: int, width: int, length: float) -> Work:
+        """What a layer computes whose input has another width than its state: one call for each element."""
+        products = length * self.parameters_reading(input_width, width)
+        return Work(products, 2 * length * self.gates() * width, 1 + length)
 
     def build(self, width: int, position: Position = "none") -> "Recurrent":
         return self.build_reading(width, width)
@@ -217,23 +241,37 @@ class LstmConfig(RecurrentConfig, tag="lstm", kw_only=True):
         return 4
 
 
-class FullConfig(Config, tag="full", kw_only=True):
+class PatternConfig(Config):
+    """Base of the patterns: which positions attention sees."""
+
+    def seen(self, length: float) -> float:
+        """About how many positions each one sees."""
+        return length
+
+
+class FullConfig(PatternConfig, tag="full", kw_only=True):
     """Every position sees every other."""
 
 
-class WindowConfig(Config, tag="window", kw_only=True):
+class WindowConfig(PatternConfig, tag="window", kw_only=True):
     """Positions see those less than `size` away."""
 
     size: Span = 256
 
+    def seen(self, length: float) -> float:
+        return min(length, 2 * self.size)
 
-class SparseConfig(Config, tag="sparse", kw_only=True):
+
+class SparseConfig(PatternConfig, tag="sparse", kw_only=True):
     """Positions see their own block of `size` and every size-th position from theirs (Child et al. 2019)."""
 
     size: Span = 64
 
+    def seen(self, length: float) -> float:
+        return min(length, self.size + length / self.size)
 
-class EdgesConfig(Config, tag="edges", kw_only=True):
+
+class EdgesConfig(PatternConfig, tag="edges", kw_only=True):
     """Each node of a graph sees itself and the nodes that an edge connects it to (Velickovic et al. 2018)."""
 
 
@@ -275,6 +313,9 @@ class AttentionConfig(MixerConfig, tag="attention", kw_only=True):
         tables = {"shaw": 2 * (2 * SHAW_RADIUS + 1) * width // self.num_heads, "t5": T5_BUCKETS * self.num_heads}
         return heads_parameters(width, self.num_heads, self.score) + tables.get(position, 0)
 
+    def work(self, width: int, length: float) -> Work:
+        return heads_work(width, self.num_heads, length, length, self.pattern.seen(length))
+
     def build(self, width: int, position: Position = "none") -> "Mixer":
         from seqloom.nn.mixers.attention import SelfAttention
 
@@ -298,6 +339,9 @@ class LinearAttentionConfig(MixerConfig, tag="linear-attention", kw_only=True):
 
     def parameters(self, width: int, position: Position = "none") -> int:
         return heads_parameters(width, self.num_heads, "dot")
+
+    def work(self, width: int, length: float) -> Work:
+        return heads_work(width, self.num_heads, length, length, 2 * width / self.num_heads)  # a matrix per head
 
     def build(self, width: int, position: Position = "none") -> "Mixer":
         from seqloom.nn.mixers.linear import LinearAttention
@@ -331,6 +375,9 @@ class BidirectionalConfig(MixerConfig, tag="bidirectional", kw_only=True):
     def parameters(self, width: int, position: Position = "none") -> int:
         return 2 * self.mixer.parameters_reading(width, width // 2)
 
+    def work(self, width: int, length: float) -> Work:
+        return self.mixer.work_reading(width, width // 2, length) * 2
+
     def build(self, width: int, position: Position = "none") -> "Mixer":
         from seqloom.nn.mixers.bidirectional import Bidirectional
 
@@ -353,13 +400,16 @@ OneWay = (
 AnyMixer = OneWay | BidirectionalConfig
 
 
-def require_divisible(width: int, num_heads: int, position: Position = "none") -> None:
-    """Raise ConfigError unless the heads divide the width evenly; rotary positions need an even head width."""
+def require_divisible(width: int, num_heads: int, position: Position = "none", setting: str = "num_heads") -> None:
+    """Raise ConfigError unless the heads divide the width evenly; rotary positions need an even head width.
+
+    `setting` is the name of the number of heads in the fix.
+    """
     share = 2 if position == "rotary" else 1
     if width % (num_heads * share) == 0:
         return
     evenly = "evenly" if share == 1 else "into pairs, which rotary positions need"
-    fewer = [f"num_heads = {heads}" for heads in range(1, num_heads) if width % (heads * share) == 0]
+    fewer = [f"{setting} = {heads}" for heads in range(1, num_heads) if width % (heads * share) == 0]
     raise ConfigError(
         f"a width of {width} cannot be divided among {num_heads} heads {evenly}",
         fix=f"use {' or '.join([*fewer[-1:], f'width = {nearest_width(width, num_heads * share)}'])}",
@@ -379,6 +429,20 @@ def nearest_width(width: int, multiple_of: int) -> int:
 def heads_parameters(width: int, num_heads: int, score: Score) -> int:
     """The number of weights of attention: four linear maps, and the weights of each head's score."""
     return 4 * (width * width + width) + score_parameters(width, num_heads, score)
+
+
+def heads_work(width: int, num_heads: int, length: float, memory: float, seen: float) -> Work:
+    """What attention computes: maps of queries, keys, values and outputs, then scores and their weighted sums.
+
+    Args:
+        width: that of the model.
+        num_heads: the number of heads.
+        length: the number of queries.
+        memory: the number of keys.
+        seen: how many keys each query sees.
+    """
+    maps = linear_work(length, width, 2 * width) + linear_work(memory, width, 2 * width)
+    return maps + Work(2 * length * seen * width, length * seen * num_heads, 2)
 
 
 def score_parameters(width: int, num_heads: int, score: Score) -> int:

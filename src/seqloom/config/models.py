@@ -26,6 +26,7 @@ from seqloom.config.heads import (
 )
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.stacks import Activation, ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
+from seqloom.config.work import Work, linear_work
 from seqloom.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -150,6 +151,14 @@ class ModelConfig(Config):
         """The number of weights it will have."""
         raise NotImplementedError
 
+    def work(self, *lengths: float) -> Work:
+        """What it computes in a forward pass for a row; `lengths` are those of its sides, such as source and target."""
+        raise NotImplementedError
+
+    def carries_state(self) -> bool:
+        """Whether it reads a text in consecutive pieces as well as at once."""
+        return False
+
 
 class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
     """One output per sequence: encoder, pooling, hidden layers if any, head."""
@@ -180,6 +189,11 @@ class SequenceModelConfig(ModelConfig, tag="sequence-model", kw_only=True):
         pooling = pooling_parameters(self.pooling, self.encoder.width)
         return self.encoder.parameters() + pooling + hidden + self.head.parameters(widths[-1])
 
+    def work(self, *lengths: float) -> Work:
+        maps = [linear_work(1, narrow, wide) for narrow, wide in pairwise(self.widths())]
+        pooled = Work(0.0, self.encoder.input.elements(lengths[0]) * self.encoder.width, 1)
+        return sum(maps, self.encoder.work(lengths[0]) + pooled) + self.head.work(self.widths()[-1], 1)
+
     def build(self) -> "SequenceModel":
         """The model, with random weights from torch's generator."""
         from seqloom.nn.models import SequenceModel
@@ -201,6 +215,9 @@ class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
 
     def parameters(self) -> int:
         return self.encoder.parameters() + self.head.parameters(self.encoder.width)
+
+    def work(self, *lengths: float) -> Work:
+        return self.encoder.work(lengths[0]) + self.head.work(self.encoder.width, lengths[0])
 
     def build(self) -> "ElementModel":
         """The model, with random weights from torch's generator."""
@@ -226,6 +243,12 @@ class LanguageModelConfig(ModelConfig, tag="language-model", kw_only=True):
 
     def parameters(self) -> int:
         return self.decoder.parameters() + self.head.parameters(self.decoder.width)
+
+    def work(self, *lengths: float) -> Work:
+        return self.decoder.work(lengths[0]) + self.head.work(self.decoder.width, lengths[0])
+
+    def carries_state(self) -> bool:
+        return bool(self.decoder.layers) and all(layer.mixer.carries_state() for layer in self.decoder.layers)
 
     def build(self) -> "LanguageModel":
         """The model, with random weights from torch's generator."""
@@ -266,6 +289,11 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
         own = self.encoder.parameters() + self.decoder.parameters() + self.head.parameters(self.decoder.width)
         return own - self._shared_parameters()
 
+    def work(self, *lengths: float) -> Work:
+        source, target = lengths
+        decoder = self.decoder.work(target, self.encoder.input.elements(source))
+        return self.encoder.work(source) + decoder + self.head.work(self.decoder.width, target)
+
     def _shared_parameters(self) -> int:
         """The weights that would be counted twice: a table of vectors."""
         if not self.shared:
@@ -300,6 +328,11 @@ class EmbedderConfig(ModelConfig, tag="embedder", kw_only=True):
     def parameters(self) -> int:
         width = self.encoder.width
         return self.encoder.parameters() + pooling_parameters(self.pooling, width) + self.head.parameters(width)
+
+    def work(self, *lengths: float) -> Work:
+        width = self.encoder.width
+        pooled = Work(0.0, lengths[0] * width, 1) + linear_work(1, width, self.head.size or width)
+        return self.encoder.work(lengths[0]) + pooled
 
     def build(self) -> "Embedder":
         """The model, with random weights from torch's generator."""

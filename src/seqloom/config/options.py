@@ -10,16 +10,19 @@ fields as flags again.
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, wraps
 from inspect import Parameter, signature
 from os import PathLike, fspath
-from types import UnionType
+from pathlib import Path
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from seqloom.config.base import Config, plain, taken
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.errors import ConfigError, SeqloomError, did_you_mean
 
 # Groups of options in the help.
 RUN, MODEL, DURATION, BATCHES = "Run", "Model", "Duration", "Batches"
@@ -84,10 +87,12 @@ class Setting(NamedTuple):
         annotation, parts = self.annotation, get_args(self.annotation)
         if get_origin(parts[0] if get_origin(annotation) is Annotated else annotation) is tuple:
             value = (value,) if isinstance(value, str) else value  # in Python also one name, or a path
-            value = tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
+            if isinstance(value, Iterable):
+                value = tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
         if self.described.parse is None or not isinstance(value, str):
             if get_origin(annotation) in (Union, UnionType) and str in parts:  # text is parsed, the rest is checked
-                annotation = Union[tuple(part for part in parts if part is not str)]  # noqa: UP007
+                others = tuple(part for part in parts if part not in (str, Path))
+                annotation = Annotated[str, msgspec.Meta()] if others == (NoneType,) else Union[others]  # noqa: UP007
             return {self.name: taken(value, annotation, self.flag)}
         try:
             parsed = self.described.parse(value)
@@ -235,6 +240,26 @@ def typed_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
             yield one.typed(config)
 
 
+def worded_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
+    """Yield the same in words, for sentences that users of the shell and of Python read.
+
+    >>> from seqloom.config.data import DataConfig, ReadingConfig
+    >>> data = DataConfig(train=("a.csv",), input=("my text",), reading=ReadingConfig(delimiter=";", header=False))
+    >>> list(worded_changes(data))
+    ["delimiter ';'", 'no header', "input 'my text'"]
+    """
+    for one in own(type(config)):
+        value, name = getattr(config, one.name), one.name.replace("_", " ")
+        if isinstance(value, Config):
+            yield from worded_changes(value, known)
+        elif one.name not in known and value != one.default:
+            if isinstance(value, bool):
+                yield name if value else f"no {name}"
+            else:
+                values = value if isinstance(value, tuple) else (value,)
+                yield " ".join([name, *(shlex.quote(str(part).replace("\t", "\\t")) for part in values)])
+
+
 def changeable_places(kind: Any, place: str = "") -> Iterator[str]:
     """The dotted names of the settings that may change when a run is resumed.
 
@@ -277,6 +302,7 @@ NEW_NAMES: dict[str, str | tuple[str, ...]] = {
     "freeze_vectors": "freeze_word_vectors",
     "least": "min_count",
     "min_freq": "min_count",
+    "vector_size": "dim",
     "vocabulary": "vocab_size",
     "longest": ("max_new_tokens", "max_length"),
     "max_seq_length": "max_length",
@@ -360,23 +386,86 @@ def require_arguments(function: Callable[..., Any], names: Iterable[str]) -> Non
             raise ConfigError(f"{function.__name__} has no argument '{name}'", fix=fix)
 
 
+_for_shell: ContextVar[bool] = ContextVar("_for_shell", default=False)
+
+
+@contextmanager
+def flags_in_errors() -> Iterator[None]:
+    """Inside the `with`, errors of public functions keep their flags: a verb runs, and its user typed flags."""
+    token = _for_shell.set(True)
+    try:
+        yield
+    finally:
+        _for_shell.reset(token)
+
+
 def strict(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Decorator: suggest the nearest name for an unknown argument; errors name arguments instead of flags."""
+    """Decorator of public functions: suggest the nearest name for an unknown argument; errors name arguments.
+
+    Errors are written for the shell, with flags. Here they are translated, and nowhere else, unless a verb runs.
+    """
 
     @wraps(function)
     def called(*given: P.args, **named: P.kwargs) -> Result:
         require_arguments(function, named)
         try:
             return function(*given, **named)
-        except ConfigError as error:
-            if type(error) is not ConfigError:
-                raise
-            raise ConfigError(_as_arguments(error.problem), fix=_as_arguments(error.fix)) from error.__cause__
+        except SeqloomError as error:
+            if not _for_shell.get():
+                error.reword(lambda text: as_arguments(text, function))
+            raise
 
     return called
 
 
-def _as_arguments(text: str) -> str:
-    """Replace flags in a sentence: `--batch-tokens` by `batch_tokens`, and `--split test` by `split="test"`."""
-    text = re.sub(r"--split (dev|test)\b", r'split="\1"', text)
-    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)
+FLAG = re.compile(
+    r"(?<![\w-])--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)"
+    r"""([ =](?P<value>'[^']*'|"[^"]*"|[\w.%+-]*[\w%]))?(?P<asked>\??)"""
+)
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+def as_arguments(text: str, function: Callable[..., Any]) -> str:
+    """Write the flags in a sentence as arguments of a function; commands in backticks stay.
+
+    >>> from seqloom.training.run import train
+    >>> as_arguments("--batch-tokens 0, --no-header and --dev FILE: use --dev-size 10% or --task lm", train)
+    'batch_tokens=0, header=False and dev="FILE": use dev_size="10%" or task="lm"'
+    >>> as_arguments("--seed is a number. Run `seqloom train a.csv --seed 1`", train)
+    'seed is a number. Run `seqloom train a.csv --seed 1`'
+    >>> as_arguments("use --encoding cp1252 if it is Windows text; --encoding is a name", train)
+    'use encoding="cp1252" if it is Windows text; encoding is a name'
+    """
+    parameters = signature(function).parameters
+    choices = {name: _choices(one.annotation) for name, one in parameters.items()}
+    texts = {name for name, one in parameters.items() if str in (one.annotation, *get_args(one.annotation))}
+
+    def argument(flag: re.Match[str]) -> str:
+        name, value, asked = flag["name"].replace("-", "_"), flag["value"] or "", flag["asked"]
+        bare, after = value.strip("'\""), flag[0].partition(flag["name"])[2]
+        if flag["no"]:
+            return f"{name}=False{after}"
+        if NUMBER.fullmatch(value):
+            return f"{name}={value}{asked}"
+        known = value.isupper() or value.endswith("%") or value in choices.get(name, SPLITS)
+        known = known or (name in texts and flag.string[: flag.start()].endswith(("use ", "Use ")))
+        if value and (known or asked or bare != value):
+            return f'{name}="{bare}"{asked}'
+        return f"{name}=True{after}" if choices.get(name) == {True} else f"{name}{after}"
+
+    pieces = re.split(r"(`seqloom [^`]*`)", text)
+    return "".join(piece if piece.startswith("`seqloom ") else FLAG.sub(argument, piece) for piece in pieces)
+
+
+SPLITS = frozenset({"dev", "test"})  # of `--split`, which some messages of other functions name
+
+
+def _choices(annotation: Any) -> set[Any]:
+    """The names that an argument accepts; {True} for a switch."""
+    if annotation is bool:
+        return {True}
+    if get_origin(annotation) is Literal:
+        return {*get_args(annotation)}
+    if isinstance(annotation, type):
+        return {annotation.kind()} if issubclass(annotation, Config) else set()
+    return {choice for part in get_args(annotation) for choice in _choices(part)}

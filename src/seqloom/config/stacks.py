@@ -19,10 +19,12 @@ from seqloom.config.mixers import (
     RnnConfig,
     Score,
     heads_parameters,
+    heads_work,
     refusal,
     require_divisible,
     score_parameters,
 )
+from seqloom.config.work import Work, linear_work
 from seqloom.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,6 +51,12 @@ class FeedForwardConfig(Config, tag="feed-forward", kw_only=True):
         """The number of weights; SwiGLU has a third matrix for the gate."""
         inward = 2 if self.activation == "swiglu" else 1
         return inward * (width * self.hidden + self.hidden) + self.hidden * width + width
+
+    def work(self, width: int, length: float) -> Work:
+        """What it computes for a sequence of this length."""
+        inward = 2 if self.activation == "swiglu" else 1
+        inner = linear_work(length, width, inward * self.hidden) + Work(0.0, length * self.hidden, 1)
+        return inner + linear_work(length, self.hidden, width)
 
 
 def norm_parameters(norm: Norm, width: int) -> int:
@@ -92,6 +100,12 @@ class BlockConfig(Config, tag="block", kw_only=True):
         inner = 0 if self.feed_forward is None else self.feed_forward.parameters(width)
         return self.mixer.parameters(width, position) + inner + self.norms() * norm_parameters(self.norm, width)
 
+    def work(self, width: int, length: float) -> Work:
+        """What it computes for a sequence of this length."""
+        inner = Work() if self.feed_forward is None else self.feed_forward.work(width, length)
+        around = Work(0.0, length * width, 1) * (1 + 2 * self.norms())  # dropout, norms and sums
+        return self.mixer.work(width, length) + inner + around
+
     def build(self, width: int, position: Position = "none") -> "Block":
         """Return the block for complete sequences; if its mixer never looks ahead, it can also run step by step."""
         from seqloom.nn.mixers.contract import CausalMixer
@@ -116,6 +130,10 @@ class ConditionedConfig(Config):
     def parameters(self, width: int, position: Position = "none") -> int:
         """The number of weights it will have."""
         raise NotImplementedError
+
+    def work(self, width: int, length: float, memory: float) -> Work:
+        """What it computes for a sequence and a memory of these lengths."""
+        return Work(length * self.parameters(width), length * width, 1)
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
         raise NotImplementedError
@@ -148,6 +166,11 @@ class DecoderBlockConfig(ConditionedConfig, tag="decoder-block", kw_only=True):
         norms = 3 * norm_parameters(self.norm, width)
         return self.mixer.parameters(width, position) + cross + self.feed_forward.parameters(width) + norms
 
+    def work(self, width: int, length: float, memory: float) -> Work:
+        cross = heads_work(width, self.num_heads, length, memory, memory)
+        around = Work(0.0, length * width, 1) * 7
+        return self.mixer.work(width, length) + cross + self.feed_forward.work(width, length) + around
+
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
         from seqloom.nn.stacks import DecoderBlock
 
@@ -166,6 +189,9 @@ class SeededConfig(ConditionedConfig, tag="seeded", kw_only=True):
 
     def parameters(self, width: int, position: Position = "none") -> int:
         return self.mixer.parameters(width, position) + width * width + width
+
+    def work(self, width: int, length: float, memory: float) -> Work:
+        return self.mixer.work(width, length) + linear_work(1, width, width)
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
         from seqloom.nn.mixers.recurrent import Seeded
@@ -189,6 +215,12 @@ class AlignmentConfig(ConditionedConfig, tag="alignment", kw_only=True):
 
     def parameters(self, width: int, position: Position = "none") -> int:
         return 2 * width * width + width + score_parameters(width, 1, self.score)
+
+    def work(self, width: int, length: float, memory: float) -> Work:
+        scores = score_parameters(width, 1, self.score) // 2
+        inner = Work(memory * scores + length * scores, length * memory, 2)
+        summed = Work(0.0, length * memory * width, 1) if self.score == "additive" else Work()  # tanh of each pair
+        return inner + summed + Work(2 * length * memory * width, 0.0, 1) + linear_work(length, 2 * width, width)
 
     def build(self, width: int, position: Position = "none") -> "ConditionedMixer[Any]":
         from seqloom.nn.mixers.cross import Alignment
@@ -290,6 +322,11 @@ class StackConfig(Config, kw_only=True):
         norms = sum(norm_parameters(norm, self.width) for norm in (self.entry_norm, self.final_norm) if norm)
         return self.source().parameters(self.width) + table + join + self.repeat * layers + norms
 
+    def own_work(self, length: float) -> Work:
+        """What input and positions compute for a row of this length in the data."""
+        added = Work(0.0, self.source().elements(length) * self.width, 1)  # positions, dropout and norms
+        return self.source().work(self.width, length) + added
+
 
 class EncoderConfig(StackConfig, tag="encoder", kw_only=True):
     """Reads a complete sequence; positions may see both sides."""
@@ -302,6 +339,11 @@ class EncoderConfig(StackConfig, tag="encoder", kw_only=True):
 
     def stack(self) -> tuple[BlockConfig | ConditionedConfig, ...]:
         return self.layers
+
+    def work(self, length: float) -> Work:
+        """What it computes for a row of this length in the data."""
+        layers = [layer.work(self.width, self.input.elements(length)) for layer in self.layers]
+        return sum(layers, Work()) * self.repeat + self.own_work(length)
 
     def build(self) -> "Encoder":
         from seqloom.nn.stacks import Encoder
@@ -327,6 +369,11 @@ class DecoderConfig(StackConfig, tag="decoder", kw_only=True):
     def stack(self) -> tuple[BlockConfig | ConditionedConfig, ...]:
         return self.layers
 
+    def work(self, length: float) -> Work:
+        """What it computes for a row of this length in the data."""
+        layers = [layer.work(self.width, self.input.elements(length)) for layer in self.layers]
+        return sum(layers, Work()) * self.repeat + self.own_work(length)
+
     def build(self) -> "Decoder":
         from seqloom.nn.stacks import Decoder
 
@@ -348,6 +395,11 @@ class ConditionedDecoderConfig(StackConfig, tag="conditioned-decoder", kw_only=T
 
     def stack(self) -> tuple[BlockConfig | ConditionedConfig, ...]:
         return self.layers
+
+    def work(self, length: float, memory: float) -> Work:
+        """What it computes for a row and a memory of these lengths."""
+        layers = [layer.work(self.width, length, memory) for layer in self.layers]
+        return sum(layers, Work()) * self.repeat + self.own_work(length)
 
     def build(self) -> "ConditionedDecoder":
         from seqloom.nn.stacks import ConditionedDecoder

@@ -79,7 +79,7 @@ class WordsConfig(TokenizerConfig, tag="words", kw_only=True):
         False  # a word outside the vocabulary is looked up in lower case before it becomes unknown
     )
     keep_characters: bool = (
-        False  # for data that is split into words: each is one token, and its letters are stored too
+        False  # for data that is split into words, or texts whose characters are counted: letters are stored too
     )
 
     @property

@@ -150,7 +150,13 @@ class EpochsConfig(DurationConfig, tag="epochs", kw_only=True):
 
     epochs: Annotated[
         Count,
-        Flag("Train for this many epochs (default: 3 to 60, fewer for more data).", "COUNT", DURATION, changeable=True),
+        Flag(
+            "Train for this many epochs (default: 3 to 60, fewer for more data, and to end within five minutes on the "
+            "CPU).",
+            "COUNT",
+            DURATION,
+            changeable=True,
+        ),
     ] = 10
 
 
@@ -242,8 +248,8 @@ class TrainingConfig(Config, tag="training", kw_only=True):
         Flag(
             "How to make batches: {names}; by-length puts examples of similar length together; for language models, "
             "streams reads contiguous text and carries the hidden state over to the next batch (truncated BPTT), and "
-            "packs concatenates several documents into one sequence (default: by-length; packs for language models "
-            "with long documents).",
+            "packs concatenates several documents into one sequence (default: by-length; for a language model of "
+            "running text or long documents, streams if the model is recurrent, else packs).",
             "NAME",
             BATCHES,
         ),
@@ -406,7 +412,7 @@ Bound = Annotated[float, Meta(ge=0.0, le=1e9, examples=[0.1])]
 Budgets = Annotated[
     tuple[Annotated[int, Meta(ge=1, le=2**40, examples=[256])], ...], Meta(max_length=64, examples=[(256,)])
 ]
-SizeName = Literal["tiny", "small", "base", "big"]
+SizeName = Literal["nano", "tiny", "small", "base", "big"]
 ScheduleName = Literal["constant", "linear", "cosine", "plateau"]
 
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from seqloom.recipes.families import (
         RECIPES,
         SIZES,
+        AnySize,
         Body,
+        Dimensions,
         ModelKind,
         Recipe,
         Size,
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
 __all__ = [
     "RECIPES",
     "SIZES",
+    "AnySize",
     "Body",
+    "Dimensions",
     "ModelKind",
     "Recipe",
     "Size",

@@ -19,6 +19,8 @@ from seqloom.config.heads import (
 )
 from seqloom.config.inputs import (
     AnyInput,
+    CharEncoderName,
+    CharTfidfConfig,
     FiltersConfig,
     FlatConfig,
     NgramsConfig,
@@ -45,6 +47,7 @@ from seqloom.config.mixers import (
     Score,
     SparseConfig,
     WindowConfig,
+    require_divisible,
 )
 from seqloom.config.models import (
     AnyObjective,
@@ -69,7 +72,7 @@ from seqloom.config.stacks import (
 )
 from seqloom.errors import ConfigError, did_you_mean
 
-Size = Literal["tiny", "small", "base", "big"]
+Size = Literal["nano", "tiny", "small", "base", "big"]
 SIZES: tuple[Size, ...] = get_args(Size)
 
 
@@ -82,21 +85,72 @@ class SizeNumbers(NamedTuple):
     hidden: int
 
 
-# base and big follow Vaswani et al. 2017, recurrent sizes Zaremba et al. 2014, and 3 x 100 filters Kim 2014
-ATTENTION = {
-    "tiny": SizeNumbers(12, 2, 2, 24),
+Dimension = Literal["width", "layers", "heads"]
+
+
+class Dimensions(NamedTuple):
+    """A size of which some numbers are changed; None: that of the size."""
+
+    size: Size = "small"
+    width: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+
+    @classmethod
+    def of(cls, size: "AnySize") -> "Dimensions":
+        """The size with its changes; a name has none."""
+        return size if isinstance(size, Dimensions) else cls(size)
+
+    def changed(self) -> dict[Dimension, int]:
+        """The changed numbers by their names."""
+        numbers: dict[Dimension, int | None] = {"width": self.width, "layers": self.layers, "heads": self.heads}
+        return {name: number for name, number in numbers.items() if number is not None}
+
+    def __str__(self) -> str:
+        """The size and its changes as text.
+
+        >>> print(Dimensions("small", width=300, layers=1), Dimensions("base"), sep="; ")
+        small with width 300 and layers 1; base
+        """
+        changes = " and ".join(f"{name} {number}" for name, number in self.changed().items())
+        return f"{self.size} with {changes}" if changes else self.size
+
+
+AnySize = Size | Dimensions
+SizeTable = dict[Size, SizeNumbers]
+
+
+def numbers_of(table: SizeTable, size: AnySize) -> SizeNumbers:
+    """The numbers of a size with its changes; the feed-forward layer keeps its ratio to the width.
+
+    >>> numbers_of(ATTENTION, Dimensions("small", width=256, heads=8))
+    SizeNumbers(width=256, layers=3, heads=8, hidden=1024)
+    """
+    wanted = Dimensions.of(size)
+    usual = table[wanted.size]
+    changed = usual._replace(**wanted.changed())
+    return changed._replace(hidden=usual.hidden * changed.width // usual.width)
+
+
+# base and big follow Vaswani et al. 2017, recurrent sizes Zaremba et al. 2014, and 3 x 100 filters Kim 2014. nano is
+# for tests and for looking at every number; tiny trains about four times as fast as small.
+ATTENTION: SizeTable = {
+    "nano": SizeNumbers(12, 2, 2, 24),
+    "tiny": SizeNumbers(96, 2, 4, 384),
     "small": SizeNumbers(192, 3, 4, 768),
     "base": SizeNumbers(512, 6, 8, 2048),
     "big": SizeNumbers(1024, 6, 16, 4096),
 }
-RECURRENT = {
-    "tiny": SizeNumbers(12, 2, 1, 0),
+RECURRENT: SizeTable = {
+    "nano": SizeNumbers(12, 2, 1, 0),
+    "tiny": SizeNumbers(100, 1, 1, 0),
     "small": SizeNumbers(200, 2, 1, 0),
     "base": SizeNumbers(650, 2, 1, 0),
     "big": SizeNumbers(1500, 2, 1, 0),
 }
-FILTERS = {
-    "tiny": SizeNumbers(12, 1, 1, 0),
+FILTERS: SizeTable = {
+    "nano": SizeNumbers(12, 1, 1, 0),
+    "tiny": SizeNumbers(96, 1, 1, 0),
     "small": SizeNumbers(300, 1, 1, 0),
     "base": SizeNumbers(600, 2, 1, 0),
     "big": SizeNumbers(1200, 2, 1, 0),
@@ -120,53 +174,54 @@ class Body(NamedTuple):
     hidden: tuple[int, ...] = ()
 
 
-def bag(size: Size) -> Body:
+def bag(size: AnySize) -> Body:
     """A mean of word vectors."""
     # A causal running mean is a bag language model; with pooling, the mixer is not needed
-    scale = FILTERS[size]
+    scale = numbers_of(FILTERS, size)
     return Body(scale.width, (BlockConfig(mixer=PoolConfig()),))
 
 
-def mlp(size: Size) -> Body:
+def mlp(size: AnySize) -> Body:
     """Hidden layers on the pooled vector."""
-    scale = FILTERS[size]
-    return Body(scale.width, hidden=(scale.width,) * (2 if size in ("base", "big") else 1), dropout=0.2)
+    scale = numbers_of(FILTERS, size)
+    return Body(scale.width, hidden=(scale.width,) * scale.layers, dropout=0.2)
 
 
-def cnn(size: Size) -> Body:
+def cnn(size: AnySize) -> Body:
     """Filters over three, four and five neighbors (Kim 2014)."""
-    scale = FILTERS[size]
+    scale = numbers_of(FILTERS, size)
     block = BlockConfig(mixer=ConvolutionConfig(kernel_sizes=(3, 4, 5)), dropout=0.3)
     return Body(scale.width, (block,), scale.layers, pooling="max", dropout=0.2)
 
 
-def recurrent(mixer: OneWay) -> Callable[[Size], Body]:
+def recurrent(mixer: OneWay) -> Callable[[AnySize], Body]:
     """Return a body function for stacked layers of one recurrent cell."""
 
-    def body(size: Size) -> Body:
-        scale = RECURRENT[size]
+    def body(size: AnySize) -> Body:
+        scale = numbers_of(RECURRENT, size)
         return Body(scale.width, (BlockConfig(mixer=mixer, dropout=0.3),), scale.layers, pooling="last", dropout=0.2)
 
     return body
 
 
-def bilstm(size: Size) -> Body:
+def bilstm(size: AnySize) -> Body:
     """LSTMs from both ends."""
-    scale = RECURRENT[size]
+    scale = numbers_of(RECURRENT, size)
     return Body(
         scale.width, (BlockConfig(mixer=BidirectionalConfig(), dropout=0.3),), scale.layers, pooling="max", dropout=0.2
     )
 
 
-def self_attention(size: Size) -> Body:
+def self_attention(size: AnySize) -> Body:
     """Deck A's minimal block: attention with positions, then a feed-forward layer; no residual, no norm."""
-    scale = ATTENTION[size]
+    scale = numbers_of(ATTENTION, size)
     block = BlockConfig(mixer=AttentionConfig(num_heads=1), feed_forward=FeedForwardConfig(hidden=scale.hidden))
     return Body(scale.width, (block,), position="sinusoidal")
 
 
-def _attention_stack(mixer: Callable[[int], OneWay], size: Size, position: Position) -> Body:
-    scale = ATTENTION[size]
+def _attention_stack(mixer: Callable[[int], OneWay], size: AnySize, position: Position) -> Body:
+    scale = numbers_of(ATTENTION, size)
+    require_divisible(scale.width, scale.heads, position, setting="heads")
     block = BlockConfig(
         mixer=mixer(scale.heads),
         arrangement="pre",
@@ -176,7 +231,7 @@ def _attention_stack(mixer: Callable[[int], OneWay], size: Size, position: Posit
     return Body(scale.width, (block,), scale.layers, position, final_norm="layer")
 
 
-def patterned(pattern: Pattern, position: Position) -> Callable[[Size], Body]:
+def patterned(pattern: Pattern, position: Position) -> Callable[[AnySize], Body]:
     """Return a body function for attention that sees a part of the sequence."""
 
     def mixer(heads: int) -> OneWay:
@@ -185,22 +240,22 @@ def patterned(pattern: Pattern, position: Position) -> Callable[[Size], Body]:
     return lambda size: _attention_stack(mixer, size, position)
 
 
-def linear_attention(size: Size) -> Body:
+def linear_attention(size: AnySize) -> Body:
     """Attention that can be computed as a recurrence."""
     return _attention_stack(lambda heads: LinearAttentionConfig(num_heads=heads), size, "sinusoidal")
 
 
-def transformer(size: Size) -> Body:
+def transformer(size: AnySize) -> Body:
     """Pre-norm with rotary positions."""
     return _attention_stack(lambda heads: AttentionConfig(num_heads=heads), size, "rotary")
 
 
-def gpt(size: Size) -> Body:
+def gpt(size: AnySize) -> Body:
     """Pre-norm with learned positions."""
     return _attention_stack(lambda heads: AttentionConfig(num_heads=heads), size, "learned")
 
 
-def encoder(size: Size) -> Body:
+def encoder(size: AnySize) -> Body:
     """Post-norm with learned positions, as in Devlin et al. 2019."""
     body = gpt(size)
     return body._replace(
@@ -223,13 +278,38 @@ ModelKind = Literal[
 ]
 
 
+_WIDTH: tuple[Dimension, ...] = ("width",)
+_STACK: tuple[Dimension, ...] = ("width", "layers")
+_ATTENTION: tuple[Dimension, ...] = ("width", "layers", "heads")
+CHAR_ENCODERS: tuple[CharEncoderName, ...] = ("cnn", "lstm")
+
+
+class LrFactors(NamedTuple):
+    """The default learning rate of a recipe relative to that of its size, by what it predicts; see docs/train.md."""
+
+    sequence: float = 1.0  # one answer for the sequence
+    steps: float = 1.0  # one for each step
+    tokens: float = 1.0  # the next token
+    wide: bool = True  # whether `tokens` also applies to models wider than `small`
+    highest: float = 0.01  # the limit of `tokens`
+
+
+_GATED_LR = LrFactors(2.0, 6.0, 6.0)
+_LSTM_LR = LrFactors(2.0, 6.0, 18.0, highest=0.018)
+_UNGATED_LR = LrFactors(tokens=3.0, wide=False)
+
+
 class Recipe(NamedTuple):
     """A family: its purpose, and the kinds of model it makes."""
 
     name: str
     purpose: str
     kinds: tuple[ModelKind, ...]
-    body: Callable[[Size], Body] | None = None  # None: handled by name in the function of each kind of model
+    body: Callable[[AnySize], Body] | None = None  # None: handled by name in the function of each kind of model
+    sizes: SizeTable = ATTENTION
+    dimensions: tuple[Dimension, ...] = _ATTENTION  # the numbers of a size that it has
+    char_encoders: tuple[CharEncoderName, ...] = CHAR_ENCODERS  # that it can have
+    lr: LrFactors = LrFactors()
 
 
 _TEXT: tuple[ModelKind, ...] = ("classifier", "tagger", "language-model", "embedder")
@@ -237,45 +317,102 @@ _ALL: tuple[ModelKind, ...] = (*_TEXT, "translator")
 _MASKED: tuple[ModelKind, ...] = ("masked-model",)  # bodies that see both sides
 _GRAPH: tuple[ModelKind, ...] = ("graph-classifier", "graph-tagger")  # bodies that can do without an order
 
+_SEQ2SEQ = (
+    ("seq2seq", "recurrent encoder and decoder without attention, connected by one vector"),
+    ("seq2seq-dot", "recurrent encoder and decoder with attention to the source, dot score"),
+    ("seq2seq-scaled_dot", "as seq2seq-dot, with the scaled dot score"),
+    ("seq2seq-additive", "as seq2seq-dot, with the additive score"),
+    ("seq2seq-bilinear", "as seq2seq-dot, with the bilinear score"),
+)
+
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe(
-            "linear", "linear or logistic regression on TF-IDF of words and word pairs: the baseline", ("classifier",)
+            "linear",
+            "linear or logistic regression on TF-IDF of words and word pairs: the baseline",
+            ("classifier",),
+            dimensions=(),
+            char_encoders=("ngrams",),
+            lr=LrFactors(10.0, 10.0, 10.0),
         ),
         Recipe(
             "bag",
             "mean of word vectors: fast, ignores word order",
             ("classifier", "language-model", "embedder", "graph-classifier"),
             bag,
+            FILTERS,
+            _WIDTH,
+            lr=LrFactors(3.0, 3.0, 3.0),
         ),
         Recipe(
             "mlp",
             "hidden layers over pooled vectors or pixels",
             ("classifier", "picture-classifier", "embedder", "graph-classifier"),
             mlp,
+            FILTERS,
+            _STACK,
         ),
         Recipe(
-            "mlp", "hidden layers on pooled vectors or pixels", ("classifier", "picture-classifier", "embedder"), mlp
+            "cnn",
+            "convolution filters: find short patterns at any position",
+            _TEXT + _MASKED,
+            cnn,
+            FILTERS,
+            _STACK,
+            lr=_UNGATED_LR,
         ),
-        Recipe("cnn", "convolution filters: find short patterns at any position", _TEXT + _MASKED, cnn),
-        Recipe("rnn", "Elman network: the simplest recurrent network, short memory", _TEXT, recurrent(RnnConfig())),
-        Recipe("gru", "gated recurrent network with fewer parameters than an LSTM", _TEXT, recurrent(GruConfig())),
-        Recipe("lstm", "gated recurrent network: good for small data and streams", _TEXT, recurrent(LstmConfig())),
+        Recipe(
+            "rnn",
+            "Elman network: the simplest recurrent network, short memory",
+            _TEXT,
+            recurrent(RnnConfig()),
+            RECURRENT,
+            _STACK,
+            lr=_UNGATED_LR,
+        ),
+        Recipe(
+            "gru",
+            "gated recurrent network with fewer parameters than an LSTM",
+            _TEXT,
+            recurrent(GruConfig()),
+            RECURRENT,
+            _STACK,
+            lr=_GATED_LR,
+        ),
+        Recipe(
+            "lstm",
+            "gated recurrent network: good for small data and streams",
+            _TEXT,
+            recurrent(LstmConfig()),
+            RECURRENT,
+            _STACK,
+            lr=_LSTM_LR,
+        ),
         Recipe(
             "bilstm",
             "LSTM in both directions: good for tagging and small data",
             ("classifier", "tagger", "masked-model", "embedder"),
             bilstm,
+            RECURRENT,
+            _STACK,
+            lr=_GATED_LR,
         ),
-        Recipe("self-attention", "one minimal attention block, for teaching", _TEXT + _MASKED + _GRAPH, self_attention),
+        Recipe(
+            "self-attention",
+            "one minimal attention block, for teaching",
+            _TEXT + _MASKED + _GRAPH,
+            self_attention,
+            dimensions=_WIDTH,
+        ),
         Recipe(
             "transformer",
             "Transformer: usually the best model if there is much data",
             _ALL + _MASKED + _GRAPH,
             transformer,
+            lr=_UNGATED_LR,
         ),
-        Recipe("gpt", "Transformer decoder with learned positions", ("language-model",), gpt),
+        Recipe("gpt", "Transformer decoder with learned positions", ("language-model",), gpt, lr=_UNGATED_LR),
         Recipe(
             "encoder",
             "Transformer encoder with learned positions, post-norm",
@@ -287,25 +424,24 @@ RECIPES: dict[str, Recipe] = {
             "attention to nearby positions only: for long texts",
             _ALL + _MASKED,
             patterned(WindowConfig(), "rotary"),
+            lr=_UNGATED_LR,
         ),
         Recipe(
             "sparse",
             "attention to a block and to every n-th position: for long texts",
             _TEXT + _MASKED,
             patterned(SparseConfig(), "rotary"),
+            lr=_UNGATED_LR,
         ),
         Recipe(
             "linear-attention",
             "linear attention, computed as a recurrence: for long streams",
             _ALL + _MASKED,
             linear_attention,
+            lr=_UNGATED_LR,
         ),
-        Recipe("seq2seq", "recurrent encoder and decoder without attention, connected by one vector", ("translator",)),
-        Recipe("seq2seq-dot", "recurrent encoder and decoder with attention to the source, dot score", ("translator",)),
-        Recipe("seq2seq-scaled_dot", "as seq2seq-dot, with the scaled dot score", ("translator",)),
-        Recipe("seq2seq-additive", "as seq2seq-dot, with the additive score", ("translator",)),
-        Recipe("seq2seq-bilinear", "as seq2seq-dot, with the bilinear score", ("translator",)),
-        Recipe("conv2d", "2-D convolution over pictures", ("picture-classifier",)),
+        *(Recipe(name, purpose, ("translator",), None, RECURRENT, _STACK, lr=_GATED_LR) for name, purpose in _SEQ2SEQ),
+        Recipe("conv2d", "2-D convolution over pictures", ("picture-classifier",), None, FILTERS, _WIDTH),
         Recipe("graph-attention", "attention along the edges of a graph", _GRAPH, patterned(EdgesConfig(), "none")),
         Recipe("patch-transformer", "Transformer over patches of a picture", ("picture-classifier",), transformer),
     )
@@ -320,23 +456,30 @@ def names(kind: ModelKind, first: str | None = None) -> list[str]:
     return sorted(found, key=lambda name: name != first)
 
 
-def body_of(name: str, kind: ModelKind, size: Size) -> Body:
+def body_of(name: str, kind: ModelKind, size: AnySize) -> Body:
     """Return the body of a recipe; raise ConfigError if the recipe does not make this kind of model."""
     recipe = recipe_of(name, kind, size)
     assert recipe.body is not None, f"{name} is made by the kind's own function"
     return recipe.body(size)
 
 
-def recipe_of(name: str, kind: ModelKind, size: Size) -> Recipe:
+def recipe_of(name: str, kind: ModelKind, size: AnySize) -> Recipe:
     """Return the recipe of a name; raise ConfigError if it does not exist for this kind of model and size."""
     if name not in RECIPES:
         raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(str(name), RECIPES))
     if kind not in RECIPES[name].kinds:
         made = ", ".join(RECIPES[name].kinds)
         raise ConfigError(f"'{name}' cannot make a {kind}, only: {made}", fix=f"choose from {', '.join(names(kind))}")
-    if size not in SIZES:
-        raise ConfigError(f"there is no size '{size}'", fix=did_you_mean(size, SIZES))
-    return RECIPES[name]
+    wanted = Dimensions.of(size)
+    if wanted.size not in SIZES:
+        raise ConfigError(f"there is no size '{wanted.size}'", fix=did_you_mean(wanted.size, SIZES))
+    recipe = RECIPES[name]
+    for dimension in wanted.changed():
+        if dimension not in recipe.dimensions:
+            known = " and ".join(recipe.dimensions)
+            fix = f"leave {dimension} out; '{name}' has {known}" if known else f"leave {dimension} out"
+            raise ConfigError(f"'{name}' has no {dimension}", fix=fix)
+    return recipe
 
 
 # Parts that several kinds of model share.
@@ -383,12 +526,14 @@ def answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelCo
 # Models that read one sequence and predict one output, one per element, the next token, or a vector.
 
 
-def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: Size = "small") -> SequenceModelConfig:
+def classifier(name: str, *, inputs: SequenceInput, num_classes: int, size: AnySize = "small") -> SequenceModelConfig:
     """Return a model that predicts one class for each sequence of tokens or vectors."""
     return sequence_model(name, inputs=inputs, head=ClassHeadConfig(num_classes=num_classes), size=size)
 
 
-def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
+def sequence_model(
+    name: str, *, inputs: SequenceInput, head: MappedHead, size: AnySize = "small"
+) -> SequenceModelConfig:
     """Return a model with one output for each sequence: a class, labels or numbers, by its head."""
     if recipe_of(name, "classifier", size).name == "linear":
         return _linear(inputs, head.unmapped())
@@ -396,12 +541,16 @@ def sequence_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: 
 
 
 def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
-    """scores = W phi(x) + b, with phi the TF-IDF of tokens and of pairs of tokens."""
+    """scores = W phi(x) + b, with phi the TF-IDF of tokens and of pairs of tokens; of words, also of characters."""
+    counted: TfidfConfig | NgramsConfig
     if isinstance(inputs, SpelledConfig):
-        raise ConfigError("'linear' counts tokens and has no character encoder", fix="leave --char-encoder out")
-    if not isinstance(inputs, TokensConfig | NgramsConfig | TfidfConfig):
+        counted = CharTfidfConfig(vocab_size=inputs.vocab_size)
+    elif isinstance(inputs, TokensConfig):
+        counted = TfidfConfig(vocab_size=inputs.vocab_size)
+    elif isinstance(inputs, NgramsConfig | TfidfConfig):
+        counted = inputs
+    else:
         raise ConfigError("'linear' counts tokens, but the input has vectors", fix="use 'mlp' for vectors")
-    counted = TfidfConfig(vocab_size=inputs.vocab_size) if isinstance(inputs, TokensConfig) else inputs
     # Squared errors of long sums of counts are unstable; TF-IDF vectors have length one
     mean = isinstance(head, NumberScoresHeadConfig) and isinstance(counted, NgramsConfig)
     return SequenceModelConfig(
@@ -409,7 +558,7 @@ def _linear(inputs: SequenceInput, head: UnmappedHead) -> SequenceModelConfig:
     )
 
 
-def tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "small") -> ElementModelConfig:
+def tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: AnySize = "small") -> ElementModelConfig:
     """Return a model that predicts one class for each element of a sequence."""
     return ElementModelConfig(
         encoder=encode(body_of(name, "tagger", size), inputs), head=ClassHeadConfig(num_classes=num_tags)
@@ -417,7 +566,7 @@ def tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "sma
 
 
 def embedder(
-    name: str, *, inputs: SequenceInput, objective: AnyObjective | None = None, size: Size = "small"
+    name: str, *, inputs: SequenceInput, objective: AnyObjective | None = None, size: AnySize = "small"
 ) -> EmbedderConfig:
     """Return a model that computes one vector for each text: the encoder of a classifier, with the same pooling.
 
@@ -436,7 +585,7 @@ def embedder(
     )
 
 
-def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> ElementModelConfig:
+def masked_model(name: str, *, inputs: TokensConfig, size: AnySize = "small") -> ElementModelConfig:
     """Return a model that predicts masked tokens; its input and output embeddings are tied."""
     return ElementModelConfig(
         encoder=encode(body_of(name, "masked-model", size), inputs),
@@ -444,7 +593,7 @@ def masked_model(name: str, *, inputs: TokensConfig, size: Size = "small") -> El
     )
 
 
-def language_model(name: str, *, vocab_size: int, size: Size = "small") -> LanguageModelConfig:
+def language_model(name: str, *, vocab_size: int, size: AnySize = "small") -> LanguageModelConfig:
     """Return a model that predicts the next token; its input and output embeddings are tied."""
     body, inputs = body_of(name, "language-model", size), TokensConfig(vocab_size=vocab_size)
     return LanguageModelConfig(
@@ -456,13 +605,13 @@ def language_model(name: str, *, vocab_size: int, size: Size = "small") -> Langu
 # Models that read graphs: nodes have no order, so there are no positions. All but `graph-attention` ignore the edges.
 
 
-def graph_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: Size = "small") -> SequenceModelConfig:
+def graph_model(name: str, *, inputs: SequenceInput, head: MappedHead, size: AnySize = "small") -> SequenceModelConfig:
     """A model with one answer for each graph: a class, labels or numbers, as its head has."""
     body = body_of(name, "graph-classifier", size)._replace(position="none")
     return answering(body, inputs, head)
 
 
-def graph_tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: Size = "small") -> ElementModelConfig:
+def graph_tagger(name: str, *, inputs: SequenceInput, num_tags: int, size: AnySize = "small") -> ElementModelConfig:
     """A model that names one class for each node of a graph."""
     body = body_of(name, "graph-tagger", size)._replace(position="none")
     return ElementModelConfig(encoder=encode(body, inputs), head=ClassHeadConfig(num_classes=num_tags))
@@ -474,13 +623,13 @@ _LEAST_PATCHES, _MOST_PATCHES = 16, 4096  # number of patches for which attentio
 
 
 def picture_classifier(
-    name: str, *, height: int, width: int, channels: int = 1, num_classes: int, size: Size = "small"
+    name: str, *, height: int, width: int, channels: int = 1, num_classes: int, size: AnySize = "small"
 ) -> SequenceModelConfig:
     """Return a model that predicts one class for each picture."""
     recipe = recipe_of(name, "picture-classifier", size)
     size_of, head = {"height": height, "width": width, "channels": channels}, ClassHeadConfig(num_classes=num_classes)
     if name == "conv2d":
-        scale = FILTERS[size]
+        scale = numbers_of(FILTERS, size)
         counts: tuple[int, ...] = (max(4, scale.width // 8), max(8, scale.width // 4))
         if min(height, width) < 8:  # a second layer would not fit
             counts = counts[1:]
@@ -505,11 +654,11 @@ def picture_classifier(
 # Models that generate a sequence from another one.
 
 
-def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Size = "small") -> EncoderDecoderConfig:
+def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: AnySize = "small") -> EncoderDecoderConfig:
     """Return a model that generates a sequence of tokens from a source: text, vectors or a picture."""
     recipe = recipe_of(name, "translator", size)
     body = bilstm(size) if recipe.body is None else recipe.body(size)
-    layers, repeat = (_seq2seq(name), 1) if recipe.body is None else (_decoder_layers(body, size), body.repeat)
+    layers, repeat = (_seq2seq(name, size), 1) if recipe.body is None else (_decoder_layers(body, size), body.repeat)
     target = TokensConfig(vocab_size=target_vocab_size)
     return EncoderDecoderConfig(
         encoder=encode(body, source),
@@ -518,20 +667,22 @@ def translator(name: str, *, source: AnyInput, target_vocab_size: int, size: Siz
     )
 
 
-def _seq2seq(name: str) -> tuple[AnyConditioned, ...]:
-    """Return two LSTM layers that start from the source's last vector, and the attention that the name implies."""
-    layers: tuple[AnyConditioned, ...] = (SeededConfig(mixer=LstmConfig(), dropout=0.3),) * 2
+def _seq2seq(name: str, size: AnySize) -> tuple[AnyConditioned, ...]:
+    """Return LSTM layers that start from the source's last vector, and the attention that the name implies."""
+    depth = Dimensions.of(size).layers or 2
+    layers: tuple[AnyConditioned, ...] = (SeededConfig(mixer=LstmConfig(), dropout=0.3),) * depth
     scores: dict[str, Score] = {f"seq2seq-{score}": score for score in ("dot", "scaled_dot", "additive", "bilinear")}
     return (*layers, AlignmentConfig(score=scores[name], dropout=0.3)) if name in scores else layers
 
 
-def _decoder_layers(body: Body, size: Size) -> tuple[AnyConditioned, ...]:
+def _decoder_layers(body: Body, size: AnySize) -> tuple[AnyConditioned, ...]:
     """Return the blocks of an encoder, each with attention to the source in its middle."""
+    scale = numbers_of(ATTENTION, size)
     return tuple(
         DecoderBlockConfig(
             mixer=_one_way(layer.mixer),
-            num_heads=ATTENTION[size].heads,
-            feed_forward=layer.feed_forward or FeedForwardConfig(hidden=ATTENTION[size].hidden),
+            num_heads=scale.heads,
+            feed_forward=layer.feed_forward or FeedForwardConfig(hidden=scale.hidden),
             dropout=layer.dropout,
         )
         for layer in body.layers

@@ -21,6 +21,7 @@ from seqloom.config.training import Precision, TrainingConfig
 from seqloom.errors import ConfigError, DamagedError, DurableError, RepeatError, SeqloomError
 from seqloom.files.disk import write_file
 from seqloom.files.layouts import RunFile
+from seqloom.training.estimate import Processor
 from seqloom.training.state import Environment
 from seqloom.version import __version__
 
@@ -181,6 +182,14 @@ def own_gpu() -> int:
 def is_launched() -> bool:
     """Whether torchrun or `--processes` started this process as one of several."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def machine_of(device: Device) -> Processor | None:
+    """The machine that defaults are fitted to; None for a GPU, which is fast, and for several processes.
+
+    Processes may be on different machines, but must all choose the same.
+    """
+    return None if device.torch.type != "cpu" or is_launched() else Processor(torch.get_num_threads())
 
 
 @contextmanager

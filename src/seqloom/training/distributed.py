@@ -36,7 +36,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, SeqloomWarning
 from seqloom.training.devices import Alone, Ranks, is_launched, own_gpu
 from seqloom.training.launcher import MEETING
 
@@ -439,6 +439,7 @@ def _store(rank: int, count: int) -> Store:
     if rank == 0 and not LOOPBACK.fullmatch(address):
         warnings.warn(
             f"the processes connect through {address}, which any machine can join: use a network that you trust",
+            SeqloomWarning,
             stacklevel=2,
         )
     store: Store = next(rendezvous("env://", timeout=JOINING))[0]

@@ -57,7 +57,7 @@ class Stepped(NamedTuple):
     """A summary of the steps since the last such event."""
 
     step: int
-    epoch: int
+    epoch: int  # of this step, counted from 1
     progress: float  # 0..1
     loss: float  # mean over these steps
     lr: float
@@ -83,12 +83,26 @@ class Validated(NamedTuple):
     """A validation: the metrics on the dev set."""
 
     step: int
-    epoch: int
+    epoch: int  # of this step, counted from 1
     metrics: dict[str, float]
     best: bool
     chosen: bool  # its weights go to RUN/model: it is the best one, or a later one that is as good
     samples: tuple[Sample, ...]
     speed: Speed
+
+
+class WrittenText(NamedTuple):
+    """A prompt, and the continuation that a language model wrote."""
+
+    prompt: str
+    text: str
+
+
+class Wrote(NamedTuple):
+    """What a language model writes at the end of its training."""
+
+    step: int
+    texts: tuple[WrittenText, ...]
 
 
 class Saved(NamedTuple):
@@ -123,13 +137,20 @@ class Ended(NamedTuple):
     exit_code: int  # 0, 128 + signal, 4 for a disk, 5 for numbers that are not finite
 
 
-Report = Started | Stepped | Validated | Saved | Notice | Ended
+Report = Started | Stepped | Validated | Wrote | Saved | Notice | Ended
 
 
 LONGEST_TEXT = 500  # characters of a text in a sample
 TOGETHER = 32  # lines that are written and synced together: all of them or, if the disk fails, none
 BETWEEN_SYNCS = 1.0  # seconds
-_KINDS = {Stepped: "step", Validated: "validation", Started: "start", Saved: "checkpoint", Notice: "notice"}
+_KINDS = {
+    Stepped: "step",
+    Validated: "validation",
+    Started: "start",
+    Wrote: "texts",
+    Saved: "checkpoint",
+    Notice: "notice",
+}
 
 
 class RunLog:

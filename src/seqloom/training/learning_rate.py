@@ -21,11 +21,13 @@ and `seqloom tune` find better ones.
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
 from seqloom.config.training import (
+    AnyBatching,
     AnyDuration,
     ByLengthConfig,
     ConstantConfig,
@@ -38,6 +40,7 @@ from seqloom.config.training import (
     PlateauConfig,
     SecondsConfig,
     StepsConfig,
+    StreamsConfig,
     TokenCountConfig,
     TrainingConfig,
 )
@@ -45,36 +48,57 @@ from seqloom.data.loader import BatchPlan
 from seqloom.data.order import default_batch_tokens
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.recipes.families import Size
+from seqloom.recipes.families import RECIPES, SIZES, AnySize, Dimensions, LrFactors, Size
 from seqloom.training.request import is_solved
 from seqloom.training.state import TrainingState
 
 STEPS = 2_000  # in all, for data of medium size: minutes on a CPU for a small model
+TOKEN_STEPS = 6_000  # for models that predict tokens: after 2,000 steps they still improve with every epoch
 FEWEST, MOST = 3, 60  # epochs
-ROW = 256  # tokens of a row of packed documents
+ROW, STREAM = 256, 64  # tokens of a row of packed documents, and of a step of a stream
 PATIENCE = 5  # validations
 SOLVED_PATIENCE, SOLVED_BATCH = 2, 32_768  # strengths, and tokens that are read at a time: results do not depend on it
 WARMUP = 100  # steps, or a tenth of all
 COUNTED = 5_000  # steps; later epochs are assumed to be as long as those before
 
-# Wider models get a lower learning rate; attention gets a lower one than recurrence, and linear models a higher one.
-# Gated recurrent models with a target for every step (taggers, language models, translators) learn best at up to three
-# times the rate of classifiers; docs/train.md has the measurements.
-_RATES: dict[Size, float] = {"tiny": 5e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
-_FASTER = {"linear": 10.0, "bag": 3.0, "lstm": 2.0, "gru": 2.0, "bilstm": 2.0, "seq2seq": 2.0}
-_GATED = ("lstm", "gru", "bilstm", "seq2seq")
-_EVERY_STEP, _HIGHEST = 3.0, 0.01
+# Wider models get a lower learning rate; recipes have their own factors (`Recipe.lr`).
+HIGHEST_LR = 0.01  # of models with a target for every step
+_RATES: dict[Size, float] = {"nano": 5e-3, "tiny": 2e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
+
+Predicted = Literal["sequence", "steps", "tokens"]  # an answer for the sequence, one for each step, or the next token
 
 
-def default_lr(recipe: str, size: Size, *, every_step: bool = False) -> float:
-    """Return a learning rate that usually works for this family and size; `every_step`: each step has a target.
+def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence") -> float:
+    """Return a learning rate that usually works for this family and size.
 
-    >>> default_lr("lstm", "small"), default_lr("seq2seq-additive", "small", every_step=True)
-    (0.002, 0.006)
+    >>> default_lr("lstm", "small"), default_lr("lstm", "small", "steps"), default_lr("gpt", "small", "tokens")
+    (0.002, 0.006, 0.003)
+    >>> default_lr("transformer", Dimensions("small", width=256))
+    0.00082
     """
-    family = recipe.partition("-")[0] if recipe.startswith("seq2seq") else recipe
-    rate = _RATES[size] * _FASTER.get(family, 1.0)
-    return min(_HIGHEST, round(rate * _EVERY_STEP, 6)) if every_step and family in _GATED else rate
+    named, factors = Dimensions.of(size), RECIPES[recipe].lr if recipe else LrFactors()
+    rate = _rate(recipe, named)
+    if predicted == "tokens" and not factors.wide and _is_wide(recipe, named):
+        return rate
+    found: float = rate * getattr(factors, predicted)
+    if predicted == "sequence" or found <= rate * factors.sequence:
+        return found
+    return min(factors.highest if predicted == "tokens" else HIGHEST_LR, round(found, 6))
+
+
+def _is_wide(recipe: str, size: Dimensions) -> bool:
+    """Whether it is wider than `small`."""
+    widths = RECIPES[recipe].sizes
+    return (size.width or widths[size.size].width) > widths["small"].width
+
+
+def _rate(recipe: str, size: Dimensions) -> float:
+    """The rate of a size, or that of another width: between those of the sizes, linear in the logarithms."""
+    if size.width is None:
+        return _RATES[size.size]
+    widths = [math.log(RECIPES[recipe].sizes[one].width) for one in SIZES]
+    rates = [math.log(_RATES[one]) for one in SIZES]
+    return float(f"{math.exp(np.interp(math.log(size.width), widths, rates)):.2g}")
 
 
 def default_warmup(duration: AnyDuration, steps: int, batch_tokens: int) -> int:
@@ -193,7 +217,14 @@ def expected_steps(length: AnyDuration, plan: BatchPlan[Any], tokens: int) -> in
 
 
 def default_training(
-    prepared: Prepared, recipe: str, size: Size, named: Mapping[str, Any], learned_at: float = math.inf
+    prepared: Prepared,
+    recipe: str,
+    size: AnySize,
+    named: Mapping[str, Any],
+    learned_at: float = math.inf,
+    *,
+    runs_on: bool = False,
+    carries_state: bool = False,
 ) -> dict[str, Any]:
     """Defaults of `TrainingConfig` that depend on the data, the model, and the settings that the user named.
 
@@ -204,6 +235,8 @@ def default_training(
         named: the settings of `TrainingConfig` that the user gave.
         learned_at: the learning rate of the model that the run starts from. A higher one would soon destroy what that
             model has learned.
+        runs_on: whether the data is running text, whose documents belong together.
+        carries_state: whether the model reads a text in consecutive pieces as well as at once.
 
     The recipe `linear` is solved by newton, unless the user names a setting of gradient descent.
     """
@@ -211,22 +244,30 @@ def default_training(
         return _solving(prepared, named.get("optimizer"))
     tokens, target = training_tokens(prepared), prepared.schema.target
     batch_tokens = default_batch_tokens(tokens)
-    duration = named.get("duration") or EpochsConfig(epochs=default_epochs(tokens))
-    longest = int(prepared.columns["input"].lengths[prepared.splits["train"]].max(initial=0))
-    # Batches by length; running text with documents that would fill a batch alone is packed instead.
-    packed = target.is_running and longest > batch_tokens // 4
-    batching = (
-        PacksConfig(batch_rows=max(1, batch_tokens // ROW), row_length=ROW)
-        if packed
-        else ByLengthConfig(batch_tokens=batch_tokens)
+    predicted: Predicted = "tokens" if target.predicts_tokens else "steps" if target.of_steps else "sequence"
+    duration = named.get("duration") or EpochsConfig(
+        epochs=default_epochs(tokens, TOKEN_STEPS if predicted == "tokens" else STEPS)
     )
     return {
-        "batching": batching,
+        "batching": default_batching(prepared, batch_tokens, runs_on=runs_on, carries_state=carries_state),
         "duration": duration,
-        "lr": min(default_lr(recipe, size, every_step=target.of_steps or target.predicts_tokens), learned_at),
+        "lr": min(default_lr(recipe, size, predicted), learned_at),
         "schedule": ConstantConfig() if recipe == "linear" else LinearConfig(),
         "patience": PATIENCE,
     }
+
+
+def default_batching(prepared: Prepared, batch_tokens: int, *, runs_on: bool, carries_state: bool) -> AnyBatching:
+    """Batches by length; running text, and documents that would fill a batch alone, in streams or packs.
+
+    Models that carry a state read streams: it is passed on from row to row. For others documents are packed.
+    """
+    longest = int(prepared.columns["input"].lengths[prepared.splits["train"]].max(initial=0))
+    if not prepared.schema.target.is_running or not (runs_on or longest > batch_tokens // 4):
+        return ByLengthConfig(batch_tokens=batch_tokens)
+    if carries_state:
+        return StreamsConfig(batch_rows=max(1, batch_tokens // STREAM), row_length=STREAM)
+    return PacksConfig(batch_rows=max(1, batch_tokens // ROW), row_length=ROW)
 
 
 def training_tokens(prepared: Prepared) -> int:
@@ -234,9 +275,9 @@ def training_tokens(prepared: Prepared) -> int:
     return int(prepared.schema.target.sizes(prepared.columns)[prepared.splits["train"]].sum())
 
 
-def default_epochs(tokens: int) -> int:
-    """The default number of epochs for a training set of this size."""
-    return max(FEWEST, min(MOST, round(STEPS / max(1, tokens // default_batch_tokens(tokens)))))
+def default_epochs(tokens: int, steps: int) -> int:
+    """The number of epochs in about this many steps, for a training set of this size."""
+    return max(FEWEST, min(MOST, round(steps / max(1, tokens // default_batch_tokens(tokens)))))
 
 
 def _solving(prepared: Prepared, named: NewtonConfig | None) -> dict[str, Any]:

@@ -253,7 +253,7 @@ class _Loop:
         sums, run_state.sums = run_state.sums, LossSums()
         return Stepped(
             step=run_state.step,
-            epoch=run_state.epoch,
+            epoch=run_state.epoch_number,
             progress=share,
             loss=sums.loss / sums.weight if sums.weight else float("nan"),
             lr=self.lr,
@@ -322,7 +322,7 @@ class _Loop:
             better, got_on = record_validation(self.session.task.metric, found.metrics, run_state, lr)
             chosen = self.choice.take(found, run_state, better, lr)
             update_plateau(self.config, run_state, got_on)
-            place, pace = (run_state.step, run_state.epoch), self.clock.now(share)
+            place, pace = (run_state.step, run_state.epoch_number), self.clock.now(share)
             yield self._log(Validated(*place, found.metrics, better, chosen, found.samples, pace))
             value, name = found.value(self.session), self.session.task.metric.name
             if found.metrics and not math.isfinite(value):

@@ -9,7 +9,7 @@ are `embedding_bag` sums, in float32.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -224,6 +224,37 @@ def require_solvable(model: AnyModel) -> None:
             "newton trains only the recipe linear",
             fix="use --model linear, or --optimizer adamw",
         )
+
+
+def solutions(
+    task: Batcher, model: SequenceModel, batches: Sequence[AnyBatch], config: NewtonConfig
+) -> Iterator[float]:
+    """Solve one strength after another in memory, and yield each when the model has its weights.
+
+    Args:
+        task: computes the loss.
+        model: a linear model; its document frequencies are fitted here.
+        batches: the training set, as `training_texts` yields it.
+        config: the strengths and the tolerance.
+    """
+    source, bias = cast(Tfidf, model.encoder.input), cast(nn.Parameter, model.head.bias)
+    source.fit(batch.inputs for batch in batches)
+    scored = ScoredTexts(copy.deepcopy(model.head).double())
+    nn.init.zeros_(cast(nn.Parameter, scored.head.bias))
+    texts = Texts.of(source, batches)
+    point = NewtonPoint(source.table.detach()[texts.rows], bias.detach().clone())
+    for strength in config.strengths:
+        problem = NewtonProblem(task, scored, texts, strength)
+        place, steps = problem.at(point), 0
+        while place.gradient.largest() > config.tolerance and steps < MOST:
+            place, before, steps = newton_step(problem, place), place, steps + 1
+            if place is before:
+                break
+        point = place.point
+        with torch.no_grad():
+            source.table[texts.rows] = point.weights
+            bias.copy_(point.bias)
+        yield strength
 
 
 class SolutionPath:

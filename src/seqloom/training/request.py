@@ -10,24 +10,26 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
 
-from seqloom.config.base import Rate, dropouts, read, with_dropout, with_setting
+from seqloom.config.base import Depth, Heads, Rate, Width, dropouts, read, with_dropout, with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.heads import HeadKind, Pooling
-from seqloom.config.inputs import CharEncoderName, SpelledConfig
+from seqloom.config.inputs import CharEncoderName, CharTfidfConfig, SpelledConfig
 from seqloom.config.models import OBJECTIVES, AnyModel, AnyObjective
 from seqloom.config.options import MODEL, Flag, said, settings, with_flags
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import ConstantConfig, NewtonConfig, RunConfig, TrainingConfig
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.recipes.families import RECIPES, Size
+from seqloom.recipes.families import CHAR_ENCODERS, RECIPES, Dimensions, Size
 from seqloom.training.run_location import DEFAULT_LOCATION, RunLocation
 
 OF_VECTORS = ("pooling", "objective", "micro_batch")
+DIMENSIONS = ("width", "layers", "heads")
 BALANCED = "balanced"  # every class has the same total weight
 WORD_VECTORS = "encoder.input.table"  # the name of the word vectors among the weights
 
@@ -79,7 +81,25 @@ class RunRequest(NamedTuple):
     ] = None
     size: Annotated[
         Size | None,
-        Flag("Model size: {names} (default: small).", "NAME", MODEL),
+        Flag(
+            "Model size: {names} (default: small; tiny if training would take longer than five minutes on the CPU).",
+            "NAME",
+            MODEL,
+        ),
+    ] = None
+    width: Annotated[
+        Width | None,
+        Flag(
+            "Width of all layers of the recipe, instead of that of its size (default: from the size).", "COUNT", MODEL
+        ),
+    ] = None
+    layers: Annotated[
+        Depth | None,
+        Flag("Number of layers of the recipe (default: from the size).", "COUNT", MODEL),
+    ] = None
+    heads: Annotated[
+        Heads | None,
+        Flag("Number of attention heads of the recipe (default: from the size).", "COUNT", MODEL),
     ] = None
     dropout: Annotated[
         Rate | None,
@@ -144,7 +164,8 @@ class RunRequest(NamedTuple):
     char_encoder: Annotated[
         CharEncoderName | None,
         Flag(
-            "Also encode each word from its characters: cnn, lstm or none (default: cnn for taggers, else none).",
+            "Also encode each word from its characters: cnn, lstm, ngrams (TF-IDF of character n-grams, for linear) or "
+            "none (default: cnn for taggers, else none).",
             "NAME",
             MODEL,
         ),
@@ -171,6 +192,7 @@ class RunRequest(NamedTuple):
     ] = False
     training: dict[str, Any] = {}  # noqa: RUF012  # the settings of `TrainingConfig` that the user named
     encoding: EncodingConfig | None = None
+    encoding_options: Mapping[str, Any] = MappingProxyType({})  # those of `encoding`, if they name no tokenizer
 
     def in_vain(self) -> tuple[str, ...]:
         """The recipe settings that were named although the model is given: by the user, or by `init`."""
@@ -178,11 +200,33 @@ class RunRequest(NamedTuple):
             return ()
         # The encoder of `init` is kept; how it is trained for embeddings may change.
         further = () if self.model is None else OF_VECTORS
-        return self._named("size", "dropout", "label_smoothing", "class_weights", "head", "char_encoder", *further)
+        changed = "dropout", "label_smoothing", "class_weights", "head", "char_encoder"
+        return self._named("size", *DIMENSIONS, *changed, *further)
+
+    def dimensions(self, size: Size) -> Dimensions:
+        """This size with the numbers that the request changes."""
+        return Dimensions(size, self.width, self.layers, self.heads)
+
+    def require_char_encoder(self) -> None:
+        """Raise ConfigError if the recipe cannot have the requested character encoder."""
+        if self.char_encoder in (None, "none"):
+            return
+        possible = RECIPES[self.model].char_encoders if isinstance(self.model, str) else CHAR_ENCODERS
+        if self.char_encoder not in possible:
+            recipe = f"the recipe {self.model}" if isinstance(self.model, str) else "the default recipe"
+            fix = f"choose {' or '.join(possible)}, or another recipe"
+            raise ConfigError(f"--char-encoder {self.char_encoder} does not fit {recipe}", fix=fix)
 
     def of_vectors(self) -> tuple[str, ...]:
         """The named settings that only embedding models have."""
         return self._named(*OF_VECTORS)
+
+    def encoding_over(self, usual: EncodingConfig) -> EncodingConfig:
+        """The requested encoding; a tokenizer that is not named is of the usual kind."""
+        if self.encoding is None or not self.encoding_options:
+            return self.encoding or usual
+        given = {"tokenizer": usual.tokenizer, **self.encoding_options}
+        return msgspec.structs.replace(self.encoding, **said(EncodingConfig, given))
 
     def filled(self, before: RunConfig) -> "RunRequest":
         """Return the request for a resumed run: settings that it leaves open are taken from the run.
@@ -190,17 +234,19 @@ class RunRequest(NamedTuple):
         If it names a model, a size or `init`, the model is built again and compared with that of the run.
         """
         training = {name: getattr(before.training, name) for name in before.training.__struct_fields__}
-        encoding = _with_least(self.encoding or before.encoding, before.encoding)
+        encoding = _with_least(self.encoding_over(before.encoding), before.encoding)
         if self.word_vectors is None:
             encoding = msgspec.structs.replace(encoding, word_vectors=before.encoding.word_vectors)
         given = getattr(getattr(before.model, "encoder", None), "input", None)
-        letters = self.char_encoder or (given.char_encoder if isinstance(given, SpelledConfig) else "none")
+        encoded: CharEncoderName = given.char_encoder if isinstance(given, SpelledConfig) else "none"
+        letters = self.char_encoder or ("ngrams" if isinstance(given, CharTfidfConfig) else encoded)
         training |= self.training
         schedule, known = training["schedule"], before.training.schedule
         if type(schedule) is type(known) and schedule.warmup is None:
             training["schedule"] = msgspec.structs.replace(schedule, warmup=known.warmup)
-        filled = self._replace(training=training, encoding=encoding, char_encoder=letters)
-        anew = self._named("model", "size", "class_weights", "head", "char_encoder", "word_vectors", *OF_VECTORS)
+        filled = self._replace(training=training, encoding=encoding, encoding_options={}, char_encoder=letters)
+        named = "class_weights", "head", "char_encoder", "word_vectors"
+        anew = self._named("model", "size", *DIMENSIONS, *named, *OF_VECTORS)
         if anew or self.training.get("init"):
             return filled
         model = before.model
@@ -247,7 +293,13 @@ def requested(
     solved: dict[str, Any] = {"lr": 1.0, "schedule": ConstantConfig()} if is_solved(None, training) else {}
     TrainingConfig(**solved | training)  # raises if settings contradict each other
     encoding = said(EncodingConfig, given)
-    request = RunRequest(training=training, encoding=EncodingConfig(**encoding) if encoding else None, **model)
+    options = {name: given[name] for name in settings(EncodingConfig) if name in given and "tokenizer" not in given}
+    request = RunRequest(
+        training=training,
+        encoding=EncodingConfig(**encoding) if encoding else None,
+        encoding_options=options,
+        **model,
+    )
     if names := request.in_vain():
         flags = ", ".join(FLAGS[name].flag for name in names)
         source = given.get("model", "the model of --init")

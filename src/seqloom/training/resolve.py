@@ -18,9 +18,9 @@ from seqloom.config.base import dropouts, with_dropout, with_setting
 from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, VectorFileConfig
 from seqloom.config.models import AnyModel, objective_of
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
-from seqloom.config.training import RunConfig, TrainingConfig
+from seqloom.config.training import AnyDuration, RunConfig, TrainingConfig
 from seqloom.data.dataset import Dataset, open_without_test
-from seqloom.data.prepared import GivenEncoding, Prepared, preparing
+from seqloom.data.prepared import GivenEncoding, Prepared, default_encoding, preparing
 from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.files import cache_folder
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
@@ -28,9 +28,11 @@ from seqloom.data.schema import Schema
 from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
 from seqloom.events import Work, finished
+from seqloom.recipes.families import RECIPES, Size
 from seqloom.report.numbers import share
 from seqloom.tasks.encoders import (
     ENCODING,
+    counts_letters,
     counts_pairs,
     reads_letters,
     require_letters,
@@ -40,6 +42,7 @@ from seqloom.tasks.encoders import (
 )
 from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_class, task_of
 from seqloom.text.special_tokens import COUNT, UNKNOWN
+from seqloom.training.estimate import DEFAULT_SIZES, Pace, Processor, estimate_line, fitted, smaller_sizes
 from seqloom.training.learning_rate import default_training, training_line, with_default_warmup
 from seqloom.training.newton import require_solvable
 from seqloom.training.request import WORD_VECTORS, RunRequest
@@ -49,12 +52,14 @@ from seqloom.training.run_location import RunLocation
 # Character encoders, counts and pretrained vectors: what they change in the encoding and in the model.
 #
 #     --char-encoder cnn      the data keeps the characters of its words, and the model reads them too
+#     --char-encoder ngrams   the same for linear, also of texts
 #     --min-count 2           words that occur less often are UNKNOWN
 #     --word-vectors FILE     the file's first words join the vocabulary, and word vectors start from the file
 #
 # All are written into the configuration. A run has its vocabulary in its folder and its vectors in its weights, so it
 # resumes without the file.
 
+RUNNING = ("paragraph", "file")  # units of a text file that follow each other in one text
 SHOWN = 5  # labels in a message
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 MUCH = 0.1  # share of unknown tokens in the training set
@@ -70,14 +75,19 @@ def with_word_settings(encoding: EncodingConfig, request: RunRequest, schema: Sc
         raise ConfigError(
             "--word-vectors-limit without --word-vectors", fix="give --word-vectors FILE, or leave the limit out"
         )
-    own = request.model is not None and not isinstance(request.model, str) and reads_letters(request.model)
+    given = None if isinstance(request.model, str) else request.model
+    counted = request.char_encoder == "ngrams" or (given is not None and counts_letters(given))
+    own = given is not None and (reads_letters(given) or counted)
     changed: dict[str, Any] = {"tokenizer": schema.input.tokenizer(encoding.tokenizer)}
     usual = request.char_encoder is None and default_letters(request, encoding.tokenizer, schema)
     if request.char_encoder == "none" and isinstance(encoding.tokenizer, WordsConfig):
         changed["tokenizer"] = msgspec.structs.replace(encoding.tokenizer, keep_characters=False)
     elif request.char_encoder not in (None, "none") or own or usual:
-        tokenizer = require_letters(schema, encoding.tokenizer)
-        changed["tokenizer"] = msgspec.structs.replace(tokenizer, keep_characters=True, word_split="space")
+        tokenizer = require_letters(schema, encoding.tokenizer, counted=counted)
+        split = "space" if schema.input.in_words else tokenizer.word_split
+        changed["tokenizer"] = msgspec.structs.replace(tokenizer, keep_characters=True, word_split=split)
+    elif isinstance(encoding.tokenizer, WordsConfig) and not schema.input.in_words:  # nothing would read them
+        changed["tokenizer"] = msgspec.structs.replace(changed["tokenizer"], keep_characters=False)
     if request.word_vectors is not None:
         limit = {} if request.word_vectors_limit is None else {"limit": request.word_vectors_limit}
         changed["word_vectors"] = VectorFileConfig(path=str(request.word_vectors), **limit)
@@ -94,8 +104,13 @@ def with_word_inputs(model: AnyModel, request: RunRequest, prepared: Prepared, w
         model = with_words_input(model, rare_from=first_rare(prepared), **chosen)
     if width is not None and word_vectors_of(model) != width:
         model = with_words_input(model, size=width)
+    return with_affordable_pairs(model, prepared)
+
+
+def with_affordable_pairs(model: AnyModel, prepared: Prepared) -> AnyModel:
+    """The same model; one that counts word pairs counts only words if the texts of the training set are long."""
     if counts_pairs(model) and float(prepared.columns["input"].lengths[prepared.splits["train"]].mean()) > LONG:
-        model = with_words_input(model, order=1)
+        return with_words_input(model, order=1)
     return model
 
 
@@ -194,10 +209,18 @@ class _Start(NamedTuple):
 
 
 def resolve(
-    data: DataConfig, request: RunRequest, *, location: RunLocation | None = None, cache: Path | None = None
+    data: DataConfig,
+    request: RunRequest,
+    *,
+    location: RunLocation | None = None,
+    cache: Path | None = None,
+    machine: Processor | None = None,
 ) -> Resolved:
-    """Read and encode the data, and choose all open settings. Only the cache is written."""
-    return finished(resolving(data, request, location=location, cache=cache))
+    """Read and encode the data, and choose all open settings. Only the cache is written.
+
+    With a machine, the default size and number of epochs are those that fit it, and a message estimates the time.
+    """
+    return finished(resolving(data, request, location=location, cache=cache, machine=machine))
 
 
 def resolving(
@@ -207,6 +230,7 @@ def resolving(
     location: RunLocation | None = None,
     cache: Path | None = None,
     dataset: Dataset | None = None,
+    machine: Processor | None = None,
 ) -> Work[Resolved]:
     """Do the same as `resolve` with progress events, optionally for data that is already open.
 
@@ -229,7 +253,7 @@ def resolving(
     kind = task_class(dataset.schema.target.name)
     kind.check(metric=metric, head=request.head, settings=request.of_vectors(), batching=batching)
     _require_balanceable(request.class_weights, dataset.schema)
-    plain = request.encoding or _default_encoding(dataset.schema, start)
+    plain = request.encoding_over(_default_encoding(dataset.schema, start))
     encoding = with_word_settings(plain, request, dataset.schema)
     width = None  # of pretrained vectors
     if encoding.word_vectors is not None:
@@ -245,11 +269,14 @@ def resolving(
         None if location is None else location.folder(dataset.config.train[0], task.name, _name(task, request, start))
     )
     if before is None and RunLocation(folder).existing_run() is not None:  # the default folder, and a run is there
-        return (yield from resolving(data, original, location=RunLocation(folder), cache=cache, dataset=dataset))
-    model, recipe, messages = _model(task, request, prepared, start, before, width)
-    learned_at = inf if start is None else start.learned_at
-    settings = default_training(prepared, recipe, request.size or "small", request.training, learned_at)
-    training = with_default_warmup(TrainingConfig(**settings | request.training), prepared)
+        there = RunLocation(folder)
+        return (yield from resolving(data, original, location=there, cache=cache, dataset=dataset, machine=machine))
+    if request.label_smoothing is None:  # it reads targets, so it is chosen once for all sizes
+        request = request._replace(label_smoothing=task.default_label_smoothing(prepared))
+    runs_on = dataset.config.reading.unit in RUNNING
+    choice = _Choice(task, request, prepared, start, before, width, runs_on)
+    choice, estimated = choice.fitted(machine if before is None else None)
+    (model, messages), training = choice.model(), choice.training()
     config = RunConfig(task=dataset.schema.task, data=dataset.config, encoding=encoding, model=model, training=training)
     if training.strengths:
         require_solvable(model)
@@ -265,6 +292,7 @@ def resolving(
         *messages,
         *unknown,
         training_line(config.training),
+        *estimated,
     )
     facts, bundle = DataFacts.of(dataset, prepared), start.bundle if start else None
     file = None if encoding.word_vectors is None else encoding.word_vectors.path
@@ -280,7 +308,8 @@ def _name(task: Task, request: RunRequest, start: _Start | None) -> str:
 
 
 def _require_changeable(request: RunRequest) -> None:
-    """Refuse recipe settings for a given model: they would silently do nothing."""
+    """Refuse recipe settings for a given model: they would silently do nothing. Also those that do not fit a recipe."""
+    request.require_char_encoder()
     if names := request.in_vain():
         source = "the model of init" if request.model is None else "the given model"
         raise ConfigError(
@@ -309,7 +338,7 @@ def _start(request: RunRequest, folder: Path | None, own: RunConfig | None) -> _
 
 def _default_encoding(schema: Schema, start: _Start | None) -> EncodingConfig:
     """The default of the task; inputs are truncated where the positions of the model of --init end."""
-    usual = EncodingConfig(tokenizer=task_class(schema.target.name).default_tokenizer)
+    usual = default_encoding(schema)
     if start is None or not isinstance(start.model, ENCODING) or schema.target.is_running:
         return usual
     return msgspec.structs.replace(
@@ -347,6 +376,81 @@ def _label_messages(schema: Schema) -> Iterator[str]:
     yield f"labels: {len(schema.labels):,} ({first}{more}){hint}"
 
 
+class _Choice(NamedTuple):
+    """What model and training are chosen from, and the size and duration that are chosen so far."""
+
+    task: Task
+    request: RunRequest
+    prepared: Prepared
+    start: _Start | None
+    before: RunConfig | None
+    width: int | None  # of pretrained vectors
+    runs_on: bool  # whether the documents are parts of one text
+    size: Size | None = None  # None: as requested, or the default
+    duration: AnyDuration | None = None  # None: the same
+
+    def model(self) -> tuple[AnyModel, tuple[str, ...]]:
+        """The model configuration, and messages about chosen settings."""
+        size = self.size or self.sizes()[0]
+        return _model(self.task, self.request, self.prepared, self.start, self.before, self.width, size)
+
+    def training(self) -> TrainingConfig:
+        """All settings of training."""
+        learned_at = inf if self.start is None else self.start.learned_at
+        size, named = self.request.dimensions(self.size or self.sizes()[0]), self.request.training
+        duration = {} if self.duration is None else {"duration": self.duration}
+        settings = default_training(
+            self.prepared,
+            self.recipe(),
+            size,
+            duration | named,
+            learned_at,
+            runs_on=self.runs_on,
+            carries_state=self.model()[0].carries_state(),
+        )
+        return with_default_warmup(TrainingConfig(**settings | named), self.prepared)
+
+    def sizes(self) -> tuple[Size, ...]:
+        """The sizes to choose from, by preference; that of the run that is resumed, if the request leaves it open."""
+        if self.request.size is not None:
+            return (self.request.size,)
+        recipe = self.recipe()
+        if not recipe or not RECIPES[recipe].dimensions or self.request.dimensions(DEFAULT_SIZES[0]).changed():
+            return DEFAULT_SIZES[:1]
+        if self.before is None:
+            return DEFAULT_SIZES
+        same = [size for size in DEFAULT_SIZES if self._replace(size=size).model()[0] == self.before.model]
+        return (*same, *DEFAULT_SIZES)
+
+    def recipe(self) -> str:
+        """The name of the recipe; empty for a given model and for that of --init."""
+        if self.request.model is None and self.start is None:
+            return self.task.recipes()[0]
+        return self.request.model if isinstance(self.request.model, str) else ""
+
+    def fitted(self, machine: Processor | None) -> "tuple[_Choice, tuple[str, ...]]":
+        """The choice that fits the machine, and a message with the estimated time.
+
+        Recipes without sizes, and those that newton solves, stay as they are.
+        """
+        usual = self.training()
+        if machine is None or usual.strengths:
+            return self, ()
+
+        def pace(size: Size) -> Pace:
+            return Pace.of(self._replace(size=size).model()[0], usual, self.prepared, machine)
+
+        paces = {size: pace(size) for size in self.sizes()}
+        size, duration = fitted(paces, usual.duration, named="duration" in self.request.training)
+        first = self.sizes()[0]
+        wanted = (first, usual.duration, paces[first].seconds(usual.duration))
+        chosen = (size, duration, paces[size].seconds(duration))
+        recipe, sized = self.recipe(), self.request.dimensions(size)
+        others = smaller_sizes(size) if recipe and RECIPES[recipe].dimensions and not sized.changed() else ()
+        line = estimate_line(wanted, chosen, machine, lambda: {one: pace(one).seconds(duration) for one in others})
+        return self._replace(size=size, duration=duration), (line,)
+
+
 def _model(
     task: Task,
     request: RunRequest,
@@ -354,10 +458,11 @@ def _model(
     start: _Start | None,
     before: RunConfig | None,
     width: int | None,
-) -> tuple[AnyModel, str, tuple[str, ...]]:
-    """Return the model configuration, the name of its recipe, and messages about chosen settings."""
+    size: Size,
+) -> tuple[AnyModel, tuple[str, ...]]:
+    """Return the model configuration, and messages about chosen settings."""
     if before is not None and request.model is before.model:  # if the data has changed, the run folder refuses it
-        return before.model, "", (f"model: from the run, {before.model.parameters():,} parameters",)
+        return before.model, (f"model: from the run, {before.model.parameters():,} parameters",)
     if request.model is not None and not isinstance(request.model, str):
         task.require(request.model)
         if width is not None and (found := word_vectors_of(request.model)) != width:
@@ -365,24 +470,27 @@ def _model(
                 f"the vectors in the file have {width:,} dimensions, those of the model {found:,}",
                 fix=f"set size = {width} in the model's input",
             )
-        return request.model, "", ()
+        return request.model, ()
     if start is not None and request.model is None:
-        return _adapted(task, start.model, request), "", start.messages
-    recipe, size = request.model or task.recipes()[0], request.size or "small"
+        return _adapted(task, start.model, request), start.messages
+    recipe, sized = request.model or task.recipes()[0], request.dimensions(size)
     weights = class_weights(request.class_weights, prepared)
     kind = request.head or task.heads[0]
-    smoothing = task.default_label_smoothing(prepared) if request.label_smoothing is None else request.label_smoothing
-    wanted = HeadSettings(smoothing, weights, kind, request.pooling, request.objective, request.micro_batch)
-    model = task.model(recipe, size, wanted)
+    wanted = HeadSettings(
+        request.label_smoothing or 0.0, weights, kind, request.pooling, request.objective, request.micro_batch
+    )
+    model = task.model(recipe, sized, wanted)
     if request.dropout is not None:
         model = with_dropout(model, request.dropout)
     model = with_word_inputs(model, request, prepared, width)
     notes = (
-        () if request.model and request.size else (f"model: {recipe}, size {size}, {model.parameters():,} parameters",)
+        ()
+        if request.model and request.size and not sized.changed()
+        else (f"model: {recipe}, size {sized}, {model.parameters():,} parameters",)
     )
     if request.dropout and not any(dropouts(model)):
         notes = (*notes, f"dropout: {recipe} has no dropout layers, so --dropout {request.dropout:g} has no effect")
-    return model, recipe, notes
+    return model, notes
 
 
 def _adapted(task: Task, model: AnyModel, request: RunRequest) -> AnyModel:

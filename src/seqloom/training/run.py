@@ -35,24 +35,32 @@ from seqloom.data.prepared import Prepared
 from seqloom.data.run_files import keep_places
 from seqloom.data.word_vectors import read_vectors, wanted_words
 from seqloom.errors import ConfigError, DurableError, SeqloomError
+from seqloom.files.layouts import RunFile
 from seqloom.nn.inputs import Tfidf
 from seqloom.recipes.families import Size
+from seqloom.report.document import Document, Shown
+from seqloom.report.frames import data_frame
+from seqloom.report.notebook import notebook_display
+from seqloom.report.numbers import counted
+from seqloom.tasks.tables import brief_scores
 from seqloom.text.special_tokens import COUNT
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import put, weights_of
-from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device
-from seqloom.training.events import Ended, Report
+from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device, machine_of
+from seqloom.training.events import Ended, Report, Wrote
 from seqloom.training.learning_rate import expected_steps, training_tokens
 from seqloom.training.loop import training
 from seqloom.training.newton import training_texts
+from seqloom.training.notebook import NotebookProgress
 from seqloom.training.request import WORD_VECTORS, requested
 from seqloom.training.resolve import Resolved, init_bundle, resolve, with_known_names
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import RunLocation, RunMismatchError, changed, patience_messages
-from seqloom.training.run_summary import write_pages
+from seqloom.training.run_summary import RunSummary, read_scores, read_settings, summary_of, write_pages
 from seqloom.training.session import Session, StopSignals
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
+from seqloom.training.written_texts import written_texts
 
 
 def train_run(
@@ -84,6 +92,13 @@ def train_run(
         session = session._replace(messages=(*resolved.messages, *place.messages, *about_weights, *warned, *skipped))
         for report in training(session, checkpoint):
             if isinstance(report, Ended) and main:
+                if report.reason in ("done", "patience") and (
+                    texts := written_texts(folder.model, resolved.task, resolved.prepared, place)
+                ):
+                    wrote = Wrote(report.step, texts)
+                    with suppress(DurableError):  # the texts are only shown
+                        folder.log(wrote)
+                    yield wrote
                 with suppress(DurableError) if report.reason == "disk" else nullcontext():  # it was reported before
                     write_pages(folder)
             yield report
@@ -214,9 +229,9 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """A finished run, or one that was stopped.
+@dataclass(frozen=True, repr=False)
+class TrainedRun(Shown):
+    """A finished run, or one that was stopped. A notebook shows its report.
 
     `folder` is the run folder; `end` says why and when the run ended; `metrics` are its validation metrics.
     """
@@ -229,6 +244,39 @@ class TrainedRun:
         """The metrics on the dev set, of the weights in RUN/model."""
         return self.end.metrics
 
+    @property
+    def summary(self) -> RunSummary:
+        """All that the run folder contains: settings, losses, validations, scores with intervals."""
+        return summary_of(self.folder)
+
+    def document(self) -> Document:
+        """The report on the run, as in report.html."""
+        return self.summary.document()
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary of the run as plain values."""
+        return self.summary.to_json()
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each validation: `step`, `epoch`, the metrics, `best` and `chosen`."""
+        rows = [
+            {"step": one.step, "epoch": one.epoch, **one.metrics, "best": one.best, "chosen": one.chosen}
+            for one in self.summary.validations
+        ]
+        return data_frame(rows)
+
+    def __repr__(self) -> str:
+        ends, main = None, next(iter(self.metrics), "")
+        with suppress(SeqloomError, OSError):  # the folder may have been moved or removed since
+            _, task = read_settings(self.folder)
+            main = task.metric.name
+            scores = read_scores(self.folder / RunFile.MODEL)
+            # The interval is of the calibrated scores, so it is shown only if calibration did not change the metric.
+            if scores is not None and scores.dev.get(main) == self.metrics.get(main):
+                ends = scores.intervals.get(main)
+        scored = f"dev {brief_scores(self.metrics, main, ends)}" if self.metrics else "no dev set"
+        return f"TrainedRun({scored}; {self.end.reason} after {counted(self.end.step, 'step')}; {self.folder})"
+
 
 @strict
 def train(
@@ -236,6 +284,9 @@ def train(
     out: str | Path | None = None,
     model: str | AnyModel | None = None,
     size: Size | None = None,
+    width: int | None = None,
+    layers: int | None = None,
+    heads: int | None = None,
     device: DeviceName = "auto",
     show: Callable[[Report], None] | None = None,
     epochs: int | None = None,
@@ -318,9 +369,12 @@ def train(
         data: a file, a folder, two files of parallel text, or the name of a dataset.
         out: the run folder (default: runs/NAME-TASK-MODEL). A run that is there is resumed.
         model: the name of a recipe, or a model configuration (default: chosen by the task).
-        size: the size of the recipe (default: small).
+        size: the size of the recipe (default: small; tiny if training would take longer than five minutes on the CPU).
+        width: the width of the layers (default: from the size).
+        layers: the number of layers (default: from the size).
+        heads: the number of attention heads (default: from the size).
         device: auto, cpu, cuda or mps.
-        show: called with every event of the training.
+        show: called with every event of the training (default: in a notebook, a live display of the progress).
 
     All other arguments are the options of `seqloom train`, with the same names; `seqloom train --help-all` lists them.
     An argument that is None is chosen by the data and the model.
@@ -328,6 +382,9 @@ def train(
     named: dict[str, Any] = {
         "model": model,
         "size": size,
+        "width": width,
+        "layers": layers,
+        "heads": heads,
         "epochs": epochs,
         "steps": steps,
         "tokens": tokens,
@@ -354,10 +411,12 @@ def train(
     location = RunLocation(None if out is None else Path(out))
     config, request = requested(data, stated(named), location)
     location.require_usable()
-    resolved = resolve(config, request, location=location)
+    resolved = resolve(config, request, location=location, machine=machine_of(choose_device(device)))
     chosen = choose_device(device, resolved.config.training.precision)
     location.make()
     assert resolved.folder is not None, "a run with a location has a folder"
+    if show is None and (display := notebook_display()) is not None:
+        show = NotebookProgress(resolved.task.metric.name, display).take
     for report in train_run(resolved.folder, resolved, device=chosen):
         if show is not None:
             show(report)

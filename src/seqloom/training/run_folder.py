@@ -13,6 +13,7 @@ name of a free folder, unless the run in the folder was stopped before it saved 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,13 @@ from seqloom.tasks.task import ModelSpec
 from seqloom.training import checkpoint
 from seqloom.training.checkpoint import Record
 from seqloom.training.devices import Device, Ranks, environment
-from seqloom.training.events import read_log
+from seqloom.training.events import Report, events_of, read_log
 from seqloom.training.run_location import (
     CHANGED_FILE,
     CHANGED_SPLIT,
     CHANGED_VOCABULARY,
     DIFFERENT,
+    brief_changes,
     changed,
     changed_entries,
     changed_environment,
@@ -87,9 +89,6 @@ def spec_of(files: Mapping[str, bytes]) -> ModelSpec:
         ) from error
     tokenizers = read_tokenizers(files, schema, Path(RunFile.VOCABULARY))
     return ModelSpec(schema, *tokenizers, outline.sizes, outline.numbers, units=outline.units)
-
-
-SHOWN = 6  # changes in one message
 
 
 class DataFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -157,6 +156,11 @@ class RunFolder:
         """The lines of events.jsonl: start, speed, checkpoint, notice, end."""
         return read_log(self.path / RunFile.EVENTS)
 
+    def log(self, report: Report) -> None:
+        """Add an event to events.jsonl."""
+        when = datetime.now(UTC).isoformat(timespec="milliseconds")
+        files.append_lines(self.path / RunFile.EVENTS, [{"when": when, **record} for record in events_of(report)])
+
     def test_evaluations(self) -> list[dict[str, Any]]:
         """One record for each evaluation on the test set."""
         return list(files.read_lines(existing(self.path / RunFile.TEST_EVALUATIONS)).records)
@@ -218,8 +222,7 @@ class RunFolder:
             *map(str, changed(before, config)),
             *changed_entries(CHANGED_VOCABULARY, self.vocabulary(), vocabulary),
         ]
-        more = f"; and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
-        listed = f"{'; '.join(changes[:SHOWN])}{more}"
+        listed = "; ".join(brief_changes(changes))
         if changes and not has_results(self.path):
             files.remove_files(self.path / name for name in REPLACED)
             self._begin(config, facts, vocabulary)

@@ -165,6 +165,7 @@ class Change(NamedTuple):
         return self._replace(setting=name)
 
 
+LAYERS = 4  # changes inside a model that a message lists
 DIFFERENT = " contains a different run: "  # between the folder and the changes
 CHANGED_FILE, CHANGED_SPLIT, CHANGED_VOCABULARY = "file", "split:", "vocabulary:"  # how changes outside settings begin
 
@@ -185,6 +186,19 @@ def changed(before: RunConfig, now: RunConfig) -> Iterator[Change]:
     for name in dict.fromkeys([*old, *new]):
         if name not in free and old.get(name) != new.get(name):
             yield Change(name, old.get(name), new.get(name))
+
+
+def brief_changes(changes: Iterable[str]) -> list[str]:
+    """All changes, but only the first few of the layers of a model: one setting can change hundreds of them.
+
+    >>> brief_changes(["training.lr was 1 and is now 2", *(f"model.blocks.{n}.width was 8" for n in range(9))])[-2:]
+    ['model.blocks.3.width was 8', 'and 5 more in the layers of the model']
+    """
+    every = list(changes)
+    inner = [change for change in every if change.startswith("model.")]
+    hidden = set(inner[LAYERS:])
+    listed = [change for change in every if change not in hidden]
+    return [*listed, f"and {len(hidden)} more in the layers of the model"] if hidden else listed
 
 
 def is_longer(before: RunConfig, now: RunConfig) -> bool:

@@ -7,6 +7,8 @@ folder name. Names from the data are shown as code, so that nothing in them is i
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from seqloom.data.kinds.words import Words
+from seqloom.data.tags import form_fault
 from seqloom.metrics.bootstrap import alike_said
 from seqloom.report.document import (
     Aside,
@@ -21,6 +23,7 @@ from seqloom.report.document import (
     KeyFigures,
     Kind,
     Mark,
+    MarkedText,
     Paragraph,
     Paragraphs,
     Pictures,
@@ -36,6 +39,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
+from seqloom.tasks.tag import TagsPrediction
 from seqloom.training.run_summary import SampleLine, ValidationLine, layers_text
 
 if TYPE_CHECKING:
@@ -144,10 +148,14 @@ def run_document(summary: "RunSummary") -> Document:
             *_scores(summary),
             Heading("Notices"),
             TableBlock(("", "step", "message"), _notices(summary)),
+            Heading("Scores by label"),
+            _per_class(summary.chosen_scores),
             Heading("Confusion matrix"),
             *_confusion(summary.chosen_scores),
             Heading("Predictions over time"),
-            *map(_answers, prediction_history(summary.validations)),
+            *(block for one in prediction_history(summary.validations) for block in _answers(one, summary.span_types)),
+            Heading("Texts that the model writes"),
+            *(Quote([excerpt(f"{one.prompt}{one.text}", LONGEST_TEXT)]) for one in summary.written),
             Heading("Evaluations on the test set"),
             *_test_evaluations(summary),
             Heading("Curves"),
@@ -264,6 +272,15 @@ def _notices(summary: "RunSummary") -> list[list[TableCell]]:
     return rows + [[Code("not saved"), one.step, excerpt(one.problem, LONGEST_TEXT)] for one in unsaved]
 
 
+def _per_class(scores: "RunScores | None") -> TableBlock:
+    """Precision, recall, F1 and count of each label or type of span, the most frequent first."""
+    found = {} if scores is None else scores.per_class
+    often = sorted(found, key=lambda label: -(found[label].get("support") or 0))
+    names = ("precision", "recall", "f1", "support")
+    rows = [[excerpt(label, LONGEST_LABEL), *(scored(found[label].get(name)) for name in names)] for label in often]
+    return TableBlock(("label", "precision", "recall", "f1", "count"), rows[:MOST_LABELS])
+
+
 def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
     if scores is None or not scores.confusion:
         return []
@@ -315,16 +332,37 @@ def prediction_history(validations: Sequence[ValidationLine]) -> list[Prediction
     ]
 
 
-def _answers(example: PredictionHistory) -> Quote:
-    """An example and its predictions, marked as right or wrong where the task has such a distinction."""
+def marked_text(text: str, tags: str, types: Sequence[str]) -> MarkedText | None:
+    """A sentence with the spans of its tags, or None if they are not known: a long text or its tags are cut."""
+    words, names = Words.cut(text), tuple(tags.split(" "))
+    if not types or len(names) != len(words.spans) or any(form_fault(name) is not None for name in names):
+        return None
+    return TagsPrediction.of(names, in_scheme=True, types=types).with_input(words).marked()
+
+
+def _answers(example: PredictionHistory, types: Sequence[str]) -> list[DocumentBlock]:
+    """An example and its predictions, marked as right or wrong where the task has such a distinction.
+
+    Spans are shown in the text, if all predictions of the example can be.
+    """
+    marks = [[] if one.correct is None else [Mark("fine" if one.correct else "reject")] for _, one in example.answers]
+    shown = [
+        marked_text(example.input, tags, types)
+        for tags in (example.true, *(one.predicted for _, one in example.answers))
+    ]
+    blocks = [block for block in shown if block is not None]
+    if len(blocks) == len(shown):
+        heads: list[DocumentLine] = ["expected"]
+        heads += [Spans(f"step {step:,} ", *mark) for (step, _), mark in zip(example.answers, marks, strict=True)]
+        pairs = zip(heads, blocks, strict=True)
+        return [part for head, block in pairs for part in (Aside(head), block)]
     lines: list[DocumentLine] = [
         excerpt(example.input, LONGEST_TEXT),
         f"expected: {excerpt(example.true, LONGEST_TEXT)}",
     ]
-    for step, sample in example.answers:
-        mark = [] if sample.correct is None else [Mark("fine" if sample.correct else "reject")]
+    for (step, sample), mark in zip(example.answers, marks, strict=True):
         lines.append(Spans(f"step {step:,}: ", *mark, excerpt(sample.predicted, LONGEST_TEXT)))
-    return Quote(lines)
+    return [Quote(lines)]
 
 
 def _test_evaluations(summary: "RunSummary") -> list[DocumentBlock]:

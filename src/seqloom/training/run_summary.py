@@ -26,7 +26,7 @@ from seqloom.errors import ConfigError, DamagedError, DataError, near_name
 from seqloom.files.disk import existing, write_file
 from seqloom.files.jsonl import read_lines
 from seqloom.files.layouts import RunFile, VocabularyFile
-from seqloom.recipes.families import SIZES, Size
+from seqloom.recipes.families import RECIPES, SIZES, AnySize, Dimensions, Size
 from seqloom.report.document import Document, Shown
 from seqloom.tasks.task import HeadSettings, Metric, Task, task_of
 from seqloom.training.events import read_log
@@ -72,6 +72,20 @@ class ValidationLine(msgspec.Struct, frozen=True):
     best: bool
     samples: tuple[SampleLine, ...] = ()
     chosen: bool | None = None  # None in old logs: there the best one was chosen
+
+
+class WrittenLine(msgspec.Struct, frozen=True):
+    """A prompt, and the continuation that a language model wrote."""
+
+    prompt: str
+    text: str
+
+
+class TextsLine(msgspec.Struct, frozen=True):
+    """What a language model writes at the end of its training."""
+
+    step: int
+    texts: tuple[WrittenLine, ...]
 
 
 class EndLine(msgspec.Struct, frozen=True):
@@ -190,6 +204,7 @@ class RunScores(msgspec.Struct, frozen=True, kw_only=True):
     dev_rows: int = 0
     intervals: dict[str, Interval] = {}
     confusion: tuple[StoredConfusion, ...] = ()
+    per_class: dict[str, dict[str, float | None]] = {}  # precision, recall, f1 and support of each label or type
     cross_fitted: bool = False  # whether each half of the dev set was scored with the calibration of the other half
     settled: bool = True  # whether the run had ended: before that there is no calibration and there are no intervals
 
@@ -224,7 +239,7 @@ def _finite(value: Any) -> Any:
 
 # The name of a model: its recipe and size, or its layers.
 #
-# config.toml has the layers that a recipe made, not its name. Users know the name ("bilstm, tiny"), so it is found
+# config.toml has the layers that a recipe made, not its name. Users know the name ("bilstm, nano"), so it is found
 # again: the recipe that makes the same layers for the same task.
 
 SET_BESIDE = ("dropout", "head")  # set by other flags, independent of the recipe
@@ -235,7 +250,7 @@ def model_named(model: AnyModel, task: Task) -> str:
     """The recipe and size that make this model for its task; for a custom model, its layers."""
     layers = _without(msgspec.to_builtins(model))
 
-    def makes(recipe: str, size: Size) -> bool:
+    def makes(recipe: str, size: AnySize) -> bool:
         try:
             return bool(_without(msgspec.to_builtins(task.model(recipe, size, HeadSettings()))) == layers)
         except ConfigError:  # not every recipe reads every kind of input
@@ -245,7 +260,30 @@ def model_named(model: AnyModel, task: Task) -> str:
         sizes = [size for size in SIZES if makes(recipe, size)]
         if sizes:
             return f"{recipe}, {sizes[0]}" if len(sizes) == 1 else recipe  # some have one size only
+    for recipe in task.recipes():
+        near = sorted((_near(model, recipe, size) for size in SIZES), key=lambda one: _distance(one, recipe))
+        if (made := next((one for one in near if makes(recipe, one)), None)) is not None:
+            return f"{recipe}, {made}"
     return layers_text(model)
+
+
+def _near(model: AnyModel, recipe: str, size: Size) -> Dimensions:
+    """The size with the width, layers and heads of this model where they are others."""
+    parts = [getattr(model, name) for name in model.__struct_fields__]
+    stack = next(part for part in parts if isinstance(part, StackConfig))
+    mixer = getattr(next(iter(stack.stack()), None), "mixer", None)
+    hidden = getattr(model, "hidden", ())
+    found = {"width": stack.width, "layers": len(hidden) or stack.repeat, "heads": getattr(mixer, "num_heads", None)}
+    usual = RECIPES[recipe].sizes[size]
+    return Dimensions(
+        size, **{name: found[name] for name in RECIPES[recipe].dimensions if found[name] != getattr(usual, name)}
+    )
+
+
+def _distance(size: Dimensions, recipe: str) -> tuple[int, float]:
+    """The number of changes, and how much the width is changed."""
+    usual = RECIPES[recipe].sizes[size.size].width
+    return len(size.changed()), abs(math.log((size.width or usual) / usual))
 
 
 def layers_text(model: AnyModel) -> str:
@@ -253,7 +291,7 @@ def layers_text(model: AnyModel) -> str:
 
     >>> from seqloom import recipes
     >>> from seqloom.config.inputs import TokensConfig
-    >>> layers_text(recipes.tagger("bilstm", inputs=TokensConfig(vocab_size=9), num_tags=3, size="tiny"))
+    >>> layers_text(recipes.tagger("bilstm", inputs=TokensConfig(vocab_size=9), num_tags=3, size="nano"))
     '2 x bidirectional lstm, width 12'
     >>> layers_text(recipes.translator("seq2seq-dot", source=TokensConfig(vocab_size=9), target_vocab_size=9))
     '2 x bidirectional lstm, width 200; 2 x seeded lstm, 1 x alignment, width 200'
@@ -312,6 +350,7 @@ class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
     model: str  # its recipe and size, or its layers
     metric: Metric  # the one that chooses the best checkpoint
     asking: str  # the command that predicts for a file; RUN stands for the folder
+    span_types: tuple[str, ...] = ()  # of a tagger whose tags mark spans
     data: DataSummary
     start: StartLine | None
     steps: tuple[StepLine, ...]
@@ -321,6 +360,7 @@ class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # of training, without the time between a stop and its resume
     notices: tuple[NoticeLine, ...]
     saves: tuple[SavedLine, ...]
+    written: tuple[WrittenLine, ...]
     scores: RunScores | None
     test_evaluations: tuple[TestEvaluationLine, ...]
     disk: dict[str, int]  # bytes of each part of the folder
@@ -393,7 +433,7 @@ def summary_of(
     if not (path / RunFile.CONFIG).is_file():
         fix = near_name(path) if not path.exists() else "give the folder of `seqloom train --out`"
         raise DataError(f"{path} is not a run folder: it has no config.toml", fix=fix)
-    config, task = known or _read_settings(path)
+    config, task = known or read_settings(path)
     tested, sizes = existing(path / RunFile.TEST_EVALUATIONS), {}
     for folder in (RunFile.CHECKPOINTS, RunFile.MODEL, RunFile.VOCABULARY):
         sizes[str(folder)] = sum(map(_file_size, (path / folder).rglob("*"))) if (path / folder).is_dir() else 0
@@ -405,6 +445,7 @@ def summary_of(
         data=data_summary(path),
         metric=task.metric,
         asking=task.usage.file,
+        span_types=task.span_types,
         scores=read_scores(path / RunFile.MODEL) if notes is None else scores_of(notes),
         test_evaluations=tuple(typed(record, TestEvaluationLine, tested) for record in read_lines(tested).records),
         disk={name: size for name, size in sizes.items() if size},
@@ -412,7 +453,8 @@ def summary_of(
     )
 
 
-def _read_settings(path: Path) -> tuple[RunConfig, Task]:
+def read_settings(path: Path) -> tuple[RunConfig, Task]:
+    """The configuration and the task of a run."""
     config: RunConfig = read(path / RunFile.CONFIG, RunConfig)
     return config, task_of(RunFolder(path).spec()).with_metric(config.training.metric)
 
@@ -433,6 +475,7 @@ def _journals(metrics: Path, events: Path) -> dict[str, Any]:
         "seconds": paces[-1].seconds if paces else 0.0,
         "notices": tuple(notices.values()),
         "saves": of_kind(own, "checkpoint", SavedLine, events),
+        "written": written[-1].texts if (written := of_kind(own, "texts", TextsLine, events)) else (),
     }
 
 

@@ -81,6 +81,11 @@ class TrainingState(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     end_reason: str = ""  # empty while the run is not finished
     end_amount: float = 0.0  # the duration at which it finished: with a longer one it continues
 
+    @property
+    def epoch_number(self) -> int:
+        """The epoch of the last step, counted from 1; `epoch` and `index` are the position of the next step."""
+        return self.epoch + (self.index > 0)
+
 
 def require_plan(run_state: TrainingState, plan: str) -> None:
     """Raise ConfigError if the batches are ordered differently now: the saved position would mean another place."""

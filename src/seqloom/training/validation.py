@@ -19,6 +19,7 @@ from torch import Tensor
 
 from seqloom.bundle import Bundle, bundle_files, read_bundle
 from seqloom.config.data import SplitName
+from seqloom.config.training import StreamsConfig
 from seqloom.data.kinds.text import cut_short
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached
@@ -117,6 +118,8 @@ def batches_of(session: Session, part: SplitName, rank: int = 0, count: int = 1)
 
 def _sample(session: Session, example: EvaluatedExample) -> Sample:
     """Return an example for display: its input as written; also the expected text if that is the input itself."""
+    if isinstance(session.config.training.batching, StreamsConfig):  # a row of a stream is not one document
+        return Sample(example.expected, example.predicted, example.expected, example.correct)
     read = session.prepared.shown(int(example.id))
     text = cut_short(session.prepared.dev_texts.get(int(example.id), "")) or read
     return Sample(text, example.predicted, text if example.expected == read else example.expected, example.correct)
@@ -317,6 +320,7 @@ def _replace_model(
         "lr": config.training.lr,
         "intervals": {name: list(interval) for name, interval in intervals.items()},
         "confusion": [list(one) for one in evaluation.confusion] if evaluation is not None else [],
+        "per_class": task.by_label(evaluation.statistics) if evaluation is not None else {},
         "cross_fitted": task is not session.task,
         "settled": settled,
     }

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.data import BadRows
+from seqloom.config.data import ANY_ROWS
 from seqloom.config.training import RunConfig, StepsConfig
 from seqloom.data.run_files import located
 from seqloom.errors import ConfigError, DurableError, near_name
@@ -207,8 +207,7 @@ def short_run(config: Path, out: Path, device: DeviceName, workers: int) -> int:
     """Train with this configuration, or resume; returns the exit code."""
     saved = RunFolder(config.parent).config()
     request = RunRequest(model=saved.model, training=msgspec.structs.asdict(saved.training), encoding=saved.encoding)
-    lenient = BadRows(skip_bad_rows=True, max_bad_rows=1.0)  # the run itself has decided about bad rows
-    resolved = resolve(msgspec.structs.replace(saved.data, bad_rows=lenient), request)
+    resolved = resolve(msgspec.structs.replace(saved.data, bad_rows=ANY_ROWS), request)
     place = choose_device(device, saved.training.precision, saved.training.deterministic)
     *_, last = train_run(out, resolved, device=place, workers=workers)
     assert isinstance(last, Ended), "the last report"

@@ -1,0 +1,47 @@
+"""What a language model writes when its training has ended: a few beginnings of dev texts, continued.
+
+The weights are those in RUN/model. Tokens are sampled with a fixed seed, because the likeliest ones soon repeat.
+"""
+
+from pathlib import Path
+
+from seqloom.bundle import built, read_bundle
+from seqloom.config.decoding import SampleConfig
+from seqloom.data.kinds.text import cut_short
+from seqloom.data.prepared import Prepared
+from seqloom.errors import DataError
+from seqloom.tasks.evaluation import answering
+from seqloom.tasks.task import Continuer, Task
+from seqloom.training.devices import Device
+from seqloom.training.events import WrittenText
+
+TEXTS = 2
+PROMPT = 5  # words
+HOW = SampleConfig(temperature=0.7, top_k=50, max_new_tokens=48, seed=0)
+MOST_WEIGHTS = 50_000_000  # larger models are not loaded a second time
+
+
+def written_texts(model: Path, task: Task, prepared: Prepared, device: Device) -> tuple[WrittenText, ...]:
+    """The continuations; empty for tasks that do not continue texts, and for large models."""
+    if not isinstance(task, Continuer) or not model.is_dir():
+        return ()
+    bundle = read_bundle(model)
+    if bundle.config.parameters() > MOST_WEIGHTS:
+        return ()
+    prompts = prompts_of(prepared)
+    loaded = built(bundle, device.torch)
+    try:
+        with answering(loaded):
+            found = task.writing(HOW).continued(loaded, prompts, range(len(prompts)))
+    except DataError:  # the model has no positions for what follows a prompt
+        return ()
+    return tuple(
+        WrittenText(prompt, str(texts[0].to_json()["text"])) for prompt, texts in zip(prompts, found, strict=True)
+    )
+
+
+def prompts_of(prepared: Prepared) -> list[str]:
+    """The first words of a few dev texts; an empty prompt without a dev set."""
+    rows = [int(row) for row in prepared.splits["dev"][:TEXTS]]
+    texts = (cut_short(prepared.dev_texts.get(row, "")) or prepared.shown(row) for row in rows)
+    return [" ".join(text.rstrip("…").split()[:PROMPT]) for text in texts] or [""]
