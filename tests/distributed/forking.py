@@ -120,7 +120,10 @@ def _called(rank: int, asked: dict[str, Any]) -> int:
     module, _, name = asked["function"].partition(":")
     try:
         answer = getattr(importlib.import_module(module), name)(**asked["arguments"])
-        Path(asked["folder"], f"answer-{rank}").write_text(json.dumps(answer))
+        # Renamed when it is whole: a kill may come while it is written, and the server reads what has its name.
+        written = Path(asked["folder"], f"unfinished-{rank}")
+        written.write_text(json.dumps(answer))
+        written.rename(Path(asked["folder"], f"answer-{rank}"))
     except SystemExit as error:
         if isinstance(error.code, str):
             os.write(2, f"{error.code}\n".encode())
