@@ -51,6 +51,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/inspection.py
+	$(BIN)/python benchmarks/word_vectors.py
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict

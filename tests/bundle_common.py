@@ -33,7 +33,7 @@ def make_run(
     encoding = EncodingConfig() if tokenizer is None else EncodingConfig(tokenizer=tokenizer)
     prepared = prepare(open_data(config, Ledger()), encoding, Ledger())
     task = task_of(ModelSpec.of(prepared))
-    model = task.model(recipe, "tiny", HeadSettings())
+    model = task.model(recipe, "nano", HeadSettings())
     if encoder is not None:
         model = msgspec.structs.replace(model, encoder=msgspec.structs.replace(model.encoder, **encoder))
     with torch.random.fork_rng(devices=[]):

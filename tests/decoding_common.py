@@ -47,7 +47,7 @@ def shaken(config: Any, seed: int, size: float = 1.0) -> Any:
 @cache
 def translator(name: str, vocabulary: int = VOCABULARY, seed: int = 0, size: float = 1.0) -> EncoderDecoder:
     recipe, source = "transformer" if name in STACKS else name, TokensConfig(vocab_size=VOCABULARY)
-    config = recipes.translator(recipe, source=source, target_vocab_size=vocabulary, size="tiny")
+    config = recipes.translator(recipe, source=source, target_vocab_size=vocabulary, size="nano")
     if name in STACKS:
         config = replace(config, decoder=_stacked(config.decoder, decoder_blocks(STACKS[name])))
     return shaken(config, seed, size)
@@ -55,7 +55,7 @@ def translator(name: str, vocabulary: int = VOCABULARY, seed: int = 0, size: flo
 
 @cache
 def language_model(name: str, vocabulary: int = VOCABULARY, seed: int = 3, size: float = 1.0) -> LanguageModel:
-    config = recipes.language_model("gpt" if name in STACKS else name, vocab_size=vocabulary, size="tiny")
+    config = recipes.language_model("gpt" if name in STACKS else name, vocab_size=vocabulary, size="nano")
     if name in STACKS:
         config = replace(config, decoder=_stacked(config.decoder, blocks(STACKS[name])))
     return shaken(config, seed, size)

@@ -152,7 +152,7 @@ def evaluated(
     }
     words = EncodingConfig(tokenizer=WordsConfig())
     # what a family makes of words: letters, which taggers read by default, would say some of it
-    request = RunRequest(family, "tiny", 0.0, head=head, training=training, encoding=words, char_encoder="none")
+    request = RunRequest(family, "nano", dropout=0.0, head=head, training=training, encoding=words, char_encoder="none")
     resolved = resolve(data, request, cache=folder.parent / "cache")
     for _ in train_run(folder, resolved, device=choose_device("cpu", "float32"), workers=0):
         pass

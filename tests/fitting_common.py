@@ -248,11 +248,11 @@ def fit_classes(
     count: int | None = None,
     **given: int,
 ) -> float:
-    """Accuracy of a classifier of texts; without a width, that of the size `tiny`."""
+    """Accuracy of a classifier of texts; without a width, that of the size `nano`."""
     (learned, tested), labels = _parts(name, count, given), NAMES[name].schema.labels
     pieces = Pieces([text_of(row) for row in learned])
     inputs = TokensConfig(vocab_size=pieces.size)
-    size = "tiny" if width is None else "small"
+    size = "nano" if width is None else "small"
     model = _built(recipes.classifier(family, inputs=inputs, num_classes=len(labels), size=size), width, seed)
     encode = classes(pieces, labels)
     train(model, encode, learned, plan, seed)

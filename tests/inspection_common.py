@@ -21,7 +21,7 @@ LINES = {
     "embed": ("a.csv", "first,second\n", ["the cat sat,a cat was sitting", "a dog ran,the dog was running"]),
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    "translate": {"task": "translate", "input": ("source",), "target": "target"},
+    "translate": {"task": "translate", "input": ("source",), "target": "target", "tokenizer": "words"},
     "embed": {"task": "embed", "input": ("first", "second")},
     "lm": {"task": "lm"},
 }
@@ -37,7 +37,7 @@ def task_on(folder: Path, name: str, *, rows: Sequence[str] | None = None, **set
     return task_of(ModelSpec.of(load_data(path, **chosen)))
 
 
-def subject_of(task: Task, recipe: str | None = None, *, size: Any = "tiny", seed: int = 1, **head: Any) -> Subject:
+def subject_of(task: Task, recipe: str | None = None, *, size: Any = "nano", seed: int = 1, **head: Any) -> Subject:
     """A subject with a fresh model in evaluation mode, the same one for the same seed."""
     config = task.model(recipe or task.recipes()[0], size, HeadSettings(**head))
     return subject_with(task, config, seed=seed)

@@ -35,7 +35,8 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "search": ({"WIDTH": 8, "CENTERS": 9, "QUERIES": 20}, [["600"]], "library"),
     "stream": ({"LAST": 50}, [["gru", "600"]], '"difference"'),
     "tokenization": ({"ROUNDS": 1}, [["200"]], "bytes"),
-    "training": ({"PAIRS": 1, "STEPS": 1, "ROWS": 2, "TIME": 4, "MODELS": {"lstm": ("lstm", "tiny")}}, [], "per step"),
+    "training": ({"PAIRS": 1, "STEPS": 1, "ROWS": 2, "TIME": 4, "MODELS": {"lstm": ("lstm", "nano")}}, [], "per step"),
+    "word_vectors": ({"ROUNDS": 2, "EPOCHS": 1, "SENTENCES": 200, "FREQUENT": 5}, [[]], "cbow"),
 }
 
 

@@ -338,6 +338,10 @@ TOLD = {
     "train": ["train.md"],
     "translate": ["translate.md"],
     "tune": ["tune.md", "train.md"],
+    "vectors analogy": ["word-vectors.md"],
+    "vectors evaluate": ["word-vectors.md"],
+    "vectors neighbors": ["word-vectors.md"],
+    "vectors train": ["word-vectors.md"],
     "verify resume": ["survival.md"],
 }
 EVERY_VERB = pytest.mark.parametrize("verb", TOLD)
@@ -411,7 +415,7 @@ def test_a_word_that_is_missing_is_seen() -> None:
 
 def test_the_annotated_file_is_the_recipe_that_it_claims_to_be() -> None:
     (text,) = fences(read("docs/configuration.md"), "toml")
-    assert model_from_toml(text) == recipes.language_model("transformer", vocab_size=10_000, size="tiny")
+    assert model_from_toml(text) == recipes.language_model("transformer", vocab_size=10_000, size="nano")
 
 
 def test_the_layout_in_the_architecture_is_the_order_of_imports() -> None:

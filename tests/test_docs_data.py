@@ -30,7 +30,7 @@ def shown_codes(text: str) -> set[str]:
 
 
 def codes_of_source() -> set[str]:
-    files = [path for part in ("data", "text") for path in (ROOT / "src" / "seqloom" / part).rglob("*.py")]
+    files = [path for part in ("data", "text", "vectors") for path in (ROOT / "src" / "seqloom" / part).rglob("*.py")]
     found = {code for path in files for code in CODE.findall(path.read_text(encoding="utf-8"))}
     return found - NO_CODES
 

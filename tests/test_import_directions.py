@@ -32,6 +32,7 @@ ORDER = [
     "data",
     "recipes",
     "metrics",
+    "vectors",
     "decoding",
     "tasks",
     "bundle",

@@ -302,7 +302,7 @@ def test_a_cut_that_ends_before_it_begins_is_empty() -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(5, 5), (8, 7), (28, 28), (32, 2), (2, 32), (225, 225)])
 def test_pictures_of_any_side_have_a_recipe(height: int, width: int) -> None:
-    config = recipes.picture_classifier("patch-transformer", height=height, width=width, num_classes=2, size="tiny")
+    config = recipes.picture_classifier("patch-transformer", height=height, width=width, num_classes=2, size="nano")
     assert config.encoder.input.patch > 1 or height * width < 100
     if min(height, width) > 2:
-        recipes.picture_classifier("conv2d", height=height, width=width, num_classes=2, size="tiny").build()
+        recipes.picture_classifier("conv2d", height=height, width=width, num_classes=2, size="nano").build()

@@ -115,7 +115,7 @@ def test_a_spelled_word_teaches_the_vector_of_unknown_words() -> None:
 @BOTH
 def test_pieces_of_a_batch_give_the_gradient_of_the_whole(letters: str) -> None:
     torch.manual_seed(0)
-    base = recipes.tagger("bilstm", inputs=config(letters), num_tags=3, size="tiny")
+    base = recipes.tagger("bilstm", inputs=config(letters), num_tags=3, size="nano")
     model = base.build().double().eval()
     inputs = spelled([["abc", "a"], ["bb"], ["cab", "b", "a"], ["a"]])
     whole: Batch[Spelled, Tensor] = Batch(inputs, torch.randint(3, inputs.words.values.shape), tuple("abcd"))

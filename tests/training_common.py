@@ -46,7 +46,7 @@ def write_data(folder: Path, rows: int = ROWS) -> Path:
 
 
 def resolved(
-    data: Path, *, model: str = "gru", size: Any = "tiny", dropout: float | None = None, **settings: Any
+    data: Path, *, model: str = "gru", size: Any = "nano", dropout: float | None = None, **settings: Any
 ) -> Resolved:
     """A run over that data; `settings` are those of `TrainingConfig`, over `BASE`."""
     from seqloom.config.data import ColumnSplit

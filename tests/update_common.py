@@ -92,20 +92,20 @@ def _encoder(width: int, inputs: Any = TOKENS) -> EncoderConfig:
 
 
 CASES: dict[str, Case] = {
-    "classify, lstm": Case(recipes.classifier("lstm", inputs=TOKENS, num_classes=3, size="tiny").build, _classified),
-    "classify, cnn": Case(recipes.classifier("cnn", inputs=TOKENS, num_classes=3, size="tiny").build, _classified),
+    "classify, lstm": Case(recipes.classifier("lstm", inputs=TOKENS, num_classes=3, size="nano").build, _classified),
+    "classify, cnn": Case(recipes.classifier("cnn", inputs=TOKENS, num_classes=3, size="nano").build, _classified),
     "labels, gru": Case(SequenceModelConfig(encoder=_encoder(8), head=LabelsHeadConfig(num_labels=3)).build, _labeled),
     "regress, gru": Case(
         SequenceModelConfig(encoder=_encoder(8, VectorsConfig(size=4)), head=NumberHeadConfig(size=2)).build, _measured
     ),
-    "tag, transformer": Case(recipes.tagger("transformer", inputs=TOKENS, num_tags=3, size="tiny").build, _tagged),
+    "tag, transformer": Case(recipes.tagger("transformer", inputs=TOKENS, num_tags=3, size="nano").build, _tagged),
     "tag, crf": Case(
         ElementModelConfig(encoder=_encoder(8), head=CrfHeadConfig(labels=("O", "B-X", "I-X"))).build, _tagged
     ),
-    "lm, lstm": Case(recipes.language_model("lstm", vocab_size=VOCABULARY, size="tiny").build, _said),
-    "lm, gpt": Case(recipes.language_model("gpt", vocab_size=VOCABULARY, size="tiny").build, _said),
+    "lm, lstm": Case(recipes.language_model("lstm", vocab_size=VOCABULARY, size="nano").build, _said),
+    "lm, gpt": Case(recipes.language_model("gpt", vocab_size=VOCABULARY, size="nano").build, _said),
     "translate, seq2seq": Case(
-        recipes.translator("seq2seq", source=TOKENS, target_vocab_size=VOCABULARY, size="tiny").build, _translated
+        recipes.translator("seq2seq", source=TOKENS, target_vocab_size=VOCABULARY, size="nano").build, _translated
     ),
 }
 

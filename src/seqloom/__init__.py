@@ -9,9 +9,10 @@ from seqloom.lazy import loading
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
-    from seqloom import recipes
+    from seqloom import recipes, vectors
     from seqloom.config.models import model_from_json, model_from_toml, read_model
     from seqloom.data.check import check_data, load_data
+    from seqloom.data.clean import clean_data
     from seqloom.errors import SeqloomError
     from seqloom.experiments.auto.race import auto
     from seqloom.experiments.auto.results import Leaderboard
@@ -38,6 +39,7 @@ __all__ = [
     "__version__",
     "auto",
     "check_data",
+    "clean_data",
     "compare",
     "embed_file",
     "import_model",
@@ -50,12 +52,14 @@ __all__ = [
     "recording",
     "train",
     "using",
+    "vectors",
 ]
 
 
 HOMES = {
     "config.models": ("model_from_json", "model_from_toml", "read_model"),
     "data.check": ("check_data", "load_data"),
+    "data.clean": ("clean_data",),
     "errors": ("SeqloomError",),
     "experiments.auto.race": ("auto",),
     "experiments.auto.results": ("Leaderboard",),
@@ -77,6 +81,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module("seqloom.recipes")
+    if name == "vectors":
+        from importlib import import_module
+
+        return import_module("seqloom.vectors")
     return _load(name)
 
 

@@ -1,12 +1,14 @@
 """A model folder: weights, configuration, tokenizer and labels, in one folder that can be copied anywhere.
 
     my-model/
-    ├── model.safetensors       the weights; tied ones once. Its header has the checksums of the next three files
+    ├── model.safetensors       the weights; tied ones once. Its header has the checksums of the next four files
     ├── tokenizer.json          the tokenizer                   (missing for vectors and pictures)
     ├── target_tokenizer.json   the tokenizer of target texts, if different
+    ├── words.json              how raw text is split into words (only for taggers of words)
     ├── labels.json             the labels or tags in the order of their numbers
     ├── config.json             format, version, task, model, kinds of input and target, notes
     ├── card.md                 the model card
+    ├── estimator.json          parameters and classes, only if a scikit-learn estimator saved the folder
     └── manifest.json           size and sha256 of every file
 
 A folder is loaded only if the checksum of every file matches, and if the weights were written with this vocabulary and
@@ -38,6 +40,7 @@ from seqloom.files.tensors import HEADER_LIMIT, Slot, from_bytes, not_finite, re
 from seqloom.metrics.calibration import Calibration
 from seqloom.tasks.task import ModelSpec
 from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.word_splitter import WordSplitter
 from seqloom.version import __version__
 
 # The names and shapes of the weights of a configuration.
@@ -118,7 +121,7 @@ FORMAT = (
 RENAMED_IN = 4  # formats before this one have old names of settings and notes
 OLD_NOTES = {"rate": "lr", "longest": "max_length"}
 # Files that belong to the weights: their checksums are in the header of the weights.
-BOUND = (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER, ModelFile.LABELS)
+BOUND = (ModelFile.TOKENIZER, ModelFile.TARGET_TOKENIZER, ModelFile.LABELS, ModelFile.WORDS)
 NEEDED: tuple[str, ...] = (ModelFile.WEIGHTS, ModelFile.CONFIG, ModelFile.CARD, ModelFile.LABELS)
 LARGEST_CONFIG = 16 << 20  # bytes
 _RESTORE = "restore the folder from a copy"
@@ -164,6 +167,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     sizes: tuple[int, ...]
     numbers: int
     max_length: int = 0  # of the training inputs; 0: unknown
+    max_target_length: int = 0  # of the training targets, if they are texts; 0: unknown
     notes: dict[str, Any]
     # from format 2 on
     units: tuple[tuple[float, float], ...] = ()
@@ -205,6 +209,8 @@ def _spec_files(spec: ModelSpec) -> dict[str, bytes]:
     files = tokenizer_files(spec)
     if len(set(files.values())) < len(files):  # equal tokenizers are written once
         del files[ModelFile.TARGET_TOKENIZER]
+    if spec.splitter is not None:
+        files[ModelFile.WORDS] = spec.splitter.to_json()
     return {ModelFile.LABELS: labels, **files}
 
 
@@ -241,6 +247,7 @@ def _config_file(bundle: Bundle) -> bytes:
         sizes=bundle.spec.sizes,
         numbers=bundle.spec.numbers,
         max_length=bundle.spec.max_length,
+        max_target_length=bundle.spec.max_target_length,
         notes=bundle.notes,
         units=bundle.spec.units,
         calibration=_Calibration(*bundle.spec.calibration),
@@ -325,7 +332,7 @@ def _require_names(folder: Path, manifest: Manifest) -> None:
         if name not in manifest.files:
             raise DamagedError(f"{folder / name}: this file is missing in the manifest", fix=_RESTORE)
     present = {entry.name for entry in folder.iterdir()} - {"manifest.json"}
-    for name in sorted((present | set(manifest.files)) - {*NEEDED, *BOUND}):
+    for name in sorted((present | set(manifest.files)) - {*NEEDED, *BOUND, ModelFile.ESTIMATOR}):
         raise DamagedError(f"{folder / name}: unexpected file", fix="move it out of the folder")
     for name in sorted(present - set(manifest.files)):
         raise DamagedError(f"{folder / name}: unexpected file, not in the manifest", fix="move it out of the folder")
@@ -357,7 +364,20 @@ def _read_spec(document: _Document, files: Mapping[str, bytes], folder: Path) ->
         raise ConfigError(f"{place}: a standard deviation is not above 0", fix=_RESTORE)
     calibration = Calibration(document.calibration.temperature, thresholds)
     sizes, numbers, max_length = document.sizes, document.numbers, document.max_length
-    return ModelSpec(schema, *tokenizers, sizes, numbers, max_length, units, calibration)
+    splitter = _splitter(files, folder)
+    return ModelSpec(
+        schema, *tokenizers, sizes, numbers, max_length, units, calibration, document.max_target_length, splitter
+    )
+
+
+def _splitter(files: Mapping[str, bytes], folder: Path) -> WordSplitter | None:
+    """The rules for splitting raw text; None in a folder without them, as of an earlier version."""
+    if ModelFile.WORDS not in files:
+        return None
+    try:
+        return WordSplitter.from_json(files[ModelFile.WORDS])
+    except DataError as error:
+        raise DamagedError(f"{folder / ModelFile.WORDS}: {error.problem}", fix=_RESTORE) from None
 
 
 def _weights(folder: Path, manifest: Manifest, files: Mapping[str, bytes], outline: Outline) -> dict[str, Tensor]:

@@ -17,11 +17,12 @@ An error states the request, the problem and the fix: `SeqloomError(problem, fix
 import difflib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 NAMES_READ = 10_000  # maximum names of a folder to compare with a misspelled one
+WORDED = ("text", "fix")  # sentences in the details of a rejected row
 ALIKE = 0.6  # minimum similarity of suggested names
 
 
@@ -33,6 +34,10 @@ def fix_sentence(fix: str) -> str:
     """
     end = "" if fix.endswith(("?", ".")) else "."
     return f"D{fix[1:]}{end}" if fix.startswith("did you mean ") else f"Fix: {fix}{end}"
+
+
+class SeqloomWarning(UserWarning):
+    """Something that works but should be known; the command line prints it as a message."""
 
 
 class SeqloomError(Exception):
@@ -47,6 +52,11 @@ class SeqloomError(Exception):
     def in_brief(self) -> str:
         """The same in one line, for a report."""
         return str(self)
+
+    def reword(self, words: Callable[[str], str]) -> None:
+        """Change the sentences for other readers: what the shell calls --batch-tokens is batch_tokens in Python."""
+        self.problem, self.fix = words(self.problem), words(self.fix)
+        self.args = tuple(words(one) if isinstance(one, str) else one for one in self.args)
 
 
 class ConfigError(SeqloomError):
@@ -82,6 +92,14 @@ class RejectedError(DataError):
         count = [f"{total:,} problems in all{named}{shown}."] if total > 1 else []
         self.problem, self.fix = "\n".join([*lines, *count, *([verdict] if verdict else [])]), ""
         Exception.__init__(self, self.problem)
+
+    def reword(self, words: Callable[[str], str]) -> None:
+        """The same, also in the details."""
+        super().reword(words)
+        self.details = tuple(
+            {name: words(one) if isinstance(one, str) and name in WORDED else one for name, one in line.items()}
+            for line in self.details
+        )
 
     @property
     def in_brief(self) -> str:

@@ -26,15 +26,16 @@ from typing import Any, NamedTuple, Self, cast
 import msgspec
 import numpy as np
 
+from seqloom.bundle import read_bundle
 from seqloom.config.options import require_arguments
 from seqloom.data.inputs import given_inputs
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.schema import INPUT_KINDS
 from seqloom.data.values import plain
-from seqloom.errors import ConfigError, DataError, SeqloomError, did_you_mean, needing
+from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, did_you_mean, needing
 from seqloom.files.disk import temporary_folder, write_file
-from seqloom.files.folders import commit_folder, read_folder
-from seqloom.files.layouts import RunFile
+from seqloom.files.folders import commit_folder, read_file_of, read_folder, read_manifest
+from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.inference.model import LoadedModel, load
 from seqloom.inference.prediction import GivenInputs
 from seqloom.recipes.families import Size
@@ -42,7 +43,7 @@ from seqloom.report.numbers import counted
 from seqloom.tasks.classify import LabelPrediction, LabelsPrediction
 from seqloom.tasks.regress import NumbersPrediction
 from seqloom.tasks.tag import TagsPrediction
-from seqloom.training.devices import DeviceName, choose_device
+from seqloom.training.devices import DeviceName, choose_device, machine_of
 from seqloom.training.events import Ended
 from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
@@ -156,6 +157,16 @@ def _write_pictures(path: Path, inputs: Inputs, targets: Sequence[Any], name: st
 # The three estimators. Parameters are plain values; `fit` trains in a temporary folder.
 
 VALIDATIONS = 5  # in a run with a given number of steps
+LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "_several", "_names", "_single")  # besides the model
+ARRAYS = "biufUO"  # kinds of NumPy arrays whose values JSON can hold
+
+
+class SavedEstimator(msgspec.Struct, frozen=True):
+    """What an estimator has besides its model, as in `estimator.json`."""
+
+    estimator: str  # the name of its class
+    parameters: dict[str, Any]
+    learned: dict[str, Any]  # attributes that `fit` set; an array is {"dtype": ..., "values": [...]}
 
 
 class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
@@ -163,7 +174,10 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
 
     Args:
         model: the recipe (default: chosen by the data).
-        size: tiny, small, ... (default: chosen by the data).
+        size: nano, tiny, small, ... (default: chosen by the data).
+        width: the width of the layers (default: that of the size).
+        layers: the number of layers (default: that of the size).
+        heads: the number of attention heads (default: that of the size).
         epochs: how many epochs to train (default: chosen by the data). Give `epochs` or `steps`.
         steps: how many steps to train.
         lr: the peak learning rate (default: chosen by recipe and size).
@@ -186,6 +200,9 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         model: str | None = None,
         *,
         size: Size | None = None,
+        width: int | None = None,
+        layers: int | None = None,
+        heads: int | None = None,
         epochs: int | None = None,
         steps: int | None = None,
         lr: float | None = None,
@@ -199,6 +216,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.size, self.epochs, self.steps = model, size, epochs, steps
+        self.width, self.layers, self.heads = width, layers, heads
         self.lr, self.dropout, self.dev_size = lr, dropout, dev_size
         self.tokenizer, self.lowercase, self.kind = tokenizer, lowercase, kind
         self.seed, self.device, self.settings = seed, device, settings
@@ -212,6 +230,57 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
                 commit_folder(folder / RunFile.MODEL, self.bundle_)
                 self._loaded = load(folder / RunFile.MODEL, device=choose_device(self.device, "float32").torch)
         return self._loaded
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fitted estimator to a new folder, without a pickle, and return the path.
+
+        Args:
+            path: the folder. It is a model folder that `seqloom.load` reads too, with one more file, estimator.json.
+        """
+        check_is_fitted(self, "bundle_")
+        learned = {name: _array_json(getattr(self, name)) for name in LEARNED if hasattr(self, name)}
+        saved = SavedEstimator(
+            type(self).__name__,
+            {name: _json(value, name) for name, value in self.get_params(deep=False).items()},
+            {name: _json(value, name) for name, value in learned.items()},
+        )
+        commit_folder(Path(path), self.bundle_ | {ModelFile.ESTIMATOR: msgspec.json.encode(saved)})
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator that `save` wrote. It has the same parameters and makes the same predictions.
+
+        Args:
+            path: the folder; the checksum of every file in it is verified.
+        """
+        folder = Path(path)
+        read_bundle(folder)  # raises if it is not a model folder, or if a file is damaged
+        files = {name: read_file_of(folder, name) for name in read_manifest(folder).files}
+        text = files.pop(ModelFile.ESTIMATOR, None)
+        if text is None:
+            raise ConfigError(
+                f"{folder} has a model but no {ModelFile.ESTIMATOR}, so it is not a saved estimator",
+                fix="use seqloom.load(path), or write the folder with the save method of an estimator",
+            )
+        try:
+            saved = msgspec.json.decode(text, type=SavedEstimator)
+        except msgspec.MsgspecError as error:
+            raise DamagedError(f"{folder / ModelFile.ESTIMATOR}: {error}", fix="save the estimator again") from None
+        if saved.estimator != cls.__name__:
+            raise ConfigError(
+                f"{folder} holds a {saved.estimator}, not a {cls.__name__}", fix=f"use {saved.estimator}.load(path)"
+            )
+        if unknown := saved.parameters.keys() - set(cls._get_param_names()):
+            raise ConfigError(
+                f"{folder}: this version has no parameter {', '.join(sorted(unknown))}",
+                fix="use the version of Seqloom that saved the estimator, or seqloom.load(path)",
+            )
+        estimator = cls(**saved.parameters)
+        for name in saved.learned.keys() & set(LEARNED):
+            setattr(estimator, name, _from_json(saved.learned[name]))
+        estimator.bundle_ = files
+        return estimator
 
     def __getstate__(self) -> dict[str, Any]:
         """The parameters and the bytes of the model folder; the model is rebuilt from them."""
@@ -241,7 +310,8 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
             wanted = self._wanted() | {"task": task, "input": inputs.columns, "target": (name,)}
             config, request = requested((data,), wanted)
             home = RunLocation(folder / "run")
-            resolved = resolve(config, request, location=home, cache=folder / "cache")
+            machine = machine_of(choose_device(self.device))
+            resolved = resolve(config, request, location=home, cache=folder / "cache", machine=machine)
             device = choose_device(self.device, resolved.config.training.precision)
             for report in train_run(folder / "run", resolved, device=device, workers=0):
                 # An interrupted training raises the interrupt again.
@@ -255,7 +325,8 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
     def _wanted(self) -> dict[str, Any]:
         """Return the arguments of `seqloom.train` for these parameters."""
         require_arguments(train, self.settings or {})
-        names = ("model", "size", "epochs", "steps", "lr", "dropout", "dev_size", "tokenizer", "lowercase", "seed")
+        sized = ("model", "size", "width", "layers", "heads", "dropout")
+        names = (*sized, "epochs", "steps", "lr", "dev_size", "tokenizer", "lowercase", "seed")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.steps is not None:
             given["validate_every"] = max(1, self.steps // (VALIDATIONS if self.dev_size else 1))
@@ -263,7 +334,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
 
     def _answers(self, X: Any) -> list[Any]:
         check_is_fitted(self, "bundle_")
-        return self.model_.predict(self._given(X).values)
+        return list(self.model_.predict(self._given(X).values))
 
 
 class SeqloomClassifier(ClassifierMixin, SeqloomEstimator):  # type: ignore[misc]
@@ -397,6 +468,34 @@ class SeqloomTagger(SeqloomEstimator):
         """Return the kind of X; lists of texts are words, even if there are two."""
         words = self.kind == "auto" and len(X) and isinstance(X[0], list | tuple) and isinstance(X[0][0], str)
         return "words" if words else self.kind
+
+
+def _json(value: Any, name: str) -> Any:
+    """A parameter or learned attribute as plain values for JSON; ConfigError if it has none."""
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, Mapping):
+        return {str(key): _json(one, f"{name}[{key!r}]") for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(one, name) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    raise ConfigError(
+        f"the estimator cannot be saved: {name} is a {type(value).__name__}",
+        fix="use text, numbers, or lists of them instead",
+    )
+
+
+def _array_json(value: Any) -> Any:
+    """An array as its values and their type; anything else unchanged."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in ARRAYS:
+        return {"dtype": value.dtype.str, "values": value.tolist()}
+    return value
+
+
+def _from_json(value: Any) -> Any:
+    return np.array(value["values"], np.dtype(value["dtype"])) if isinstance(value, dict) else value
 
 
 def _require_target(estimator: SeqloomEstimator, y: Any) -> None:

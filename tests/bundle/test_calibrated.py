@@ -16,6 +16,8 @@ from seqloom.training.resolve import resolve
 from seqloom.training.run import train_run
 from training_common import BASE, only, run, write_data
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
@@ -85,7 +87,7 @@ def test_the_thresholds_of_several_labels_are_shipped_and_used(tmp_path: Path) -
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = DataConfig(train=(str(path),), split=ColumnSplit(split_column="split"))
-    resolved = resolve(config, RunRequest(model="bag", size="tiny", training=BASE), cache=tmp_path / "cache")
+    resolved = resolve(config, RunRequest(model="bag", size="nano", training=BASE), cache=tmp_path / "cache")
     reports = list(train_run(tmp_path / "run", resolved, device=choose_device("cpu", "float32"), workers=0))
     model = seqloom.load(tmp_path / "run")
     thresholds = model.spec.calibration.thresholds

@@ -29,9 +29,9 @@ TAGGER = ElementModelConfig(
     encoder=EncoderConfig(width=4, input=TokensConfig(vocab_size=9)), head=CrfHeadConfig(labels=("O", "B-X", "I-X"))
 )
 SHAPES = [
-    (make("lstm", "classifier", "tiny"), "label", ("x", "y")),
-    (make("gpt", "language-model", "tiny"), "nothing", ()),
-    (make("seq2seq-additive", "translator", "tiny"), "text", ()),
+    (make("lstm", "classifier", "nano"), "label", ("x", "y")),
+    (make("gpt", "language-model", "nano"), "nothing", ()),
+    (make("seq2seq-additive", "translator", "nano"), "text", ()),
     (TAGGER, "tags", ("O", "B-X", "I-X")),
 ]
 
@@ -282,7 +282,7 @@ def _refuse_to_build(_: object) -> None:
 @pytest.fixture
 def large(classifier, write) -> Path:
     """A configuration of four billion weights beside a file of a kilobyte."""
-    config = json.loads(make("lstm", "classifier", "tiny").to_json())
+    config = json.loads(make("lstm", "classifier", "nano").to_json())
     config["encoder"]["input"]["vocab_size"] = 2**24
     config["encoder"]["width"] = 256
     return _changed(write, classifier, model=config)

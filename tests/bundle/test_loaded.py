@@ -99,9 +99,8 @@ def test_a_bad_input_is_named_before_any_work(model, inputs, said, monkeypatch) 
         model.predict(inputs)
 
 
-def test_one_text_is_not_taken_for_a_list_of_letters(model) -> None:
-    with pytest.raises(ConfigError, match="found one text"):
-        model.predict("good")
+def test_one_text_is_answered_alone_and_not_taken_for_a_list_of_letters(model) -> None:
+    assert model.predict("good") == model.predict(["good"])[0]
 
 
 def test_no_inputs_have_no_answers(model) -> None:
@@ -302,4 +301,4 @@ def test_tags_quote_the_words_they_mark(tmp_path) -> None:
     model = seqloom.load(make_run(tmp_path / "run", "gru", **files))
     said = [one.to_json() for one in model.predict([["Ada", "met", "Bo"], "Bo left"])]
     assert [len(one["tags"]) for one in said] == [3, 2]
-    assert all(span["text"] in "Ada met Bo Bo left" for one in said for span in one["spans"])
+    assert all(span["text"] in "Ada met Bo Bo left" for one in said for span in one["entities"])

@@ -18,7 +18,7 @@ TABLES = {
     "triple": ["anchor,positive,negative", *(f"a {a},the {a},the {b}" for a in WORDS for b in WORDS if a != b)],
     "scored": ["sentence1,sentence2,score", *(f"a {a},the {b},{5.0 * (a == b)}" for a in WORDS for b in WORDS)],
 }
-SHORT = ["--task", "embed", "--size", "tiny", "--steps", "6", "--device", "cpu", "--workers", "0"]
+SHORT = ["--task", "embed", "--size", "nano", "--steps", "6", "--device", "cpu", "--workers", "0"]
 
 
 def said(*arguments: Any, input: str | None = None) -> str:
@@ -76,7 +76,7 @@ def test_an_embedder_starts_from_another_with_another_objective_and_a_classifier
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     said("train", write(tmp_path, "text"), *SHORT, "--model", "gru", "--out", first)
     start = ["--init", first, "--objective", "cosine-score", "--micro-batch", "3", "--pooling", "mean"]
-    own = [one for one in SHORT if one not in ("--size", "tiny")]
+    own = [one for one in SHORT if one not in ("--size", "nano")]
     said("train", write(tmp_path, "scored"), *own, *start, "--out", second)
     config = load(second).config
     assert (config.objective.kind(), config.micro_batch, config.pooling) == ("cosine-score", 3, "mean")

@@ -27,7 +27,7 @@ from training_common import BASE
 def shelf(tmp_path_factory) -> Path:
     """The files of a small set, and a whole run on them: two steps are enough to be judged."""
     place = tmp_path_factory.mktemp("reviews")
-    request = RunRequest(model="bag", size="tiny", training=BASE | {"duration": StepsConfig(steps=2)})
+    request = RunRequest(model="bag", size="nano", training=BASE | {"duration": StepsConfig(steps=2)})
     resolved = resolve(DataConfig(**make_reviews(place)), request, cache=place / "cache")
     for _ in train_run(place / "run", resolved, device=choose_device("cpu", "float32"), workers=0):
         pass
@@ -104,7 +104,7 @@ def test_each_label_and_every_confusion_are_told_in_tables_and_in_json(run) -> N
     assert sum(one["rows"] for one in found["confusion"]) == 3
     assert ["precision", "recall", "f1", "support"] in [
         line.split()[1:] for line in shown.split("\n")
-    ] and "true \\ predicted" in shown
+    ] and "expected \\ predicted" in shown
 
 
 def test_a_file_without_targets_is_refused_with_what_evaluate_can_be_told(run, tmp_path) -> None:

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 import seqloom
 from bundle_common import make_reviews, make_run
 from seqloom.cli import app
-from seqloom.cli.evaluate import _unseen_said
 from seqloom.config.data import RandomSplit
 from seqloom.errors import ConfigError
 from seqloom.inference.evaluation import OWN
 from seqloom.inference.model import LoadedModel
 from seqloom.tasks.evaluation import Unseen
+from seqloom.tasks.tables import unseen_text
 
 ROWS = [
     ("good film", "good", "web", 3),
@@ -243,7 +243,7 @@ def test_labels_that_training_never_saw_are_counted_and_named(shelf: Path) -> No
 
 
 def test_several_of_them_are_told_as_several() -> None:
-    said = _unseen_said(Unseen(2, (("odd", 1), ("strange", 1))))
+    said = unseen_text(Unseen(2, (("odd", 1), ("strange", 1))))
     assert (
         said == "2 examples have labels that the training set does not have, and count as errors: odd (1), strange (1)"
     )

@@ -1,7 +1,7 @@
 """Tables of an evaluation for a terminal: figures with their intervals or reasons, labels, and confusions."""
 
-from seqloom.cli.tables import ALIKE, BRIEF_LABELS, confusion_table, figure_table, label_table
 from seqloom.report.document import Document, DocumentBlock
+from seqloom.tasks.tables import ALIKE, BRIEF_LABELS, confusion_table, figure_table, label_table
 
 
 def figures(support: float) -> dict[str, float]:
@@ -21,7 +21,7 @@ def test_labels_are_told_with_the_most_frequent_first_and_what_is_left_out_is_co
 
 def test_confusions_of_a_few_labels_are_a_square_with_every_count_and_zeros() -> None:
     head, *rows = lines(confusion_table((("a", "a", 7), ("a", "bad", 2), ("bad", "bad", 1_000))))
-    assert head.split() == ["true", "\\", "predicted", "a", "bad"]
+    assert head.split() == ["expected", "\\", "predicted", "a", "bad"]
     assert [row.split() for row in rows] == [["a", "7", "2"], ["bad", "0", "1,000"]]
     assert len({len(line) for line in (head, *rows)}) == 1
 

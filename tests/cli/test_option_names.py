@@ -14,10 +14,13 @@ from typer.testing import CliRunner
 import seqloom
 from seqloom.cli import HINTS, app
 from seqloom.config.base import Config
+from seqloom.config.cleaning import CleaningConfig
 from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit, ReadingConfig
 from seqloom.config.decoding import BeamConfig, GreedyConfig, SampleConfig
 from seqloom.config.options import NEW_NAMES, Setting, own, settings
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import TrainingConfig
+from seqloom.config.vectors import WordVectorsConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare.plan import Budget
 from seqloom.experiments.tune.tuning import tune
@@ -95,6 +98,7 @@ WITHOUT_FLAG = {
     "duration",  # its fields have flags
     "training",  # of RunRequest: its fields have flags
     "encoding",  # of RunRequest: its fields have flags
+    "encoding_options",  # of RunRequest: the same
 }
 
 
@@ -120,6 +124,8 @@ DATA = frozenset(
 SHOWN = frozenset({"show"})  # a function that is called with every event
 PAPER = frozenset({"json", "html", "device"})
 SEARCHED = frozenset(FLAGS) - set(settings(DataConfig)) - set(settings(EncodingConfig))
+CLEANED = {"task", "input", "target", "label_separator", "format", "encoding", "delimiter", "header"}
+CLEANED |= {"skip_bad_rows", "max_bad_rows"}
 CALLS = {
     "train": Call(
         seqloom.train,
@@ -134,7 +140,7 @@ CALLS = {
         seqloom.compare,
         "compare",
         (DataConfig, EncodingConfig, RunRequest, TrainingConfig),
-        left_out=frozenset({"model", "steps", "init"}),
+        left_out=frozenset({"model", "steps", "init", "width", "layers", "heads"}),  # not every baseline has a width
         only_python=SHOWN | SEARCHED,
         only_verb=PAPER | {"distances"},
     ),
@@ -159,6 +165,13 @@ CALLS = {
         (DataConfig, EncodingConfig),
         only_python=frozenset({"cache"}),
         only_verb=PAPER | {"batch_tokens"},
+    ),
+    "clean_data": Call(
+        seqloom.clean_data,
+        "data clean",
+        (CleaningConfig, DataConfig),
+        left_out=frozenset(settings(DataConfig)) - CLEANED,
+        only_verb=PAPER | {"dry_run", "report"},
     ),
     "check_data": Call(seqloom.check_data, "data check", (DataConfig, EncodingConfig), only_verb=PAPER),
     "evaluate": Call(
@@ -192,6 +205,13 @@ CALLS = {
         | {"out", "output_format", "with_input", "deterministic", "skip_bad_rows", "sequence", "input"}
         | set(settings(ReadingConfig)),
     ),
+    "vectors": Call(
+        seqloom.vectors.train,
+        "vectors train",
+        (WordVectorsConfig, WordsConfig, ReadingConfig),
+        only_python=SHOWN,
+        only_verb=PAPER,
+    ),
 }
 EVERY_CALL = pytest.mark.parametrize("name", CALLS)
 
@@ -214,7 +234,8 @@ def test_a_call_has_every_setting_of_its_configurations_by_its_name(name: str) -
     assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in found.values())
     own_names = {"models", "seeds", "split", "jobs", "budget", "parameters", "trials", "storage", "study", "space"}
     own_names |= {"pruner", "search_seed", "seconds", "tokens", "size", "batch_tokens", "by", "errors", "max_errors"}
-    own_names |= {"out", "device", "minutes", "cache", "keep", "decoding", "show", "replace_unknown", "margin"}
+    own_names |= {"out", "device", "minutes", "cache", "keep", "decoding", "show", "replace_unknown", "margin", "input"}
+    own_names |= {"ship"}
     assert sorted(set(found) - set(wanted(call)) - own_names) == []
 
 
@@ -407,7 +428,7 @@ def test_resume_needs_no_flag() -> None:
 
 
 def test_a_flag_that_another_verb_has_under_a_new_name_is_answered_too() -> None:
-    assert "seqloom train, graph have --lr" in answer("evaluate", "--rate")
+    assert "seqloom train, graph, vectors train have --lr" in answer("evaluate", "--rate")
 
 
 def test_no_old_name_is_the_name_of_a_setting() -> None:

@@ -25,6 +25,8 @@ from seqloom.files.layouts import RunFile
 from seqloom.training.run_location import has_results
 from survival.cases import sums
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("red", "green", "blue", "old", "new", "tall")
 TOLD = ["--delimiter", ";", "--input", "review", "--target", "stars", "--skip-bad-rows", "--max-bad-rows", "20%"]
 SHORT = ["--model", "linear", "--steps", "4", "--device", "cpu"]
@@ -193,7 +195,7 @@ def pictures_in_a_table(project: Path) -> list[str]:
 def parallel_text(project: Path) -> list[str]:
     (project / "a.en").write_text("red old\nblue new\n" * 10)
     (project / "a.de").write_text("rot alt\nblau neu\n" * 10)
-    return ["a.en", "a.de", "--size", "tiny", *SHORT[2:]]
+    return ["a.en", "a.de", "--size", "nano", *SHORT[2:]]
 
 
 def word_vectors(project: Path) -> list[str]:
@@ -312,9 +314,12 @@ def test_the_test_file_stays_sealed_by_whatever_name_it_is_given(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--delimiter", ","], "data.reading.delimiter was ; and is now ,"),
-        (["--target", "id"], "data.target was stars and is now id"),
-        (["--dev-size", "20%", "--test-size", "20%"], "data.split.dev_size was 0.1 and is now 0.2"),
+        (["--delimiter", ","], "--delimiter was ; and is now ,"),
+        (["--target", "id"], "--target was stars and is now id"),
+        (
+            ["--dev-size", "20%", "--test-size", "20%"],
+            "--dev-size was 0.1 and is now 0.2.*--test-size was 0.0 and is now 0.2|--dev-size was 0.1 and is now 0.2",
+        ),
         (["--test", "{data}/reviews.csv"], "the same file is given for train and for test"),
     ],
 )
@@ -382,19 +387,19 @@ def test_another_file_is_judged_as_training_read_its_own(project: Path) -> None:
     write_reviews(project / "other.csv", 12)
     said = fine("evaluate", project / "run", project / "other.csv", "--max-bad-rows", "50%")
     assert "12 examples of" in said
-    assert "read as in training: --input review --target stars --delimiter ';'" in said
+    assert f"reads {project}/other.csv as this run did: csv, delimiter ';', input review, target stars" in said
 
 
 def test_what_is_said_about_another_file_wins(project: Path) -> None:
     write_reviews(project / "other.csv", 12, "review;mark;id", broken=False)
     told = ["--target", "mark"]
-    assert "read as in training: --input review --delimiter ';'" in fine(
+    assert "as this run did: csv, delimiter ';', input review\n" in fine(
         "evaluate", project / "run", project / "other.csv", *told
     )
     text = (project / "other.csv").read_text().replace(";", "|")
     (project / "other.csv").write_text(text)
     said = fine("evaluate", project / "run", project / "other.csv", *told, "--delimiter", "|")
-    assert "12 examples" in said and "read as in training: --input review\n" in said
+    assert "12 examples" in said and "as this run did: csv, input review\n" in said
 
 
 def test_a_file_of_another_format_is_read_by_its_own_rules(project: Path) -> None:
@@ -407,7 +412,9 @@ def test_a_file_of_another_format_is_read_by_its_own_rules(project: Path) -> Non
 def test_predict_reads_as_training_did(project: Path) -> None:
     (project / "inputs.csv").write_text("id;review\n1;red old\n2;blue\n")
     done = seqloom_("predict", project / "run", project / "inputs.csv", "--with-input")
-    assert done.exit_code == 0 and done.stderr.startswith("read as in training: --delimiter ';'\n")
+    assert done.exit_code == 0 and done.stderr.startswith(
+        f"reads {project}/inputs.csv as this run did: csv, delimiter ';', input review\n"
+    )
     assert [json.loads(line)["input"] for line in done.stdout.splitlines()] == ["red old", "blue"]
     (project / "inputs.csv").write_text("id,review\n1,red old\n2,blue\n")
     assert fine("predict", project / "run", project / "inputs.csv", "--delimiter", ",").count('"label"') == 2
@@ -422,11 +429,13 @@ def test_lines_of_text_are_asked_without_the_template_that_names_their_label(
     fine("train", "train.txt", *told, *SHORT, "--out", "run")
     Path("labeled.txt").write_text("good: caf\xe9\nbad: blue\n", encoding="latin-1")
     said = fine("evaluate", "run", "labeled.txt")
-    assert "2 examples" in said and "--encoding latin-1 --template '{label}: {text}'" in said
+    assert (
+        "2 examples" in said and "text, encoding latin-1, template '{label}: {text}', input text, target label" in said
+    )
     Path("plain.txt").write_text("caf\xe9 red\nblue\n", encoding="latin-1")
     done = seqloom_("predict", "run", "plain.txt", "--with-input")
     assert [json.loads(line)["input"] for line in done.stdout.splitlines()] == ["caf\xe9 red", "blue"]
-    assert done.stderr == "read as in training: --encoding latin-1\n"
+    assert done.stderr == "reads plain.txt as this run did: text, encoding latin-1\n"
 
 
 # Runs that were stopped before they kept anything

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 from seqloom import recipes
 from seqloom.cli import app, terminal
 from seqloom.cli.terminal import LiveLines, PlainLines, display, followed, packed, summary
-from seqloom.cli.train import SHOWN, told_in_flags
+from seqloom.cli.train import error_in_flags
 from seqloom.config.base import with_setting
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.inputs import TokensConfig
@@ -40,13 +41,13 @@ from seqloom.config.training import (
 )
 from seqloom.data import order
 from seqloom.data.schema import Schema
-from seqloom.errors import HeldError, SeqloomError
+from seqloom.errors import ConfigError, HeldError, SeqloomError
 from seqloom.files.lock import hold
 from seqloom.tasks.task import ModelSpec, Task, task_of
 from seqloom.text.tokenizer import fit
 from seqloom.training import learning_rate
 from seqloom.training.events import Ended, Notice, Report, Sample, Saved, Speed, Started, Stepped, Validated
-from seqloom.training.run_location import RunMismatchError
+from seqloom.training.run_location import LAYERS, RunMismatchError
 from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
@@ -162,9 +163,9 @@ def test_without_data_a_run_that_is_written_down_is_wanted_and_nothing_beside_it
 
 def test_a_model_from_a_file_is_refused_the_settings_of_a_recipe(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
-    own.write_text(recipes.classifier("bag", inputs=TokensConfig(vocab_size=9), num_classes=2, size="tiny").to_toml())
+    own.write_text(recipes.classifier("bag", inputs=TokensConfig(vocab_size=9), num_classes=2, size="nano").to_toml())
     run = CliRunner().invoke(
-        app, ["train", "nowhere.csv", "--model", str(own), "--size", "tiny", "--label-smoothing", "0.1"]
+        app, ["train", "nowhere.csv", "--model", str(own), "--size", "nano", "--label-smoothing", "0.1"]
     )
     assert f"--size, --label-smoothing cannot be combined with {own}" in str(run.exception)
 
@@ -250,7 +251,7 @@ def test_the_defaults_in_help_are_those_of_the_program(flag: str, words: str) ->
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _run_config(dropout: float = 0.2, size: str = "tiny", **settings: Any) -> RunConfig:
+def _run_config(dropout: float = 0.2, size: str = "nano", **settings: Any) -> RunConfig:
     model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=9), num_classes=2, size=size)  # type: ignore[arg-type]
     return RunConfig(
         task="classify",
@@ -294,7 +295,7 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
     monkeypatch.setattr(sys, "argv", ["seqloom", "train", "my data.csv", "--out", "runs/a"])
     text = "runs/a contains a different run: x was 1 and is now 2"
     error = RunMismatchError(text, fix="", before=_run_config(), now=now)
-    told = told_in_flags(error, given)
+    told = error_in_flags(error, given)
     assert told.problem == f"runs/a contains a different run: {'; '.join(said)}"
     assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
 
@@ -302,9 +303,9 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
 def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> None:
     text = "runs/a contains a different run: file a.csv was 1 and is now 2; model.x was 1 and is now 2"
     error = RunMismatchError(text, fix="", before=_run_config(), now=_run_config(size="big"))
-    told = told_in_flags(error, ["size"]).problem
+    told = error_in_flags(error, ["size"]).problem
     assert "a different run: file a.csv was 1 and is now 2; --size would make a different model; model." in told
-    assert told.count(" is now ") <= 1 + SHOWN
+    assert told.count(" is now ") <= 1 + LAYERS
 
 
 def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:
@@ -314,6 +315,24 @@ def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path)
     assert "--lr was 0.001 and is now 0.5" in str(run.exception) and "patience" not in run.exception.problem
     run = CliRunner().invoke(app, ["train", "nowhere.csv", "--out", str(tmp_path), "--patience", "3"])
     assert isinstance(run.exception, SeqloomError) and "nowhere.csv" in str(run.exception)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_refused_command_lists_every_setting_that_differs_with_both_values(seed: int, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(_run_config().to_toml())
+    (tmp_path / "model").mkdir()
+    (tmp_path / "a.csv").write_text("text,label\n" + "red,a\nblue,b\n" * 9)
+    changes = {"lr": ("0.001", "0.5"), "seed": ("0", "7"), "clip-norm": ("1.0", "3.0"), "log-every": ("10", "3")}
+    changes |= {"dropout": ("0.2", "0.4"), "max-length": ("1048576", "30"), "tokenizer": ("words", "bytes")}
+    changes |= {"ema": ("0.0", "0.5"), "validate-every": ("0", "5"), "metric": ("missing", "loss")}
+    chosen = random.Random(seed).sample(sorted(changes), 8)
+    options = [part for name in chosen for part in (f"--{name}", changes[name][1])]
+    run = CliRunner().invoke(app, ["train", str(tmp_path / "a.csv"), "--out", str(tmp_path), *options])
+    assert isinstance(run.exception, ConfigError)
+    for name in chosen:
+        before, now = changes[name]
+        assert f"--{name} was {before} and is now {now}" in run.exception.problem
+    assert run.exception.problem.count(" is now ") == len(chosen)
 
 
 def test_beside_a_run_that_is_written_down_patience_pieces_and_keep_may_stand(tmp_path: Path) -> None:
@@ -358,7 +377,7 @@ def pace(remaining: float | None = 65.0) -> Speed:
 def run(samples: tuple[Sample, ...] = ()) -> Iterator[Report]:
     yield Started(Path("runs/a"), 0, 1_000, 900, 40, 12_000, ENVIRONMENT, ("computing on cpu",))
     for step in range(1, 41):
-        yield Stepped(step, step // 20, step / 40, 2 / step, 1e-3, 1.0, 2.0, 0.5, 0, step * 64, 0.03, pace())
+        yield Stepped(step, -(-step // 20), step / 40, 2 / step, 1e-3, 1.0, 2.0, 0.5, 0, step * 64, 0.03, pace())
         if step % 20 == 0:
             yield Validated(step, step // 20, {"loss": 0.5, "accuracy": step / 40}, True, True, samples, pace())
             yield Saved(step, Path("checkpoints"))
@@ -442,6 +461,18 @@ def test_the_figures_of_a_calibrated_model_are_shown_beside_those_of_its_validat
     ) is fitted
     summary(tmp_path, ended, task("text", "label"), json=True)
     assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
+
+
+@pytest.mark.parametrize("loss", [0.25, 0.75])
+def test_a_calibration_that_does_not_lower_the_loss_is_explained(
+    loss: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = {"step": 48, "dev": {"accuracy": 0.75, "loss": loss}, "cross_fitted": True}
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
+    ended = Ended(48, "done", 48, 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
+    summary(tmp_path, ended, task("text", "label"), json=False)
+    assert ("calibration did not lower the loss here" in capsys.readouterr().out) is (loss > 0.5)
 
 
 def test_a_run_that_ships_later_weights_than_the_best_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -547,16 +578,16 @@ def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(tmp_path: Pat
     words = ["the film was fine", "a lovely plot", "nice cast", "a boring film", "the plot was bad", "poor cast"]
     rows = [f"{word} {number},{'good' if number % 6 < 3 else 'bad'}" for number, word in enumerate(words * 30)]
     (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows, ""]))
-    first = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "1", "--tensorboard")
+    first = _train(tmp_path, "reviews.csv", "--size", "nano", "--epochs", "1", "--tensorboard")
     assert first.returncode == 0, first.stderr
     folder = Path("runs", "reviews-classify-cnn")
     for part in ("model", "report.html", "card.md", "config.toml", "metrics.jsonl", "events.jsonl", "tensorboard"):
         assert (tmp_path / folder / part).exists(), part
     assert "task: classify" in first.stderr and "best on the dev set" in first.stdout
-    again = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "1")
+    again = _train(tmp_path, "reviews.csv", "--size", "nano", "--epochs", "1")
     assert again.returncode == 0 and "already done" in again.stderr
     more = _train(tmp_path, "--out", str(folder), "--epochs", "2", "--json")
     assert more.returncode == 0, more.stderr
     assert json.loads(more.stdout)["reason"] == "done" and json.loads(more.stdout)["model"] == str(folder / "model")
-    other = _train(tmp_path, "reviews.csv", "--size", "tiny", "--epochs", "2", "--lr", "0.5")
+    other = _train(tmp_path, "reviews.csv", "--size", "nano", "--epochs", "2", "--lr", "0.5")
     assert other.returncode == 2 and "--lr was" in other.stderr and "reviews-classify-cnn-2" in other.stderr

@@ -58,7 +58,7 @@ def reach(family: str) -> list[Flow]:
     rows = list(NAMES["copy"].examples("train", count=8, distance=DISTANCE))
     pieces = Pieces([text_of(row) for row in rows])
     inputs = TokensConfig(vocab_size=pieces.size)
-    model = recipes.classifier(family, inputs=inputs, num_classes=8, size="tiny").build()
+    model = recipes.classifier(family, inputs=inputs, num_classes=8, size="nano").build()
     task: Any = BareTask()
     return list(flows(task, model, [classes(pieces, NAMES["copy"].schema.labels)(rows)]))
 

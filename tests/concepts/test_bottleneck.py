@@ -33,7 +33,7 @@ def write(path: Path, rows: int, seed: int) -> Path:
 
 def built(task: Task, recipe: str) -> nn.Module:
     """A model of one narrow layer on each side, without dropout."""
-    config = with_setting(task.model(recipe, "tiny", HeadSettings()), "dropout", 0.0)
+    config = with_setting(task.model(recipe, "nano", HeadSettings()), "dropout", 0.0)
     encoder = replace(config.encoder, width=WIDTH, repeat=1)
     decoder = replace(config.decoder, width=WIDTH, layers=config.decoder.layers[1:])
     return replace(config, encoder=encoder, decoder=decoder).build()
@@ -64,9 +64,8 @@ def scores_by_length(task: Task, prepared: Prepared, model: nn.Module) -> list[f
 @pytest.mark.slow
 def test_row_18_without_attention_the_score_falls_with_the_length_of_the_source(tmp_path: Path) -> None:
     torch.set_default_dtype(torch.float32)
-    prepared = load_data(
-        write(tmp_path / "train.tsv", 4_000, 0), dev=write(tmp_path / "dev.tsv", 400, 1), task="translate"
-    )
+    train, dev = write(tmp_path / "train.tsv", 4_000, 0), write(tmp_path / "dev.tsv", 400, 1)
+    prepared = load_data(train, dev=dev, task="translate", tokenizer="words")
     task = task_of(ModelSpec.of(prepared))
     narrow, looking = (
         scores_by_length(task, prepared, trained(task, prepared, recipe)) for recipe in ("seq2seq", "seq2seq-dot")

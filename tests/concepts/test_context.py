@@ -30,7 +30,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     out = tmp_path_factory.mktemp("context") / "run"
     settings = {"steps": 200, "lr": 0.02, "dropout": 0.0, "seed": 0}
     return seqloom.load(
-        seqloom.train("homographs", out=out, model="bilstm", size="tiny", device="cpu", **settings).folder
+        seqloom.train("homographs", out=out, model="bilstm", size="nano", device="cpu", **settings).folder
     )
 
 

@@ -26,7 +26,7 @@ def refereed(out: Path, *distances: int) -> Distances:
         models=("rnn", "transformer"),
         budget=Budget(kind="tokens", amount=STEPS * BATCH),
         seeds=1,
-        size="tiny",
+        size="nano",
         settings={
             "lr": RATE,
             "batching": {"kind": "by-length", "batch_tokens": BATCH},

@@ -36,7 +36,7 @@ def double_precision() -> Iterator[None]:
 
 def accuracy(folder: Path, model: str) -> float:
     """The accuracy of a run on the test set, 1,000 graphs."""
-    seqloom.train("graphs", out=folder, model=model, size="tiny", steps=600, seed=1, device="cpu")
+    seqloom.train("graphs", out=folder, model=model, size="nano", steps=600, seed=1, device="cpu")
     return seqloom.load(folder).evaluate(split="test").metrics["accuracy"]
 
 
@@ -53,7 +53,7 @@ def test_row_37_attention_over_all_pairs_of_nodes_stays_at_chance(tmp_path: Path
 def test_row_37_both_models_differ_in_the_pattern_alone() -> None:
     def made(name: str) -> SequenceModelConfig:
         head = ClassHeadConfig(num_classes=2)
-        return recipes.graph_model(name, inputs=TokensConfig(vocab_size=9), head=head, size="tiny")
+        return recipes.graph_model(name, inputs=TokensConfig(vocab_size=9), head=head, size="nano")
 
     along, change = made("graph-attention"), msgspec.structs.replace
     (layer,) = along.encoder.layers
@@ -122,7 +122,7 @@ def test_a_model_along_edges_is_refused_for_text_and_a_recipe_of_text_for_graphs
         seqloom.train(file, out=tmp_path / "run", model="graph-attention", steps=1)
     size = seqloom.load_data(file).tokenizer.vocab_size  # type: ignore[union-attr]
     head = ClassHeadConfig(num_classes=2)
-    own = recipes.graph_model("graph-attention", inputs=TokensConfig(vocab_size=size), head=head, size="tiny")
+    own = recipes.graph_model("graph-attention", inputs=TokensConfig(vocab_size=size), head=head, size="nano")
     with pytest.raises(ConfigError, match="the model attends along the edges of a graph, but the input is text"):
         seqloom.train(file, out=tmp_path / "run", model=own, steps=1)
     with pytest.raises(ConfigError, match="'lstm' cannot make a graph-classifier"):

@@ -15,7 +15,7 @@ TOKENS = torch.tensor([[3, 1, 4, 1, 5, 2, 6], [2, 7, 1, 8, 2, 8, 1]])
 def model() -> LanguageModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return recipes.language_model("rnn", vocab_size=10, size="tiny").build().double().eval()
+        return recipes.language_model("rnn", vocab_size=10, size="nano").build().double().eval()
 
 
 def by_hand(network: LanguageModel, lengths: list[int]) -> tuple[Tensor, ...]:

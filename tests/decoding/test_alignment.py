@@ -13,7 +13,7 @@ SOURCE, TARGET = Padded.of(torch.arange(6, 11)[None]), Padded.of(torch.tensor([[
 
 
 def model(name: str) -> EncoderDecoder:
-    config = recipes.translator(name, source=TokensConfig(vocab_size=20), target_vocab_size=20, size="tiny")
+    config = recipes.translator(name, source=TokensConfig(vocab_size=20), target_vocab_size=20, size="nano")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return config.build().eval()

@@ -145,8 +145,8 @@ def test_a_repetition_penalty_gives_what_the_plain_loop_gives_with_it() -> None:
 
 
 def test_learned_positions_have_an_end_and_others_none() -> None:
-    assert positions_of(recipes.language_model("gpt", vocab_size=9, size="tiny").decoder) == 1024
-    assert positions_of(recipes.language_model("lstm", vocab_size=9, size="tiny").decoder) is None
+    assert positions_of(recipes.language_model("gpt", vocab_size=9, size="nano").decoder) == 1024
+    assert positions_of(recipes.language_model("lstm", vocab_size=9, size="nano").decoder) is None
 
 
 def test_an_answer_stops_where_positions_end() -> None:

@@ -82,7 +82,7 @@ def run(
         "log_every": 1,
         "patience": 0,
     }
-    request = RunRequest(model="gru", size="tiny", dropout=dropout, training=settings)
+    request = RunRequest(model="gru", size="nano", dropout=dropout, training=settings)
     resolved = resolve(data_config((data,), {}), request, cache=Path(data).parent / "cache")
     try:
         with joined(sharded=sharded, timeout=timeout) as ranks:

@@ -34,7 +34,7 @@ def job(
         globals()[name]()
     base = {"batching": ByLengthConfig(batch_tokens=160), "validate_every": 4, "log_every": 1, "patience": 0}
     length = SecondsConfig(seconds=seconds) if seconds else StepsConfig(steps=10)
-    request = RunRequest(model="gru", size="tiny", dropout=0.0, training=base | {"duration": length} | settings)
+    request = RunRequest(model="gru", size="nano", dropout=0.0, training=base | {"duration": length} | settings)
     resolved = resolve(data_config((data,), {}), request, cache=Path(data).parent / "cache")
     with joined(sharded=sharded, timeout=20) as ranks:
         reports = list(train_run(Path(out), resolved, ranks=ranks, device=choose_device("cpu"), workers=0))

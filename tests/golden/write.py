@@ -40,7 +40,7 @@ def main() -> None:
     """Write the bundle and its logits; refused if they are there."""
     tokenizer = fit(WordsConfig(lowercase=True), ["A good film.", "A bad film!", "Not good at all", "not bad"])
     inputs = TokensConfig(vocab_size=tokenizer.vocab_size)
-    config = recipes.classifier("transformer", inputs=inputs, num_classes=2, size="tiny")
+    config = recipes.classifier("transformer", inputs=inputs, num_classes=2, size="nano")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(FORMAT)
         weights = config.build().state_dict()

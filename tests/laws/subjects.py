@@ -173,10 +173,10 @@ def conditioned() -> Iterator[Subject]:
 def models() -> Iterator[Subject]:
     """Every model of the recipes that maps a sequence to a sequence."""
     for name in recipes.names("language-model"):
-        config = recipes.language_model(name, vocab_size=VOCABULARY, size="tiny")
+        config = recipes.language_model(name, vocab_size=VOCABULARY, size="nano")
         yield Subject(f"language-model-{name}", config.build, causal=True, tokens=True, keeps_width=False)
     for name in recipes.names("translator"):
-        config = recipes.translator(name, source=TOKENS, target_vocab_size=VOCABULARY, size="tiny")
+        config = recipes.translator(name, source=TOKENS, target_vocab_size=VOCABULARY, size="nano")
         yield Subject(
             f"translator-{name}", config.build, causal=True, tokens=True, source_tokens=True, keeps_width=False
         )
@@ -189,10 +189,10 @@ def models() -> Iterator[Subject]:
     vectors = DecoderConfig(input=VectorsConfig(size=WIDTH), width=12, position="learned", final_norm="rms")
     yield Subject("decoder-vectors", vectors.build, causal=True, keeps_width=False)
     for name in recipes.names("tagger"):
-        config = recipes.tagger(name, inputs=TOKENS, num_tags=3, size="tiny")
+        config = recipes.tagger(name, inputs=TOKENS, num_tags=3, size="nano")
         yield Subject(f"tagger-{name}", config.build, tokens=True, keeps_width=False)
     for name in recipes.names("graph-tagger"):
-        config = recipes.graph_tagger(name, inputs=TOKENS, num_tags=3, size="tiny")
+        config = recipes.graph_tagger(name, inputs=TOKENS, num_tags=3, size="nano")
         along = any(layer.mixer.reads_edges() for layer in config.encoder.layers)
         yield Subject(f"graph-tagger-{name}", config.build, tokens=True, keeps_width=False, edges=along)
 

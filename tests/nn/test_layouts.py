@@ -48,26 +48,26 @@ def tokens(time: int = 5) -> Padded:
 def translator(depth: int) -> nn.Module:
     replace = msgspec.structs.replace
     config = recipes.translator(
-        "transformer", source=TokensConfig(vocab_size=VOCABULARY), target_vocab_size=VOCABULARY, size="tiny"
+        "transformer", source=TokensConfig(vocab_size=VOCABULARY), target_vocab_size=VOCABULARY, size="nano"
     )
     encoder, decoder = (replace(stack, repeat=depth) for stack in (config.encoder, config.decoder))
     return replace(config, encoder=encoder, decoder=decoder).build().eval()
 
 
 def language_model(depth: int, recipe: str = "gpt") -> nn.Module:
-    config = recipes.language_model(recipe, vocab_size=VOCABULARY, size="tiny")
+    config = recipes.language_model(recipe, vocab_size=VOCABULARY, size="nano")
     return msgspec.structs.replace(config, decoder=msgspec.structs.replace(config.decoder, repeat=depth)).build().eval()
 
 
 def alternating(depth: int) -> nn.Module:
     """A language model in which layers with a window and layers without take turns."""
-    config = recipes.language_model("transformer", vocab_size=VOCABULARY, size="tiny")
+    config = recipes.language_model("transformer", vocab_size=VOCABULARY, size="nano")
     stack = msgspec.structs.replace(config.decoder, layers=blocks((NARROW, FULL)), repeat=depth)
     return msgspec.structs.replace(config, decoder=stack).build().eval()
 
 
 def tagger(depth: int) -> nn.Module:
-    config = recipes.tagger("encoder", inputs=TokensConfig(vocab_size=VOCABULARY), num_tags=3, size="tiny")
+    config = recipes.tagger("encoder", inputs=TokensConfig(vocab_size=VOCABULARY), num_tags=3, size="nano")
     return msgspec.structs.replace(config, encoder=msgspec.structs.replace(config.encoder, repeat=depth)).build().eval()
 
 

@@ -50,7 +50,7 @@ def _gradients(model: nn.Module, answers: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", recipes.names("classifier"))
 def test_an_answer_does_not_depend_on_batch_mates_padding_or_packing(name: str) -> None:
-    model = _drawn(recipes.classifier(name, inputs=TOKENS, num_classes=3, size="tiny").build())
+    model = _drawn(recipes.classifier(name, inputs=TOKENS, num_classes=3, size="nano").build())
     documents = _documents()
     alone, batched = _each_alone(model, documents), Padded.stack(documents)
     soiled = batched._replace(values=torch.where(batched.valid, batched.values, 10_000))
@@ -89,12 +89,12 @@ def _losses(shape: str, name: str) -> tuple[nn.Module, object, Tensor]:
     tokens = torch.arange(18).view(3, 6) ** 2 % 11
     x = Padded.of(tokens, torch.tensor([6, 2, 4]))
     if shape == "classifier":
-        return recipes.classifier(name, inputs=TOKENS, num_classes=3, size="tiny").build(), x, _targets(shape, x)
+        return recipes.classifier(name, inputs=TOKENS, num_classes=3, size="nano").build(), x, _targets(shape, x)
     if shape == "tagger":
-        return recipes.tagger(name, inputs=TOKENS, num_tags=3, size="tiny").build(), x, _targets(shape, x)
+        return recipes.tagger(name, inputs=TOKENS, num_tags=3, size="nano").build(), x, _targets(shape, x)
     if shape == "language-model":
-        return recipes.language_model(name, vocab_size=11, size="tiny").build(), x, _targets(shape, x)
-    model = recipes.translator(name, source=TOKENS, target_vocab_size=11, size="tiny").build()
+        return recipes.language_model(name, vocab_size=11, size="nano").build(), x, _targets(shape, x)
+    model = recipes.translator(name, source=TOKENS, target_vocab_size=11, size="nano").build()
     return model, Pair(x, x), _targets(shape, x)
 
 
@@ -141,7 +141,7 @@ def test_the_loss_of_a_language_model_is_the_cross_entropy_of_its_scores() -> No
 
 
 def test_a_tied_head_reads_with_the_matrix_that_the_input_writes_with() -> None:
-    tied = recipes.language_model("gru", vocab_size=11, size="tiny")
+    tied = recipes.language_model("gru", vocab_size=11, size="nano")
     model = tied.build()
     assert model.head.table is model.decoder.input.table
     loose = LanguageModelConfig(decoder=tied.decoder, head=type(tied.head)(vocab_size=11, tied=False)).build()
@@ -192,7 +192,7 @@ def test_vectors_in_numbers_or_labels_out() -> None:
 
 @pytest.mark.parametrize("name", recipes.names("picture-classifier"))
 def test_pictures_are_classified(name: str) -> None:
-    config = recipes.picture_classifier(name, height=8, width=8, channels=3, num_classes=4, size="tiny")
+    config = recipes.picture_classifier(name, height=8, width=8, channels=3, num_classes=4, size="nano")
     model = _drawn(config.build())
     pictures = torch.randn(3, 8, 8, 3).double()
     together = model(pictures)
@@ -213,7 +213,7 @@ def test_patches_are_read_in_reading_order() -> None:
 
 def test_a_caption_model_writes_while_looking_at_a_picture() -> None:
     source = FiltersConfig(height=8, width=8, filters=(4,))
-    model = recipes.translator("seq2seq-additive", source=source, target_vocab_size=11, size="tiny").build().eval()
+    model = recipes.translator("seq2seq-additive", source=source, target_vocab_size=11, size="nano").build().eval()
     pictures, words = torch.randn(2, 8, 8, 1), Padded.of(torch.randint(0, 11, (2, 5)), torch.tensor([5, 3]))
     whole = model(words, pictures)
     state, pieces = model.initial_state(pictures), []

@@ -19,7 +19,7 @@ OTHER_SEQUENCES = {
     "words-and-letters": SpelledConfig(vocab_size=WORDS),
     "narrow-words": TokensConfig(vocab_size=WORDS, size=50),
 }
-SIZES: tuple[recipes.Size, ...] = ("tiny", "small", "base")
+SIZES: tuple[recipes.Size, ...] = ("nano", "small", "base")
 PATCHES = PatchesConfig(height=24, width=24, patch=4)
 
 
@@ -80,5 +80,5 @@ def test_positions_and_what_they_are_added_to_are_of_one_size(name: str) -> None
 
 
 def test_every_recipe_with_positions_is_looked_at() -> None:
-    recipes_seen = {name.partition("-tiny-")[0] for name in ADDED if "-tiny-" in name}
+    recipes_seen = {name.partition("-nano-")[0] for name in ADDED if "-nano-" in name}
     assert {"self-attention-tagger", "linear-attention-translator", "gpt-language-model"} <= recipes_seen

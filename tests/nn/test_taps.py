@@ -21,7 +21,7 @@ def _batch(width: int = 8) -> Padded:
 @pytest.mark.parametrize("name", recipes.names("language-model"))
 def test_listening_to_everything_changes_nothing(name: str) -> None:
     torch.manual_seed(0)
-    model = recipes.language_model(name, vocab_size=11, size="tiny").build().eval()
+    model = recipes.language_model(name, vocab_size=11, size="nano").build().eval()
     x = Padded.of(torch.randint(0, 11, (2, 5)))
     quiet = model(x).values
     with recording(model, "*") as heard:

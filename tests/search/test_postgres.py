@@ -15,7 +15,7 @@ from seqloom.errors import ConfigError, DurableError, HeldError, RejectedError
 from seqloom.search import postgres
 from seqloom.search.build import add_to_index, build_index, open_store, open_writable
 from seqloom.search.documents import Collection
-from seqloom.search.search import RANKINGS, Searcher
+from seqloom.search.search import RANKINGS, Searcher, searcher
 from seqloom.search.store import IndexStore, TextDocument, set_exact
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")]
@@ -53,6 +53,17 @@ def answers(store: IndexStore) -> list[dict[str, float]]:
 def same_answers(one: IndexStore, other: IndexStore) -> None:
     for mine, others in zip(answers(one), answers(other), strict=True):
         assert mine == pytest.approx(others, abs=1e-5)
+
+
+def test_an_index_without_vectors_answers_by_words_as_a_folder_does(tmp_path: Path, url: str) -> None:
+    file = Collection(write_documents(tmp_path / "docs.jsonl", some_documents(20)))
+    for place in (tmp_path / "words", url):
+        last(build_index(place, None, file))
+    folder, stored = (searcher(open_store(place)) for place in (tmp_path / "words", url))
+    for text in QUESTIONS:
+        mine, others = (one.search(text, top_k=5) for one in (stored, folder))
+        assert [hit._replace(score=0.0) for hit in mine] == [hit._replace(score=0.0) for hit in others]
+        assert [hit.score for hit in mine] == pytest.approx([hit.score for hit in others])
 
 
 def test_it_answers_as_a_folder_does_before_and_after_changes(tmp_path: Path, url: str) -> None:

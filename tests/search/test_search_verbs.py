@@ -156,6 +156,14 @@ def test_what_cannot_be_done_is_refused_before_any_work(place: Path, arguments: 
     assert not (place / "new").exists() and not (place / "x").exists()
 
 
+def test_a_model_that_was_not_trained_to_embed_is_reported_once(place: Path, tmp_path: Path) -> None:
+    arguments = ("--out", tmp_path / "index", "--device", "cpu")
+    told = seqloom("index", place / "run", place / "docs.jsonl", *arguments).output
+    assert told.count("warning: ") == 1 and "--task embed" in told
+    write(tmp_path / "more.jsonl", [{"id": "d", "text": "More.", "year": 1, "lang": "en"}])
+    assert "warning: " not in seqloom("index", place / "run", tmp_path / "more.jsonl", *arguments, "--add").output
+
+
 def test_an_index_needs_a_name(place: Path) -> None:
     done = CliRunner().invoke(app, ["index", str(place / "run"), str(place / "docs.jsonl")])
     assert done.exit_code == 2 and "Missing option '--out'" in done.output

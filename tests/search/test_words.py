@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.search.bm25 import LONGEST, UNSPACED, runs_of, words_of
+from seqloom.search.bm25 import LONGEST, UNSPACED, WORD, _spaced, runs_of, singular, words_of
 from seqloom.search.similarity import features
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
@@ -22,6 +22,11 @@ def test_a_text_has_the_same_words_in_every_form(text: str) -> None:
     assert len({tuple(words_of(unicodedata.normalize(form, text))) for form in FORMS}) == 1
     if words_of(text):
         assert len({frozenset(features(unicodedata.normalize(form, text))) for form in FORMS}) == 1
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=400))
+def test_ascii_text_has_the_words_that_the_map_of_characters_gives(text: str) -> None:
+    assert words_of(text) == [singular(word) for word in WORD.findall(_spaced(text))]
 
 
 @given(TEXTS)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from seqloom.errors import ConfigError, SeqloomError
+import seqloom
+from seqloom.errors import ConfigError, DamagedError, SeqloomError
+from seqloom.files.folders import commit_folder
 from seqloom.sklearn import Inputs, SeqloomClassifier, SeqloomRegressor, SeqloomTagger
 
 WORDS = ["good", "fine", "nice", "bad", "poor", "awful"]
 TEXTS = [f"{WORDS[number % 6]} film {number}" for number in range(36)]
 LABELS = ["yes" if number % 6 < 3 else "no" for number in range(36)]
-QUICK: dict[str, Any] = {"size": "tiny", "steps": 8, "dev_size": 0.0}
+QUICK: dict[str, Any] = {"size": "nano", "steps": 8, "dev_size": 0.0}
 
 
 class Watched(pickle.Unpickler):
@@ -67,6 +70,70 @@ def test_a_pickle_holds_the_files_of_the_model_and_answers_the_same(fitted: Seql
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(TEXTS), fitted.predict(TEXTS))  # noqa: S301
 
 
+def test_a_saved_estimator_is_a_model_folder_and_predicts_the_same(fitted: SeqloomClassifier, tmp_path: Path) -> None:
+    place = fitted.save(tmp_path / "mine").rename(tmp_path / "moved")
+    again = SeqloomClassifier.load(place)
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+    np.testing.assert_array_equal(again.predict(TEXTS), fitted.predict(TEXTS))
+    assert again.get_params() == fitted.get_params() and again.bundle_ == fitted.bundle_
+    assert again.classes_.dtype == fitted.classes_.dtype and again.classes_.tolist() == ["no", "yes"]
+    assert seqloom.load(place).predict(TEXTS[:1])[0].label == fitted.predict(TEXTS[:1])[0]
+    assert not any(file.suffix in (".pkl", ".pickle", ".joblib") for file in place.iterdir())
+    with pytest.raises(SeqloomError, match="already exists"):
+        fitted.save(place)
+
+
+@pytest.mark.parametrize("values", [[0, 1], [True, False], [1.5, 2.5], ["a", "b"], np.array(["x", "y"], object)])
+def test_the_classes_of_a_saved_estimator_keep_their_type(
+    fitted: SeqloomClassifier, tmp_path: Path, values: Any
+) -> None:
+    other = SeqloomClassifier(settings={"label_smoothing": np.float64(0.1)}, seed=np.int64(3))
+    other.bundle_, other._several, other._names = fitted.bundle_, False, fitted._names
+    other.classes_ = np.array(values)
+    again = SeqloomClassifier.load(other.save(tmp_path / "mine"))
+    assert again.classes_.dtype == other.classes_.dtype and (again.classes_ == other.classes_).all()
+    assert again.get_params() == other.get_params() and (again.predict(TEXTS) == other.predict(TEXTS)).all()
+
+
+def test_what_cannot_be_saved_or_loaded_is_refused(fitted: SeqloomClassifier, tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        SeqloomClassifier("bag").save(tmp_path / "none")
+    odd = clone(fitted).set_params(settings={"optimizer": object()})
+    odd.bundle_ = fitted.bundle_
+    with pytest.raises(ConfigError, match=r"settings\['optimizer'\] is a object"):
+        odd.save(tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+    place = fitted.save(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="holds a SeqloomClassifier, not a SeqloomRegressor"):
+        SeqloomRegressor.load(place)
+    commit_folder(tmp_path / "plain", fitted.bundle_)
+    with pytest.raises(ConfigError, match=r"no estimator\.json"):
+        SeqloomClassifier.load(tmp_path / "plain")
+    with pytest.raises(ConfigError, match="there is no model folder"):
+        SeqloomClassifier.load(tmp_path / "absent")
+    (place / "estimator.json").write_text("{}")
+    with pytest.raises(DamagedError):
+        SeqloomClassifier.load(place)
+
+
+@pytest.mark.slow
+def test_saved_regressors_taggers_and_several_labels_predict_the_same(tmp_path: Path) -> None:
+    table = np.arange(48.0).reshape(12, 4)
+    numbers = SeqloomRegressor("mlp", **QUICK | {"steps": 2}).fit(table, np.arange(12.0))
+    again = SeqloomRegressor.load(numbers.save(tmp_path / "numbers"))
+    np.testing.assert_array_equal(again.predict(table), numbers.predict(table))
+    with pytest.raises(ValueError, match="3 features, but SeqloomRegressor is expecting 4"):
+        again.predict(table[:, :3])
+    wanted = np.array([[number % 6 < 3, number % 2] for number in range(36)], int)
+    several = SeqloomClassifier("bag", **QUICK | {"steps": 2}).fit(TEXTS, wanted)
+    both = SeqloomClassifier.load(several.save(tmp_path / "several"))
+    np.testing.assert_array_equal(both.predict(TEXTS), several.predict(TEXTS))
+    tagger = SeqloomTagger(**QUICK | {"steps": 2}).fit([["to", "Bonn"]] * 6, [["O", "B-city"]] * 6)
+    tags = SeqloomTagger.load(tagger.save(tmp_path / "tagger"))
+    assert tags.predict([["to", "Rome"]]) == tagger.predict([["to", "Rome"]])
+    assert tags.classes_.tolist() == tagger.classes_.tolist()
+
+
 def test_a_clone_has_the_parameters_and_nothing_learned(fitted: SeqloomClassifier) -> None:
     other = clone(fitted)
     assert other.get_params() == fitted.get_params() and other.set_params(lr=0.1).lr == 0.1
@@ -97,7 +164,7 @@ def test_texts_of_numpy_are_texts(fitted: SeqloomClassifier, kind: Any) -> None:
 
 @pytest.mark.slow
 def test_an_estimator_learns_from_texts_labels_and_settings_of_numpy() -> None:
-    quick = QUICK | {"steps": np.int64(3), "seed": np.int32(1), "dropout": np.float32(0.5), "size": np.str_("tiny")}
+    quick = QUICK | {"steps": np.int64(3), "seed": np.int32(1), "dropout": np.float32(0.5), "size": np.str_("nano")}
     plain = QUICK | {"steps": 3, "seed": 1, "dropout": 0.5}
     given = [np.str_(text) for text in TEXTS], np.array([np.str_(label) for label in LABELS], object)
     found = SeqloomClassifier(np.str_("bag"), **quick).fit(*given).bundle_
@@ -212,7 +279,7 @@ def test_a_tagger_answers_for_each_word_and_its_score_is_the_metric_of_the_task(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("made", [SeqloomClassifier, SeqloomRegressor])
 def test_every_check_of_scikit_learn_is_passed(made: Any) -> None:
-    done = check_estimator(made("mlp", size="tiny", steps=150, dev_size=0.0), on_fail=None, on_skip=None)
+    done = check_estimator(made("mlp", size="nano", steps=150, dev_size=0.0), on_fail=None, on_skip=None)
     assert [(one["check_name"], one["exception"]) for one in done if one["status"] == "failed"] == []
 
 

@@ -96,7 +96,7 @@ def resolved(name: str, folder: Path, cache: Path, **settings: Any) -> Resolved:
     files = {part: tuple(str(folder / file) for file in case.data.get(part, ())) for part in ("train", "dev")}
     encoding = EncodingConfig(tokenizer=case.tokenizer) if case.tokenizer is not None else None
     training = BASE | case.settings | settings
-    request = RunRequest(model=case.model, size="tiny", dropout=0.2, training=training, encoding=encoding)
+    request = RunRequest(model=case.model, size="nano", dropout=0.2, training=training, encoding=encoding)
     return resolve(DataConfig(**(case.data | files)), request, cache=cache)
 
 

@@ -90,7 +90,7 @@ def test_the_command_ends_with_the_code_of_the_signal_and_goes_on(data: Path, tm
         "--model",
         "gru",
         "--size",
-        "tiny",
+        "nano",
         "--steps",
         "100000",
         "--batch-tokens",

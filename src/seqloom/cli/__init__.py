@@ -2,6 +2,7 @@
 
 import io
 import sys
+import warnings
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -30,13 +31,14 @@ from seqloom.cli import (
     train,
     translate,
     tune,
+    vectors,
     verify,
 )
 from seqloom.cli.options import Verb
 from seqloom.cli.terminal import exit_code_of
 from seqloom.config.base import quoted
 from seqloom.config.options import new_name
-from seqloom.errors import RejectedError, SeqloomError
+from seqloom.errors import RejectedError, SeqloomError, SeqloomWarning
 from seqloom.nn.ops.kernels import few_kernels
 from seqloom.version import __version__
 
@@ -151,6 +153,7 @@ app.command("compare", cls=Verb, short_help="Train several models with the same 
 app.command("tune", cls=Verb, short_help="Tune hyperparameters.")(tune.tune)
 app.command("recipes", cls=Verb, short_help="List the model architectures (recipes), or show one.")(recipes.recipes)
 app.add_typer(data.app, name="data")
+app.add_typer(vectors.app, name="vectors")
 app.add_typer(verify.app, name="verify")
 
 
@@ -172,7 +175,16 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without a character shows a question mark
     try:
-        with few_kernels():  # also for the trial steps before a run
+        with few_kernels(), warnings.catch_warnings():  # kernels: also for the trial steps before a run
+            others = warnings.showwarning
+
+            def show(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
+                if issubclass(category, SeqloomWarning):  # a message like the others, without a line of our code
+                    typer.echo(f"warning: {message}", err=True)
+                else:
+                    others(message, category, *place, **named)
+
+            warnings.showwarning = show
             app()
     except OSError as error:
         _say(f"error: {error.strerror or error}")

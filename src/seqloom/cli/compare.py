@@ -32,7 +32,7 @@ own = partial(option, panel="Comparison")  # the panel of its options
 
 
 @takes(
-    settings(RunRequest, "size"),
+    reworded(settings(RunRequest, "size"), size="Size of every model: {names} (default: small)."),
     reworded(
         settings(TrainingConfig, "epochs", "validate_every", "metric"),
         epochs="Train each model for this many epochs; only with --budget parameters (default: 3 to 60, fewer for more "
@@ -123,6 +123,15 @@ def compare(
             "such as 10,100 (default: none).",
         ),
     ] = None,
+    ship: Annotated[
+        Path | None,
+        own(
+            "--ship",
+            "FOLDER",
+            "Write the model of the winner to this folder: the cheapest model that is not significantly worse than the "
+            "best, the run with the best dev score (default: none).",
+        ),
+    ] = None,
     json: Annotated[bool, own("--json", None, "Print the results as JSON (default: tables).")] = False,
     *,
     given: Given,
@@ -136,7 +145,13 @@ def compare(
     """
     from seqloom.experiments.compare.distances import Distances
     from seqloom.experiments.compare.plan import Budget, ComparisonEnded, ComparisonPlan
+    from seqloom.experiments.compare.results import Comparison
+    from seqloom.experiments.compare.winner import require_shippable, ship_winner
 
+    if ship is not None:
+        if distances is not None:
+            raise ConfigError("--ship with --distances, where each distance has its own winner", fix="leave one out")
+        require_shippable(ship)
     amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
     plan = ComparisonPlan(
         data=with_flags(DataConfig(train=tuple(data)), given),
@@ -160,6 +175,9 @@ def compare(
         if isinstance(report, Distances):
             results = report
     _show(plan, results, why, json=json)
+    if ship is not None and isinstance(results, Comparison):
+        shipped = ship_winner(plan, results, ship)
+        screen.say(f"shipped the model of {shipped.name} to {escaped(str(ship))}")
     raise typer.Exit(code)
 
 
@@ -207,6 +225,8 @@ def _lines(report: "ComparisonReport") -> list[str]:
 
 
 def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
+    from seqloom.experiments.compare.results import Comparison
+
     screen = Screen()
     if results is not None and json:
         return screen.say(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
@@ -216,4 +236,17 @@ def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why:
     lines = ["", WHY[why]]
     if results is not None:
         lines += [f"  report   {place}/report.html", f"  results  {place}/results.json"]
+    if isinstance(results, Comparison):
+        lines += _next(plan, results)
     return screen.say(*lines)
+
+
+def _next(plan: "ComparisonPlan", results: "Comparison") -> Iterator[str]:
+    """The winner, and commands for the next steps."""
+    from seqloom.experiments.compare.winner import best_run
+
+    if (winner := results.winner) is not None:
+        run = best_run(plan, results, winner.name)
+        yield f"  winner   {run.name}: {winner.name} {results.why_winner()}; the seed with the best dev score"
+    yield "next:"
+    yield from (f"  {escaped(command)}" for command in results.commands)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import TEXT_FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.inputs import embedder_of, require_readable, text_file_of
+from seqloom.cli.options import TEXT_FILE, DeviceName, EmbeddingBatchTokens, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
-from seqloom.config.data import DataConfig, ReadingConfig
-from seqloom.config.options import said, settings
+from seqloom.config.data import DataConfig
+from seqloom.config.options import settings
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
 from seqloom.report.numbers import counted
@@ -65,7 +65,7 @@ def dedupe(
     ] = None,
     *,
     given: Given,
-    batch_tokens: BatchTokens = None,
+    batch_tokens: EmbeddingBatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
     """Find near duplicates and mark them in a copy of the file; nothing is deleted."""
@@ -73,11 +73,10 @@ def dedupe(
         fix = "leave out --model" if by == "text" else "--model MODEL"
         raise ConfigError(f"--by {by} does not use a model" if model else f"--by {by} needs a model", fix=fix)
     _require_plot(plot, (file, out))
-    from seqloom.search.documents import TextFile
     from seqloom.search.duplicates import mark_duplicates
 
-    reading = ReadingConfig(**said(ReadingConfig, given))
-    rows = TextFile(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
+    require_readable(given)
+    rows = text_file_of(file, model, given)
     embedder = None if model is None else embedder_of(model, device, batch_tokens)
     notices = list[str]()  # about rows without text
 

@@ -1,6 +1,5 @@
 """`seqloom evaluate`: scores of a model with 95% intervals. Evaluations on the test set are recorded."""
 
-from inspect import unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,10 +28,8 @@ from seqloom.report.numbers import counted
 if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
     from seqloom.report.document import Document
-    from seqloom.tasks.evaluation import Evaluation, Unseen
-    from seqloom.tasks.task import Evaluator
+    from seqloom.tasks.evaluation import Evaluation
 
-LABELS = 8  # unseen labels that are named at most
 WRITING = settings(BeamConfig, "beam_size", "length_penalty")
 COLUMNS = reworded(
     settings(DataConfig, "target", "label_separator"),
@@ -108,10 +105,8 @@ def evaluate(
     loaded = load_on(model, device)
     from seqloom.inference.evaluation import MOST_ERRORS
 
-    evaluated = unwrap(type(loaded).evaluate)  # without the wrapper that replaces flags in messages by arguments
     with exact(deterministic):
-        evaluation = evaluated(
-            loaded,
+        evaluation = loaded.evaluate(
             *(data or ()),
             split=split,
             batch_tokens=batch_tokens,
@@ -144,66 +139,20 @@ def evaluate(
 def _result(loaded: "LoadedModel", evaluation: "Evaluation", split: str) -> dict[str, Any]:
     """Return the result as plain data."""
     tested = {"test_evaluations": len(loaded.test_evaluations)} if split == "test" else {}
-    known = {"task": evaluation.task, "split": split}
-    task = evaluation.evaluator or loaded.task
-    known["metric"] = task.metric.name  # that chose the best checkpoint
-    new = evaluation.unseen
-    slices: dict[str, dict[str, Any]] = {}  # by column and value
-    for column, value, part in evaluation.slices:
-        slices.setdefault(column, {})[value] = _figures(task, part)
-    about = {
-        "signatures": task.signatures(evaluation.statistics),
-        "per_class": task.by_label(evaluation.statistics),
-        "confusion": [one._asdict() for one in evaluation.confusion],
-        "unseen": {"rows": new.rows, "labels": dict(new.labels)} if new.rows else {},
-        "slices": slices,
-    }
-    there = {name: value for name, value in about.items() if value}
-    return known | _figures(task, evaluation) | there | tested
-
-
-def _figures(task: "Evaluator", evaluation: "Evaluation") -> dict[str, Any]:
-    """Return the metrics and their intervals; None and the reason for an undefined one."""
-    intervals, undefined = evaluation.intervals(task), task.undefined(evaluation.statistics)
-    figures = {name: None if name in undefined else value for name, value in evaluation.metrics.items()}
-    found = {"rows": evaluation.rows, "metrics": figures}
-    found["intervals"] = {name: list(intervals[name]) if name in intervals else None for name in figures}
-    return found | ({"undefined": undefined} if undefined else {})
+    return {"task": evaluation.task, "split": split} | evaluation.to_json() | tested
 
 
 def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) -> "Document":
-    from seqloom.cli.tables import confusion_table, figure_table, label_table, slice_table
-    from seqloom.report.document import Aside, Document, Heading, Paragraph, TableBlock
+    from seqloom.report.document import Document, Heading, Paragraph
+    from seqloom.tasks.tables import evaluation_blocks
 
     where = " ".join(data) or f"the {found['split']} set"
     tested = found.get("test_evaluations")
     return Document(
         f"{counted(found['rows'], 'example')} of {where}",
         [
-            *figure_table(found),
-            Aside(_unseen_said(evaluation.unseen)),
-            Heading("How the metrics are computed"),
-            TableBlock((), list(found.get("signatures", {}).items())),
-            Heading("Per-class scores"),
-            label_table(found.get("per_class", {})),
-            Heading("Confusion matrix"),
-            confusion_table(evaluation.confusion),
-            *(
-                block
-                for column, slices in found.get("slices", {}).items()
-                for block in slice_table(column, slices, found["metric"])
-            ),
+            *evaluation_blocks(evaluation, found),
             *([Heading("The test set")] if tested else []),
             Paragraph(f"This model has been evaluated on the test set {counted(tested, 'time')}." if tested else ""),
         ],
     )
-
-
-def _unseen_said(unseen: "Unseen") -> str:
-    """Describe how many rows have labels that were not in the training set, and which."""
-    if not unseen.rows:
-        return ""
-    named = ", ".join(f"{label} ({count:,})" for label, count in unseen.labels[:LABELS])
-    more = f" and {len(unseen.labels) - LABELS:,} others" if len(unseen.labels) > LABELS else ""
-    has, counts = ("has a label", "counts as an error") if unseen.rows == 1 else ("have labels", "count as errors")
-    return f"{counted(unseen.rows, 'example')} {has} that the training set does not have, and {counts}: {named}{more}"

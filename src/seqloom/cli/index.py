@@ -1,9 +1,9 @@
-"""`seqloom index`: build a search index of a file; add, replace or delete documents."""
+"""`seqloom index`: build a search index of a file, by words or also by meaning; add, replace or delete documents."""
 
 from collections import deque
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -20,16 +20,18 @@ from seqloom.cli.options import (
     takes,
 )
 from seqloom.cli.terminal import followed_work
-from seqloom.config.data import DataConfig
-from seqloom.config.options import settings, with_flags
+from seqloom.config.data import BadRows, DataConfig, ReadingConfig
+from seqloom.config.options import said, settings, with_flags
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
+from seqloom.files.layouts import ModelFile, RunFile
 from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.search.build import Building
-    from seqloom.search.documents import CheckedDocuments
+    from seqloom.search.documents import CheckedDocuments, Collection
     from seqloom.search.store import IndexSummary
+    from seqloom.search.vectors import ModelEmbedder
 
 
 DOCUMENTS = reworded(FILE, input=f"Column with the text; several are joined with a space {TRAINED}")
@@ -41,6 +43,7 @@ DOCUMENTS = reworded(FILE, input=f"Column with the text; several are joined with
     DOCUMENTS,
     common=("out", "add", "delete", "compact", "passage_tokens", "exact", "input", "id", "batch_tokens", "device"),
     examples=(
+        "seqloom index docs.jsonl --out docs.index",
         "seqloom index models/encoder docs.jsonl --out docs.index",
         "seqloom index models/encoder more.jsonl --out docs.index --add",
     ),
@@ -50,7 +53,8 @@ def index(
     model: Annotated[
         Path | None,
         typer.Argument(
-            metavar="MODEL", help="A run folder or a model folder (not needed with --delete and --compact)."
+            metavar="MODEL",
+            help="A run folder or a model folder, to search by meaning too (default: none, search by words).",
         ),
     ] = None,
     file: Annotated[
@@ -72,7 +76,8 @@ def index(
         option(
             "--passage-tokens",
             "COUNT",
-            "Split documents into passages of at most this many tokens (default: 256, or the model's limit if lower).",
+            "Split documents into passages of at most this many tokens, or words without a MODEL (default: 256, or "
+            "the model's limit if lower).",
         ),
     ] = None,
     exact: Annotated[
@@ -88,29 +93,72 @@ def index(
     batch_tokens: EmbeddingBatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
-    """Build a search index of documents; run the same command again to resume."""
+    """Build a search index of documents; run the same command again to resume.
+
+    Without a MODEL, the index is searched by words (BM25); with one, by words and by meaning.
+    """
     if delete or compact:
         if model is not None or add:
             raise ConfigError("--delete and --compact change an existing index", fix="leave out MODEL, FILE and --add")
         return _change(out, delete or [], compact, exact)
-    if model is None or file is None:
-        raise ConfigError("building an index needs a model and a file", fix="seqloom index MODEL FILE --out INDEX")
+    if file is None:  # one argument is the file
+        model, file = None, model
+    if file is None or (model is None and any((file / name).exists() for name in (RunFile.MODEL, ModelFile.WEIGHTS))):
+        problem = (
+            "building an index needs a file" if file is None else f"{file} is a model, and the documents are missing"
+        )
+        raise ConfigError(problem, fix="seqloom index FILE --out INDEX, or seqloom index MODEL FILE --out INDEX")
+    if model is None and batch_tokens is not None:
+        raise ConfigError("--batch-tokens is for a model, and there is none", fix="leave it out, or give a MODEL")
     from seqloom.search.build import add_to_index, build_index, open_store
-    from seqloom.search.documents import Collection
-    from seqloom.search.vectors import ModelEmbedder
 
     require_readable(given)
     if add:
         open_store(out)  # fail before any work if this is not an index
+    read = (
+        _read_alone(file, given) if model is None else _read_by(model, file, given, device, batch_tokens, warn=not add)
+    )
+    steps = (add_to_index if add else build_index)(
+        out, read.embedder, read.documents, passage_tokens=passage_tokens, exact=exact
+    )
+    return _print_summary(_follow(steps, file.name), has_vectors=model is not None)
+
+
+class IndexInputs(NamedTuple):
+    """The documents to index, and what embeds them."""
+
+    documents: "Collection"
+    embedder: "ModelEmbedder | None"
+
+
+def _read_alone(file: Path, given: Given) -> IndexInputs:
+    """Return the documents for an index without vectors."""
+    from seqloom.search.documents import Collection
+
+    rule = with_flags(BadRows(), {**given, "max_bad_rows": "100%"})
+    reading = ReadingConfig(**said(ReadingConfig, given))
+    return IndexInputs(Collection(file, tuple(given.get("input", ())), given.get("id"), (), reading, rule), None)
+
+
+def _read_by(
+    model: Path, file: Path, given: Given, device: str, batch_tokens: int | None, *, warn: bool
+) -> IndexInputs:
+    """Load the model, and return it with the documents, which are read as in its training."""
+    from seqloom.search.documents import Collection
+    from seqloom.search.vectors import ModelEmbedder
+
     loaded = load_on(model, device)
+    embedder = ModelEmbedder(loaded, batch_tokens)
+    if warn and not loaded.spec.schema.target.separate_texts:
+        typer.echo(
+            f"warning: {model} was trained for {loaded.spec.schema.task}, not to embed, so texts that are near one "
+            "another need not mean the same; train one with --task embed, import one, or leave out MODEL",
+            err=True,
+        )
     usual = loaded.columns if len(loaded.columns) == 1 else ()
     rule = with_flags(loaded.bad_rows, {**given, "max_bad_rows": "100%"})
-    reading = reading_of(loaded, str(file), given)
-    documents = Collection(file, tuple(given.get("input", ())), given.get("id"), usual, reading, rule)
-    steps = (add_to_index if add else build_index)(
-        out, ModelEmbedder(loaded, batch_tokens), documents, passage_tokens=passage_tokens, exact=exact
-    )
-    return _print_summary(_follow(steps, file.name))
+    reading = reading_of(loaded, str(file), given).config
+    return IndexInputs(Collection(file, tuple(given.get("input", ())), given.get("id"), usual, reading, rule), embedder)
 
 
 def _change(out: str, ids: list[str], compact: bool, exact: bool | None) -> None:
@@ -130,7 +178,9 @@ def _change(out: str, ids: list[str], compact: bool, exact: bool | None) -> None
             set_exact(there, exact)
         if compact:
             there.compact()
-        _print_summary(followed_work(there.finished(), partial(_report, deque(maxlen=2))))
+        settings = there.settings
+        built = followed_work(there.finished(), partial(_report, deque(maxlen=2)))
+        _print_summary(built, has_vectors=settings is not None and settings.has_vectors)
 
 
 def _follow(steps: "Building", name: str) -> "IndexSummary":
@@ -166,7 +216,8 @@ def _report(last: "deque[Progress]", step: "CheckedDocuments | Progress") -> Non
         typer.echo(f"{counted(step.skipped, 'bad row')} skipped", err=True)
 
 
-def _print_summary(built: "IndexSummary") -> None:
+def _print_summary(built: "IndexSummary", *, has_vectors: bool) -> None:
     how = "approximate search (HNSW graph)" if built.graph else "exact search"
+    how = how if has_vectors else "search by words"
     passages = counted(built.passages, "passage")
     typer.echo(f"the index has {counted(built.documents, 'document')} and {passages}; {how}", err=True)

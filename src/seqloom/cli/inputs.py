@@ -1,6 +1,7 @@
 """Shared by verbs that use a model: the model on its device, and its input file or stream."""
 
 import io
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from seqloom.data.schema import Example
+    from seqloom.inference.as_trained import FileReading
     from seqloom.inference.model import LoadedModel
+    from seqloom.search.documents import TextFile
 
 STANDARD_INPUT = "-"
+FILE_NAME = re.compile(r"\.\w{1,8}$")  # the end of a file name, not of a sentence
 NOT_ASKED = " in float32"  # prediction has no choice of precision
 LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line does not affect others
 
@@ -66,7 +70,7 @@ class TextEmbedder(NamedTuple):
     """A loaded model that computes vectors with a given batch size."""
 
     loaded: "LoadedModel"
-    batch_tokens: int
+    batch_tokens: int | None  # None: the default of the device
 
     def embed(self, texts: Sequence[str]) -> "np.ndarray":
         return self.loaded.embed(texts, batch_tokens=self.batch_tokens)
@@ -74,9 +78,7 @@ class TextEmbedder(NamedTuple):
 
 def embedder_of(model: Path, device: str, batch_tokens: int | None) -> TextEmbedder:
     """Load the model on its device, with its batch size."""
-    from seqloom.inference.model import BATCH_TOKENS
-
-    return TextEmbedder(load_on(model, device), batch_tokens or BATCH_TOKENS)
+    return TextEmbedder(load_on(model, device), batch_tokens)
 
 
 def require_another(source: str, out: Path | None) -> None:
@@ -91,17 +93,33 @@ def require_readable(given: Given) -> None:
     said(BadRows, given)
 
 
-def reading_of(loaded: "LoadedModel", source: str, given: Given) -> ReadingConfig:
+def reading_of(loaded: "LoadedModel", source: str, given: Given) -> "FileReading":
     """Return how to read an input file: by the options, else as in training; a stream only by the options."""
-    from seqloom.inference.as_trained import inputs_as_trained
+    from seqloom.inference.as_trained import FileReading, inputs_as_trained, trained_format
 
     named = said(ReadingConfig, given)
     if source == STANDARD_INPUT:
-        return ReadingConfig(**named)
-    read = inputs_as_trained(loaded.run, Path(source), named)
+        reading, was = ReadingConfig(**named), None if loaded.run is None else trained_format(loaded.run)
+        return FileReading(reading, as_trained=reading.format == was == "jsonl")
+    return _printed(inputs_as_trained(loaded.run, Path(source), named, () if "input" in given else loaded.columns))
+
+
+def text_file_of(file: Path, model: Path | None, given: Given) -> "TextFile":
+    """Return a file of texts: read by the options, else as the run of the model was."""
+    from seqloom.inference.as_trained import inputs_as_trained, run_config
+    from seqloom.search.documents import TextFile
+
+    run = None if model is None else run_config(model)
+    columns = run.data.input if run is not None and len(run.data.input) == 1 else ()
+    read = inputs_as_trained(run, file, said(ReadingConfig, given), () if "input" in given else columns)
+    return TextFile(file, tuple(given.get("input", ())), given.get("id"), columns, _printed(read).config)
+
+
+def _printed(read: "FileReading") -> "FileReading":
+    """Return how a file is read, after the message about what was reused from training."""
     for sentence in read.messages:
         typer.echo(sentence, err=True)
-    return read.config
+    return read
 
 
 class PredictRequest(NamedTuple):
@@ -112,12 +130,24 @@ class PredictRequest(NamedTuple):
     sequence: str | None
     reading: ReadingConfig
     skip: bool  # whether bad rows are reported and the others predicted
+    as_trained: bool = False  # whether it is a table in the format of training
+    text: str | None = None  # one text, read in place of standard input
 
     @classmethod
     def of(cls, loaded: "LoadedModel", source: str, given: Given) -> "PredictRequest":
         """Build the request from options; the defaults are those of training."""
-        reading, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip_bad_rows
-        return cls(source, tuple(given.get("input", ())), given.get("sequence"), reading, skip)
+        read, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip_bad_rows
+        named = tuple(given.get("input", ()))
+        return cls(source, named, given.get("sequence"), read.config, skip, read.as_trained)
+
+    @classmethod
+    def of_argument(cls, loaded: "LoadedModel", argument: str, given: Given) -> "PredictRequest":
+        """The same for an argument that may also be a text: one with a space that does not look like a file name."""
+        from seqloom.data.readers.files import is_file, is_folder
+
+        if " " not in argument.strip() or FILE_NAME.search(argument) or is_file(argument) or is_folder(argument):
+            return cls.of(loaded, argument, given)
+        return cls.of(loaded, STANDARD_INPUT, given)._replace(text=argument)
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
         """Yield the inputs in windows; for a stream, the lines that have arrived."""
@@ -125,9 +155,10 @@ class PredictRequest(NamedTuple):
         from seqloom.inference.prediction import windows_of
 
         kind, path = loaded.task.input_spec.schema.input, Path(self.source)
-        columns = InputColumns(self.named, loaded.columns, self.sequence, loaded.sequence)
+        columns = InputColumns(self.named, loaded.columns, self.sequence, loaded.sequence, self.as_trained)
         if self.source == STANDARD_INPUT:
-            return read_stream(cast(io.BufferedReader, sys.stdin.buffer), kind, ledger, self.reading.format, columns)
+            stream = sys.stdin.buffer if self.text is None else io.BytesIO(self.text.encode())
+            return read_stream(cast(io.BufferedReader, stream), kind, ledger, self.reading.format, columns)
         if self.skip and self.sequence is None and self._has_lines(path):
             format_ = self.reading.format or cast(Any, LINED[path.suffix.lower()])
             return lines_of(path, kind, ledger, format_, columns)

@@ -29,6 +29,7 @@ from seqloom.report.numbers import counted
 
 if TYPE_CHECKING:
     from seqloom.data.schema import Example
+    from seqloom.inference.as_trained import FileReading
     from seqloom.inference.model import LoadedModel
     from seqloom.inspect.inspector import Inspection
     from seqloom.inspect.view import View
@@ -192,9 +193,11 @@ def inspect(
         options = typed(view, VIEWS[view].function, asked)
     require_readable(given)
     _require(view, texts or [], data, out)
+    from seqloom.inference.as_trained import FileReading
+
     loaded = load_on(model, device)
     plain = data is None or _is_set(data)
-    how = ReadingConfig(**said(ReadingConfig, given)) if plain else reading_of(loaded, str(data), given)
+    how = FileReading(ReadingConfig(**said(ReadingConfig, given))) if plain else reading_of(loaded, str(data), given)
     rows = InspectedRows(loaded, data, how, given, limit)
     if out is not None and out.suffix == LINES:
         from seqloom.inspect.attribution.attribution import attribute_file
@@ -241,7 +244,7 @@ class InspectedRows:
     """The inputs of a file or a dataset; warnings are printed at the end of the `with`."""
 
     def __init__(
-        self, loaded: "LoadedModel", path: Path | None, how: ReadingConfig, given: Given, most: int | None
+        self, loaded: "LoadedModel", path: Path | None, how: "FileReading", given: Given, most: int | None
     ) -> None:
         self.loaded, self.path, self.how, self.given, self.most = loaded, path, how, given, most
         self.ledger = Ledger(with_flags(loaded.bad_rows, given))
@@ -258,9 +261,9 @@ class InspectedRows:
         from seqloom.data.inputs import InputColumns, read_inputs
 
         named, sequence = tuple(self.given.get("input", ())), self.given.get("sequence")
-        columns = InputColumns(named, self.loaded.columns, sequence, self.loaded.sequence)
+        columns = InputColumns(named, self.loaded.columns, sequence, self.loaded.sequence, self.how.as_trained)
         kind = self.loaded.task.input_spec.schema.input
-        return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how)
+        return read_inputs(path, kind, self.ledger, columns=columns, reading=self.how.config)
 
     def _of_set(self, name: str) -> "Iterator[Example]":
         """Yield the rows of the dev set of a built-in dataset; the test set is never read."""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from seqloom.cli.inputs import embedder_of
-from seqloom.cli.options import TEXT_FILE, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.inputs import embedder_of, require_readable, text_file_of
+from seqloom.cli.options import TEXT_FILE, DeviceName, EmbeddingBatchTokens, Given, option, takes
 from seqloom.cli.terminal import Screen, followed_work
-from seqloom.config.data import DataConfig, ReadingConfig
-from seqloom.config.options import said, settings
+from seqloom.config.data import DataConfig
+from seqloom.config.options import settings
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
@@ -87,16 +87,16 @@ def label(
     column: Annotated[str, option("--column", "NAME", "Label column of --export (default: label).")] = "label",
     *,
     given: Given,
-    batch_tokens: BatchTokens = None,
+    batch_tokens: EmbeddingBatchTokens = None,
     device: DeviceName = "auto",
 ) -> None:
     """Label the rows of a file, with suggestions. Run the same command again to resume."""
     from seqloom.search.decisions import Decisions, open_log
-    from seqloom.search.documents import TextFile, require_copy, write_copy
+    from seqloom.search.documents import require_copy, write_copy
     from seqloom.search.labeling import BY, NONE, LabelingOptions, export_columns, read_examples, start_labeling
 
-    reading = ReadingConfig(**said(ReadingConfig, given))
-    rows = TextFile(file, tuple(given.get("input", ())), given.get("id"), reading=reading)
+    require_readable(given)
+    rows = text_file_of(file, model, given)
     _require_out(out, file, examples)
     if export is not None:
         require_copy(export, rows, (column, BY), out)

@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 
 from seqloom.config.data import DataConfig, EncodingConfig, ReadingConfig
 from seqloom.config.decoding import GREEDY, AnyDecoding, BeamConfig, SampleConfig, decoding
-from seqloom.config.options import MACHINE, Setting, own, said, settings
+from seqloom.config.options import MACHINE, Setting, flags_in_errors, own, said, settings
 from seqloom.errors import ConfigError
 
 Given = dict[str, Any]  # the options that were typed, by name
@@ -184,7 +184,8 @@ def takes(
             values.pop("help_all")  # its callback has shown the help
             typed = {name: values.pop(name) for name in every}
             given = {name: value for name, value in typed.items() if is_typed(context, name)}
-            verb(**values, **({"given": given} if every else {}))
+            with flags_in_errors():
+                verb(**values, **({"given": given} if every else {}))
 
         called.common, called.examples = common, examples  # type: ignore[attr-defined]  # what `Verb` reads
         called.__annotations__ = {one.name: one.annotation for one in parameters}

@@ -28,12 +28,16 @@ from seqloom.cli.streaming import require_streamable, write_stream
     ),
     examples=(
         "seqloom predict runs/reviews-classify-cnn new.csv --out predictions.csv",
-        "echo 'a fine film' | seqloom predict runs/reviews-classify-cnn -",
+        "seqloom predict runs/reviews-classify-cnn 'a fine film'",
+        "tail -f lines.log | seqloom predict runs/reviews-classify-cnn -",
     ),
 )
 def predict(
     model: Model,
-    source: Annotated[str, typer.Argument(metavar="FILE", help="A file of inputs, or - for lines of standard input.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A file of inputs, a text in quotes, or - for lines of standard input."),
+    ],
     out: Annotated[Path | None, option("--out -o", "FILE", "Write the predictions here (default: print them).")] = None,
     output_format: Annotated[
         str | None,
@@ -66,4 +70,4 @@ def predict(
     with exact(deterministic):
         if stream:
             return write_stream(loaded, PredictRequest.of(loaded, source, given), output, batch_tokens)
-        return write_predictions(loaded, PredictRequest.of(loaded, source, given), output, batch_tokens)
+        return write_predictions(loaded, PredictRequest.of_argument(loaded, source, given), output, batch_tokens)

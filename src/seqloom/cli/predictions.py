@@ -19,7 +19,7 @@ import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, PredictRequest
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
-from seqloom.data.cells import rounded_text, row
+from seqloom.data.cells import flat, rounded_text, row
 from seqloom.data.problems import Ledger, Problem
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
@@ -112,17 +112,6 @@ def _cells(line: PredictionLine, columns: list[str]) -> bytes:
     fields = line.place | flat(line.prediction) | ({ERROR: line.error} if line.error else {})
     assert fields.keys() <= set(columns) | {"line", "file"}, "all predictions of a task have the same fields"
     return row(fields.get(name) for name in columns)
-
-
-def flat(prediction: dict[str, Any]) -> dict[str, Any]:
-    """Flatten nested dictionaries.
-
-    >>> flat({"label": "good", "scores": {"good": 0.9, "bad": 0.1}})
-    {'label': 'good', 'scores.good': 0.9, 'scores.bad': 0.1}
-    """
-    inner = {name: value for name, value in prediction.items() if isinstance(value, dict)}
-    plain = {name: value for name, value in prediction.items() if name not in inner}
-    return plain | {f"{name}.{key}": one for name, value in inner.items() for key, one in value.items()}
 
 
 class OutputOptions(NamedTuple):

@@ -7,16 +7,18 @@ import typer
 from rich.table import Table
 
 from seqloom import recipes as library
-from seqloom.cli.options import option, takes
+from seqloom.cli.options import Given, option, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.heads import ClassHeadConfig
 from seqloom.config.inputs import TokensConfig
+from seqloom.config.options import said, settings
 from seqloom.errors import ConfigError, did_you_mean
+from seqloom.training.request import RunRequest
 
 VOCABULARY = 10_000  # of the models whose sizes are listed
 
 
-def make(name: str, kind: str, size: library.Size) -> Any:
+def make(name: str, kind: str, size: library.AnySize) -> Any:
     """Return the configuration of a recipe for text with 10,000 tokens and 2 classes, or 28 x 28 pictures and 10."""
     tokens = TokensConfig(vocab_size=VOCABULARY)
     made: dict[str, Callable[[], Any]] = {
@@ -37,7 +39,11 @@ def make(name: str, kind: str, size: library.Size) -> Any:
     return made[kind]()
 
 
-@takes(examples=("seqloom recipes", "seqloom recipes lstm --size base"))
+@takes(
+    settings(RunRequest, "width", "layers", "heads"),
+    common=("kind", "size", "width"),
+    examples=("seqloom recipes", "seqloom recipes lstm --size base", "seqloom recipes lstm --width 300"),
+)
 def recipes(
     name: Annotated[
         str | None,
@@ -53,16 +59,22 @@ def recipes(
         ),
     ] = None,
     size: Annotated[
-        library.Size | None, option("--size", "NAME", "Model size: tiny, small, base or big (default: all).")
+        library.Size | None, option("--size", "NAME", "Model size: nano, tiny, small, base or big (default: all).")
     ] = None,
+    *,
+    given: Given,
 ) -> None:
     """List the model architectures (recipes), or print one as TOML."""
     if name is not None:
         if name not in library.RECIPES:
             raise ConfigError(f"there is no recipe '{name}'", fix=did_you_mean(name, library.RECIPES))
-        config = make(name, kind or library.RECIPES[name].kinds[0], size or "small")
+        sized = library.Dimensions(size or "small", **said(RunRequest, given))
+        config = make(name, kind or library.RECIPES[name].kinds[0], sized)
         Screen().print(config.to_toml(), markup=False, soft_wrap=True, end="")
         return
+    if given:
+        flags = ", ".join(f"--{dimension}" for dimension in given)
+        raise ConfigError(f"{flags} without a recipe", fix="name the recipe that you want to print")
     shown = [recipe for recipe in library.RECIPES.values() if kind is None or kind in recipe.kinds]
     if not shown:
         make("", kind or "", "small")  # raises the error that lists the kinds

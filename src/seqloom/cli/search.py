@@ -76,8 +76,13 @@ def search(
         option("--where", "CONDITION", 'Filter such as "year>=2000" or lang=en; can be repeated (default: none).'),
     ] = None,
     mode: Annotated[
-        str, option("--mode", "NAME", "Search by vectors (meaning), words (BM25) or both (default: both).")
-    ] = "both",
+        str | None,
+        option(
+            "--mode",
+            "NAME",
+            "Search by vectors (meaning), words (BM25) or both (default: both; words if the index has no vectors).",
+        ),
+    ] = None,
     rerank: Annotated[
         Path | None,
         option(
@@ -239,10 +244,10 @@ def _columns(hit: "Hit") -> list[str]:
 
 def _evaluate(session: SearchSession, queries: Path, qrels: Path, json: bool) -> None:
     """Print nDCG, recall and MRR against relevance judgments."""
-    from seqloom.cli.tables import figure_table
     from seqloom.report.document import Document
     from seqloom.search.documents import Collection
     from seqloom.search.evaluation import DEEP, evaluate_queries, missing_documents, read_qrels, read_queries
+    from seqloom.tasks.tables import figure_table
 
     judgments, asked = read_qrels(qrels), read_queries(Collection(queries))
     if missing := missing_documents(judgments, session.searcher.store.holds):

@@ -4,8 +4,7 @@ import errno
 import math
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,9 @@ from seqloom.data.problems import escaped
 from seqloom.errors import DamagedError, RepeatError
 from seqloom.events import Event, Progress, Result, Show, finished
 from seqloom.files.layouts import RunFile
-from seqloom.report.numbers import counted, duration, number, share, size
-from seqloom.training.events import Ended, Notice, Report, Sample, Started, Stepped, Validated
+from seqloom.report.numbers import counted, duration, share, size
+from seqloom.training.events import Ended, Notice, Report, Sample, Started, Stepped, Validated, Wrote
+from seqloom.training.progress import GAP, ProgressFacts, brief_names, score, sparkline
 
 if TYPE_CHECKING:
     from seqloom.data.checks.check import DataFinding
@@ -132,12 +132,7 @@ def followed_work(work: Generator[Event, None, Result], show_event: Callable[[Ev
 #
 # `followed` shows a run, and `summary` its result; both only read events. Control characters in texts are escaped.
 
-LEVELS = "▁▂▃▄▅▆▇█"
-SPARKS = 12  # points of the sparkline
-SAMPLES = 2  # of a validation that is the best so far
 BETWEEN_LINES = 10.0  # seconds between plain lines about steps
-GAP = " · "
-LOSS = "loss"
 
 
 @contextmanager
@@ -171,6 +166,8 @@ class PlainLines:
                 self._print(*validation_lines(report, self.metric, self.facts.news(report)))
             case Notice():
                 self._print(notice_line(report))
+            case Wrote():
+                self._print(*written_lines(report))
 
     def _print(self, *lines: Text) -> None:
         for line in lines:
@@ -193,6 +190,8 @@ class LiveLines:
                 self._above(validation_lines(report, self.metric, self.facts.news(report)), cut=True)
             case Notice():
                 self._above([notice_line(report)])
+            case Wrote():
+                self._above(written_lines(report))
         self.live.update(self._picture())
 
     def _above(self, lines: list[Text], *, cut: bool = False) -> None:
@@ -207,70 +206,6 @@ class LiveLines:
         bar.add_row(ProgressBar(total=1.0, completed=self.facts.share), share(self.facts.share))
         sparks = "" if self.screen.options.ascii_only else sparkline(self.facts.losses)
         return Group(bar, *packed(self.facts.words(sparks), width))
-
-
-class ProgressFacts:
-    """The latest values that a display shows."""
-
-    def __init__(self, metric: str) -> None:
-        self.metric = metric
-        self.losses: deque[float] = deque(maxlen=SPARKS)
-        self.share = 0.0
-        self.begun: Started | None = None
-        self.stepped: Stepped | None = None
-        self.validated: Validated | None = None
-        self.best: Validated | None = None
-        self.samples: list[Sample] = []  # shown last
-
-    def take(self, report: Report) -> None:
-        match report:
-            case Started():
-                self.begun = report
-                if report.steps:
-                    self.share = min(1.0, report.step / report.steps)
-            case Stepped():
-                self.stepped, self.share = report, report.progress
-                self.losses.append(report.loss)
-            case Validated():
-                self.validated = report
-                self.best = report if report.best else self.best
-
-    def news(self, report: Validated) -> list[Sample]:
-        """Return samples of a best validation so far, wrong ones first; empty if they were shown last time."""
-        if not report.best:
-            return []
-        before, self.samples = self.samples, sorted(report.samples, key=lambda one: one.correct is True)[:SAMPLES]
-        return [] if self.samples == before else self.samples
-
-    def words(self, sparks: str = "") -> list[str]:
-        """Return the parts of the display, most important first."""
-        if self.stepped is None:
-            begun = 0 if self.begun is None else self.begun.step
-            return [f"resuming from step {begun:,}" if begun else "starting"]
-        now, pace = self.stepped, self.stepped.speed
-        left = [] if pace.remaining is None else [f"{duration(pace.remaining)} left"]
-        steps = self.begun.steps if self.begun is not None else None
-        step = f"step {now.step:,}" if steps is None else f"step {now.step:,} of {max(steps, now.step):,}"
-        waiting = [f"waiting for data {share(pace.data_wait)}"] if pace.data_wait >= 0.01 else []
-        return [
-            step,
-            f"epoch {now.epoch + (now.progress < 1)}",
-            duration(pace.seconds),
-            *left,
-            f"loss {number(now.loss)}{sparks and ' '}{sparks}",
-            *self._scores(),
-            f"{pace.tokens_per_second:,.0f} tokens/s",
-            f"padding {share(now.padding)}",
-            f"memory {size(pace.memory)}",
-            *waiting,
-        ]
-
-    def _scores(self) -> list[str]:
-        if self.validated is None or self.best is None or self.metric not in self.validated.metrics:
-            return []
-        current = f"dev {score(self.validated.metrics, self.metric)}"
-        best = self.best.metrics.get(self.metric, math.nan)
-        return [current] if self.validated is self.best else [current, f"best {number(best)} at {self.best.step:,}"]
 
 
 def begun_lines(report: Started) -> list[Text]:
@@ -300,15 +235,6 @@ def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) 
     return [head, *sample_lines(samples)]
 
 
-def brief_names(metrics: Mapping[str, float], metric: str) -> list[str]:
-    """Return the metrics of a line: the selection metric and the loss. The report and metrics.jsonl have all.
-
-    >>> brief_names({"loss": 0.2, "accuracy": 0.9, "f1": 0.8}, "accuracy")
-    ['accuracy', 'loss']
-    """
-    return [name for name in dict.fromkeys((metric, LOSS)) if name in metrics]
-
-
 def sample_lines(samples: Sequence[Sample]) -> list[Text]:
     """A line for each sample, with a mark if predictions are right or wrong."""
     marks = {True: ("correct: ", "green"), False: ("wrong: ", "red"), None: ("", "")}
@@ -320,6 +246,18 @@ def sample_line(sample: Sample) -> Text:
     line = Text.assemble((brief(sample.input), "dim"), " -> ", brief(sample.predicted))
     shown = sample.expected in (sample.predicted, sample.input)
     return line if shown else line.append(f"   expected: {brief(sample.expected)}", style="dim")
+
+
+def written_lines(report: Wrote) -> list[Text]:
+    """The texts that the model wrote, complete, each after its prompt."""
+    texts = [
+        Text.assemble("  ", (escaped(one.prompt), "dim"), "\n  ".join(map(escaped, one.text.split("\n"))))
+        for one in report.texts
+    ]
+    return [
+        Text("The model continues the first words of dev texts:" if report.texts[0].prompt else "The model writes:"),
+        *texts,
+    ]
 
 
 def notice_line(report: Notice) -> Text:
@@ -341,28 +279,17 @@ def packed(words: list[str], width: int) -> list[Text]:
     return lines
 
 
-def sparkline(values: Iterable[float]) -> str:
-    """Return a tiny curve of the finite values.
-
-    >>> sparkline([4.0, 2.0, float("nan"), 1.0, 0.5])
-    '█▄▂▁'
-    """
-    finite = [value for value in values if math.isfinite(value)]
-    if len(finite) < 2:
-        return ""
-    low, high = min(finite), max(finite)
-    scale = (len(LEVELS) - 1) / (high - low) if high > low else 0.0
-    return "".join(LEVELS[int((value - low) * scale)] for value in finite)
-
-
 def brief(text: str, longest: int = 60) -> str:
-    """Return the beginning of a text in one line, without invisible characters."""
+    """Return the beginning of a text in one line, without invisible characters; it ends after a complete word.
+
+    >>> brief("one two three", 10), brief("x" * 20, 10)
+    ('one two…', 'xxxxxxxxx…')
+    """
     text = escaped(text[: longest + 1].replace("\n", " "))
-    return text if len(text) <= longest else f"{text[: longest - 1].rstrip(' .')}…"
-
-
-def score(metrics: dict[str, float], name: str) -> str:
-    return f"{name} {number(metrics[name])}"
+    if len(text) <= longest:
+        return text
+    words = text[:longest].rpartition(" ")[0]  # unless one word is most of it
+    return f"{(words if 2 * len(words) >= longest else text[: longest - 1]).rstrip(' .')}…"
 
 
 WHY = {  # text before and after the number of steps
@@ -404,6 +331,10 @@ def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple
     return report
 
 
+LOSS = "loss"
+NOT_LOWER = "the probabilities were good already, or half of the dev set is too small to fit the other half"
+
+
 def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     """Print how a run ended, where its files are, and what to do next."""
     places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
@@ -416,9 +347,10 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     before, after = WHY[ended.reason]
     lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
     lines += _chosen(ended, task)
-    lines += [f"  dev set after calibration of the probabilities (cross-fitted): {_scores(calibrated, task)}"] * bool(
-        calibrated
-    )
+    if calibrated:
+        lines.append(f"  dev set after calibration of the probabilities (cross-fitted): {_scores(calibrated, task)}")
+    if calibrated.get(LOSS, -math.inf) > ended.metrics.get(LOSS, math.inf):
+        lines.append(f"  calibration did not lower the loss here: {NOT_LOWER}")
     named = places | {"model card": places["card"]}
     del named["card"]
     lines += [f"  {name:10} {place}" for name, place in named.items() if place.exists()]

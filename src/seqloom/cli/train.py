@@ -14,16 +14,16 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 import typer
 
 from seqloom.cli.options import DeviceName, Given, option, require_device, takes
 from seqloom.cli.terminal import Screen, followed, followed_work, last_of, summary, warnings_said
-from seqloom.config.base import read
-from seqloom.config.data import SPLITS, DataConfig
-from seqloom.config.options import MACHINE, RUN, own, said, typed, typed_changes, with_flags
+from seqloom.config.base import Config, read
+from seqloom.config.data import SPLITS, AnySplit, DataConfig, EncodingConfig
+from seqloom.config.options import MACHINE, RUN, own, said, settings, typed, typed_changes, with_flags
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.run_files import located, with_known_starts
 from seqloom.errors import ConfigError
@@ -35,8 +35,10 @@ from seqloom.training.run_location import (
     CHANGED_SPLIT,
     CHANGED_VOCABULARY,
     DIFFERENT,
+    Change,
     RunLocation,
     RunMismatchError,
+    brief_changes,
     changed,
     free_name,
 )
@@ -134,7 +136,7 @@ def train(
     if not find_lr:
         if os.environ.get("RANK", "0") == "0":  # other ranks would find the lock of rank 0
             home.require_usable()
-        require_same(home, asked, request.training, given)
+        require_same(home, asked, request, given)
     # Open the data; missing or unreadable data is reported before torch is loaded, which takes seconds.
     from seqloom.data.dataset import open_without_test
     from seqloom.data.problems import Ledger
@@ -156,7 +158,7 @@ def train(
             json=json,
         )
     except RunMismatchError as error:
-        raise told_in_flags(error, given) from None
+        raise error_in_flags(error, given) from None
 
 
 def _require_machine(device: str, workers: int, processes: int, max_restarts: int) -> None:
@@ -217,16 +219,17 @@ def _run(
     json: bool,
 ) -> None:
     """Read the data, train, and print the result."""
-    from seqloom.training.devices import Alone, choose_device, is_launched
+    from seqloom.training.devices import Alone, choose_device, is_launched, machine_of
     from seqloom.training.events import drawn, require_tensorboard
     from seqloom.training.resolve import resolving
     from seqloom.training.run import expected_seconds, train_run
 
     screen = Screen(stderr=True)
-    choose_device(device_name)  # type: ignore[arg-type]  # checked; raises before data is read
+    machine = machine_of(choose_device(device_name))  # type: ignore[arg-type]  # checked; raises before data is read
     if tensorboard:
         require_tensorboard()
-    resolved = followed_work(resolving(asked, request, location=None if find_lr else home, dataset=dataset))
+    place = None if find_lr else home
+    resolved = followed_work(resolving(asked, request, location=place, dataset=dataset, machine=machine))
     resolved, device = _placed(resolved, device_name, request.training.get("precision", "auto"))
     if find_lr:
         return _find_lr(resolved, device, json=json)
@@ -239,7 +242,8 @@ def _run(
 
         joining = joined(sharded=shard, device=device.torch.type)
     with joining as ranks:
-        seconds = expected_seconds(resolved, device) if ranks.count == 1 and resolved.before is None else None
+        tried = machine is None and ranks.count == 1 and resolved.before is None  # else it is estimated already
+        seconds = expected_seconds(resolved, device) if tried else None
         expected = f"estimated training time: {duration(seconds or 0)}, from a few trial steps"
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=workers)
         if ranks.rank != 0:
@@ -278,30 +282,36 @@ def _find_lr(resolved: "Resolved", device: Any, *, json: bool) -> None:
     return screen.show(found.figure, screen.width, NARROWEST)
 
 
-SHOWN = 4  # changes without a flag
+READING = {"data": settings(DataConfig), "encoding": settings(EncodingConfig)}
+DIVIDING = {"dev", "test", *(name for part in get_args(AnySplit) for name in settings(part))}
 KEPT = (f"{CHANGED_FILE} ", CHANGED_SPLIT, CHANGED_VOCABULARY)  # beginnings of changes that are not settings
 
 
-def require_same(home: RunLocation, data: DataConfig, named: Mapping[str, Any], given: Collection[str]) -> None:
+def require_same(home: RunLocation, data: DataConfig, request: RunRequest, given: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings that the run in a named folder cannot accept, before its data is read.
 
-    It checks training settings and, if the run's own files are given, reading settings. The split is compared later.
+    It checks settings of training and tokens and, if the run's own files are given, of reading. If splits are given, or
+    settings with which the model must be built first, all is compared later, because one error lists all differences.
     """
     run = home.existing_run()
     if run is None or home.named is None:
         return
     before, there = run
-    now = msgspec.structs.replace(before, training=msgspec.structs.replace(before.training, **named))
+    filled = request.filled(there)
+    if filled.model is None or isinstance(filled.model, str) or DIVIDING & given.keys():
+        return
+    named = msgspec.structs.replace(before.training, **request.training)
+    now = msgspec.structs.replace(before, training=named, model=filled.model)
     same = home.existing_data(data.train) is not None
     if same:
         known = {name: getattr(before.data, name) for name in (*SPLITS, "split")}
         now = msgspec.structs.replace(now, data=msgspec.structs.replace(data, **known))
     now = with_known_starts(now, before, there)
-    if changes := list(dict.fromkeys(_flagged(before, now, ()))):
+    if changes := list(dict.fromkeys([*_flagged(before, now, given), *_encoding_changes(before.encoding, given)])):
         raise _refusal(home.named, changes, list(typed_changes(there.data, given)) if same else [])
 
 
-def told_in_flags(error: RunMismatchError, given: Collection[str]) -> ConfigError:
+def error_in_flags(error: RunMismatchError, given: Collection[str]) -> ConfigError:
     """Return the error in terms of flags; `given` are the options that were typed."""
     folder, _, rest = error.problem.partition(DIFFERENT)
     others = [part for part in rest.split("; ") if part.startswith(KEPT)]
@@ -319,11 +329,26 @@ def _refusal(folder: Path, changes: list[str], options: list[str]) -> ConfigErro
     )
 
 
+def _encoding_changes(before: EncodingConfig, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the given settings of tokens that differ from those of the run."""
+    now = EncodingConfig(**said(EncodingConfig, given))
+    for name in (name for name in settings(EncodingConfig) if name in given):
+        values = [getattr(one if hasattr(one, name) else one.tokenizer, name, None) for one in (before, now)]
+        then, wanted = (value.kind() if isinstance(value, Config) else value for value in values)
+        if then != wanted:
+            yield str(Change(FLAGS[name].flag, then, wanted))
+
+
 def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Iterator[str]:
-    """Yield the changes as flags, and the first few that have no flag."""
+    """Yield the changes as flags, and those that have no flag; of the layers of a model only the first few."""
     others, flags = list[str](), {one.name: one for one in (*own(TrainingConfig), *own(RunRequest))}
     for change in changed(before, now):
         table, name, *inner = change.setting.split(".")
+        if table in READING:
+            *owners, last = change.setting.removesuffix(".kind").split(".")
+            known = None if "target_tokenizer" in owners else READING[table].get(last)
+            others.append(str(change if known is None else change.called(known.flag)))
+            continue
         one = flags.get([name, *inner][-1] if table == "model" else name)
         if one is None or table not in ("model", "training") or (table == "model" and one.name not in given):
             others.append(str(change))
@@ -332,10 +357,10 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
             yield f"it was {old} and is now {new}"
         else:
             yield str(change.called(one.flag))
-    made = [flags[name].flag for name in ("model", "size", "init") if name in given and now.model != before.model]
+    making = ("model", "size", "layers", "heads", "init")  # a changed width is among the changes
+    made = [flags[name].flag for name in making if name in given and now.model != before.model]
     yield from [f"{', '.join(made)} would make a different model"] if made else []
-    yield from others[:SHOWN]
-    yield from [f"and {len(others) - SHOWN} more"] if len(others) > SHOWN else []
+    yield from brief_changes(others)
 
 
 def without(arguments: list[str], *flags: str) -> list[str]:

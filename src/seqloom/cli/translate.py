@@ -74,7 +74,7 @@ def translate(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A file with the texts to translate (default: lines of standard input).",
+            help="A file with the texts to translate, or one text in quotes (default: lines of standard input).",
             show_default=False,
         ),
     ] = STANDARD_INPUT,
@@ -112,9 +112,10 @@ def translate(
     require_readable(given)
     how = decoding_of({"beam_size": BeamConfig().beam_size} | {name: given[name] for name in WRITING if name in given})
     loaded = load_on(model, device).translator(how, replace_unknown=replace_unknown)
-    asked = PredictRequest.of(loaded, source, given)
+    asked = PredictRequest.of_argument(loaded, source, given)
     with exact(deterministic):
-        write_predictions(loaded, asked._replace(reading=as_lines(Path(source), asked.reading)), output, batch_tokens)
+        lines = as_lines(Path(asked.source), asked.reading)
+        write_predictions(loaded, asked._replace(reading=lines), output, batch_tokens)
 
 
 def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> OutputFormat:

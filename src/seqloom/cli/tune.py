@@ -31,7 +31,10 @@ own = partial(option, panel="Search")  # the panel of its options
 
 
 @takes(
-    settings(TrainingConfig, "epochs", "steps", "tokens", "patience", "validate_every", "seed"),
+    reworded(
+        settings(TrainingConfig, "epochs", "steps", "tokens", "patience", "validate_every", "seed"),
+        epochs="Train each trial for this many epochs (default: 3 to 60, fewer for more data).",
+    ),
     reworded(DATA, test=f"{DATA['test'].help} Tune never reads it; best.toml keeps it for later runs."),
     common=("out", "models", "trials", "seconds", "space", "pruner", "jobs", "epochs", "dev", "device"),
     examples=(

@@ -6,9 +6,10 @@ RUN/                                             RUN/model/, or a separate model
   paths.json      where the data files are         labels.json              in the order of their ids
   vocabulary/     labels, tokenizers               tokenizer.json           of the input, if it is text
   checkpoints/    step-00000020/, ...              target_tokenizer.json    of a target text with its own
-  model/          the best weights                 card.md                  the model card
-  metrics.jsonl   numbers that equal runs share    manifest.json            size and sha256 of each file
-  events.jsonl    what depends on the machine: speed, memory, times
+  model/          the best weights                 words.json               how a tagger splits raw text into words
+  metrics.jsonl   numbers that equal runs share    card.md                  the model card
+  events.jsonl    what depends on the machine:     manifest.json            size and sha256 of each file
+                  speed, memory, times             estimator.json           of a scikit-learn estimator, if saved by one
   test_evaluations.jsonl   one line for each evaluation on the test set
   memory.json     how many micro-batches a step needs, if memory ran out
   report.html   card.md   tensorboard/   .lock
@@ -60,6 +61,8 @@ class ModelFile(StrEnum):
     LABELS = "labels.json"
     TOKENIZER = "tokenizer.json"
     TARGET_TOKENIZER = "target_tokenizer.json"
+    ESTIMATOR = "estimator.json"
+    WORDS = "words.json"
 
 
 OLD_STATE = "standing.json"  # in checkpoints of an earlier version, which cannot be resumed

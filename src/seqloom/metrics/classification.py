@@ -217,3 +217,36 @@ def count_by_type(predicted: Sequence[str], expected: Sequence[str], types: Sequ
     found, there = set(spans(predicted)), set(spans(expected))
     counts = [Counter(span.label for span in some) for some in (found & there, found, there)]
     return np.array([[one[kind] for kind in types] for one in counts])
+
+
+NO_SPAN = "(none)"  # in a confusion of types: a spurious span is expected as this, a missed one predicted
+
+
+def confused_types(predicted: Sequence[str], expected: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of expected and predicted types in one sentence.
+
+    Spans with equal boundaries are paired first, then those that overlap most. The others are missed or spurious.
+
+    >>> confused_types(["B-LOC", "I-LOC", "O", "B-PER"], ["B-ORG", "O", "B-LOC", "O"])
+    (('ORG', 'LOC'), ('LOC', '(none)'), ('(none)', 'PER'))
+    """
+    said, true = spans(predicted), spans(expected)
+    shared, there, found = dict[tuple[int, int], int](), 0, 0
+    while there < len(true) and found < len(said):  # spans of one sentence are in order and do not overlap
+        one, other = true[there], said[found]
+        if (common := min(one.stop, other.stop) - max(one.start, other.start)) > 0:
+            shared[there, found] = common
+        there, found = there + (one.stop <= other.stop), found + (other.stop <= one.stop)
+
+    def rank(pair: tuple[int, int]) -> tuple[bool, int, int, int]:
+        one, other = true[pair[0]], said[pair[1]]
+        return (one.start, one.stop) != (other.start, other.stop), -shared[pair], *pair
+
+    partner: dict[int, int] = {}
+    taken = set[int]()
+    for there, found in sorted(shared, key=rank):
+        if there not in partner and found not in taken:
+            partner[there] = found
+            taken.add(found)
+    pairs = [(one.label, said[partner[at]].label if at in partner else NO_SPAN) for at, one in enumerate(true)]
+    return (*pairs, *((NO_SPAN, other.label) for at, other in enumerate(said) if at not in taken))

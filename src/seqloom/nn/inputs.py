@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from seqloom.config.inputs import (
     NUM_LETTERS,
     SPELLING_TAPS,
+    CharTfidfConfig,
     FiltersConfig,
     FlatConfig,
     NgramsConfig,
@@ -27,7 +28,7 @@ from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.convolution import convolve, convolve_2d
 from seqloom.nn.ops.pooling import maximum
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, Spelled, by_document, require_padded
+from seqloom.nn.types import Padded, Spelled, by_document, count_rows, require_padded
 from seqloom.text.special_tokens import UNKNOWN
 
 LONGER = 0.5  # weight of n-grams of two tokens and more in TF-IDF
@@ -172,12 +173,15 @@ class Tfidf(Input):
         return by_document(self._weighted, raw)
 
     def _weighted(self, x: Padded) -> Padded:
-        rows, weights = self.occurrences(x)
+        rows, weights = self._shares(x)
         vectors = nn.functional.embedding(rows, self.table)  # [B,T,n,D]
         return x.with_values(torch.einsum("btn,btnd->btd", weights, vectors))
 
     def occurrences(self, x: Padded) -> tuple[Tensor, Tensor]:
         """[B,T,n] the row of each n-gram that ends at each element, and its share in phi(x); every row is one text."""
+        return self._shares(x)
+
+    def _shares(self, x: Padded) -> tuple[Tensor, Tensor]:
         rows, known = self._features(x)
         bags, places = self._counted(rows, known)
         weights = torch.zeros(rows.shape, dtype=self.idf.dtype, device=rows.device)
@@ -188,14 +192,14 @@ class Tfidf(Input):
         """The n-grams of each text with their weights; every row is one text."""
         return self._counted(*self._features(x))[0]
 
-    def fit(self, texts: Iterable[Padded]) -> None:
+    def fit(self, texts: Iterable[Any]) -> None:
         """Compute `idf` from these texts, which must be the training set; every row is one text."""
         total, containing = 0, torch.zeros_like(self.idf, dtype=torch.int64)
         for x in texts:
-            total += len(x.lengths)
+            total += count_rows(x) or 0
             containing += torch.bincount(self.bags(x).rows, minlength=len(containing))
         idf = 1 + torch.log((1 + total) / (1 + containing.double()))
-        idf[self.vocab_size :] *= LONGER
+        idf[self.vocab_size : self.vocab_size + (self.buckets if self.order > 1 else 0)] *= LONGER
         self.idf.copy_(idf.masked_fill(containing == 0, 0))
 
     def _features(self, x: Padded) -> tuple[Tensor, Tensor]:
@@ -212,14 +216,144 @@ class Tfidf(Input):
     def _counted(self, rows: Tensor, known: Tensor) -> tuple[Bags, Tensor]:
         """Return the n-grams of each text, and the index of the n-gram of each occurrence."""
         text = torch.arange(len(rows), device=rows.device)[:, None, None].expand_as(rows)
-        keys, places, counts = torch.unique(
-            text[known] * len(self.idf) + rows[known], return_inverse=True, return_counts=True
-        )
+        return self._weighed(text[known], rows[known], len(rows))
+
+    def _weighed(self, text: Tensor, rows: Tensor, count: int) -> tuple[Bags, Tensor]:
+        """Return the n-grams of `count` texts, given the text and row of each occurrence, and the index of each."""
+        keys, places, counts = torch.unique(text * len(self.idf) + rows, return_inverse=True, return_counts=True)
         texts, found, counts = keys // len(self.idf), keys % len(self.idf), counts.to(self.idf.dtype)
         values = (1 + counts.log()) * self.idf[found]
-        norms = self.idf.new_zeros(len(rows)).index_add_(0, texts, values.square()).sqrt()
+        norms = self.idf.new_zeros(count).index_add_(0, texts, values.square()).sqrt()
         values = values / norms[texts].clamp(min=torch.finfo(values.dtype).tiny)
         return Bags(texts, found, counts, values), places
+
+
+class CharTfidf(Tfidf):
+    """phi(x) of the words, and phi(x) of the character n-grams inside each word: two vectors of length one, joined.
+
+    Character n-grams share `char_buckets` rows through a hash.
+    """
+
+    def __init__(self, config: CharTfidfConfig, width: int) -> None:
+        super().__init__(config, width)
+        self.min_chars, self.max_chars, self.char_buckets = config.min_chars, config.max_chars, config.char_buckets
+        self.first_char = len(self.idf) - config.char_buckets  # the first row of character n-grams
+
+    def forward(self, raw: Any) -> Padded:
+        _require_spelled(raw, self.vocab_size)
+        grams, shares = self._shared(raw)
+        batch, time = raw.words.values.shape
+        starts = torch.searchsorted(grams.words, torch.arange(batch * time, device=grams.words.device))
+        inside = nn.functional.embedding_bag(grams.rows, self.table, starts, mode="sum", per_sample_weights=shares)
+        x = super().forward(raw.words)
+        return x.with_values(x.values + inside.view(batch, time, -1))
+
+    def occurrences(self, x: Any) -> tuple[Tensor, Tensor]:
+        """[B,T,n + M] the rows of the n-grams that end at each word, then of those inside it; and their shares."""
+        _require_spelled(x, self.vocab_size)
+        grams, shares = self._shared(x)
+        counts = torch.bincount(grams.words, minlength=x.words.values.numel())
+        place = torch.arange(len(grams.words), device=counts.device) - (counts.cumsum(0) - counts)[grams.words]
+        rows = grams.rows.new_zeros(len(counts), int(counts.max()))
+        weights = shares.new_zeros(rows.shape)
+        rows[grams.words, place], weights[grams.words, place] = grams.rows, shares
+        shape, (of_words, word_shares) = (*x.words.values.shape, -1), self._shares(x.words)
+        return torch.cat([of_words, rows.view(shape)], dim=2), torch.cat([word_shares, weights.view(shape)], dim=2)
+
+    def bags(self, x: Any) -> Bags:
+        """The n-grams of each text with their weights; every row is one text."""
+        _require_spelled(x, self.vocab_size)
+        joined = Bags(*(torch.cat(parts) for parts in zip(super().bags(x.words), self._inside(x)[1], strict=True)))
+        order = joined.texts.argsort(stable=True)
+        return Bags(*(column[order] for column in joined))
+
+    def _shared(self, x: Spelled) -> tuple["CharGrams", Tensor]:
+        """The character n-grams of a batch, and the share of each in phi(x)."""
+        grams, bags, places = self._inside(x)
+        return grams, (bags.values / bags.counts)[places]
+
+    def _inside(self, x: Spelled) -> tuple["CharGrams", Bags, Tensor]:
+        """The character n-grams of a batch, those of each text, and the index of each in them."""
+        grams = char_grams(x.letters.flatten(0, 1), self.min_chars, self.max_chars)
+        grams = grams._replace(rows=self.first_char + grams.rows % self.char_buckets)
+        texts, time = x.words.values.shape
+        return grams, *self._weighed(grams.words // time, grams.rows, texts)
+
+
+class CharGrams(NamedTuple):
+    """The character n-grams inside words, ordered by word."""
+
+    words: Tensor  # [G] the number of the word
+    rows: Tensor  # [G] the row of the n-gram, or its hash code
+
+
+def char_grams(letters: Tensor, shortest: int, longest: int) -> CharGrams:
+    """The n-grams of words [N,L] with their hash codes: of `shortest` to `longest` characters, spaces included."""
+    words, x, left = characters(letters)
+    found, code = list[tuple[Tensor, Tensor]](), x
+    first = torch.cat([words.new_tensor([-1]), words[:-1]]) != words
+    for length in range(1, longest + 1):
+        if length > 1:  # the character `length - 1` places further; beyond the word, it does not matter
+            later = nn.functional.pad(x, (0, length - 1))[length - 1 :]
+            code = _mixed(code, later.masked_fill(left < length, 0))
+        if length >= shortest:  # a shorter word counts as a whole
+            there = left >= length if length > shortest else (left >= length) | first
+            found.append((words[there], code[there]))
+    words, code = (torch.cat(parts) for parts in zip(*found, strict=True))
+    order = words.argsort(stable=True)
+    return CharGrams(words[order], code[order])
+
+
+def characters(letters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The characters of words [N,L] in one line, with a space before and after each word that has some.
+
+    `letters` are UTF-8 bytes: one that starts a character, and up to three 10xxxxxx that continue it.
+
+    Returns:
+        For each character the number of its word, a number of its own, and how many are left in the word, with it.
+    """
+    real = letters > 0
+    word, x = real.nonzero()[:, 0], letters[real].long()
+    starts = x >> 6 != 2
+    code, ahead, goes_on = x, x, starts
+    for _ in range(3):
+        ahead = nn.functional.pad(ahead, (0, 1))[1:]
+        goes_on = goes_on & (ahead >> 6 == 2)
+        code = torch.where(goes_on, code * 256 + ahead, code)
+    named, number, counts = torch.unique_consecutive(word[starts], return_inverse=True, return_counts=True)
+    ends = (counts + 2).cumsum(0)
+    line = x.new_full((int(ends[-1]) if len(ends) else 0,), ord(" "))
+    line[torch.arange(len(number), device=x.device) + 2 * number + 1] = code[starts]
+    sizes = torch.repeat_interleave(counts + 2)
+    left = ends[sizes] - torch.arange(len(line), device=x.device)
+    return named[sizes], line, left
+
+
+def _mixed(code: Tensor, later: Tensor) -> Tensor:
+    """Return the hash code of n-grams with one more character after them.
+
+    The shifts carry high bits to low ones: n-grams of few different characters would often share a row without them.
+    """
+    low = 2**31 - 1
+    code = (code * 1_000_003 + later + 1) & low
+    code = (code ^ code >> 15) * 0x5BD1E995 & low
+    return code ^ code >> 13
+
+
+def _require_spelled(raw: Any, vocab_size: int) -> None:
+    """Raise DataError unless the input is words of the vocabulary with their characters."""
+    if not isinstance(raw, Spelled):
+        raise DataError(
+            f"expected words with their characters, found {type(raw).__name__}",
+            fix="fit the tokenizer with WordsConfig(keep_characters=True)",
+        )
+    words, letters = raw
+    _require_tokens(words, vocab_size)
+    if letters.dtype != torch.uint8 or letters.shape[:2] != words.values.shape or letters.ndim != 3:
+        raise DataError(
+            f"characters are bytes [rows, time, length], found {letters.dtype} {list(letters.shape)} for words of "
+            f"shape {list(words.values.shape)}"
+        )
 
 
 def _later(tokens: Tensor, steps: int) -> Tensor:
@@ -282,18 +416,8 @@ class SpelledWords(ElementInput):
         self.rare_from, self.unknown_rate = config.rare_from, config.unknown_rate
 
     def forward(self, raw: Spelled) -> Padded:
-        if not isinstance(raw, Spelled):
-            raise DataError(
-                f"expected words with their characters, found {type(raw).__name__}",
-                fix="fit the tokenizer with WordsConfig(keep_characters=True)",
-            )
+        _require_spelled(raw, len(self.table))
         words, letters = raw
-        _require_tokens(words, len(self.table))
-        if letters.dtype != torch.uint8 or letters.shape[:2] != words.values.shape or letters.ndim != 3:
-            raise DataError(
-                f"characters are bytes [rows, time, length], found {letters.dtype} {list(letters.shape)} for words of "
-                f"shape {list(words.values.shape)}"
-            )
         vectors = nn.functional.embedding(self._some_unknown(words.values.masked_fill(~words.valid, 0)), self.table)
         return words.with_values(self.widen(torch.cat([vectors, self._spelled(letters)], dim=2)))
 

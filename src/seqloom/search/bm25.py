@@ -21,8 +21,9 @@ else, so names and numbers stay intact.
 import re
 import unicodedata
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ UNSPACED = (
 # both match text from _spaced(), where everything but letters, digits and spaces is a combining mark
 RUN = re.compile(rf"\w[^ ]{{0,{LONGEST - 1}}}")
 WORD = re.compile(rf"[{UNSPACED}][^\w ]{{0,{LONGEST - 1}}}|[^\W{UNSPACED}][^ {UNSPACED}]{{0,{LONGEST - 1}}}")
+ASCII_WORD = re.compile(rf"\w{{1,{LONGEST}}}", re.ASCII)  # what WORD finds in ASCII text, without a map of characters
 SHORTEST = 4  # letters of a word before an ending is removed
 ZERO_WIDTH_SPACE = 0x200B  # invisible, but it separates words
 
@@ -82,7 +84,12 @@ def words_of(text: str) -> list[str]:
     >>> words_of("Two Studies of mice: 猫は cells' ดี DNA")
     ['two', 'study', 'of', 'mice', '猫', 'は', 'cell', 'ดี', 'dna']
     """
-    return [singular(word) for word in WORD.findall(_spaced(text))]
+    return list(map(singular, _full_words(text)))
+
+
+def _full_words(text: str) -> list[str]:
+    """Return the words of a text with their plural endings."""
+    return ASCII_WORD.findall(text.lower()) if text.isascii() else WORD.findall(_spaced(text))
 
 
 def singular(word: str) -> str:
@@ -118,14 +125,20 @@ class Postings(NamedTuple):
         >>> found.words, found.has("cat")[1].tolist()
         (('a', 'and', 'cat'), [1, 2])
         """
-        counted = [Counter(words_of(text)) for text in texts]
-        names = sorted(set[str]().union(*counted))
+        found = list(map(_full_words, texts))
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        seen: defaultdict[str, int] = defaultdict(count().__next__)  # numbers words as they appear
+        written = np.fromiter(map(seen.__getitem__, chain.from_iterable(found)), np.int64, int(lengths.sum()))
+        stems = list(map(singular, seen))  # of each word once, which is most of the speed
+        names = sorted(set(stems))
         numbers = {word: number for number, word in enumerate(names)}
-        total = sum(map(len, counted))
-        words = np.fromiter((numbers[word] for some in counted for word in some), np.int64, total)
-        documents = np.repeat(np.arange(len(counted)), [len(some) for some in counted])
-        counts = np.fromiter((count for some in counted for count in some.values()), np.int64, total)
-        return cls._sorted(names, words, documents, counts, np.array([some.total() for some in counted]))
+        words = np.fromiter(map(numbers.__getitem__, stems), np.int64, len(stems))[written]
+        # postings are sorted by word and then by document, so one number for both is enough
+        size = max(1, len(found))
+        pairs, counts = np.unique(words * size + np.repeat(np.arange(len(found)), lengths), return_counts=True)
+        starts = np.searchsorted(pairs, np.arange(len(names) + 1) * size)
+        narrow = (one.astype(np.int32) for one in (pairs % size, counts, lengths))
+        return cls(tuple(names), starts, *narrow)
 
     @classmethod
     def joined(cls, parts: Sequence[tuple["Postings", np.ndarray]]) -> "Postings":

@@ -2,6 +2,8 @@
 
     file ── checked ──▶ documents ──▶ segments of about 1,000 ── passages ── vectors ──▶ committed ──▶ graph
 
+Without a model there are no vectors and no graph, and the index is searched by words.
+
 A segment always holds the same documents of a file, however often the build was stopped. So a build that resumed ends
 with the same bytes as one that was never stopped, if the model gives the same vectors.
 """
@@ -32,7 +34,7 @@ from seqloom.search.store import (
     require_finished,
     set_exact,
 )
-from seqloom.search.vectors import IndexEmbedder, require_same_model, settings_for, unit_vectors
+from seqloom.search.vectors import IndexEmbedder, WordsOnly, require_same_model, settings_for, unit_vectors
 
 Place = str | Path
 
@@ -58,7 +60,7 @@ Building = Generator[CheckedDocuments | Progress, None, IndexSummary]  # what th
 
 def build_index(
     out: Place,
-    model: IndexEmbedder,
+    model: IndexEmbedder | None,
     collection: Collection,
     *,
     passage_tokens: int | None = None,
@@ -68,27 +70,28 @@ def build_index(
 
     Args:
         out: The folder of the index, or a postgresql:// URL.
-        model: What computes the vectors, such as `ModelEmbedder(seqloom.load(MODEL))`.
+        model: What computes the vectors, such as `ModelEmbedder(seqloom.load(MODEL))`; None: search by words only.
         collection: The file of documents.
-        passage_tokens: Tokens in a passage, at most (default: 256, or the model's limit if lower).
+        passage_tokens: Tokens in a passage, at most, or words without a model (default: 256, or the model's limit if
+            lower).
         exact: True never makes a graph, False allows one, None keeps the setting of the index.
 
     Returns:
         A generator of progress; its return value (see `seqloom.events.finished`) is an `IndexSummary`.
     """
-    return _build(out, model, collection, passage_tokens, exact, add=False)
+    return _build(out, model or WordsOnly(), collection, passage_tokens, exact, add=False)
 
 
 def add_to_index(
     out: Place,
-    model: IndexEmbedder,
+    model: IndexEmbedder | None,
     collection: Collection,
     *,
     passage_tokens: int | None = None,
     exact: bool | None = None,
 ) -> Building:
     """Add documents to an index; a document with a known id replaces the old one. Arguments as in `build_index`."""
-    return _build(out, model, collection, passage_tokens, exact, add=True)
+    return _build(out, model or WordsOnly(), collection, passage_tokens, exact, add=True)
 
 
 def _build(
@@ -112,7 +115,7 @@ def _build(
             found = f" of {source.name}" if source is not None else ""
             fix = "--add to add to it, or choose another name"
             raise ConfigError(f"{index.name} is already an index{found}", fix=fix)
-        if not settings.exact:
+        if settings.may_have_graph:
             texts = (one.text for one in islice(collection.documents(), done, None))
             index.require_graph(len(passages_of(text, model.lengths, settings.passage)) for text in texts)
         yield Progress("documents", done, checked.documents, kept=done)

@@ -324,7 +324,7 @@ def open_index(path: str | Path, *, exact: bool = False) -> Index:
         raise ConfigError(f"the index {folder} does not exist", fix=near_folder(folder))
     index = Index(folder, exact=exact)
     if not index.state.segments:
-        raise ConfigError(f"{folder} is not an index", fix="build one: seqloom index MODEL FILE --out INDEX")
+        raise ConfigError(f"{folder} is not an index", fix="build one: seqloom index FILE --out INDEX")
     return index
 
 
@@ -402,10 +402,10 @@ class WritableIndex(Index):
         """Finish a change: merge segments if needed, and build or extend the graph."""
         self.tidy()
         settings = self.settings
-        if settings is not None and settings.exact:
-            self._drop_graphs()
-        else:
+        if settings is not None and settings.may_have_graph:
             yield from self.grow_graph()
+        else:
+            self._drop_graphs()
         return IndexSummary(len(self), len(self.state.owners), self.nearest is not self.state.exact)
 
     def grow_graph(self) -> Work[None]:

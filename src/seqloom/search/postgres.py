@@ -55,7 +55,7 @@ create table if not exists seqloom.documents (
 );
 create table if not exists seqloom.passages (
     document bigint not null references seqloom.documents on delete cascade,
-    start int not null, stop int not null, vector vector not null
+    start int not null, stop int not null, vector vector
 );
 create index if not exists passages_document on seqloom.passages (document);
 create table if not exists seqloom.postings (
@@ -177,7 +177,7 @@ class Postgres:
         found = dict[str, StoredDocument]()
         for (name, body, columns), passages in groupby(rows, key=itemgetter(0, 1, 2)):  # one row per passage
             document, some = TextDocument(name, body, msgspec.json.decode(columns)), list(passages)
-            vectors = np.array([msgspec.json.decode(row[5]) for row in some], np.float32)
+            vectors = np.array([msgspec.json.decode(row[5] or "[]") for row in some], np.float32)
             found[name] = StoredDocument(document, tuple(row[3:5] for row in some), vectors)
         return [found[name] for name in ids]
 
@@ -200,7 +200,9 @@ class WritablePostgres(Postgres):
         with database_errors(self.name), self.connection.transaction():
             if (settings := self.settings) is None:
                 self._run("insert into seqloom.settings values (%s)", _settings_json(segment.settings))
-                self._run(f"alter table seqloom.passages alter column vector type vector({segment.settings.width})")
+                if segment.settings.has_vectors:
+                    width = segment.settings.width
+                    self._run(f"alter table seqloom.passages alter column vector type vector({width})")
             elif settings != segment.settings:
                 self._run("update seqloom.settings set value = %s", _settings_json(segment.settings))
             gone = [*(one.id for one in segment.documents), *segment.removed]
@@ -222,7 +224,10 @@ class WritablePostgres(Postgres):
         known = dict(self._all("select id, number from seqloom.documents where id = any(%s)", ids))
         numbers = [known[name] for name in ids]
         passages = zip(segment.passages.tolist(), segment.vectors, strict=True)
-        vectors = ((numbers[row], start, stop, written(vector)) for (row, start, stop), vector in passages)
+        vectors = (
+            (numbers[row], start, stop, written(vector) if len(vector) else None)
+            for (row, start, stop), vector in passages
+        )
         self._copy("passages (document, start, stop, vector)", vectors)
         counted = zip(numbers, words, strict=True)
         self._copy("postings", ((word, number, often) for number, some in counted for word, often in some.items()))
@@ -248,7 +253,7 @@ class WritablePostgres(Postgres):
         total, settings = int(self._all("select count(*) from seqloom.passages")[0][0]), self.settings
         if settings is not None and settings.exact:
             self._run("drop index if exists seqloom.passages_graph")
-        elif total >= GRAPH_FROM and settings is not None and settings.width <= WIDEST:
+        elif total >= GRAPH_FROM and settings is not None and 0 < settings.width <= WIDEST:
             yield Progress(LINKED, 0, total)
             self._run(GRAPH)
         return IndexSummary(len(self), total, bool(self._all(GRAPH_USED)))
@@ -308,7 +313,7 @@ def open_postgres(url: str, *, exact: bool = False) -> Postgres:
     known = store._all("select to_regclass('seqloom.settings') is not null")[0][0]
     settings = store.settings if known else None
     if settings is None:
-        raise ConfigError(f"{store.name} has no index", fix="build one: seqloom index MODEL FILE --out URL")
+        raise ConfigError(f"{store.name} has no index", fix="build one: seqloom index FILE --out URL")
     if exact or settings.exact:  # the setting is stored before the graph is dropped
         store._run("set enable_indexscan = off")
     return store

@@ -243,30 +243,37 @@ def _best(by: Ranking, asked: SearchQuery, text: str, spans: Sequence[Span], cos
 
 
 def searcher(
-    store: IndexStore, *, mode: str = "both", model: str | Path | None = None, device: str = "cpu"
+    store: IndexStore, *, mode: str | None = None, model: str | Path | None = None, device: str = "cpu"
 ) -> Searcher:
     """Open a searcher.
 
     Args:
         store: The index, from `open_store` or `open_index`.
-        mode: What to compare: "vectors", "words" or "both".
+        mode: What to compare: "vectors", "words" or "both" (default: both, or words if the index has no vectors).
         model: The folder of the model, if it has moved (default: as recorded in the index).
         device: Where to compute: cpu, cuda or mps.
     """
-    if mode not in RANKINGS:
+    if mode is not None and mode not in RANKINGS:
         raise ConfigError(f"unknown --mode {mode!r}", fix=did_you_mean(mode, RANKINGS))
-    if mode == "words":
-        return Searcher(store, None, RANKINGS[mode])
     settings = store.settings
     assert settings is not None, "an open index has settings"
+    if not settings.has_vectors:
+        asked_for = "--mode " + mode if mode in ("vectors", "both") else "--model" if model is not None else ""
+        if asked_for:
+            fix = "leave it out to search by words, or build the index with a model: seqloom index MODEL FILE --out NEW"
+            raise ConfigError(f"{asked_for} needs vectors, and the index was built without a model", fix=fix)
+        mode = "words"
+    mode = mode or "both"
+    if mode == "words":
+        return Searcher(store, None, RANKINGS[mode])
     path = Path(settings.model if model is None else model)
     if not path.exists():
         raise ConfigError(f"the model of the index is no longer at {path}", fix="give its new path: --model MODEL")
     from seqloom.inference.model import load
 
-    asked = ModelEmbedder(load(path, device=device))
-    require_same_model(settings, asked)
-    return Searcher(store, asked, RANKINGS[mode])
+    embedder = ModelEmbedder(load(path, device=device))
+    require_same_model(settings, embedder)
+    return Searcher(store, embedder, RANKINGS[mode])
 
 
 RELEVANT = ("relevant", "yes", "true", "1", "entailment", "duplicate", "related", "positive", "similar")
@@ -298,7 +305,8 @@ class Reranker:
 
     def reranked(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits ordered by the score of the model, each with its new score; ties stay in order."""
-        predictions = self.loaded.predict([(query, hit.text[slice(*hit.passage)]) for hit in hits]) if hits else []
+        pairs = [(query, hit.text[slice(*hit.passage)]) for hit in hits]
+        predictions = self.loaded.predict(pairs) if hits else []
         scored = [hit._replace(score=self._score(one)) for hit, one in zip(hits, predictions, strict=True)]
         return sorted(scored, key=lambda hit: -hit.score)
 

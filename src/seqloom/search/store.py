@@ -131,11 +131,21 @@ class DocumentSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the documents of an index were embedded; the same for all of them."""
 
-    model: str  # the folder
-    identity: str  # sha256 over the files of the model
-    width: int
+    model: str  # the folder; empty without a model
+    identity: str  # sha256 over the files of the model; empty without one
+    width: int  # 0: the index has no vectors and is searched by words
     passage: int  # the most tokens of a passage
     exact: bool = False  # whether to compare every passage instead of using a graph
+
+    @property
+    def has_vectors(self) -> bool:
+        """Return whether passages have vectors."""
+        return self.width > 0
+
+    @property
+    def may_have_graph(self) -> bool:
+        """Return whether a graph is built if there are many passages."""
+        return self.has_vectors and not self.exact
 
 
 class Segment(NamedTuple):

@@ -60,8 +60,8 @@ class IndexEmbedder(SupportsEmbed, Protocol):
     """A model that computes vectors of texts for an index."""
 
     @property
-    def path(self) -> Path:
-        """Return the folder of the model."""
+    def path(self) -> Path | None:
+        """Return the folder of the model; None without one."""
 
     @property
     def identity(self) -> str:
@@ -114,21 +114,43 @@ class ModelEmbedder:
         return bool((self.tokenizer.encode([text]).values >= COUNT).any())
 
 
+class WordsOnly:
+    """Instead of a model, for an index that is searched by words: vectors have no dimensions, lengths are in words."""
+
+    path, identity, max_length = None, "", 1 << 20
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[N,0]"""
+        return np.empty((len(texts), 0), np.float32)
+
+    def lengths(self, texts: Sequence[str]) -> np.ndarray:
+        """[N] the number of words; of ASCII text between white space, which is faster."""
+        counts = (len(text.split() if text.isascii() else words_of(text)) for text in texts)
+        return np.fromiter(counts, np.int64, len(texts))
+
+    def knows(self, text: str) -> bool:
+        """Return False: there is no vocabulary."""
+        return False
+
+
 def settings_for(model: IndexEmbedder, passage: int | None = None) -> Settings:
     """Return the settings of a new index: passages of this many tokens, or of 256, up to the model's limit."""
     if passage is not None and not 8 <= passage <= model.max_length:
-        raise ConfigError(
-            f"the model cannot use passages of {passage:,} tokens", fix=f"choose from 8 to {model.max_length:,}"
-        )
+        raise ConfigError(f"passages cannot have {passage:,} tokens", fix=f"choose from 8 to {model.max_length:,}")
     width = int(model.embed(["width"]).shape[1])
-    return Settings(
-        str(model.path.absolute()), model.identity, width, passage or min(DEFAULT_PASSAGE_TOKENS, model.max_length)
-    )
+    folder = "" if model.path is None else str(model.path.absolute())
+    return Settings(folder, model.identity, width, passage or min(DEFAULT_PASSAGE_TOKENS, model.max_length))
 
 
 def require_same_model(settings: Settings, model: IndexEmbedder) -> None:
     """Raise ConfigError for a model that did not make the vectors of an index, because they could not be compared."""
     if settings.identity != model.identity:
+        if model.path is None:
+            fix = f"give it: seqloom index {settings.model} FILE --out INDEX --add"
+            raise ConfigError("the index has vectors, so new documents need its model", fix=fix)
+        if not settings.has_vectors:
+            fix = "leave out the model, or build a new index with it"
+            raise ConfigError(f"the index has no vectors for {model.path}: it was built without a model", fix=fix)
         made, asked = (
             f"{settings.model} (checksum {settings.identity[:12]})",
             f"{model.path} (checksum {model.identity[:12]})",

@@ -223,7 +223,7 @@ def test_a_damaged_segment_and_all_behind_it_are_made_again(model, tmp_path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"file": True}, "different rows"), ({"dtype": "int8"}, "--dtype"), ({"batch_tokens": 32}, "--batch-tokens")],
+    [({"file": True}, "different rows"), ({"dtype": "int8"}, "dtype"), ({"batch_tokens": 32}, "batch_tokens")],
 )
 def test_unfinished_work_and_output_of_another_job_are_refused(model, tmp_path, change, said) -> None:
     loaded, file, out = load(model), write_texts(tmp_path / "a.txt", TEXTS), tmp_path / "v.npy"

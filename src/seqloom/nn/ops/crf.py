@@ -16,6 +16,7 @@ best. A row of length 0 has one path, the empty one: probability 1, score 0. Pad
 form: the observed counts of tags and transitions minus the expected ones.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -149,6 +150,63 @@ def viterbi(scores: Tensor, lengths: Tensor, transitions: Transitions) -> tuple[
         path.append(tag)
     tags = torch.stack(path[::-1], dim=1).masked_fill(~valid, 0)
     return tags, score.masked_fill(lengths == 0, 0)
+
+
+class SpanScore(NamedTuple):
+    """Elements start..stop with their tags, and the tags that would make the span longer."""
+
+    start: int
+    stop: int
+    tags: tuple[int, ...]
+    longer: tuple[int, ...]
+
+
+@torch.no_grad()
+def span_probabilities(
+    scores: Tensor, lengths: Tensor, transitions: Transitions, spans: Sequence[Sequence[SpanScore]]
+) -> list[list[float]]:
+    """The probability of exactly each span of each row, over all paths through scores [B,T,K].
+
+        P(tags y_s..y_e, and no tag at e + 1 that continues them) = Z of the paths that do so / Z of all paths
+
+    The forward and backward sums are computed once for all spans.
+    """
+    chosen = [row for row, some in enumerate(spans) if some]
+    found: list[list[float]] = [[] for _ in spans]
+    if not chosen:
+        return found
+    rows = torch.tensor(chosen, device=scores.device)
+    # In float64, because these are differences of sums over thousands of elements.
+    scores, valid = _without_padding(scores[rows].double(), lengths[rows])
+    start, between, end = transitions.filled(_IMPOSSIBLE, scores.dtype)
+    before, behind = [start + scores[:, 0]], [end.expand(len(rows), -1)]  # [B,K] each
+    for t in range(1, scores.shape[1]):
+        moved = scores[:, t] + torch.logsumexp(before[-1][:, :, None] + between, dim=1)
+        before.append(torch.where(valid[:, t, None], moved, before[-1]))
+    every = torch.logsumexp(before[-1] + end, dim=1).tolist()
+    for t in range(scores.shape[1] - 1, 0, -1):
+        moved = torch.logsumexp(between + (scores[:, t] + behind[-1])[:, None, :], dim=2)
+        behind.append(torch.where(valid[:, t, None], moved, behind[-1]))
+    forward, backward = torch.stack(before, dim=1).cpu(), torch.stack(behind[::-1], dim=1).cpu()  # [B,T,K]
+    scores, between = scores.cpu(), between.cpu()
+    for at, row in enumerate(chosen):
+        stop = int(lengths[row])
+        for span in spans[row]:
+            parts = (scores[at, :stop], between, forward[at, :stop], backward[at, :stop])
+            found[row].append(min(1.0, math.exp(float(_inside(*parts, span)) - every[at])))
+    return found
+
+
+def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, span: SpanScore) -> Tensor:
+    """log of the sum over all paths with exactly this span."""
+    tags = torch.tensor(span.tags)
+    places = torch.arange(span.start + 1, span.stop)
+    way = before[span.start, tags[0]] + (between[tags[:-1], tags[1:]] + scores[places, tags[1:]]).sum()
+    if span.stop == len(scores):
+        return way + behind[-1, tags[-1]]
+    following = between[tags[-1]] + scores[span.stop] + behind[span.stop]
+    following[list(span.longer)] = _IMPOSSIBLE
+    return way + torch.logsumexp(following, dim=0)
 
 
 class _Messages(NamedTuple):

@@ -17,6 +17,7 @@ import numpy as np
 
 from seqloom.bundle import identity_of
 from seqloom.config.data import ReadingConfig
+from seqloom.config.options import strict
 from seqloom.data.inputs import InputColumns
 from seqloom.data.readers.files import fingerprint
 from seqloom.errors import ConfigError, DataError
@@ -87,6 +88,7 @@ class EmbeddedFile(NamedTuple):
 Embedding = Generator[CheckedSource | Progress, None, EmbeddedFile]  # what the file contains, then progress
 
 
+@strict
 def embed_file(
     model: LoadedModel | str | Path,
     source: InputSource | str | Path,

@@ -1,0 +1,73 @@
+"""Every verb that takes a run reads another file as the run read its own, and says so in one line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from seqloom.cli import app
+from seqloom.inference import model
+
+pytestmark = pytest.mark.slow
+REUSED = "as this run did: csv, delimiter ';', input review"
+
+
+def output(*arguments: Any, typed: str = "") -> str:
+    result = CliRunner().invoke(app, [str(one) for one in arguments], input=typed)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run on a file whose delimiter and columns were given, and another file like it."""
+    folder = tmp_path_factory.mktemp("project")
+    rows = "".join(f"{word} day {number};{number % 2}\n" for number in range(20) for word in ("good", "bad"))
+    for name in ("train.csv", "new.csv"):
+        (folder / name).write_text(f"review;stars\n{rows}")
+    given = ["--delimiter", ";", "--input", "review", "--target", "stars"]
+    short = ["--model", "bag", "--size", "nano", "--steps", 2, "--device", "cpu"]
+    output("train", folder / "train.csv", *given, *short, "--out", folder / "run")
+    return folder
+
+
+VERBS = {
+    "evaluate": ["evaluate", "{run}", "{file}"],
+    "predict": ["predict", "{run}", "{file}"],
+    "embed": ["embed", "{run}", "{file}", "--out", "{out}.npy"],
+    "inspect": ["inspect", "{run}", "--data", "{file}"],
+    "index": ["index", "{run}", "{file}", "--out", "{out}"],
+    "dedupe": ["dedupe", "{file}", "--model", "{run}", "--out", "{out}.csv"],
+    "label": ["label", "{file}", "--model", "{run}", "--labels", "a,b", "--out", "{out}.jsonl"],
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_file_is_read_as_the_run_read_its_own(project: Path, tmp_path: Path, verb: str) -> None:
+    places = {"run": project / "run", "file": project / "new.csv", "out": tmp_path / "out"}
+    command = [part.format(**places) for part in VERBS[verb]]
+    shown = output(*command, typed="q\n")
+    assert shown.count(f"reads {project / 'new.csv'} {REUSED}") == 1
+    other = tmp_path / "other.csv"
+    other.write_text((project / "new.csv").read_text().replace(";", "|"))
+    command = [part.format(**places | {"file": other, "out": tmp_path / "second"}) for part in VERBS[verb]]
+    assert REUSED not in output(*command, "--delimiter", "|", typed="q\n")  # an option wins
+
+
+@pytest.mark.parametrize("verb", ["dedupe", "label"])
+def test_texts_are_embedded_in_batches_of_the_size_that_embed_has(
+    project: Path, tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, replies = set[int](), model.replies
+
+    def recorded(*args: Any, batch_tokens: int, **named: Any) -> Any:
+        sizes.add(batch_tokens)
+        return replies(*args, batch_tokens=batch_tokens, **named)
+
+    monkeypatch.setattr(model, "replies", recorded)
+    (tmp_path / "examples.csv").write_text("review;stars\ngood;a\nbad;b\n")
+    places = {"run": project / "run", "file": project / "new.csv", "out": tmp_path / "out"}
+    more = ["--examples", tmp_path / "examples.csv", "--target", "stars"] if verb == "label" else []
+    output(*(part.format(**places) for part in VERBS[verb]), *more, "--device", "cpu", typed="q\n")
+    assert sizes == {model.ON_PROCESSOR}
