@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from functools import cache
 from zlib import crc32
 
@@ -46,18 +46,32 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     return [one for one in found if not isinstance(one, DoctestModule)]
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In `make check` a claim about many cases is tested on a few, always the same ones, and with few draws."""
+def claims(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
+    """The cases of each claim, always in the same order.
+
+    The order is a hash of their names: the first few cases of a product of parameters then differ in all of them.
+    """
+    found = defaultdict[str, list[pytest.Item]](list)
+    for item in sorted(items, key=lambda case: crc32(case.nodeid.encode())):
+        found[item.nodeid.partition("[")[0]].append(item)
+    return list(found.values())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Choose the cases of claims about many cases: always the same ones.
+
+    `make test` has COUNT cases of a claim with the marker `sampled(COUNT)`, `make soak` the others; `make check` has
+    six of every claim, with few draws.
+    """
+    for cases in claims(item for item in items if item.get_closest_marker("sampled")):
+        mark = cases[0].get_closest_marker("sampled")
+        for case in cases[mark.args[0] :] if mark else []:
+            case.add_marker("soak")
+    yield  # markers select
     if DRAWS != "quick":
         return
-    claims = defaultdict[str, list[pytest.Item]](list)
-    for item in items:
-        claims[item.nodeid.partition("[")[0]].append(item)
-    # Not every k-th case: in a product of parameters that would be the same value of one of them each time.
-    kept = {
-        item for cases in claims.values() for item in sorted(cases, key=lambda case: crc32(case.nodeid.encode()))[:6]
-    }
+    kept = {item for cases in claims(items) for item in cases[:6]}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 

@@ -83,6 +83,7 @@ def test_the_demo_translates_unseen_dates_in_less_than_a_minute_and_shows_where_
     assert after.children_user + after.children_system - before.children_user - before.children_system < 60
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "metric", "least"), [("classify", "accuracy", 0.98), ("tag", "f1", 0.95)])
 def test_the_demo_of_another_task_learns_it_too(task: str, metric: str, least: float, tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_the_demo_of_another_task_learns_it_too(task: str, metric: str, least: f
     assert "\x1b" not in run.stdout + run.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_demo_of_a_language_model_comes_near_the_floor_of_its_grammar(tmp_path: Path) -> None:
     run = _demo(tmp_path, "lm", "--out", "here")
     assert run.returncode == 0, run.stderr

@@ -92,6 +92,7 @@ def test_the_exit_code_is_that_of_the_rank_that_failed_and_one_line_names_it(
     assert lines[-1].startswith("error: rank 1 of 2 (process ") and lines[-1].endswith(") ended with exit code 5")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("whom", "number", "code"),

@@ -71,6 +71,7 @@ def test_two_processes_read_the_same_examples_and_lose_the_same_as_one(forks: Fo
     assert [[id_ for pair in step for id_ in pair if id_ is not None] for step in pairs] == one["seen"]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("place", "who"), PLACES)
 def test_two_processes_killed_at_a_place_end_with_the_same_bytes(
     forks: Forks, data: str, clean: dict[str, str], tmp_path: Path, place: str, who: int

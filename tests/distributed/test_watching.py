@@ -8,7 +8,7 @@ import pytest
 
 HANGS = """
 import threading, time
-from seqloom.training.distributed import Watch
+from seqloom.training.watchdog import Watch
 def somewhere():
     time.sleep(60)
 with Watch("rank 1 of 2", patience={patience}) as watch:

@@ -117,6 +117,7 @@ SIZES = [
 SIZES += [pytest.param(name, 4000, marks=pytest.mark.soak) for name in sorted(DEAR)]
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(("name", "count"), SIZES)
 def test_pictures_are_whole_and_their_colors_are_those_of_the_legend(subjects: Any, name: str, count: int) -> None:
     view = view_of(subjects, name, count)

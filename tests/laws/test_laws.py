@@ -76,6 +76,7 @@ def test_every_relative_position_sees_order(position: str) -> None:
 ATTENDING = [subject for subject in SUBJECTS if subject.name.startswith("attention")]
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.slow  # tests/nn/test_attention_kernels.py compares the kernels in the fast part
 @pytest.mark.parametrize("subject", ATTENDING, ids=lambda subject: subject.name)
 def test_attention_obeys_every_law_in_blocks_too(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:

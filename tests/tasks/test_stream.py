@@ -74,6 +74,7 @@ def assert_same(found: list[StreamAnswer], wanted: list[StreamAnswer]) -> None:
 # Language models.
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", recipes.names("language-model"))
 def test_a_language_model_of_every_family_reads_a_stream_as_the_whole_or_refuses(small: Find, recipe: str) -> None:

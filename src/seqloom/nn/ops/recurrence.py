@@ -160,8 +160,11 @@ def recur(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tenso
 
 def _fused_refuses(values: Tensor) -> str | None:
     dtype, device = values.dtype, values.device.type
-    if device == "cpu" and torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16:
-        dtype = torch.float16
+    if device == "cpu" and torch.is_autocast_enabled(device):
+        lower = torch.get_autocast_dtype(device)
+        # Autocast gives float32 values to oneDNN in bfloat16, which trains if the CPU has AVX-512.
+        if lower != torch.bfloat16 or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            dtype = lower
     if device == "cpu" and dtype in (torch.bfloat16, torch.float16):
         return f"torch has no trainable fused recurrence for {dtype} on the CPU"
     return None
