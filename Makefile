@@ -7,13 +7,16 @@ PYTEST := $(BIN)/python -m pytest -n 2 -q
 # Keep compiled modules and tests between runs, even if the shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check fast lint types soak bench docs clean
+.PHONY: demo test tests check fast lint types soak bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/seqloom demo
 
-# Everything that CI runs.
-test: $(VENV)/.developing lint types docs
+# Everything that CI runs: all tests but long campaigns, with lint, types and the documentation at the same time.
+test: $(VENV)/.developing
+	$(MAKE) --no-print-directory --jobs=4 tests lint types docs
+
+tests: $(VENV)/.developing
 	$(PYTEST) -m "not soak" --durations=15
 
 # For every edit: the fast tests, lint and types at the same time.
