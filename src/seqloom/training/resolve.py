@@ -4,7 +4,6 @@ A run that starts from another model (`init`) uses that model's tokenizers. They
 resumed run does not need the other model.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
@@ -61,7 +60,6 @@ from seqloom.training.run_location import RunLocation
 
 RUNNING = ("paragraph", "file")  # units of a text file that follow each other in one text
 SHOWN = 5  # labels in a message
-NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 MUCH = 0.1  # share of unknown tokens in the training set
 LONG = 100  # mean number of tokens in a text above which word pairs cost more than they help
 
@@ -366,14 +364,12 @@ def _own_words(folder: Path | None, own: RunConfig | None) -> GivenEncoding | No
 
 
 def _label_messages(schema: Schema) -> Iterator[str]:
-    """A message with the number of labels and the first of them; a hint if they are numbers."""
+    """A message with the number of labels and the first of them."""
     if not schema.labels:
         return
     first = ", ".join(escaped(label) for label in schema.labels[:SHOWN])
     more = ", ..." if len(schema.labels) > SHOWN else ""
-    numbers = len(schema.labels) > 2 and all(map(NUMBER.fullmatch, schema.labels))
-    hint = "; these numbers are classes here: use --task regress to predict them as numbers" if numbers else ""
-    yield f"labels: {len(schema.labels):,} ({first}{more}){hint}"
+    yield f"labels: {len(schema.labels):,} ({first}{more})"
 
 
 class _Choice(NamedTuple):
