@@ -45,7 +45,7 @@ def test_one_word_is_a_text_unless_it_is_a_file_or_looks_like_one(run, tmp_path,
     assert predict(run, "good") == [wanted]
     done = CliRunner().invoke(app, ["predict", str(run), "good", "--device", "cpu"])
     assert "text: 'good', because there is no file of this name" in done.stderr
-    for name in ("good.csv", "films/good"):
+    for name in ("example.com", "films/good"):
         with pytest.raises(RejectedError, match=r"there is no such file.*is read from standard input: -"):
             predict(run, name)
     with pytest.raises(ConfigError, match="the input is empty"):

@@ -147,12 +147,13 @@ class PredictRequest(NamedTuple):
 
         A single word may also be a misspelled name, so it is said that it is read as a text.
         """
-        from seqloom.data.readers.files import is_there
+        from seqloom.data.readers.files import is_there, known_format
 
         reads_text, words = loaded.task.input_spec.schema.input.reads_tokens, len(argument.split())
         if not words:
             raise ConfigError("the input is empty", fix="give a file, a text in quotes, or - for standard input")
-        if argument == STANDARD_INPUT or is_there(argument) or not reads_text or "://" in argument:
+        is_name = is_there(argument) or known_format(Path(argument)) is not None or "://" in argument
+        if argument == STANDARD_INPUT or is_name or not reads_text:
             return cls.of(loaded, argument, given)
         if FILE_NAME.search(argument) or (words == 1 and PATH_MARKS & set(argument)):
             fix = f"{near_name(Path(argument))}; a text that looks like a file name is read from standard input: -"

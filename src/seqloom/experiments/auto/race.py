@@ -58,7 +58,7 @@ from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_f
 from seqloom.experiments.auto.variants import Parent, variants_of
 from seqloom.experiments.workers import Interrupted, Why
 from seqloom.files.disk import make_folder, remove_empty, write_file
-from seqloom.files.lock import hold, remove_held
+from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.report.numbers import duration
 from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import resolve
@@ -329,19 +329,19 @@ def race(plan: AutoPlan) -> Iterator[AutoEvent]:
     require_writable(plan.folder)
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
     try:
-        yield from _race(plan, is_new=bool(new))
+        yield from _race(plan, unused=is_unused(plan.folder))
     finally:
         remove_empty(new)  # those that remain after an error in the data or the options
 
 
-def _race(plan: AutoPlan, *, is_new: bool) -> Iterator[AutoEvent]:
+def _race(plan: AutoPlan, *, unused: bool) -> Iterator[AutoEvent]:
     with hold(plan.folder):
         try:
             opened = Race(plan)
             make_folder(plan.folder / "runs")
         except SeqloomError:
-            if is_new and not (plan.folder / DECISIONS).exists():  # wrong data or options leave nothing behind
-                remove_held(plan.folder)
+            if unused and not (plan.folder / DECISIONS).exists():  # wrong data or options leave nothing behind
+                empty_held(plan.folder)
             raise
         yield opened.started()
         written = plan.folder / f"{LEADERBOARD}.json"

@@ -45,7 +45,7 @@ from seqloom.experiments.compare.winner import next_commands, require_shippable,
 from seqloom.experiments.workers import Interrupted, require_jobs
 from seqloom.files.disk import make_folder, remove_empty, write_file
 from seqloom.files.jsonl import append_lines, read_lines
-from seqloom.files.lock import hold, remove_held
+from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings, Task
@@ -153,18 +153,18 @@ def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonRe
     require_jobs(jobs)
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
     try:
-        yield from _held_comparison(plan, jobs, is_new=bool(new))
+        yield from _held_comparison(plan, jobs, unused=is_unused(plan.folder))
     finally:
         remove_empty(new)  # those that remain after an error in the data or the options
 
 
-def _held_comparison(plan: ComparisonPlan, jobs: int, *, is_new: bool) -> Iterator[ComparisonReport]:
+def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterator[ComparisonReport]:
     with hold(plan.folder):
         try:
             opening = OpenedComparison(plan)
         except SeqloomError:
-            if is_new:  # wrong data or options leave nothing behind
-                remove_held(plan.folder)
+            if unused:  # wrong data or options leave nothing behind
+                empty_held(plan.folder)
             raise
         make_folder(plan.folder / "runs")
         plan = opening.plan

@@ -44,7 +44,7 @@ from seqloom.experiments.tune.trials import keep as keep_results
 from seqloom.experiments.tune.trials import run_trial, tidy
 from seqloom.experiments.workers import Interrupted, Why, Worker, Workers, require_jobs
 from seqloom.files.disk import make_folder, remove_empty
-from seqloom.files.lock import hold, remove_held
+from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
 
@@ -178,12 +178,13 @@ def _news(results: Results, seen: dict[int, str]) -> Iterator[TuningReport]:
 def _opened(plan: TuningPlan) -> OpenTuning:
     """The search; wrong data or options leave nothing behind."""
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
+    unused = is_unused(plan.folder)
     try:
         return OpenTuning(plan)
     except SeqloomError:
-        if new and plan.cache.exists() and not any(plan.folder.glob("*.db")):  # no other worker has started
+        if unused and plan.cache.exists() and not any(plan.folder.glob("*.db")):  # no other worker has started
             with suppress(HeldError), hold(plan.folder):
-                remove_held(plan.folder)
+                empty_held(plan.folder)
         remove_empty(new)
         raise
 
