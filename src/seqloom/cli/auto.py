@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, require_device, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, option, require_device, takes
 from seqloom.cli.terminal import Screen, work_bar
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.options import said, settings, with_flags
 from seqloom.config.training import TrainingConfig
 from seqloom.data.problems import escaped
@@ -69,7 +69,8 @@ def auto(
     command again to resume.
     """
     require_device(device)
-    config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
+    config, named = with_flags(DataConfig(train=tuple(data)), given), said(TrainingConfig, given)
+    how = asked_encoding(given)
     from seqloom.experiments.auto.plan import AutoEnded, AutoPlan
     from seqloom.experiments.auto.race import default_folder, race
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, reworded, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, option, reworded, takes
 from seqloom.cli.terminal import Screen
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.options import said, settings, stated, with_flags
 from seqloom.config.training import TrainingConfig
 from seqloom.data.problems import escaped
@@ -163,7 +163,7 @@ def compare(
         margin=margin,
         size=said(RunRequest, given).get("size", "small"),
         settings=msgspec.to_builtins(said(TrainingConfig, given)),
-        encoding=encoded(given),
+        encoding=asked_encoding(given),
         device=device,
     )
     results: Comparison | Distances | None = None

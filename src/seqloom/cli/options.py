@@ -230,12 +230,6 @@ def option(names: str, metavar: str | None, text: str, panel: str = "") -> Any:
     return typer.Option(*names.split(), metavar=metavar, rich_help_panel=panel or None, help=text, show_default=False)
 
 
-def encoded(given: Given) -> EncodingConfig | None:
-    """Return the encoding from options; None, which means the default of the task, without such options."""
-    named = said(EncodingConfig, given)
-    return EncodingConfig(**named) if named else None
-
-
 def require_device(name: str) -> None:
     """Raise ConfigError for an unknown device."""
     if name not in DEVICES:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, reworded, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, option, reworded, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.base import read
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.options import said, settings, with_flags
 from seqloom.config.training import SpaceConfig, TrainingConfig
 from seqloom.data.problems import escaped
@@ -92,7 +92,8 @@ def tune(
     """
     if pruner not in PRUNERS:
         raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")
-    config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
+    config, named = with_flags(DataConfig(train=tuple(data)), given), said(TrainingConfig, given)
+    how = asked_encoding(given)
     searched = SpaceConfig() if space is None else read(space, SpaceConfig)
     from seqloom.experiments.tune.plan import TuningEnded, TuningPlan
     from seqloom.experiments.tune.tuning import search

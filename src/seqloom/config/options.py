@@ -101,7 +101,7 @@ class Setting(NamedTuple):
             raise ConfigError(f"{self.flag} {error.problem}", fix=error.fix) from None
         return parsed if isinstance(parsed, dict) else {self.name: parsed}
 
-    def typed(self, config: Config) -> str:
+    def typed(self, config: object) -> str:
         """Return the flag with its value in a configuration; empty if there is nothing to type."""
         value = getattr(config, self.name)
         if value is None or value is False:

@@ -14,7 +14,7 @@ import numpy as np
 
 from seqloom.bundle import Bundle, model_folder, read_bundle
 from seqloom.config.base import dropouts, with_dropout, with_setting
-from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, VectorFileConfig
+from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, VectorFileConfig, encoding_over
 from seqloom.config.models import AnyModel, objective_of
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyDuration, RunConfig, TrainingConfig
@@ -241,7 +241,7 @@ def resolving(
     folder = location.named if location is not None else None
     before, own = (location.existing_run() if location is not None else None) or (None, None)
     original, request = request, request if own is None else request.filled(own)
-    written = request.encoding is not None and request.encoding.word_vectors is not None
+    written = isinstance(request.encoding, EncodingConfig) and request.encoding.word_vectors is not None
     if request.training.get("init") and (written or request.word_vectors is not None):
         raise ConfigError("--word-vectors and --init both initialize the word vectors", fix="leave one of them out")
     start, ledger = _start(request, folder, own), Ledger(data.bad_rows)
@@ -251,7 +251,7 @@ def resolving(
     kind = task_class(dataset.schema.target.name)
     kind.check(metric=metric, head=request.head, settings=request.of_vectors(), batching=batching)
     _require_balanceable(request.class_weights, dataset.schema)
-    plain = request.encoding_over(_default_encoding(dataset.schema, start))
+    plain = encoding_over(request.encoding, _default_encoding(dataset.schema, start))
     encoding = with_word_settings(plain, request, dataset.schema)
     width = None  # of pretrained vectors
     if encoding.word_vectors is not None:
