@@ -438,7 +438,8 @@ def _open_files(
 ) -> FileSet:
     files = files_of(config)
     require_apart(files, ledger)
-    reading, guessed = guess(config, ledger)
+    needs = NEEDS[config.task]
+    reading, guessed = guess(config, ledger, words=needs.each_step, prose=needs.documents)
     config, before = msgspec.structs.replace(config, reading=reading), (*before, *guessed)
     paths, first = files["train"], states(stored({part: files[part] for part in files if part in parts}))
     peeking = Ledger(ANY_ROWS)  # bad rows are reported when all is read

@@ -391,17 +391,18 @@ class Needs(NamedTuple):
     target: Callable[[ColumnFinder, tuple[int, ...], InputKind], Found]
     input_kind: Callable[[ColumnFinder, tuple[int, ...]], InputKind] = by_cells(as_text)
     together: tuple[tuple[str, ...], ...] = (*GraphInput.column_names, *PairInput.column_names)  # searched in order
-    each_step: bool = False  # if rows are steps of sequences: whether each step has its own target
+    each_step: bool = False  # whether each word, or each step of a sequence, can have its own target
+    documents: bool = False  # whether paragraphs of prose can be documents
     numbers: bool = False  # if rows are steps: whether targets are numbers, of one column or several
     has_target: bool = True  # whether a column is the target
 
 
 NEEDS: dict[Task | None, Needs] = {
-    None: Needs(inferred, by_cells(as_anything), each_step=True),
+    None: Needs(inferred, by_cells(as_anything), each_step=True, documents=True),
     "classify": Needs(labels, by_cells(as_text_or_numbers)),
     "regress": Needs(numbers, by_cells(as_text_or_numbers), numbers=True),
     "tag": Needs(tags, by_cells(as_words), each_step=True),
-    "lm": Needs(none_of_text, has_target=False),
+    "lm": Needs(none_of_text, has_target=False, documents=True),
     "masked": Needs(none_of_masked, has_target=False),
     "translate": Needs(text),
     "embed": Needs(score_of_pair, as_texts, (*TripleInput.column_names, *RELATED, *PairInput.column_names)),
