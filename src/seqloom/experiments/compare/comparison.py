@@ -38,10 +38,12 @@ from seqloom.experiments.compare.plan import (
     PlannedModel,
     RunEnded,
 )
+from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import RunEvaluation, request_of, resolved_run, run, run_evaluation, together
 from seqloom.experiments.compare.verdicts import ComparedScores, count_leaks
 from seqloom.experiments.compare.winner import next_commands, require_shippable, ship_winner
+from seqloom.experiments.progress import watcher
 from seqloom.experiments.workers import Interrupted, require_jobs
 from seqloom.files.disk import make_folder, remove_empty, write_file
 from seqloom.files.jsonl import append_lines, read_lines
@@ -360,7 +362,7 @@ def compare(
         ship: a folder for the model of the winner: the cheapest model that is not significantly worse than the best,
             with one seed the one with the best score. It is the run with the best dev score.
         device: auto, cpu, cuda or mps.
-        show: called with every event.
+        show: called with every event (default: in a notebook, a live display of the progress).
 
     All other arguments are options of `seqloom train`, the same for every model.
     """
@@ -409,9 +411,10 @@ def compare(
         encoding=request.encoding,
         device=device,
     )
+    watch = watcher(show, told)
     for report in run_comparison(plan, jobs):
-        if show is not None:
-            show(report)
+        if watch is not None:
+            watch(report)
     assert isinstance(report, ComparisonEnded), "the last report"
     if report.reason == "disk":
         raise DurableError(

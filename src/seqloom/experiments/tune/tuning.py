@@ -24,6 +24,7 @@ from seqloom.config.training import (
 )
 from seqloom.data.check import Names
 from seqloom.errors import ConfigError, HeldError, RepeatError, SeqloomError
+from seqloom.experiments.progress import watcher
 from seqloom.experiments.tune.plan import (
     DataGround,
     PrunerName,
@@ -38,6 +39,7 @@ from seqloom.experiments.tune.plan import (
     near,
     require_searchable,
 )
+from seqloom.experiments.tune.progress import told
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.study import Study, open_storage
 from seqloom.experiments.tune.trials import keep as keep_results
@@ -294,7 +296,7 @@ def tune(
         jobs: trials at the same time.
         search_seed: the random seed of the search.
         device: auto, cpu, cuda or mps.
-        show: called with every event.
+        show: called with every event (default: in a notebook, a live display of the progress).
 
     All other arguments are options of `seqloom train`, the same in every trial. The test set is never read.
     """
@@ -328,8 +330,9 @@ def tune(
         encoding=request.encoding,
         settings=msgspec.to_builtins(request.training),
     )
+    watch = watcher(show, told)
     for report in search(plan, jobs):
-        if show is not None:
-            show(report)
+        if watch is not None:
+            watch(report)
     assert isinstance(report, TuningEnded), "the last report"
     return report.results
