@@ -364,3 +364,12 @@ def test_a_file_that_changes_meanwhile_leaves_no_copy(tmp_path: Path, monkeypatc
     with pytest.raises(RejectedError, match="changed while it was read"):
         clean_data(path, out=tmp_path / "out.csv")
     assert [one.name for one in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_rows_that_leak_within_one_file_are_removed_by_the_command_of_the_fix(tmp_path: Path) -> None:
+    rows = [f"row {number % 40},{'ab'[number % 2]}" for number in range(80)]
+    found = check_data(write(tmp_path, rows))
+    (overlap,) = [one for one in found.findings if one.code == "leak.overlap"]
+    assert all("or clean a copy: seqloom data clean FILE -o OUT; otherwise" in case.fix for case in overlap.samples)
+    clean(tmp_path, rows)
+    assert "leak.overlap" not in [one.code for one in check_data(tmp_path / "out.csv").findings]
