@@ -88,7 +88,7 @@ def test_the_report_that_is_shown_is_what_the_command_prints(tmp_path: Path, mon
     [
         (b"text;label\na film;pos\n", 0),
         (b"text,label\ncaf\xe9 au lait,pos\n", 1),
-        (b"good film,pos\nbad film,neg\n", 2),
+        (b"good film,pos\nbad film,neg\nfine film,pos\n", 2),
     ],
 )
 def test_the_messages_that_are_shown_are_those_of_the_command(

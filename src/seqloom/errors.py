@@ -70,7 +70,8 @@ class DataError(SeqloomError):
 class RejectedError(DataError):
     """Rejected files or rows: one line for each, `path:line:column: code: text. Fix: ...`, and the total.
 
-    `kinds` counts the problems of each code, `details` are the lines as plain values, `verdict` is a last line.
+    `kinds` counts the problems of each code, `details` are the lines as plain values, `verdict` is a last line, and
+    `remedy` are settings of the data, by name, with which the file may be readable.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class RejectedError(DataError):
         verdict: str = "",
         kinds: Mapping[str, int] | None = None,
         details: Sequence[Mapping[str, object]] = (),
+        remedy: Mapping[str, object] | None = None,
     ) -> None:
+        self.remedy = dict(remedy or {})
         self.codes = tuple(codes)  # of the lines, in order
         self.total = total
         self.details = tuple(details)

@@ -98,7 +98,6 @@ WITHOUT_FLAG = {
     "duration",  # its fields have flags
     "training",  # of RunRequest: its fields have flags
     "encoding",  # of RunRequest: its fields have flags
-    "encoding_options",  # of RunRequest: the same
 }
 
 

@@ -39,6 +39,21 @@ def test_lines_of_standard_input_are_answered_in_order(run) -> None:
     assert [sum(one["scores"].values()) for one in found] == [pytest.approx(1, abs=1e-5)] * 2
 
 
+def test_one_word_is_a_text_unless_it_is_a_file_or_looks_like_one(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (wanted,) = predict(run, "-", given="good\n")
+    assert predict(run, "good") == [wanted]
+    done = CliRunner().invoke(app, ["predict", str(run), "good", "--device", "cpu"])
+    assert "text: 'good', because there is no file of this name" in done.stderr
+    for name in ("example.com", "films/good"):
+        with pytest.raises(RejectedError, match=r"there is no such file.*is read from standard input: -"):
+            predict(run, name)
+    with pytest.raises(ConfigError, match="the input is empty"):
+        predict(run, "")
+    (tmp_path / "good").write_text("bad film\n")
+    assert predict(run, "good", "--format", "text") == predict(run, "-", given="bad film\n")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "options"),
     [

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -336,7 +335,6 @@ def test_the_command_for_a_new_folder_says_what_the_run_remembers(
 ) -> None:
     monkeypatch.chdir(project)
     asked = ["train", "data/reviews.csv", *SHORT, "--seed", "3", "--out", "run"]
-    monkeypatch.setattr(sys, "argv", ["seqloom", *asked])
     refused = seqloom_(*asked).exception
     assert isinstance(refused, ConfigError) and "--seed was 0 and is now 3" in refused.problem
     _, command, _ = refused.fix.split("`")

@@ -290,12 +290,11 @@ def _run_config(dropout: float = 0.2, size: str = "nano", **settings: Any) -> Ru
     ],
 )
 def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
-    now: RunConfig, given: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
+    now: RunConfig, given: list[str], said: list[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["seqloom", "train", "my data.csv", "--out", "runs/a"])
     text = "runs/a contains a different run: x was 1 and is now 2"
     error = RunMismatchError(text, fix="", before=_run_config(), now=now)
-    told = error_in_flags(error, given)
+    told = error_in_flags(error, given, ("train", "my data.csv", "--out", "runs/a"))
     assert told.problem == f"runs/a contains a different run: {'; '.join(said)}"
     assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
 
@@ -303,7 +302,7 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
 def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> None:
     text = "runs/a contains a different run: file a.csv was 1 and is now 2; model.x was 1 and is now 2"
     error = RunMismatchError(text, fix="", before=_run_config(), now=_run_config(size="big"))
-    told = error_in_flags(error, ["size"]).problem
+    told = error_in_flags(error, ["size"], ("train", "a.csv")).problem
     assert "a different run: file a.csv was 1 and is now 2; --size would make a different model; model." in told
     assert told.count(" is now ") <= 1 + LAYERS
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import seqloom
 from seqloom.cli import app
+from seqloom.data.check import check_data
 from seqloom.data.clean import CleanReport, clean_data
 from seqloom.data.label_spelling import merged_cases, merged_typos, typos_between
 from seqloom.data.mojibake import repaired
@@ -210,6 +211,25 @@ def test_line_ends_inside_fields_change_if_asked(tmp_path: Path, rule: str, text
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
+def test_clean_drops_the_repeats_that_check_counts(tmp_path: Path) -> None:
+    rows = ["Where is it?,ask", "where  is it?,ask", "WHERE IS IT? ,ask", "no,tell", "No,tell", "yes,tell", "so,ask"]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["text,label", *rows, *(f"row {number},ask" for number in range(20)), ""]))
+    named = {"dev_size": 0.0, "test_size": 0.0}
+    (within,) = check_data(path, **named).duplicates.within
+    report = clean_data(path, out=tmp_path / "copy.csv")
+    assert counts(report) == {"repeat": within.exact} == {"repeat": 3}
+    assert (tmp_path / "copy.csv").read_text().splitlines()[1:4] == ["Where is it?,ask", "no,tell", "yes,tell"]
+    assert check_data(tmp_path / "copy.csv", **named).duplicates.within[0].exact == 0
+    assert counts(clean_data(path, repeats="exact")) == {}
+
+
+def test_words_of_a_tagger_that_differ_in_case_are_no_repeats(tmp_path: Path) -> None:
+    rows = [{"tokens": [word, "it"], "tags": ["O", "O"]} for word in ("us", "US", "us")]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert counts(clean_data(tmp_path / "data.jsonl")) == {"repeat": 1}
+
+
 def test_empty_and_repeated_rows_are_dropped_and_contradictions_kept_or_dropped(tmp_path: Path) -> None:
     rows = ["a,x", " ,x", "b,", "a,x", "c,x", "c,y", "a,X"]
     found, report = clean(tmp_path, rows)
@@ -344,3 +364,12 @@ def test_a_file_that_changes_meanwhile_leaves_no_copy(tmp_path: Path, monkeypatc
     with pytest.raises(RejectedError, match="changed while it was read"):
         clean_data(path, out=tmp_path / "out.csv")
     assert [one.name for one in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_rows_that_leak_within_one_file_are_removed_by_the_command_of_the_fix(tmp_path: Path) -> None:
+    rows = [f"row {number % 40},{'ab'[number % 2]}" for number in range(80)]
+    found = check_data(write(tmp_path, rows))
+    (overlap,) = [one for one in found.findings if one.code == "leak.overlap"]
+    assert all("or clean a copy: seqloom data clean FILE -o OUT; otherwise" in case.fix for case in overlap.samples)
+    clean(tmp_path, rows)
+    assert "leak.overlap" not in [one.code for one in check_data(tmp_path / "out.csv").findings]

@@ -10,6 +10,7 @@ from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.data.dataset import open_data
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.guess import guess, has_sentences
+from seqloom.data.roles import NEEDS
 from seqloom.errors import RejectedError
 
 WORDS = ("EU", "rejects", "German", "call", "to", "boycott", "British", "lamb")
@@ -23,7 +24,9 @@ PROSE = "It was a dark and\nstormy night; the rain\nfell in torrents.\n\nExcept 
 
 def guessed(path: Path, content: str, **settings: object) -> tuple[ReadingConfig, tuple[str, ...]]:
     path.write_text(content)
-    found = guess(DataConfig(train=(str(path),), **settings), Ledger())  # type: ignore[arg-type]
+    config = DataConfig(train=(str(path),), **settings)  # type: ignore[arg-type]
+    needs = NEEDS[config.task]
+    found = guess(config, Ledger(), words=needs.each_step, prose=needs.documents)
     return found.config, found.messages
 
 

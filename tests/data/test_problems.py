@@ -1,12 +1,15 @@
 """The ledger: refusals stand in the order of files and lines, in as many kinds as fit; all are counted."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seqloom.config.data import BadRows, share_of
+from seqloom.config.data import BadRows, DataConfig, share_of
+from seqloom.data.clean import clean_data
+from seqloom.data.dataset import open_data
 from seqloom.data.problems import SAMPLES, SHOWN, Ledger, Place
 from seqloom.errors import RejectedError
 
@@ -112,3 +115,16 @@ def test_skipping_is_not_advised_to_those_who_skip(advice: str) -> None:
         ledger = Ledger(BadRows(skip_bad_rows=skip, max_bad_rows=0.0))
         ledger.bad_row("row.empty_text", "the text is empty", Place("a.csv", 2), advice)
         assert ("--skip-bad-rows" in str(refusal(ledger)).split("\n")[0]) is not skip
+
+
+def test_the_fix_of_an_empty_value_names_the_command_that_drops_such_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\na,x\n,y\nb,\nc,y\n")
+    with pytest.raises(RejectedError) as refused:
+        list(open_data(DataConfig(train=(str(path),)), Ledger()).rows(Ledger()))
+    assert str(refused.value).count("(seqloom data clean FILE -o OUT), or skip them with --skip-bad-rows") == 2
+    assert clean_data(path, out=tmp_path / "b.csv").written == 2
+    skipping = Ledger(BadRows(skip_bad_rows=True))
+    with pytest.raises(RejectedError) as refused:
+        list(open_data(DataConfig(train=(str(path),)), skipping).rows(skipping))
+    assert "drop such rows in a copy (seqloom data clean FILE -o OUT)." in str(refused.value)

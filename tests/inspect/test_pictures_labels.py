@@ -12,6 +12,7 @@ from pictures_common import SVG, Picture
 from seqloom.inspect import graph
 from seqloom.inspect.attribution.attribution import attribute_file, attribution
 from seqloom.inspect.attribution.tables import attribution_table
+from seqloom.inspect.flow import Flow, reach_text
 from seqloom.inspect.gates import gates
 from seqloom.inspect.gradients import gradients
 from seqloom.inspect.graphs.diagram import Diagram
@@ -113,6 +114,26 @@ def test_a_backward_direction_is_followed_toward_the_end(tmp_path: Path) -> None
     assert re.search(r"layer 1 back hidden: factor [\d.]+ per token toward the end", caption)
     assert "input vectors: factor" not in caption, "both directions read it, so there is no farther end"
     assert "layer 0" not in caption, "its gradients come from both directions of layer 1"
+
+
+def test_no_factor_is_told_where_distance_does_not_explain_the_norms(tmp_path: Path) -> None:
+    """In a short text the norms follow the words; a layer that reads backward does not explode because of that."""
+    subject = subject_of(task_on(tmp_path, "tag"), "bilstm")
+    for words in (TEXT.split()[:3], TEXT.split()[:5]):
+        sentences = gradients(subject, read(subject, words))._sentences()
+        assert len(sentences) == 5 and not any("factor" in sentence for sentence in sentences)
+        assert sum("toward the end, because it reads backward" in sentence for sentence in sentences) == 2, (
+            "one for each layer"
+        )
+        assert sentences[-1].endswith("it reads in both directions.")
+
+
+def test_a_factor_that_distance_explains_is_told() -> None:
+    steady = Flow("rnn", tuple(0.5**at for at in range(12)))
+    assert "a factor of 0.5 per token" in reach_text(steady)
+    wild = Flow("rnn", (1.0, 0.2, 0.9, 0.1, 3.0, 0.4, 2.0))
+    assert reach_text(wild).startswith("the gradient norm has no steady change with distance, 0.5 to 15 times")
+    assert "factor" not in reach_text(steady._replace(reads="both"))
 
 
 def test_every_edge_of_an_expression_shows_its_local_derivative() -> None:

@@ -1,13 +1,21 @@
 """Default learning rates and label smoothing: chosen by family, size and target."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+import seqloom
+from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.tokenizers import BpeConfig
+from seqloom.experiments.auto.plan import AutoPlan
+from seqloom.experiments.compare.plan import ComparisonPlan
+from seqloom.experiments.compare.winner import _encoding_flags
+from seqloom.experiments.tune.plan import TuningPlan
 from seqloom.recipes.families import SIZES, Dimensions
 from seqloom.training.learning_rate import default_lr
-from seqloom.training.request import requested
+from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import Resolved, resolve
 
 GATED = ("lstm", "gru", "bilstm", "seq2seq", "seq2seq-dot", "seq2seq-additive")
@@ -77,3 +85,28 @@ def test_other_settings_of_the_encoding_leave_the_tokenizer_of_the_task(
     assert isinstance(encoding.tokenizer, BpeConfig)
     given = {"max_length": encoding.max_length, "lowercase": encoding.tokenizer.lowercase}
     assert (given | {"vocab_size": encoding.tokenizer.vocab_size}).items() >= named.items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [{"max_length": 50}, {"vocab_size": 300}])
+def test_experiments_leave_the_tokenizer_of_the_task_too(named: dict[str, Any], tmp_path: Path) -> None:
+    asked = asked_encoding(named)
+    plans = (
+        ComparisonPlan(data=DataConfig(train=("dates",)), out=str(tmp_path), models=("transformer",), encoding=asked),
+        TuningPlan(data=DataConfig(train=("dates",)), out=str(tmp_path), encoding=asked),
+        AutoPlan(data=DataConfig(train=("dates",)), out=str(tmp_path), encoding=asked),
+    )
+    for plan in plans:
+        sent = msgspec.json.decode(msgspec.json.encode(plan), type=type(plan))  # as workers get it
+        assert sent == plan
+        request = RunRequest(model="transformer", size="nano", training={"seed": 1}, encoding=sent.encoding)
+        encoding = resolve(sent.data, request, cache=tmp_path / "cache").config.encoding
+        assert isinstance(encoding.tokenizer, BpeConfig)
+    tokenizer = seqloom.load_data("dates", **named).tokenizer
+    assert tokenizer is not None and isinstance(tokenizer.config, BpeConfig)
+
+
+def test_the_next_command_of_a_comparison_names_the_options_of_tokens(tmp_path: Path) -> None:
+    asked = asked_encoding({"vocab_size": 300, "lowercase": True})
+    plan = ComparisonPlan(data=DataConfig(train=("dates",)), out=str(tmp_path), models=("gru",), encoding=asked)
+    assert sorted(_encoding_flags(plan)) == ["--lowercase", "--vocab-size 300"]

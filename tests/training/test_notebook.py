@@ -10,9 +10,13 @@ import pytest
 
 import seqloom
 from pages_common import Elements
-from seqloom.report.notebook import notebook_display
+from seqloom.experiments.auto.race import auto
+from seqloom.experiments.compare.comparison import compare
+from seqloom.experiments.progress import MOST_LINES, ExperimentProgress, Told
+from seqloom.experiments.tune.tuning import tune
+from seqloom.report.notebook import BETWEEN_UPDATES, notebook_display
 from seqloom.training.events import Ended, Notice, Speed, Stepped, Validated
-from seqloom.training.notebook import BETWEEN_UPDATES, MOST_VALIDATIONS, NotebookProgress
+from seqloom.training.notebook import MOST_VALIDATIONS, NotebookProgress
 from training_common import write_data
 
 SPEED = Speed(3.0, 100.0, 0.0, 1_000_000, 4.0)
@@ -110,5 +114,45 @@ def test_training_shows_its_progress_in_a_notebook_alone_and_not_beside_show(
     assert "done after 2 steps" in output.pages[-1] and "dev accuracy" in output.pages[-1]
     before, told = len(output.pages), list[Any]()
     seqloom.train(data, out=tmp_path / "own", show=told.append, **short)  # type: ignore[arg-type]
+    assert len(output.pages) == before and told
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_experiment_has_one_output_with_a_bar_and_its_latest_lines() -> None:
+    output, (now, clock) = Output(), a_clock()
+    progress = ExperimentProgress(lambda told: told, output, clock)
+    progress.take(Told(("0 of 4 runs are done",), wanted=4))
+    for number in range(3):
+        progress.take(Told((f"run {number}: <b>0.5</b>",), finished=1))
+    assert 'value="0.75"' in output.pages[-1] and "3 of 4 runs" in output.pages[-1]
+    assert "<b>" not in output.pages[-1] and "run 1: " in output.pages[-1]
+    before = len(output.pages)
+    for _ in range(10):
+        progress.take(Told(now="step 7"))
+    assert len(output.pages) == before, "steps do not flood it"
+    now[0] += BETWEEN_UPDATES
+    progress.take(Told(now="step 8"))
+    assert "step 8" in output.pages[-1] and repr(progress) == "3 of 4 runs · step 8"
+    progress.take(Told(tuple(f"line {number}" for number in range(2 * MOST_LINES))))
+    assert output.pages[-1].count("<li>") == MOST_LINES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["compare", "tune", "auto"])
+def test_experiments_show_their_progress_in_a_notebook_alone_and_not_beside_show(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, output = write_data(tmp_path), in_notebook(monkeypatch, ZMQInteractiveShell())
+    calls: dict[str, Callable[..., Any]] = {
+        "compare": lambda **named: compare(data, models=["bag"], seeds=1, tokens=500, size="nano", **named),
+        "tune": lambda **named: tune(data, models=["bag"], trials=1, steps=3, **named),
+        "auto": lambda **named: auto(data, models=["bag"], minutes=0.02, **named),
+    }
+    calls[verb](out=tmp_path / "shown", device="cpu")
+    assert len(output.pages) > 3 and "<progress" in output.pages[-1]
+    assert ("trial 0 done" if verb == "tune" else "bag") in output.pages[-1]
+    assert 'value="1"' in output.pages[-1] or verb == "auto"
+    before, told = len(output.pages), list[Any]()
+    calls[verb](out=tmp_path / "own", device="cpu", show=told.append)
     assert len(output.pages) == before and told
     assert capsys.readouterr() == ("", "")

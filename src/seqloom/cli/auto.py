@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, require_device, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, option, require_device, takes
 from seqloom.cli.terminal import Screen, work_bar
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.options import said, settings, with_flags
 from seqloom.config.training import TrainingConfig
 from seqloom.data.problems import escaped
 from seqloom.events import Progress
-from seqloom.report.numbers import counted, duration, number
 
 if TYPE_CHECKING:
-    from seqloom.experiments.auto.plan import AutoEnded, AutoEvent, AutoPlan
+    from seqloom.experiments.auto.plan import AutoEnded, AutoPlan
 
 WHY = {
     "done": "done; give more --minutes to try more variants",
@@ -69,9 +68,12 @@ def auto(
     command again to resume.
     """
     require_device(device)
-    config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
-    from seqloom.experiments.auto.plan import AutoEnded, AutoPlan
+    config, named = with_flags(DataConfig(train=tuple(data)), given), said(TrainingConfig, given)
+    how = asked_encoding(given)
+    from seqloom.experiments.auto.plan import AutoEnded, AutoPlan, CandidateReport
+    from seqloom.experiments.auto.progress import told
     from seqloom.experiments.auto.race import default_folder, race
+    from seqloom.training.events import Stepped
 
     plan = AutoPlan(
         data=config,
@@ -86,55 +88,13 @@ def auto(
     screen = Screen(stderr=True)
     with work_bar(screen) as show:
         for event in race(plan):
-            screen.say(*(() if json else _lines(event)))
-            if (progress := _progress(event, plan.seconds)) is not None:
-                show(progress)
+            found = told(event, plan.seconds)
+            screen.say(*(() if json else map(escaped, found.lines)))
+            if isinstance(event, CandidateReport) and isinstance(event.report, Stepped):
+                show(Progress(f"steps of {found.now}", event.report.step, part=found.share))
     assert isinstance(event, AutoEnded), "the last event"
     _show(plan, event, json=json)
     raise typer.Exit(event.exit_code)
-
-
-def _lines(event: "AutoEvent") -> list[str]:
-    """The lines to print for an event; training steps print nothing."""
-    from seqloom.experiments.auto.plan import AutoStarted, CandidateEnded, CandidateStarted, Probed, RungStarted
-
-    match event:
-        case AutoStarted():
-            spent = f", {duration(event.spent)} already spent" if event.spent >= 1 else ""
-            about = f"{duration(event.seconds)}{spent}; the best dev {event.metric} wins"
-            return [*map(escaped, event.messages), f"{', '.join(event.candidates)}: {about}"]
-        case Probed():
-            full = duration(event.whole_seconds)
-            return [f"{event.candidate}: {duration(event.step_seconds)} per step, about {full} in full"]
-        case RungStarted():
-            dropped = f"; dropped: {', '.join(event.dropped)}" if event.dropped else ""
-            runs = counted(len(event.entries), "candidate")
-            return [f"rung {event.rung}: {runs}{dropped}"]
-        case CandidateStarted():
-            about = f", about {duration(event.entry.seconds)}" if event.entry.default_steps else ""
-            return [f"  {event.entry.candidate.name}: {event.entry.length}{about}; {_left(event.left)}"]
-        case CandidateEnded():
-            if event.score is None:
-                return [f"  {event.entry.candidate.name}: {escaped(event.problem)}"]
-            best = ", best so far" if event.best else ""
-            took = duration(event.seconds)
-            return [f"  {event.entry.candidate.name}: {number(event.score)} after {took}{best}; {_left(event.left)}"]
-    return []
-
-
-def _left(seconds: float) -> str:
-    return f"{duration(seconds)} left" if seconds > 0 else "time is up"
-
-
-def _progress(event: "AutoEvent", seconds: float) -> Progress | None:
-    """The share of the time that is spent, and the current run."""
-    from seqloom.experiments.auto.plan import CandidateReport
-    from seqloom.training.events import Stepped
-
-    if not isinstance(event, CandidateReport) or not isinstance(event.report, Stepped):
-        return None
-    part = min(1.0, 1 - event.left / seconds)
-    return Progress(f"steps of {event.entry.candidate.name}; {_left(event.left)}", event.report.step, part=part)
 
 
 def _show(plan: "AutoPlan", ended: "AutoEnded", *, json: bool) -> None:

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, reworded, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, option, reworded, takes
 from seqloom.cli.terminal import Screen
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.options import said, settings, stated, with_flags
 from seqloom.config.training import TrainingConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
-from seqloom.report.numbers import duration, number
 from seqloom.training.request import RunRequest
 
 if TYPE_CHECKING:
     from seqloom.experiments.compare.distances import Distances
-    from seqloom.experiments.compare.plan import ComparisonPlan, ComparisonReport
+    from seqloom.experiments.compare.plan import ComparisonPlan
     from seqloom.experiments.compare.results import Comparison
 
 WHY = {
@@ -145,6 +144,7 @@ def compare(
     """
     from seqloom.experiments.compare.distances import Distances
     from seqloom.experiments.compare.plan import Budget, ComparisonEnded, ComparisonPlan
+    from seqloom.experiments.compare.progress import told
     from seqloom.experiments.compare.results import Comparison
     from seqloom.experiments.compare.winner import require_shippable, ship_winner
 
@@ -163,13 +163,13 @@ def compare(
         margin=margin,
         size=said(RunRequest, given).get("size", "small"),
         settings=msgspec.to_builtins(said(TrainingConfig, given)),
-        encoding=encoded(given),
+        encoding=asked_encoding(given),
         device=device,
     )
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
     for report in _reports(plan, distances, jobs or _default_jobs(plan)):
-        screen.say(*(() if json else _lines(report)))
+        screen.say(*(() if json or isinstance(report, Distances) else told(report).lines))
         if isinstance(report, ComparisonEnded):
             results, why, code = report.comparison, report.reason, report.exit_code
         if isinstance(report, Distances):
@@ -202,26 +202,6 @@ def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterat
     if not words or not all(word.isdecimal() for word in words):
         raise ConfigError(f"--distances {distances!r}", fix="give whole numbers, such as 10,100,1000")
     return run_distances(plan, [int(word) for word in words], jobs)
-
-
-def _lines(report: "ComparisonReport") -> list[str]:
-    """Format an event as lines of text."""
-    from seqloom.experiments.compare.plan import ComparisonStarted, Measuring, RunEnded, RunStarted
-
-    if isinstance(report, ComparisonStarted):
-        lines = [*report.messages, f"{report.finished} of {report.wanted} runs are done"]
-        if report.finished == report.wanted:
-            return lines
-        jobs = str(report.jobs) if report.jobs > 1 else "one"
-        return [*lines, f"training {jobs} at a time; each run first reads the data and builds its model"]
-    if isinstance(report, RunStarted):
-        return [f"{report.entry.name}: {report.message}"]
-    if isinstance(report, RunEnded):
-        score = "" if report.score is None else f"{number(report.score)} after {duration(report.seconds)}"
-        return [f"{report.entry.name}: {score or report.problem}"]
-    if isinstance(report, Measuring):
-        return [f"measuring speed and memory of {report.models} models"]
-    return []
 
 
 def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:

@@ -11,10 +11,10 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from seqloom.cli.options import DATA, Data, Given, Verb, encoded, option, reworded, takes
+from seqloom.cli.options import DATA, Data, Given, Verb, option, reworded, takes
 from seqloom.cli.terminal import Screen, followed_work
 from seqloom.config.cleaning import CleaningConfig
-from seqloom.config.data import SPLITS, DataConfig, Task
+from seqloom.config.data import SPLITS, DataConfig, Task, asked_encoding
 from seqloom.config.options import BATCHES, said, settings, with_flags
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.files import require_writable
@@ -192,7 +192,7 @@ def check(
     given: Given,
 ) -> None:
     """Check data: read it in the same way as training, and report its contents and possible problems."""
-    config, how = with_flags(DataConfig(train=tuple(data)), given), encoded(given)
+    config, how = with_flags(DataConfig(train=tuple(data)), given), asked_encoding(given)
     with _refusals(json):
         if html is not None:
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())

@@ -14,8 +14,8 @@ from seqloom.cli.options import Given, option, require_device
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import BadRows, ReadingConfig
 from seqloom.config.options import said, with_flags
-from seqloom.data.problems import Ledger
-from seqloom.errors import ConfigError
+from seqloom.data.problems import Ledger, Place
+from seqloom.errors import ConfigError, near_name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 FILE_NAME = re.compile(r"\.\w{1,8}$")  # the end of a file name, not of a sentence
+PATH_MARKS = frozenset("/\\")  # in a single word, they make it a path
 NOT_ASKED = " in float32"  # prediction has no choice of precision
 LINED = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # files in which a bad line does not affect others
 
@@ -142,11 +143,23 @@ class PredictRequest(NamedTuple):
 
     @classmethod
     def of_argument(cls, loaded: "LoadedModel", argument: str, given: Given) -> "PredictRequest":
-        """The same for an argument that may also be a text: one with a space that does not look like a file name."""
-        from seqloom.data.readers.files import is_file, is_folder
+        """The same for an argument that may also be a text: one that is no file and does not look like a file name.
 
-        if " " not in argument.strip() or FILE_NAME.search(argument) or is_file(argument) or is_folder(argument):
+        A single word may also be a misspelled name, so it is said that it is read as a text.
+        """
+        from seqloom.data.readers.files import is_there, known_format
+
+        reads_text, words = loaded.task.input_spec.schema.input.reads_tokens, len(argument.split())
+        if not words:
+            raise ConfigError("the input is empty", fix="give a file, a text in quotes, or - for standard input")
+        is_name = is_there(argument) or known_format(Path(argument)) is not None or "://" in argument
+        if argument == STANDARD_INPUT or is_name or not reads_text:
             return cls.of(loaded, argument, given)
+        if FILE_NAME.search(argument) or (words == 1 and PATH_MARKS & set(argument)):
+            fix = f"{near_name(Path(argument))}; a text that looks like a file name is read from standard input: -"
+            Ledger().bad_file("file.missing", "there is no such file", Place(argument), fix)
+        if words == 1:
+            typer.echo(f"text: {argument!r}, because there is no file of this name", err=True)
         return cls.of(loaded, STANDARD_INPUT, given)._replace(text=argument)
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":

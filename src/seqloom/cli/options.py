@@ -23,8 +23,10 @@ from seqloom.config.options import MACHINE, Setting, flags_in_errors, own, said,
 from seqloom.errors import ConfigError
 
 Given = dict[str, Any]  # the options that were typed, by name
+Typed = tuple[str, ...]  # the command as it was typed, without `seqloom`
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ALL = "seqloom.help_all"  # in the context: whether all options are shown
+TYPED = "seqloom.typed"  # in the context: the arguments of a verb
 ARGUMENTS, OPTIONS, COMMON, HELP = "Arguments", "Options", "Common options", "Help"  # groups of the help
 
 Data = Annotated[
@@ -110,6 +112,11 @@ class Verb(TyperCommand):
     common: tuple[str, ...] = ()  # parameters that --help shows; empty: all
     examples: tuple[str, ...] = ()
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, and keep them as they were typed."""
+        ctx.meta[TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the arguments after the name of the command: `[OPTIONS] MODEL [FILE]...`; some typers add braces."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
@@ -164,7 +171,8 @@ def takes(
     """A decorator that gives a verb the options of these settings and its help.
 
     Args:
-        groups: the settings; their options replace `given` in the signature of the verb.
+        groups: the settings; their options replace `given` in the signature of the verb. If it has a parameter
+            `typed`, it also gets the command as it was typed.
         common: the parameters that `--help` shows; empty: all of them.
         examples: the commands that the help starts with.
     """
@@ -173,7 +181,9 @@ def takes(
     def decorated(verb: Callable[..., None]) -> Callable[..., None]:
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter("context", keyword, annotation=typer.Context)]
-        for mine in inspect.signature(verb).parameters.values():
+        own = dict(inspect.signature(verb).parameters)
+        is_quoting = own.pop("typed", None) is not None
+        for mine in own.values():
             flags = map(_parameter, every.values()) if mine.name == "given" else (mine,)
             parameters += [one.replace(kind=keyword) for one in flags]
         parameters += [inspect.Parameter("help_all", keyword, default=False, annotation=HelpAll)]
@@ -184,8 +194,11 @@ def takes(
             values.pop("help_all")  # its callback has shown the help
             typed = {name: values.pop(name) for name in every}
             given = {name: value for name, value in typed.items() if is_typed(context, name)}
+            more: dict[str, Any] = {"given": given} if every else {}
+            if is_quoting:
+                more["typed"] = (str(context.info_name), *context.meta[TYPED])
             with flags_in_errors():
-                verb(**values, **({"given": given} if every else {}))
+                verb(**values, **more)
 
         called.common, called.examples = common, examples  # type: ignore[attr-defined]  # what `Verb` reads
         called.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -228,12 +241,6 @@ def _typed_as(setting: Setting) -> Any:
 def option(names: str, metavar: str | None, text: str, panel: str = "") -> Any:
     """Return an option with a long and optionally a short name; without a metavar it is a switch."""
     return typer.Option(*names.split(), metavar=metavar, rich_help_panel=panel or None, help=text, show_default=False)
-
-
-def encoded(given: Given) -> EncodingConfig | None:
-    """Return the encoding from options; None, which means the default of the task, without such options."""
-    named = said(EncodingConfig, given)
-    return EncodingConfig(**named) if named else None
 
 
 def require_device(name: str) -> None:

@@ -10,8 +10,7 @@ command for a free folder.
 
 import os
 import shlex
-import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -19,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import msgspec
 import typer
 
-from seqloom.cli.options import DeviceName, Given, option, require_device, takes
+from seqloom.cli.options import DeviceName, Given, Typed, option, require_device, takes
 from seqloom.cli.terminal import Screen, followed, followed_work, last_of, summary, warnings_said
 from seqloom.config.base import Config, read
 from seqloom.config.data import SPLITS, AnySplit, DataConfig, EncodingConfig
-from seqloom.config.options import MACHINE, RUN, own, said, settings, typed, typed_changes, with_flags
+from seqloom.config.options import MACHINE, RUN, own, said, settings, typed_changes, with_flags
+from seqloom.config.options import typed as typed_part
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.run_files import located, with_known_starts
 from seqloom.errors import ConfigError
@@ -103,6 +103,7 @@ def train(
     json: Annotated[bool, option("--json", None, "Print the result as JSON (default: text).", RUN)] = False,
     *,
     given: Given,
+    typed: Typed,
     device: DeviceName = "auto",
     workers: Annotated[
         int, option("--workers", "COUNT", "Number of threads that prepare batches (default: 2).", MACHINE)
@@ -136,14 +137,14 @@ def train(
     if not find_lr:
         if os.environ.get("RANK", "0") == "0":  # other ranks would find the lock of rank 0
             home.require_usable()
-        require_same(home, asked, request, given)
+        require_same(home, asked, request, given, typed)
     # Open the data; missing or unreadable data is reported before torch is loaded, which takes seconds.
     from seqloom.data.dataset import open_without_test
     from seqloom.data.problems import Ledger
 
     dataset = open_without_test(asked, Ledger(asked.bad_rows))
     if processes > 1:
-        raise typer.Exit(_launched(home, request, processes, max_restarts))
+        raise typer.Exit(_launched(home, request, typed, processes, max_restarts))
     try:
         _run(
             home,
@@ -158,7 +159,7 @@ def train(
             json=json,
         )
     except RunMismatchError as error:
-        raise error_in_flags(error, given) from None
+        raise error_in_flags(error, given, typed) from None
 
 
 def _require_machine(device: str, workers: int, processes: int, max_restarts: int) -> None:
@@ -192,7 +193,7 @@ def _written(
     return with_flags(run.data, given), RunRequest(model=run.model, training=training, encoding=run.encoding)
 
 
-def _launched(home: RunLocation, request: RunRequest, processes: int, max_restarts: int) -> int:
+def _launched(home: RunLocation, request: RunRequest, typed: Typed, processes: int, max_restarts: int) -> int:
     """Run this command in several processes and return the exit code."""
     from seqloom.training.launcher import launch
 
@@ -201,8 +202,7 @@ def _launched(home: RunLocation, request: RunRequest, processes: int, max_restar
     if is_solved(request.model, named | request.training):
         fix = "leave --processes out, or use --optimizer adamw"
         raise ConfigError(f"newton runs in one process, but --processes is {processes}", fix=fix)
-    rest = without(sys.argv[1:], "--processes", "--max-restarts")
-    return launch(rest, processes, max_restarts=max_restarts)
+    return launch(without(typed, "--processes", "--max-restarts"), processes, max_restarts=max_restarts)
 
 
 def _run(
@@ -287,7 +287,9 @@ DIVIDING = {"dev", "test", *(name for part in get_args(AnySplit) for name in set
 KEPT = (f"{CHANGED_FILE} ", CHANGED_SPLIT, CHANGED_VOCABULARY)  # beginnings of changes that are not settings
 
 
-def require_same(home: RunLocation, data: DataConfig, request: RunRequest, given: Mapping[str, Any]) -> None:
+def require_same(
+    home: RunLocation, data: DataConfig, request: RunRequest, given: Mapping[str, Any], typed: Typed
+) -> None:
     """Raise ConfigError for settings that the run in a named folder cannot accept, before its data is read.
 
     It checks settings of training and tokens and, if the run's own files are given, of reading. If splits are given, or
@@ -308,20 +310,20 @@ def require_same(home: RunLocation, data: DataConfig, request: RunRequest, given
         now = msgspec.structs.replace(now, data=msgspec.structs.replace(data, **known))
     now = with_known_starts(now, before, there)
     if changes := list(dict.fromkeys([*_flagged(before, now, given), *_encoding_changes(before.encoding, given)])):
-        raise _refusal(home.named, changes, list(typed_changes(there.data, given)) if same else [])
+        raise _refusal(home.named, changes, list(typed_changes(there.data, given)) if same else [], typed)
 
 
-def error_in_flags(error: RunMismatchError, given: Collection[str]) -> ConfigError:
-    """Return the error in terms of flags; `given` are the options that were typed."""
+def error_in_flags(error: RunMismatchError, given: Collection[str], typed: Typed) -> ConfigError:
+    """Return the error in terms of flags; `given` are the options of the command, `typed` is the command."""
     folder, _, rest = error.problem.partition(DIFFERENT)
     others = [part for part in rest.split("; ") if part.startswith(KEPT)]
     changes = [*others, *dict.fromkeys(_flagged(error.before, error.now, given))]
     same = error.before.data.train == error.now.data.train
-    return _refusal(Path(folder), changes, list(typed_changes(error.now.data, given)) if same else [])
+    return _refusal(Path(folder), changes, list(typed_changes(error.now.data, given)) if same else [], typed)
 
 
-def _refusal(folder: Path, changes: list[str], options: list[str]) -> ConfigError:
-    again = shlex.join(["seqloom", *without(sys.argv[1:], "--out", "-o")])
+def _refusal(folder: Path, changes: list[str], options: list[str], typed: Typed) -> ConfigError:
+    again = shlex.join(["seqloom", *without(typed, "--out", "-o")])
     command = " ".join([again, *options, shlex.join(["--out", str(free_name(folder))])])
     return ConfigError(
         f"{folder}{DIFFERENT}{'; '.join(changes)}",
@@ -353,7 +355,7 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
         if one is None or table not in ("model", "training") or (table == "model" and one.name not in given):
             others.append(str(change))
         elif table == "training" and one.parts:
-            old, new = (typed(one, getattr(config.training, name)) for config in (before, now))
+            old, new = (typed_part(one, getattr(config.training, name)) for config in (before, now))
             yield f"it was {old} and is now {new}"
         else:
             yield str(change.called(one.flag))
@@ -363,7 +365,7 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
     yield from brief_changes(others)
 
 
-def without(arguments: list[str], *flags: str) -> list[str]:
+def without(arguments: Sequence[str], *flags: str) -> list[str]:
     """Remove some flags and their values from the arguments.
 
     >>> without(["train", "a.csv", "--processes", "2", "--max-restarts=1", "--json"], "--processes", "--max-restarts")

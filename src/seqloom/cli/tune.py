@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, encoded, option, reworded, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, option, reworded, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.base import read
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.options import said, settings, with_flags
 from seqloom.config.training import SpaceConfig, TrainingConfig
 from seqloom.data.problems import escaped
 from seqloom.errors import ConfigError
-from seqloom.report.numbers import duration, number
 
 if TYPE_CHECKING:
-    from seqloom.experiments.tune.plan import TuningEnded, TuningPlan, TuningReport
+    from seqloom.experiments.tune.plan import TuningEnded, TuningPlan
 
 PRUNERS = ("median", "hyperband", "none")
 WHY = {
@@ -92,9 +91,11 @@ def tune(
     """
     if pruner not in PRUNERS:
         raise ConfigError(f"--pruner {pruner!r}", fix=f"choose from {', '.join(PRUNERS)}")
-    config, how, named = with_flags(DataConfig(train=tuple(data)), given), encoded(given), said(TrainingConfig, given)
+    config, named = with_flags(DataConfig(train=tuple(data)), given), said(TrainingConfig, given)
+    how = asked_encoding(given)
     searched = SpaceConfig() if space is None else read(space, SpaceConfig)
     from seqloom.experiments.tune.plan import TuningEnded, TuningPlan
+    from seqloom.experiments.tune.progress import told
     from seqloom.experiments.tune.tuning import search
 
     names = tuple(name.strip() for name in (models or "").split(",") if name.strip())
@@ -114,36 +115,10 @@ def tune(
     )
     screen = Screen(stderr=True)
     for report in search(plan, jobs):
-        screen.say(*(() if json else _lines(report)))
+        screen.say(*(() if json else told(report).lines))
     assert isinstance(report, TuningEnded), "the last report"
     _show(plan, report, json=json)
     raise typer.Exit(report.exit_code)
-
-
-def _lines(report: "TuningReport") -> list[str]:
-    """Format an event as lines of text; the steps of a trial are left out."""
-    from seqloom.experiments.tune.plan import TrialEnded, TrialReport, TrialStarted, TuningStarted, WorkerLost
-    from seqloom.training.events import Validated
-
-    if isinstance(report, TuningStarted):
-        where = f"study '{report.study}' in {report.storage}: {report.finished} of {report.wanted} trials are done"
-        return [*report.messages, where]
-    if isinstance(report, TrialStarted):
-        params = ", ".join(
-            f"{name} {value if isinstance(value, str) else number(value)}" for name, value in report.params.items()
-        )
-        return [f"trial {report.number}: {'default settings' if report.is_default else params}"]
-    if isinstance(report, TrialReport) and isinstance(report.report, Validated):
-        seen = report.report
-        scores = ", ".join(f"{name} {number(value)}" for name, value in seen.metrics.items())
-        return [f"  step {seen.step:,}, {duration(seen.speed.seconds)}: {scores}"]
-    if isinstance(report, TrialEnded):
-        score = "" if report.value is None else f" {number(report.value)}"
-        best, problem = ", best so far" if report.best else "", f": {report.problem}" if report.problem else ""
-        return [f"trial {report.number} {report.state}{score}{best}{problem}"]
-    if isinstance(report, WorkerLost):
-        return [report.problem]
-    return []
 
 
 def _show(plan: "TuningPlan", ended: "TuningEnded", *, json: bool) -> None:

@@ -10,7 +10,7 @@ from seqloom.config.options import Flag
 from seqloom.errors import ConfigError
 
 Conflicts = Literal["keep", "drop"]
-RepeatRule = Literal["drop", "keep"]
+RepeatRule = Literal["drop", "exact", "keep"]
 LineEnds = Literal["keep", "lf", "space"]
 TypoDistance = Annotated[int, Meta(ge=0, le=3, examples=[1])]
 RareCount = Annotated[int, Meta(ge=0, le=2**40, examples=[2])]
@@ -58,7 +58,12 @@ class CleaningConfig(Config, tag="cleaning", kw_only=True):
     ] = "keep"
     repeats: Annotated[
         RepeatRule,
-        Flag("What to do with later rows of the same input and target: {names} (default: drop).", "RULE", ROWS),
+        Flag(
+            "What to do with later rows of the same input and target: {names}; drop ignores case, white space and "
+            "Unicode form of texts, as data check does, and exact drops only identical ones (default: drop).",
+            "RULE",
+            ROWS,
+        ),
     ] = "drop"
     line_ends: Annotated[
         LineEnds,

@@ -1,12 +1,14 @@
 """Data: the files, how they are read, their columns, and the split."""
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+import msgspec
 from msgspec import Meta
 
 from seqloom.config.base import Config, Length, Rate
-from seqloom.config.options import COLUMNS, FILES, SETS, TOKENS, Flag
+from seqloom.config.options import COLUMNS, FILES, SETS, TOKENS, Flag, said, settings
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.errors import ConfigError, did_you_mean
 
@@ -315,3 +317,36 @@ class EncodingConfig(Config, tag="encoding", kw_only=True):
         Flag("What to do with inputs longer than --max-length: {names} (default: truncate).", "RULE", TOKENS),
     ] = "truncate"
     word_vectors: VectorFileConfig | None = None
+
+
+class EncodingOptions(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="encoding-options"):
+    """The settings of the encoding that a user named without a tokenizer: it is the usual one of the task.
+
+    It is part of no configuration, because a complete one follows from it; workers get it as JSON.
+    """
+
+    named: dict[str, Any]
+
+    def over(self, usual: EncodingConfig) -> EncodingConfig:
+        """The encoding with these settings; the others are the usual ones."""
+        return msgspec.structs.replace(usual, **said(EncodingConfig, {"tokenizer": usual.tokenizer, **self.named}))
+
+
+AskedEncoding = EncodingConfig | EncodingOptions
+
+
+def asked_encoding(given: Mapping[str, Any]) -> AskedEncoding | None:
+    """The encoding that options ask for; None, which means that of the task, without such options.
+
+    >>> asked_encoding({"lowercase": True}).over(EncodingConfig(tokenizer=_tokenizer("bpe"))).tokenizer.kind()
+    'bpe'
+    """
+    named = said(EncodingConfig, given)  # raises for a wrong value
+    if not named or "tokenizer" in given:
+        return EncodingConfig(**named) if named else None
+    return EncodingOptions(named={name: given[name] for name in settings(EncodingConfig) if name in given})
+
+
+def encoding_over(asked: AskedEncoding | None, usual: EncodingConfig) -> EncodingConfig:
+    """The encoding that was asked for; what is left open is as usual."""
+    return asked.over(usual) if isinstance(asked, EncodingOptions) else asked or usual

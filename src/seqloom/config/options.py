@@ -7,6 +7,7 @@ parts. `said` and `with_flags` check given values and convert them to fields; er
 fields as flags again.
 """
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -100,7 +101,7 @@ class Setting(NamedTuple):
             raise ConfigError(f"{self.flag} {error.problem}", fix=error.fix) from None
         return parsed if isinstance(parsed, dict) else {self.name: parsed}
 
-    def typed(self, config: Config) -> str:
+    def typed(self, config: object) -> str:
         """Return the flag with its value in a configuration; empty if there is nothing to type."""
         value = getattr(config, self.name)
         if value is None or value is False:
@@ -422,6 +423,8 @@ FLAG = re.compile(
     r"(?<![\w-])--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)"
     r"""([ =](?P<value>'[^']*'|"[^"]*"|[\w.%+-]*[\w%]))?(?P<asked>\??)"""
 )
+_ONE = r"--[a-z-]+(?: '[^']*'| [^\s'-][^\s;,]*)?"
+ADDED = re.compile(rf"(?<=\badd ){_ONE}(?: {_ONE})+(?=[\s;,.]|$)")  # several flags with their values
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -446,15 +449,39 @@ def as_arguments(text: str, function: Callable[..., Any]) -> str:
         if flag["no"]:
             return f"{name}=False{after}"
         if NUMBER.fullmatch(value):
-            return f"{name}={value}{asked}"
+            named = name in texts and not {int, float} & set(get_args(parameters[name].annotation))  # a column
+            return f'{name}="{value}"{asked}' if named else f"{name}={value}{asked}"
         known = value.isupper() or value.endswith("%") or value in choices.get(name, SPLITS)
         known = known or (name in texts and flag.string[: flag.start()].endswith(("use ", "Use ")))
         if value and (known or asked or bare != value):
             return f'{name}="{bare}"{asked}'
         return f"{name}=True{after}" if choices.get(name) == {True} else f"{name}{after}"
 
+    text = ADDED.sub(lambda found: added_arguments(found[0]), text)
     pieces = re.split(r"(`seqloom [^`]*`)", text)
     return "".join(piece if piece.startswith("`seqloom ") else FLAG.sub(argument, piece) for piece in pieces)
+
+
+def added_arguments(flags: str) -> str:
+    """Write several flags as the arguments of a call; a flag that is repeated has a tuple of values.
+
+    >>> added_arguments("--no-header --delimiter ';' --input 1 --input 2")
+    'header=False, delimiter=";", input=("1", "2")'
+    """
+    named: dict[str, list[str]] = {}
+    for word in shlex.split(flags):
+        if word.startswith("--"):
+            values = named.setdefault(word[2:].replace("-", "_"), [])
+        else:
+            values.append(json.dumps(word, ensure_ascii=False))
+    return ", ".join(
+        f"{name}={values[0]}"
+        if len(values) == 1
+        else f"{name}=({', '.join(values)})"
+        if values
+        else f"{name.removeprefix('no_')}={not name.startswith('no_')}"
+        for name, values in named.items()
+    )
 
 
 SPLITS = frozenset({"dev", "test"})  # of `--split`, which some messages of other functions name

@@ -8,8 +8,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, Format, Overlong, Task, Unit
-from seqloom.config.options import said, stated, strict, with_flags
+from seqloom.config.data import (
+    SPLITS,
+    AskedEncoding,
+    DataConfig,
+    Format,
+    Overlong,
+    Task,
+    Unit,
+    asked_encoding,
+    encoding_over,
+)
+from seqloom.config.options import stated, strict, with_flags
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.dataset import open_data
 from seqloom.data.order import Order, default_batch_tokens
@@ -21,7 +31,7 @@ from seqloom.events import Progress, Work, finished
 
 
 def checking(
-    config: DataConfig, encoding: EncodingConfig | None, ledger: Ledger, *, batch_tokens: int | None = None
+    config: DataConfig, encoding: AskedEncoding | None, ledger: Ledger, *, batch_tokens: int | None = None
 ) -> Work[DataReport]:
     """Return the report on a dataset; raise RejectedError if it cannot be read or has too many bad rows.
 
@@ -31,7 +41,7 @@ def checking(
     dataset = open_data(config, ledger)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
-    encoder = yield from fitted_encoder(survey, encoding or default_encoding(dataset.schema), ledger)
+    encoder = yield from fitted_encoder(survey, encoding_over(encoding, default_encoding(dataset.schema)), ledger)
     sizes: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # [N,S] of each block of each split
     for columns in encoded(survey, encoder):
         if isinstance(columns, Progress):
@@ -120,7 +130,8 @@ def load_data(
     ledger = Ledger(config.bad_rows)
     folder = None if cache is None else Path(cache)
     dataset = open_data(config, ledger)
-    return prepare(dataset, _encoding(stated(named)) or default_encoding(dataset.schema), ledger, cache=folder)
+    how = encoding_over(asked_encoding(stated(named)), default_encoding(dataset.schema))
+    return prepare(dataset, how, ledger, cache=folder)
 
 
 @strict
@@ -180,14 +191,8 @@ def check_data(
     named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
     named |= {"max_length": max_length, "overlong": overlong}
     config = data_config(train, stated(named))
-    checked = checking(config, _encoding(stated(named)), Ledger(config.bad_rows), batch_tokens=batch_tokens)
+    checked = checking(config, asked_encoding(stated(named)), Ledger(config.bad_rows), batch_tokens=batch_tokens)
     return finished(checked)
-
-
-def _encoding(given: Mapping[str, Any]) -> EncodingConfig | None:
-    """The encoding from options; None, which means the default of the task, without such options."""
-    named = said(EncodingConfig, given)
-    return EncodingConfig(**named) if named else None
 
 
 def data_config(

@@ -29,6 +29,7 @@ from seqloom.config.cleaning import CleaningConfig, Conflicts, LineEnds, RepeatR
 from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
 from seqloom.config.options import said, stated, strict, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
+from seqloom.data.checks.duplicates import folded
 from seqloom.data.dataset import SAMPLE
 from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
 from seqloom.data.mojibake import repaired
@@ -164,7 +165,7 @@ class RowContent(NamedTuple):
     """What is kept of a row between the passes."""
 
     line: int
-    input: bytes  # digest of the repaired input
+    input: bytes  # digest of the repaired input, as it is compared
     target: bytes  # digest of the repaired target; empty for labels
     labels: tuple[str, ...]  # as they are written
     is_empty: bool
@@ -204,8 +205,13 @@ class CleanTable:
         listed = [values[column] for column in self.roles.input] if self.roles.schema.input.reads_tokens else []
         empty = any(map(_is_blank, needed)) or any(value == [] for value in listed)
         target = b"" if self.labeled else _digest([values[column] for column in self.roles.target])
-        inputs = _digest([values[column] for column in self.roles.input])
+        inputs = _digest([self.compared(values[column]) for column in self.roles.input])
         return RowContent(record.line, inputs, target, labels, empty or (self.one_label and not labels))
+
+    def compared(self, value: Any) -> Any:
+        """An input as it is compared: as `seqloom data check` does, unless only identical rows are repeats."""
+        is_text = self.roles.schema.input.reads_tokens and not self.roles.schema.target.of_steps  # tags depend on case
+        return _mapped(value, folded) if is_text and self.cleaning.repeats == "drop" else value
 
     def repaired(self, values: Sequence[Any]) -> dict[int, Any]:
         """Return the cells of input and target, without labels, whose characters or line ends change."""
@@ -394,7 +400,7 @@ class CleaningDecisions:
                 gone, why = [number for rows in targets.values() for number in rows], "conflict"
             else:
                 later = [number for rows in targets.values() for number in rows[1:]]
-                gone, why = later if self.cleaning.repeats == "drop" else [], "repeat"
+                gone, why = later if self.cleaning.repeats != "keep" else [], "repeat"
                 self.conflicts += [rows[0] for rows in targets.values()] if len(targets) > 1 else []
             for number in gone:
                 self.dropped[number], changed = why, True

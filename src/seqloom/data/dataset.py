@@ -28,7 +28,8 @@ from seqloom.config.data import (
     RandomSplit,
     SplitName,
 )
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.problems import Ledger, Place, or_clean_and_skip
+from seqloom.data.proposal import complete_remedy, typed_remedy
 from seqloom.data.readers.files import (
     Files,
     FileSums,
@@ -49,7 +50,7 @@ from seqloom.data.roles import NEEDS, SPLIT_COLUMNS, Roles, find_roles
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import cut_document, divider
 from seqloom.data.values import BadValue, Record, Remarks, Table, kind_name, number_of, shown
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.report.numbers import share
 from seqloom.version import __version__
 
@@ -79,7 +80,8 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeEx
         except BadValue as bad:
             remarks.clear()
             ledger.rows -= 1  # the reader has counted it as a good row
-            ledger.bad_row(bad.code, bad.text, table.locate(record, bad.column), bad.fix)
+            place = table.locate(record, bad.column)
+            ledger.bad_row(bad.code, bad.text, place, or_clean_and_skip(bad.fix, place.path))
             continue
         for column, code, text, fix, times in remarks:
             ledger.warn(code, text, table.locate(record, column), fix, times)
@@ -379,8 +381,25 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] =
     """Open a dataset: columns, task and split are given, or inferred from the first rows and reported in `messages`.
 
     Only the splits in `parts` may be read: files of the others are not opened, and their rows in a common file are
-    skipped.
+    skipped. If the data is refused although some options would open it, the error names all of them.
     """
+    try:
+        return _open_data(config, ledger, parts)
+    except RejectedError as error:
+        remedy = complete_remedy(config, error, lambda other: _open_data(other, Ledger(ANY_ROWS), parts).config)
+        if len(remedy) <= len(error.remedy):  # the fix of the error is enough
+            raise
+        last = error.details[-1]
+        place = Place(**{name: last[name] for name in Place._fields})  # type: ignore[arg-type]  # as it was written
+        task = " (or another --task)" if "task" in remedy else ""
+        names = "; if the first row has column names, give --input NAME --target NAME" if "header" in remedy else ""
+        if "input" in remedy and config.reading.header and not names:
+            names = "; if the first row is not a header, also --no-header and column numbers"
+        fix = f"add {typed_remedy(config, remedy)}{task}{names}"
+        ledger.bad_file(str(last["code"]), str(last["text"]), place, fix, remedy)
+
+
+def _open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...]) -> Dataset:
     name = config.train[0] if len(config.train) == 1 else ""
     if not name or is_there(Path(name)):
         return _open_files(config, ledger, parts)
@@ -419,7 +438,8 @@ def _open_files(
 ) -> FileSet:
     files = files_of(config)
     require_apart(files, ledger)
-    reading, guessed = guess(config, ledger)
+    needs = NEEDS[config.task]
+    reading, guessed = guess(config, ledger, words=needs.each_step, prose=needs.documents)
     config, before = msgspec.structs.replace(config, reading=reading), (*before, *guessed)
     paths, first = files["train"], states(stored({part: files[part] for part in files if part in parts}))
     peeking = Ledger(ANY_ROWS)  # bad rows are reported when all is read

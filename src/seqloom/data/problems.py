@@ -9,7 +9,7 @@ A *bad row* affects only itself: it is counted, and skipped with --skip-bad-rows
 import re
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, NoReturn
 
 from seqloom.config.data import BadRows
@@ -21,6 +21,7 @@ SAMPLES = 5  # of each code
 MOST_ALLOWED = 0.1  # the share of bad rows up to which the message says how to allow them
 CLEAN = "seqloom data clean FILE -o OUT"
 CLEANABLE = re.compile(r"\.(csv|tsv|jsonl|ndjson)(\.gz|\.xz)?$", re.IGNORECASE)  # suffixes of files that it reads
+EMPTY_FIX = "fill it in, or skip such rows with --skip-bad-rows"
 ADVICE_TO_SKIP = re.compile(r",? or [^,]*--skip-bad-rows$")  # at the end of a fix
 
 Severity = Literal["reject", "warn", "note"]
@@ -64,6 +65,16 @@ def or_clean(fix: str, path: str, options: str = "") -> str:
     ('remove the space, or clean a copy: seqloom data clean FILE -o OUT', 'merge them')
     """
     return f"{fix}, or clean a copy: {CLEAN} {options}".rstrip() if CLEANABLE.search(path) else fix
+
+
+def or_clean_and_skip(fix: str, path: str) -> str:
+    """The fix of an empty value, with the command that removes such rows from a copy, if it reads such a file.
+
+    >>> or_clean_and_skip(EMPTY_FIX, "films.csv.gz")
+    'fill it in, drop such rows in a copy (seqloom data clean FILE -o OUT), or skip them with --skip-bad-rows'
+    """
+    cleaned = f"fill it in, drop such rows in a copy ({CLEAN}), or skip them with --skip-bad-rows"
+    return cleaned if fix == EMPTY_FIX and CLEANABLE.search(path) else fix
 
 
 def escaped(text: str) -> str:
@@ -122,10 +133,12 @@ class Ledger:
         chosen = [one for rank in ranks for kind in self._bad_samples.values() for one in kind[rank : rank + 1]]
         return sorted(chosen[:most], key=self._order)
 
-    def bad_file(self, code: str, text: str, place: Place, fix: str = "") -> NoReturn:
-        """Raise RejectedError: the rest of this file cannot be read."""
+    def bad_file(
+        self, code: str, text: str, place: Place, fix: str = "", remedy: Mapping[str, object] | None = None
+    ) -> NoReturn:
+        """Raise RejectedError: the rest of this file cannot be read; `remedy` are settings that may mend it."""
         last = Problem("reject", code, text, place, fix)
-        raise self._rejected([*self._shown(SHOWN - 1), last], self.bad + Counter([code]))
+        raise self._rejected([*self._shown(SHOWN - 1), last], self.bad + Counter([code]), remedy=remedy)
 
     def warn(self, code: str, text: str, place: Place, fix: str = "", count: int = 1) -> None:
         """Count something that is used as it is but looks wrong."""
@@ -158,7 +171,13 @@ class Ledger:
         allowed = _percent(self.bad_rows.max_bad_rows)
         return f"{bad} {are} bad; --max-bad-rows allows {allowed}. Fix: correct the rows{allow}."
 
-    def _rejected(self, problems: list[Problem], kinds: Counter[str], verdict: str = "") -> RejectedError:
+    def _rejected(
+        self,
+        problems: list[Problem],
+        kinds: Counter[str],
+        verdict: str = "",
+        remedy: Mapping[str, object] | None = None,
+    ) -> RejectedError:
         return RejectedError(
             [str(problem) for problem in problems],
             codes=[problem.code for problem in problems],
@@ -166,6 +185,7 @@ class Ledger:
             verdict=verdict,
             kinds=dict(kinds.most_common()),
             details=[problem.data() for problem in problems],
+            remedy=remedy,
         )
 
     def warnings(self) -> Iterator[tuple[str, int, list[Problem]]]:

@@ -277,6 +277,12 @@ def _bin_name(one: HistogramBin, whole: bool) -> str:
     return f"{number(one.low)}{'–' if whole and one.low >= 0 else ' to '}{number(one.high)}"
 
 
+COUNTED = (
+    "Exact duplicates are the same up to case, white space and Unicode form. To remove those with the same target from "
+    "a csv, tsv or jsonl file: seqloom data clean FILE -o OUT"
+)
+
+
 def _duplicates(found: DuplicateRows) -> list[DocumentBlock]:
     """The counts of duplicates within and between splits, and samples of them; most samples are folded."""
     named: list[tuple[str, Repeats | Leak]] = [(one.split, one) for one in found.within]
@@ -300,6 +306,7 @@ def _duplicates(found: DuplicateRows) -> list[DocumentBlock]:
     seen = {"between splits": MOST_PAIRS, "near duplicates": MOST_PAIRS, "exact duplicates": 0}
     return [
         TableBlock(("", "rows", "exact duplicates", "near duplicates"), rows),
+        Aside(COUNTED if any(one.exact for _, one in named) else ""),
         Aside(f"Near duplicates were searched in a sample: {', '.join(sampled)}." if sampled else ""),
         *(_pair(one) for name, several in samples.items() for one in several[: seen[name]]),
         *(

@@ -9,7 +9,7 @@ needs, with one entry for data without a given task.
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -26,10 +26,15 @@ from seqloom.data.kinds.text import SOURCES, TEXTS, PairInput, TextInput, Triple
 from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place, escaped
+from seqloom.data.proposal import likely_columns, look_at, looks_like_row
 from seqloom.data.readers.folders import SPLIT_NAMES
 from seqloom.data.schema import INPUT_KINDS, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
 from seqloom.errors import did_you_mean
+
+CODE = re.compile(r"\s*[+-]?0\d")
+MANY = 20  # more different numbers are not labels; rows needed to tell
+FEW = 10  # different integers that are labels, whatever the name of their column
 
 
 class ColumnFinder:
@@ -65,6 +70,26 @@ class ColumnFinder:
         plain = [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
         return 2 * sum(map(is_number, plain)) > len(cells)
 
+    def counted(self, column: int) -> int:
+        """How many different integers there are in the first records, if they are few and repeat; else 0."""
+        cells = [record.values[column] for record in self.sample]
+        if len(cells) < MANY or not all(is_number(cell) and float(cell).is_integer() for cell in cells):
+            return 0
+        different = len(set(map(float, cells)))
+        return different if different <= FEW else 0
+
+    def coded(self, column: int) -> bool:
+        """Whether a number in the first records is a code, such as 007."""
+        return any(isinstance(cell := record.values[column], str) and CODE.match(cell) for record in self.sample)
+
+    def written(self, column: int) -> bool:
+        """Whether the first records have texts that rarely repeat, such as translations, and not labels.
+
+        In a table with a header they must have several words: one word may be a name, an id or a code.
+        """
+        look = look_at(column, self.sample)
+        return len(self.sample) >= MANY and not look.repeats and (look.words >= 2 or not self.named)
+
     def given(self, name: str, flag: str) -> int:
         """The number of a column that the user named."""
         if name not in self.columns:
@@ -77,11 +102,21 @@ class ColumnFinder:
         """The names of the columns."""
         return ", ".join(escaped(column) for column in self.columns[:20])
 
-    def refuse(self, text: str, fix: str) -> NoReturn:
-        """Raise RejectedError: a column is missing or does not fit."""
+    def refuse(self, text: str, fix: str, remedy: Mapping[str, Any] | None = None) -> NoReturn:
+        """Raise RejectedError: a column is missing or does not fit; `remedy` are settings that may mend it."""
         path = self.sample[0].path if self.sample else self.config.train[0]
         code = "csv.column" if ".csv" in path.lower() or ".tsv" in path.lower() else "data.column"
-        self.ledger.bad_file(code, text, Place(path, 1), fix)
+        self.ledger.bad_file(code, text, Place(path, 1), fix, remedy)
+
+    def remedy(self, *, target: bool) -> dict[str, Any]:
+        """The settings of the columns that are likely the input and the target; empty if that is not clear."""
+        given = [self.columns.index(name) for name in self.config.target if name in self.columns]
+        free = [number for number in range(len(self.columns)) if number not in given or not target]
+        if given and target:
+            return {"input": (self.columns[free[0]],)} if len(free) == 1 else {}
+        inputs, wanted = likely_columns(free, self.sample, target=target)
+        found = {"input": tuple(self.columns[number] for number in inputs)} if inputs else {}
+        return found if wanted is None else found | {"target": (self.columns[wanted],)}
 
     def names(self, columns: Sequence[int]) -> str:
         """The names of columns for a message."""
@@ -112,20 +147,23 @@ CellKind = Callable[[ColumnFinder, int], InputKind]  # the kind of input of one 
 EMBEDDED: tuple[InputKind, ...] = (TextInput(), PairInput(), TripleInput())  # by the number of columns
 
 
-def find_input(finder: ColumnFinder, together: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
+def find_input(finder: ColumnFinder, needs: "Needs") -> tuple[int, ...]:
     """The input columns by their common names; names that belong together must all be there."""
+    together = needs.together
     alone = (names for kind in INPUT_KINDS.values() for names in kind.column_names if kind.num_columns == 1)
     found = next((names for names in (*together, *alone) if all(name in finder.lower for name in names)), None)
     if found is None and not finder.named:
         text = f"{len(finder.columns)} columns without a header; which one is the input? {first_row(finder)}"
-        finder.refuse(text, "give column numbers, such as --input 1 --target 2")
+        finder.refuse(text, "give column numbers, such as --input 1 --target 2", finder.remedy(target=needs.has_target))
     if found is None:
+        row = looks_like_row(finder.columns, finder.sample)
+        remedy = {"header": False} if row else finder.remedy(target=needs.has_target)
         others = [name for name in finder.columns if name not in finder.config.target]
         if finder.config.target and len(others) == 1:  # the only one besides the given target
             fix = f"use --input '{escaped(others[0])}'"
         else:
             fix = f"give --input NAME --target NAME, or --no-header if this is a row: {shown(finder.columns)}"
-        finder.refuse(f"there is no column '{TEXTS[0]}'; found {finder.known()}", fix)
+        finder.refuse(f"there is no column '{TEXTS[0]}'; found {finder.known()}", fix, remedy)
     inputs = tuple(finder.lower[name] for name in found)
     finder.messages.append(f"input: {finder.names(inputs)} (by name)")
     return inputs
@@ -170,7 +208,7 @@ def as_text_or_numbers(finder: ColumnFinder, column: int) -> InputKind:
     """Text, unless the user named a column of numbers that does not have the name of a text column."""
     named, texts = finder.columns[column] in finder.config.input, (*TextInput.column_names, *WordsInput.column_names)
     measured = (finder.columns[column].lower(),) not in texts and bool(finder.sample) and finder.numeric(column)
-    return VectorsInput() if named and measured else TextInput()
+    return VectorsInput() if named and measured and not finder.coded(column) else TextInput()
 
 
 def as_anything(finder: ColumnFinder, column: int) -> InputKind:
@@ -193,8 +231,6 @@ def as_texts(finder: ColumnFinder, inputs: tuple[int, ...]) -> InputKind:
     return EMBEDDED[len(inputs) - 1]
 
 
-CODE = re.compile(r"[+-]?0\d")
-MANY = 20  # more different numbers are not labels; rows needed to tell
 Found = tuple[tuple[int, ...], TargetKind]
 
 
@@ -280,10 +316,11 @@ def inferred(finder: ColumnFinder, inputs: tuple[int, ...], kind: InputKind) -> 
         return targets, TagsTarget() if kind.has_steps else LabelsTarget()
     if finder.config.label_separator is not None:
         return targets, LabelsTarget()
-    measured = name in NumbersTarget.column_names and finder.measured(targets[0])
+    measured = name in NumbersTarget.column_names and finder.measured(targets[0]) and not finder.counted(targets[0])
     if content == "vectors" or measured or _measures(finder, targets[0]):
         return targets, NumbersTarget()
     written = name in TextTarget.column_names[1:] or (name == "target" and finder.first(SOURCES) is not None)
+    written = written or (name not in LabelTarget.column_names[:-2] and finder.written(targets[0]))
     return targets, TextTarget() if content == "text" and written else LabelTarget()
 
 
@@ -354,17 +391,19 @@ class Needs(NamedTuple):
     target: Callable[[ColumnFinder, tuple[int, ...], InputKind], Found]
     input_kind: Callable[[ColumnFinder, tuple[int, ...]], InputKind] = by_cells(as_text)
     together: tuple[tuple[str, ...], ...] = (*GraphInput.column_names, *PairInput.column_names)  # searched in order
-    each_step: bool = False  # if rows are steps of sequences: whether each step has its own target
+    each_step: bool = False  # whether each word, or each step of a sequence, can have its own target
+    documents: bool = False  # whether paragraphs of prose can be documents
     numbers: bool = False  # if rows are steps: whether targets are numbers, of one column or several
+    has_target: bool = True  # whether a column is the target
 
 
 NEEDS: dict[Task | None, Needs] = {
-    None: Needs(inferred, by_cells(as_anything), each_step=True),
+    None: Needs(inferred, by_cells(as_anything), each_step=True, documents=True),
     "classify": Needs(labels, by_cells(as_text_or_numbers)),
     "regress": Needs(numbers, by_cells(as_text_or_numbers), numbers=True),
     "tag": Needs(tags, by_cells(as_words), each_step=True),
-    "lm": Needs(none_of_text),
-    "masked": Needs(none_of_masked),
+    "lm": Needs(none_of_text, has_target=False, documents=True),
+    "masked": Needs(none_of_masked, has_target=False),
     "translate": Needs(text),
     "embed": Needs(score_of_pair, as_texts, (*TripleInput.column_names, *RELATED, *PairInput.column_names)),
 }
@@ -394,7 +433,7 @@ def find_roles(
 ) -> Roles:
     """Return the roles of the columns of a file; raise RejectedError if they cannot be inferred."""
     finder, needs = ColumnFinder(config, columns, named, sample, ledger), NEEDS[config.task]
-    inputs = tuple(finder.given(name, "--input") for name in config.input) or find_input(finder, needs.together)
+    inputs = tuple(finder.given(name, "--input") for name in config.input) or find_input(finder, needs)
     kind = needs.input_kind(finder, inputs)
     targets, target_kind = needs.target(finder, inputs, kind)
     if target_kind.of_steps and not kind.has_steps:
@@ -406,9 +445,7 @@ def find_roles(
         text = f"{schema.task} does not read graphs, and {finder.names(inputs)} are one"
         finder.refuse(text, f"use --task {', '.join(GRAPH_TASKS[:-1])} or {GRAPH_TASKS[-1]}")
     if config.task is None:
-        measured = target_kind.measured and all(map(finder.numeric, targets))
-        numbers = f"{finder.names(targets)} has numbers; use --task classify if they are labels"
-        finder.messages.append(f"task: {schema.task} ({numbers if measured else 'from the target'})")
+        finder.messages.append(f"task: {schema.task} ({_reason(finder, targets, target_kind)})")
     if config.id is not None:  # an empty name means no id
         identity = finder.given(config.id, "--id") if config.id else None
     elif (identity := finder.first(IDS)) is not None:
@@ -426,6 +463,21 @@ def find_roles(
         finder.messages.append(f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}")
     messages, stepped, separator = tuple(finder.messages), config.sequence is not None, config.label_separator
     return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, messages)
+
+
+def _reason(finder: ColumnFinder, targets: tuple[int, ...], kind: TargetKind) -> str:
+    """Why the task was inferred, and the option for another one if the target could be meant otherwise."""
+    names = finder.names(targets)
+    if kind.measured and all(map(finder.numeric, targets)):
+        texts = "" if finder.named else ", --task translate if they are texts"
+        return f"{names} has numbers; use --task classify if they are labels{texts}"
+    if kind.one_label and finder.sample and finder.numeric(targets[0]) and not finder.coded(targets[0]):
+        count = len({record.values[targets[0]] for record in finder.sample})
+        usual = count <= 2 and finder.columns[targets[0]].lower() in LabelTarget.column_names  # 0 and 1
+        return "from the target" if usual else f"{names} has few different numbers; use --task regress to predict them"
+    if kind.is_text and finder.written(targets[0]):
+        return f"{names} has texts that rarely repeat; use --task classify if they are labels"
+    return "from the target"
 
 
 def _find_split(finder: ColumnFinder) -> int | None:

@@ -10,14 +10,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from seqloom.data.problems import Place, escaped
+from seqloom.data.problems import EMPTY_FIX, Place, escaped
 
 MOST_CHARACTERS = 40  # of a value in a message
 LARGEST = 2.0**128 - 2.0**103  # larger numbers round to infinity in float32
 EXACT, WHOLE = 2**24, 2**53  # up to here float32, and float64, represent every integer
 LISTS: frozenset[type] = frozenset({list, tuple})
 COUNTS = 2**64  # larger integers are taken as measurements
-EMPTY_FIX = "fill it in, or skip such rows with --skip-bad-rows"
 
 Content = Literal["text", "number", "texts", "vectors", "picture", "nothing"]
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.data import AskedEncoding, DataConfig
 from seqloom.config.training import TrainingConfig
 from seqloom.errors import ConfigError, HeldError
 from seqloom.files.disk import write_file
@@ -52,7 +52,7 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     data: DataConfig  # as given; training does not read its test set
     out: str
     settings: dict[str, Any] = {}  # of `TrainingConfig`, as plain data: the same in every run
-    encoding: EncodingConfig | None = None
+    encoding: AskedEncoding | None = None
     device: str = "auto"
     workers: int = 0  # processes that load data, for each run
 

@@ -25,7 +25,7 @@ import msgspec
 
 from seqloom.errors import DurableError, HeldError
 from seqloom.files.disk import REAL_FILES, FileLayer, disk_errors, make_folder
-from seqloom.files.folders import remove_folder
+from seqloom.files.folders import delete, remove_folder
 
 LOCK = ".lock"
 LONGEST = 4_096  # bytes of a lock file to read
@@ -64,6 +64,18 @@ def remove_held(path: Path, *, files: FileLayer = REAL_FILES) -> None:
     """Remove a folder that this process holds; it may already be removed."""
     if path.exists():
         remove_folder(path, files=files)
+
+
+def is_unused(path: Path) -> bool:
+    """Whether a folder is missing or empty: what is there later was written since."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def empty_held(path: Path, *, files: FileLayer = REAL_FILES) -> None:
+    """Remove all that is in a folder that this process holds, the lock last; the folder stays."""
+    with disk_errors("empty", path):
+        for entry in sorted(path.iterdir(), key=lambda entry: entry.name == LOCK):
+            delete(entry, files)
 
 
 def _taken(lock: Path, files: FileLayer) -> int:

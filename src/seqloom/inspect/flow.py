@@ -20,7 +20,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
-from typing import Any, NamedTuple
+from statistics import fmean, linear_regression
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,8 @@ from seqloom.tasks.task import Task
 ROWS = 8  # of a batch: the longest ones
 LONGEST = 256  # elements
 DIRECTIONS = 8
+FEWEST = 5  # distances to which a factor is fitted
+SURE = 3.0  # standard errors of its logarithm
 UNDERFLOWN = 1e-12  # times the largest norm: smaller values soon underflow in float32
 RECURRENT_MATRIX = "hidden_weight"
 
@@ -48,6 +51,7 @@ class Flow(NamedTuple):
     layer: str
     norms: tuple[float, ...]
     radius: float | None = None  # spectral radius of the state transition matrix, if there is one
+    reads: Literal["forward", "backward", "both"] = "forward"  # distances are counted in this direction
 
     @property
     def factor(self) -> float:
@@ -56,13 +60,30 @@ class Flow(NamedTuple):
         >>> round(Flow("rnn", tuple(0.5**distance for distance in range(20))).factor, 6)
         0.5
         """
-        points = [(at, math.log(norm)) for at, norm in enumerate(self.norms) if at and norm > 1e-30]
+        points = self._logarithms()
         if len(points) < 2:
             return 0.0 if len(self.norms) > 2 else 1.0
-        middle_x = sum(x for x, _ in points) / len(points)
-        middle_y = sum(y for _, y in points) / len(points)
-        spread = sum((x - middle_x) ** 2 for x, _ in points)
-        return math.exp(sum((x - middle_x) * (y - middle_y) for x, y in points) / spread)
+        return math.exp(linear_regression(*zip(*points, strict=True)).slope)
+
+    def _logarithms(self) -> list[tuple[int, float]]:
+        return [(at, math.log(norm)) for at, norm in enumerate(self.norms) if at and norm > 1e-30]
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether one factor per token describes the norms: the slope is far from chance, or there is none.
+
+        In a short text, and where layers read in both directions, the norms follow the words and not the distance.
+
+        >>> Flow("rnn", (1, 0.1, 0.5, 0.2)).is_steady, Flow("rnn", (1, 0.5, 0.24, 0.13, 0.06, 0.03)).is_steady
+        (False, True)
+        """
+        points = self._logarithms()
+        if self.reads == "both" or len(points) < FEWEST:
+            return False
+        slope, start = linear_regression(*zip(*points, strict=True))
+        squares = sum((y - start - slope * x) ** 2 for x, y in points)
+        spread = sum((x - fmean(at for at, _ in points)) ** 2 for x, _ in points)
+        return abs(slope) >= SURE * math.sqrt(squares / (len(points) - 2) / spread) or number(self.factor) == "1"
 
     @property
     def has_window(self) -> bool:
@@ -236,10 +257,15 @@ def reach_text(flow: Flow) -> str:
     if flow.has_window:
         seen = counted(flow.norms.index(0) - 1, "token")  # fewer than it reads, if its widest filters are inactive
         return f"it reads a window: nothing farther than {seen} away has an influence"
-    factor = number(flow.factor)
+    factor, known = number(flow.factor), [norm / flow.norms[1] for norm in flow.norms[1:] if flow.norms[1] > 0]
+    toward = {"backward": " toward the end, because it reads backward", "both": "; it reads in both directions"}
+    end = toward.get(flow.reads, "")
+    if not flow.is_steady and known:
+        among = f"{number(min(known))} to {number(max(known))} times that at distance 1"
+        return f"the gradient norm has no steady change with distance, {among}{end}"
     if factor == "1":
-        return "the gradient norm is about the same at every distance"
-    return f"the gradient norm changes by a factor of {factor} per token of distance"
+        return f"the gradient norm is about the same at every distance{end}"
+    return f"the gradient norm changes by a factor of {factor} per token of distance{end}"
 
 
 @contextmanager

@@ -306,7 +306,11 @@ def gradients(
     start = f"{reading.side(side).stack}.layers."
     every = flows_while(subject.model, lambda: scores(subject, reading.inputs), seed=seed)
     whole = stack_flow(subject, reading, side=side, seed=seed)
-    flows = [*(flow for flow in every if flow.layer.startswith(start)), *([whole] if any(whole.norms[1:]) else [])]
+    inner = [flow for flow in every if flow.layer.startswith(start)]
+    backward = [is_backward(subject.model, flow.layer) for flow in inner]
+    whole = whole._replace(reads="both" if any(backward) else "forward")
+    flows = [flow._replace(reads="backward" if back else "forward") for flow, back in zip(inner, backward, strict=True)]
+    flows += [whole] if any(whole.norms[1:]) else []
     return GradientsView(
         title=f"Gradients of {goal.name}",
         tokens=tuple(token.text for token in read_by(reading, reading.side(side))),

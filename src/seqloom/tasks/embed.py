@@ -16,7 +16,7 @@ decides which ones.
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 import msgspec
@@ -43,12 +43,13 @@ from seqloom.errors import ConfigError
 from seqloom.metrics.bootstrap import ratio
 from seqloom.metrics.correlation import correlation, correlation_statistics, spearman
 from seqloom.nn.models import Embedder
-from seqloom.nn.objectives import Contrast, Objective, ObjectiveLoss, RowObjective, thinned
+from seqloom.nn.objectives import Contrast, Objective, ObjectiveLoss, Read, RowObjective, thinned
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import AnySize
 from seqloom.tasks.encoders import encoder_in, require_shape, stepped_input_of
 from seqloom.tasks.task import (
     LOSS,
+    Baseline,
     Division,
     EvaluatedExample,
     HeadSettings,
@@ -60,6 +61,7 @@ from seqloom.tasks.task import (
     Vectorizer,
     numbers_shown,
 )
+from seqloom.text.special_tokens import COUNT
 
 DEFAULTS: dict[str, AnyObjective] = {
     "text": ViewsConfig(),
@@ -187,24 +189,47 @@ class Embed(Vectorizer):
     def found(self, model: nn.Module, batch: Batch[Any, Tensor]) -> ObjectiveLoss:
         """The loss of a batch, by the objective of the model, or by the default one if that does not fit the data."""
         embedder = cast(Embedder, model)
-        if isinstance(batch.inputs, Padded):
-            return _second_reading(embedder, batch.inputs)
         fits = self._fits(embedder.config.objective)
         objective: Objective = embedder.objective if fits else self.objective().build()
-        return objective(embedder.read, batch.inputs, self.scaled(batch.targets))
+        return self._compared(embedder.read, objective, embedder.config.objective, batch)
+
+    def _compared(
+        self, read: Read, objective: Objective, goal: AnyObjective, batch: Batch[Any, Tensor]
+    ) -> ObjectiveLoss:
+        """The loss of a batch of texts with these vectors."""
+        if isinstance(batch.inputs, Padded):
+            return _second_reading(read, goal, batch.inputs)
+        return objective(read, batch.inputs, self.scaled(batch.targets))
+
+    def simple_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """Texts with the same words: the TF-IDF of their tokens as vectors."""
+        assert self.spec.tokenizer is not None, "texts have a tokenizer"
+        overlap, goal = WordOverlap.of(train, self.spec.tokenizer.vocab_size), self.objective()
+        objective: Objective = goal.build()
+        found = [
+            one.statistics
+            for batch in dev
+            for one in self._rows(batch, self._compared(overlap.vectors, objective, goal, batch))
+        ]
+        return Baseline("TF-IDF of the tokens, without training", np.stack(found)) if found else None
 
     def evaluate_batch(
         self, model: nn.Module, batch: Batch[Any, Tensor], state: Any
     ) -> tuple[list[EvaluatedExample], Any]:
-        """The evaluated rows: correct if the matching text is nearer than the others."""
-        found = self.found(model, batch)
+        """The evaluated rows."""
+        return self._rows(batch, self.found(model, batch)), None
+
+    def _rows(self, batch: Batch[Any, Tensor], found: ObjectiveLoss) -> list[EvaluatedExample]:
+        """Each row: correct if the matching text is nearer than the others."""
         rows = zip(batch.ids, found.correct.tolist(), found.losses.cpu().double().tolist(), strict=True)
         return [
             EvaluatedExample(
                 id_, "nearest" if correct else "not nearest", "nearest", correct, np.array([correct, loss, 1.0])
             )
             for id_, correct, loss in rows
-        ], None
+        ]
 
     def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         correct, loss, weight = np.moveaxis(sums, -1, 0)
@@ -233,17 +258,12 @@ class EmbedScored(Embed):
         least, size = self.spec.units[0] if self.spec.units else (0.0, 1.0)
         return (targets - least) / size
 
-    def evaluate_batch(
-        self, model: nn.Module, batch: Batch[Any, Tensor], state: Any
-    ) -> tuple[list[EvaluatedExample], Any]:
-        """Return the evaluated pairs; they are neither correct nor wrong."""
-        found = self.found(model, batch)
+    def _rows(self, batch: Batch[Any, Tensor], found: ObjectiveLoss) -> list[EvaluatedExample]:
+        """Each pair; it is neither correct nor wrong."""
         columns = (found.cosines, batch.targets, found.losses, torch.ones_like(found.losses))
         table = torch.stack([column.detach().cpu().double() for column in columns], dim=1).numpy()
         rows = zip(batch.ids, table, strict=True)
-        return [
-            EvaluatedExample(id_, numbers_shown(row[:1]), numbers_shown(row[1:2]), None, row) for id_, row in rows
-        ], None
+        return [EvaluatedExample(id_, numbers_shown(row[:1]), numbers_shown(row[1:2]), None, row) for id_, row in rows]
 
     def summed(self, statistics: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """[...,7] the sums of a correlation, loss and weight."""
@@ -270,12 +290,41 @@ def _named(kind: str) -> str:
     return {"text": "single texts", "pair": "pairs", "triple": "triples", "scored": "pairs with a score"}[kind]
 
 
-def _second_reading(model: Embedder, texts: Padded) -> ObjectiveLoss:
+class WordOverlap(NamedTuple):
+    """Vectors of texts without training: the TF-IDF of their tokens, so that texts with the same rare words are near.
+
+    tf-idf(t) = c(t) log((1 + N) / (1 + n(t)))        N texts, n(t) of them with t
+    """
+
+    weights: Tensor  # [V] the logarithm
+
+    @classmethod
+    def of(cls, batches: Sequence[Batch[Any, Any]], size: int) -> "WordOverlap":
+        """Learn the weights from batches of texts, with a vocabulary of this size."""
+        texts, seen = 0, torch.zeros(size)
+        for batch in batches:
+            for side in (batch.inputs,) if isinstance(batch.inputs, Padded) else batch.inputs:
+                texts += len(side.lengths)
+                seen += (_counted(side, size) > 0).sum(dim=0).cpu()
+        return cls(((1 + texts) / (1 + seen)).log())
+
+    def vectors(self, texts: Padded) -> Tensor:
+        """[B,V] a vector for each text."""
+        return _counted(texts, len(self.weights)) * self.weights.to(texts.values.device)
+
+
+def _counted(texts: Padded, size: int) -> Tensor:
+    """[B,V] how often each text has each token; special tokens do not count."""
+    ordinary = (texts.valid & (texts.values >= COUNT)).float()
+    counts = torch.zeros(len(texts.lengths), size, device=texts.values.device)
+    return counts.scatter_add(1, texts.values.long(), ordinary)
+
+
+def _second_reading(read: Read, goal: AnyObjective, texts: Padded) -> ObjectiveLoss:
     """The loss of contrasting texts with copies of themselves; the text decides which tokens are dropped."""
     width, tokens = texts.values.shape[1], texts.values.cpu().numpy()
     seeds = [crc32(row[:length].tobytes()) for row, length in zip(tokens, texts.lengths.tolist(), strict=True)]
     draws = [np.random.Generator(np.random.PCG64(seed)).random(width, np.float32) for seed in seeds]
     second = thinned(texts, torch.from_numpy(np.stack(draws)).to(texts.values.device), DROPPED_SHARE)
-    goal = model.config.objective
     temperature = goal.temperature if isinstance(goal, ContrastConfig | ViewsConfig) else ViewsConfig().temperature
-    return Contrast(ViewsConfig(temperature=temperature)).of((model.read(texts), model.read(second)), (texts, texts))
+    return Contrast(ViewsConfig(temperature=temperature)).of((read(texts), read(second)), (texts, texts))

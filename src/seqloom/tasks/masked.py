@@ -45,7 +45,17 @@ from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.recipes.families import AnySize
 from seqloom.tasks.encoders import encoder_in, require_shape, sequences, stepped_input_of
 from seqloom.tasks.evaluation import document_numbers
-from seqloom.tasks.task import LOSS, EvaluatedExample, HeadSettings, Metric, ModelSpec, Prediction, ShellUsage, Task
+from seqloom.tasks.task import (
+    LOSS,
+    Baseline,
+    EvaluatedExample,
+    HeadSettings,
+    Metric,
+    ModelSpec,
+    Prediction,
+    ShellUsage,
+    Task,
+)
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import COUNT, MASK
 from seqloom.text.tokenizer import Tokenizer
@@ -275,7 +285,12 @@ class MaskedPrediction(Task):
         """The evaluated documents, masked by their content; documents without maskable tokens are left out."""
         hidden = hide(batch.inputs, drawn_by_content(batch.inputs), self.tokenizer.vocab_size)
         x, head = _read(model, hidden), cast(NextTokenHead, cast(ElementModel, model).head)
-        losses, predicted = head.losses(x, hidden.targets), head.predict(x)
+        return self._documents(batch, hidden, head.losses(x, hidden.targets), head.predict(x)), None
+
+    def _documents(
+        self, batch: Batch[Any, Tensor], hidden: Hidden, losses: tuple[Tensor, Tensor], predicted: Tensor
+    ) -> list[EvaluatedExample]:
+        """The evaluated documents, from losses, weights and predictions [B,K] of the masked tokens."""
         real = hidden.places.valid.cpu().numpy()
         numbers = np.take_along_axis(document_numbers(batch.inputs), hidden.places.values.cpu().numpy(), axis=1)[real]
         correct = (predicted == hidden.targets).cpu().numpy()
@@ -288,7 +303,7 @@ class MaskedPrediction(Task):
             )
             for number, (id_, sums) in enumerate(zip(batch.ids, statistics, strict=True))
             if sums[-1]
-        ], None
+        ]
 
     def _shown(self, tokens: np.ndarray) -> str:
         return cut_short(", ".join(map(self._text, tokens.tolist())))
@@ -301,6 +316,27 @@ class MaskedPrediction(Task):
         correct, loss, weight = np.moveaxis(sums, -1, 0)
         mean = ratio(loss, weight)
         return {"perplexity": perplexity(mean), "accuracy": ratio(correct, weight), "loss": mean}
+
+    def constant_baseline(
+        self, train: Sequence[Batch[Any, Tensor]], dev: Sequence[Batch[Any, Tensor]]
+    ) -> Baseline | None:
+        """Unigrams: the frequency of each token, whatever is around the mask; the most frequent one is predicted.
+
+        P(w) = (c(w) + 1) / (N + V), add-one smoothing.
+        """
+        size = self.tokenizer.vocab_size
+        counts = torch.zeros(size, dtype=torch.float64)
+        for batch in train:
+            counts += batch.inputs.values[_hideable(batch.inputs)].cpu().bincount(minlength=size)
+        losses, likeliest = -((counts + 1) / (counts.sum() + size)).log(), counts.argmax()
+        found = list[np.ndarray]()
+        for batch in dev:
+            hidden = hide(batch.inputs, drawn_by_content(batch.inputs), size)
+            known = hidden.places.valid
+            values = losses[hidden.targets.cpu()].to(known.device).masked_fill(~known, 0)
+            predicted = torch.full_like(hidden.targets, int(likeliest))
+            found += [row.statistics for row in self._documents(batch, hidden, (values, known.double()), predicted)]
+        return Baseline("token frequencies (unigrams)", np.stack(found)) if found else None
 
     def predict(self, model: nn.Module, inputs: Any) -> Sequence[FilledPrediction]:
         """The most likely tokens for each MASK of each row."""

@@ -10,14 +10,13 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
 
 from seqloom.config.base import Depth, Heads, Rate, Width, dropouts, read, with_dropout, with_setting
-from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.data import AskedEncoding, DataConfig, EncodingConfig, asked_encoding, encoding_over
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import CharEncoderName, CharTfidfConfig, SpelledConfig
 from seqloom.config.models import OBJECTIVES, AnyModel, AnyObjective
@@ -191,8 +190,7 @@ class RunRequest(NamedTuple):
         bool, Flag("Do not train the word vectors (default: they are trained).", panel=MODEL)
     ] = False
     training: dict[str, Any] = {}  # noqa: RUF012  # the settings of `TrainingConfig` that the user named
-    encoding: EncodingConfig | None = None
-    encoding_options: Mapping[str, Any] = MappingProxyType({})  # those of `encoding`, if they name no tokenizer
+    encoding: AskedEncoding | None = None
 
     def in_vain(self) -> tuple[str, ...]:
         """The recipe settings that were named although the model is given: by the user, or by `init`."""
@@ -221,20 +219,13 @@ class RunRequest(NamedTuple):
         """The named settings that only embedding models have."""
         return self._named(*OF_VECTORS)
 
-    def encoding_over(self, usual: EncodingConfig) -> EncodingConfig:
-        """The requested encoding; a tokenizer that is not named is of the usual kind."""
-        if self.encoding is None or not self.encoding_options:
-            return self.encoding or usual
-        given = {"tokenizer": usual.tokenizer, **self.encoding_options}
-        return msgspec.structs.replace(self.encoding, **said(EncodingConfig, given))
-
     def filled(self, before: RunConfig) -> "RunRequest":
         """Return the request for a resumed run: settings that it leaves open are taken from the run.
 
         If it names a model, a size or `init`, the model is built again and compared with that of the run.
         """
         training = {name: getattr(before.training, name) for name in before.training.__struct_fields__}
-        encoding = _with_least(self.encoding_over(before.encoding), before.encoding)
+        encoding = _with_least(encoding_over(self.encoding, before.encoding), before.encoding)
         if self.word_vectors is None:
             encoding = msgspec.structs.replace(encoding, word_vectors=before.encoding.word_vectors)
         given = getattr(getattr(before.model, "encoder", None), "input", None)
@@ -244,7 +235,7 @@ class RunRequest(NamedTuple):
         schedule, known = training["schedule"], before.training.schedule
         if type(schedule) is type(known) and schedule.warmup is None:
             training["schedule"] = msgspec.structs.replace(schedule, warmup=known.warmup)
-        filled = self._replace(training=training, encoding=encoding, encoding_options={}, char_encoder=letters)
+        filled = self._replace(training=training, encoding=encoding, char_encoder=letters)
         named = "class_weights", "head", "char_encoder", "word_vectors"
         anew = self._named("model", "size", *DIMENSIONS, *named, *OF_VECTORS)
         if anew or self.training.get("init"):
@@ -292,14 +283,7 @@ def requested(
     paths, training, model = tuple(map(str, data)), said(TrainingConfig, given), said(RunRequest, given)
     solved: dict[str, Any] = {"lr": 1.0, "schedule": ConstantConfig()} if is_solved(None, training) else {}
     TrainingConfig(**solved | training)  # raises if settings contradict each other
-    encoding = said(EncodingConfig, given)
-    options = {name: given[name] for name in settings(EncodingConfig) if name in given and "tokenizer" not in given}
-    request = RunRequest(
-        training=training,
-        encoding=EncodingConfig(**encoding) if encoding else None,
-        encoding_options=options,
-        **model,
-    )
+    request = RunRequest(training=training, encoding=asked_encoding(given), **model)
     if names := request.in_vain():
         flags = ", ".join(FLAGS[name].flag for name in names)
         source = given.get("model", "the model of --init")

@@ -4,7 +4,6 @@ A run that starts from another model (`init`) uses that model's tokenizers. They
 resumed run does not need the other model.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from seqloom.bundle import Bundle, model_folder, read_bundle
 from seqloom.config.base import dropouts, with_dropout, with_setting
-from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, VectorFileConfig
+from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, VectorFileConfig, encoding_over
 from seqloom.config.models import AnyModel, objective_of
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyDuration, RunConfig, TrainingConfig
@@ -61,7 +60,6 @@ from seqloom.training.run_location import RunLocation
 
 RUNNING = ("paragraph", "file")  # units of a text file that follow each other in one text
 SHOWN = 5  # labels in a message
-NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 MUCH = 0.1  # share of unknown tokens in the training set
 LONG = 100  # mean number of tokens in a text above which word pairs cost more than they help
 
@@ -243,7 +241,7 @@ def resolving(
     folder = location.named if location is not None else None
     before, own = (location.existing_run() if location is not None else None) or (None, None)
     original, request = request, request if own is None else request.filled(own)
-    written = request.encoding is not None and request.encoding.word_vectors is not None
+    written = isinstance(request.encoding, EncodingConfig) and request.encoding.word_vectors is not None
     if request.training.get("init") and (written or request.word_vectors is not None):
         raise ConfigError("--word-vectors and --init both initialize the word vectors", fix="leave one of them out")
     start, ledger = _start(request, folder, own), Ledger(data.bad_rows)
@@ -253,7 +251,7 @@ def resolving(
     kind = task_class(dataset.schema.target.name)
     kind.check(metric=metric, head=request.head, settings=request.of_vectors(), batching=batching)
     _require_balanceable(request.class_weights, dataset.schema)
-    plain = request.encoding_over(_default_encoding(dataset.schema, start))
+    plain = encoding_over(request.encoding, _default_encoding(dataset.schema, start))
     encoding = with_word_settings(plain, request, dataset.schema)
     width = None  # of pretrained vectors
     if encoding.word_vectors is not None:
@@ -366,14 +364,12 @@ def _own_words(folder: Path | None, own: RunConfig | None) -> GivenEncoding | No
 
 
 def _label_messages(schema: Schema) -> Iterator[str]:
-    """A message with the number of labels and the first of them; a hint if they are numbers."""
+    """A message with the number of labels and the first of them."""
     if not schema.labels:
         return
     first = ", ".join(escaped(label) for label in schema.labels[:SHOWN])
     more = ", ..." if len(schema.labels) > SHOWN else ""
-    numbers = len(schema.labels) > 2 and all(map(NUMBER.fullmatch, schema.labels))
-    hint = "; these numbers are classes here: use --task regress to predict them as numbers" if numbers else ""
-    yield f"labels: {len(schema.labels):,} ({first}{more}){hint}"
+    yield f"labels: {len(schema.labels):,} ({first}{more})"
 
 
 class _Choice(NamedTuple):

@@ -75,7 +75,7 @@ TABLES = [
         "csv.column",
         {"train.csv": table(*PLAIN[1:], header=PLAIN[0])},
         place="train.csv:1",
-        says=("'sentence 0 is about the 0th thing', 'neg'", "--no-header"),
+        says=("sentence 0 is about the 0th thing, neg", "--no-header --task classify --input 1 --target 2"),
     ),
     fine(
         "C11 cured",

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from comparing_common import ScoreWorld, Shares, World, accuracy, judged, run_evaluation
 from seqloom import recipes
 from seqloom.cli import app
-from seqloom.cli.compare import _lines
 from seqloom.config.data import DataConfig, GivenSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
@@ -26,6 +25,7 @@ from seqloom.errors import ConfigError, DataError
 from seqloom.experiments.compare.comparison import baseline_of, changes
 from seqloom.experiments.compare.costs import _Counting
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonStarted, scaled
+from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison, Cost, Spread
 from seqloom.experiments.compare.statistics import MOST_MORE, Margin, SeedSpread, Tables, added, resampled
 from seqloom.experiments.compare.verdicts import ComparedScores, by_length, count_leaks
@@ -311,9 +311,9 @@ def test_what_is_corrected_for_several_pairs_is_told_beside_them() -> None:
 def test_what_is_done_until_the_first_run_begins_is_told() -> None:
     begun = ComparisonStarted(Path("compared"), 9, 3, ("data: a.csv",), jobs=2)
     said = "training 2 at a time; each run first reads the data and builds its model"
-    assert _lines(begun) == ["data: a.csv", "3 of 9 runs are done", said]
-    assert _lines(begun._replace(jobs=1))[-1] == said.replace("2 at", "one at")
-    assert _lines(begun._replace(finished=9))[-1] == "9 of 9 runs are done"
+    assert told(begun).lines == ("data: a.csv", "3 of 9 runs are done", said)
+    assert told(begun._replace(jobs=1)).lines[-1] == said.replace("2 at", "one at")
+    assert told(begun._replace(finished=9)).lines[-1] == "9 of 9 runs are done"
 
 
 def test_differences_of_two_comparisons_are_few_and_short() -> None:

@@ -84,6 +84,15 @@ def test_a_loss_as_high_as_without_inputs_is_underfitting() -> None:
     assert codes(SCORES._replace(train_loss=0.04, constant_loss=0.045)) == [], "nearly all labels are the same"
 
 
+def test_a_model_of_the_smallest_size_that_left_much_unlearned_is_small() -> None:
+    nano = SCORES._replace(larger="tiny")
+    assert codes(nano) == ["model.small"] and advised(nano)[0] == "--size tiny"
+    assert codes(nano._replace(train_loss=0.05)) == [], "it has learned its training set"
+    assert codes(nano._replace(train_loss=0.2, dev_loss=1.2)) == [], "a larger model would overfit more"
+    assert codes(nano._replace(larger="small")) == [], "a default may choose tiny"
+    assert codes(nano._replace(train_loss=0.65)) == ["loss.high"], "told once"
+
+
 def test_a_score_at_the_floor_is_useless() -> None:
     low = SCORES._replace(metric=Metric("bleu"), own=1.7, floor=5.0, train_loss=0.5)
     assert codes(low) == ["score.floor"]
@@ -262,6 +271,40 @@ def lines(path: Path, name: str, count: int, *, header: str = "") -> Path:
     rows = [str(one.input) if one.target is None else f"{one.input}\t{one.target}" for one in made]
     path.write_text("\n".join([*filter(None, [header]), *rows, ""]), encoding="utf-8")
     return path
+
+
+@pytest.mark.slow
+def test_a_tagger_of_the_smallest_size_does_not_pass(tmp_path: Path) -> None:
+    diagnosed = trained(tmp_path / "run", "movies", model="bilstm", steps=300)
+    scores = dict(diagnosed.scores)
+    assert 0.9 > scores["this run"] > scores["the most frequent tag of each word"], "no baseline is better"
+    assert "model.small" in diagnosed.codes, diagnosed.text()
+
+
+@pytest.mark.slow
+def test_a_masked_model_below_token_frequencies_is_found(tmp_path: Path) -> None:
+    diagnosed = trained(tmp_path / "run", lines(tmp_path / "text.txt", "grammar", 800), task="masked", steps=5)
+    assert "unigrams" in next(one.text for one in diagnosed.findings if one.code == "score.baseline")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scored", [False, True])
+def test_an_embedder_below_shared_words_is_found(scored: bool, tmp_path: Path) -> None:
+    draw, words = np.random.default_rng(0), [f"w{number}" for number in range(60)]
+    rows = []
+    for _ in range(600):
+        first = draw.choice(words, 6, replace=False)
+        kept = int(draw.integers(0, 7)) if scored else 4
+        second = draw.permutation([*first[:kept], *draw.choice(words, 6 - kept)])
+        rows.append([" ".join(first), " ".join(second), str(kept)][: 3 if scored else 2])
+    header = ["text", "other", "score"][: len(rows[0])]
+    (tmp_path / "pairs.csv").write_text("\n".join(",".join(row) for row in [header, *rows]) + "\n")
+    named: dict[str, Any] = {"input": ("text", "other"), "task": "embed", "steps": 2, "lr": 1e-5}
+    named |= {"target": "score"} if scored else {}
+    diagnosed = trained(tmp_path / "run", tmp_path / "pairs.csv", **named)
+    finding = next(one for one in diagnosed.findings if one.code == "score.baseline")
+    assert "TF-IDF of the tokens" in finding.text
+    assert dict(diagnosed.scores)["TF-IDF of the tokens, without training"] > 0.7
 
 
 @pytest.mark.slow

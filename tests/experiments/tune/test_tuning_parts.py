@@ -85,7 +85,7 @@ def test_sizes_are_searched_only_if_a_recipe_has_several(
 
 
 @pytest.mark.parametrize("given", [["missing.csv"], ["a.csv", "--models", "cmn"], ["a.csv", "--dev-size", "0"]])
-@pytest.mark.parametrize("verb", [["tune"], ["compare", "--models", "cnn"]])
+@pytest.mark.parametrize("verb", [["tune"], ["compare", "--models", "cnn"], ["auto"]])
 def test_wrong_input_leaves_nothing(
     verb: list[str], given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +95,9 @@ def test_wrong_input_leaves_nothing(
     error = CliRunner().invoke(app, [*verb, *given, "--out", "new/deep/out"]).exception
     assert isinstance(error, SeqloomError)
     assert [path.name for path in tmp_path.rglob("*")] == ["a.csv"]
+    (tmp_path / "empty").mkdir()
+    assert isinstance(CliRunner().invoke(app, [*verb, *given, "--out", "empty"]).exception, SeqloomError)
+    assert {path.name for path in tmp_path.rglob("*")} == {"a.csv", "empty"}
 
 
 def some_results(count: int, **changes: Any) -> Results:

@@ -128,7 +128,9 @@ def _find_overlap(ledger: Ledger, first: str, one: _SplitHashes, second: str, ot
         f"{len(hits):,} of {rows:,} rows in {second} ({share(len(hits), rows)}) {are} also in {first}; "
         f"the first is the same as {beside(place, twin)}"
     )
-    fix = f"remove these rows from {first}; otherwise scores on {second} are too optimistic"
+    removed = f"remove these rows from {first}"
+    removed = or_clean(removed, place.path) if place.path == twin.path else removed  # it cleans one file
+    fix = f"{removed}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 
 

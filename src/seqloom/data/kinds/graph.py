@@ -21,8 +21,8 @@ from seqloom.config.inputs import AnyInput, TokensConfig, VectorsConfig
 from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
 from seqloom.data.kinds.kind import Columns, CommonShape, InputKind, filled, padded, tensor, tokens
 from seqloom.data.kinds.text import cut_short, fitted
+from seqloom.data.problems import EMPTY_FIX
 from seqloom.data.values import (
-    EMPTY_FIX,
     BadValue,
     Content,
     Read,

@@ -8,8 +8,8 @@ import numpy as np
 from seqloom.config.inputs import AnyInput, VectorsConfig
 from seqloom.data.kinds.kind import Columns, CommonShape, InputKind, filled, padded
 from seqloom.data.kinds.text import cut_short
+from seqloom.data.problems import EMPTY_FIX
 from seqloom.data.values import (
-    EMPTY_FIX,
     BadValue,
     Content,
     Read,

@@ -10,7 +10,8 @@ import numpy as np
 from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.kinds.kind import Columns, InputKind, tokens
 from seqloom.data.kinds.text import LETTERS, TEXTS, TextInput, cut_short, fitted, keeps_letters, spelled, text_shown
-from seqloom.data.values import EMPTY_FIX, BadValue, Content, Read, Remarks, kind_name, shown
+from seqloom.data.problems import EMPTY_FIX
+from seqloom.data.values import BadValue, Content, Read, Remarks, kind_name, shown
 from seqloom.text.characters import letters_of
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import closed

@@ -230,7 +230,8 @@ class Delimited:
             for other in (mark for mark in known if mark in self.first.raw):
                 shown, meant = (mark.replace("\t", "\\t") for mark in (other, own))
                 fix = f"use --delimiter '{shown}', or --delimiter '{meant}' if the file has one column"
-                self.ledger.bad_file("csv.delimiter", f"1 column; the delimiter looks like '{shown}'", place, fix)
+                text = f"1 column; the delimiter looks like '{shown}'"
+                self.ledger.bad_file("csv.delimiter", text, place, fix, {"delimiter": shown})
         names = self.first.fields if self.reading.header else []
         for number, name in enumerate(names):
             if (before := names.index(name)) < number and name.strip():

@@ -41,14 +41,21 @@ class GuessedReading(NamedTuple):
     messages: tuple[str, ...] = ()
 
 
-def guess(config: DataConfig, ledger: Ledger) -> GuessedReading:
-    """How the training file is read; raise RejectedError if it may contain words and tags, but that is not sure."""
+def guess(config: DataConfig, ledger: Ledger, *, words: bool = True, prose: bool = True) -> GuessedReading:
+    """How the training file is read; raise RejectedError if it may contain words and tags, but that is not sure.
+
+    Args:
+        config: the data; only its first file is looked at.
+        ledger: gets the refusal.
+        words: whether words with tags can be meant.
+        prose: whether paragraphs of prose can be meant.
+    """
     reading, path = config.reading, Path(config.train[0])
     is_open = reading.format is None and reading.template is None and reading.unit is None
     if not is_open or len(config.train) > 1 or known_format(path) != "text" or not is_file(path):
         return GuessedReading(reading)
     blocks = blocks_of(_first_lines(path, reading))
-    if config.task in (None, "tag") and (columns := columns_of(blocks)):
+    if words and (columns := columns_of(blocks)):
         if not are_tags(columns):
             text = "each line has the same number of columns: are these words and their tags, or lines of text?"
             fix = "give --format conll for words and tags, or --format text for lines of text"
@@ -56,7 +63,7 @@ def guess(config: DataConfig, ledger: Ledger) -> GuessedReading:
         kind = "conllu" if len(columns[0]) == len(CELLS) and columns[0][0].isdecimal() else "conll"
         text = f"format: {kind}, because each line of {path.name} has a word and its tag (--format text reads lines)"
         return GuessedReading(msgspec.structs.replace(reading, format=kind), (text,))
-    if config.task in (None, "lm") and len(blocks) >= SENTENCES and sum(map(len, blocks)) <= LONGEST * len(blocks):
+    if prose and len(blocks) >= SENTENCES and sum(map(len, blocks)) <= LONGEST * len(blocks):
         text = "text: a document ends at a blank line (--unit line makes each line a document)"
         return GuessedReading(msgspec.structs.replace(reading, unit="paragraph"), (text,))
     return GuessedReading(reading)

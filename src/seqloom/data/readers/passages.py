@@ -313,7 +313,8 @@ class DecodedText:
             whole = "use --encoding cp1252 if the whole file is" if self.plain else "save the whole file as UTF-8"
             fix = or_clean(whole, str(self.path))
             self.ledger.bad_file("enc.mixed", text, place, fix)
-        self.ledger.bad_file("enc.utf8", f"{found.text}, byte {offset:,} of the file", place, found.fix)
+        remedy = {"encoding": "cp1252"} if found.windows else None
+        self.ledger.bad_file("enc.utf8", f"{found.text}, byte {offset:,} of the file", place, found.fix, remedy)
 
 
 class EncodingDiagnosis(NamedTuple):

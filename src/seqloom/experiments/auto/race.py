@@ -44,6 +44,7 @@ from seqloom.experiments.auto.plan import (
     portfolio,
     resolved_run,
 )
+from seqloom.experiments.auto.progress import told
 from seqloom.experiments.auto.record import (
     DECISIONS,
     TIME_UP,
@@ -56,9 +57,10 @@ from seqloom.experiments.auto.record import (
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
 from seqloom.experiments.auto.variants import Parent, variants_of
+from seqloom.experiments.progress import watcher
 from seqloom.experiments.workers import Interrupted, Why
 from seqloom.files.disk import make_folder, remove_empty, write_file
-from seqloom.files.lock import hold, remove_held
+from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.report.numbers import duration
 from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import resolve
@@ -329,19 +331,19 @@ def race(plan: AutoPlan) -> Iterator[AutoEvent]:
     require_writable(plan.folder)
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
     try:
-        yield from _race(plan, is_new=bool(new))
+        yield from _race(plan, unused=is_unused(plan.folder))
     finally:
         remove_empty(new)  # those that remain after an error in the data or the options
 
 
-def _race(plan: AutoPlan, *, is_new: bool) -> Iterator[AutoEvent]:
+def _race(plan: AutoPlan, *, unused: bool) -> Iterator[AutoEvent]:
     with hold(plan.folder):
         try:
             opened = Race(plan)
             make_folder(plan.folder / "runs")
         except SeqloomError:
-            if is_new and not (plan.folder / DECISIONS).exists():  # wrong data or options leave nothing behind
-                remove_held(plan.folder)
+            if unused and not (plan.folder / DECISIONS).exists():  # wrong data or options leave nothing behind
+                empty_held(plan.folder)
             raise
         yield opened.started()
         written = plan.folder / f"{LEADERBOARD}.json"
@@ -430,7 +432,7 @@ def auto(
         models: names of recipes (default: depends on the task); a linear baseline is added if the task has one.
         init: a model to fine-tune as one more candidate.
         device: auto, cpu, cuda or mps.
-        show: a function that is called with every event.
+        show: called with every event (default: in a notebook, a live display of the progress).
 
     All other arguments are options of `seqloom train`; they apply to every candidate. The test set is never read.
     """
@@ -453,9 +455,10 @@ def auto(
         encoding=request.encoding,
         device=device,
     )
+    watch = watcher(show, lambda event: told(event, plan.seconds))
     for event in race(plan):
-        if show is not None:
-            show(event)
+        if watch is not None:
+            watch(event)
     assert isinstance(event, AutoEnded), "the last event"
     if event.reason == "disk":
         raise DurableError(

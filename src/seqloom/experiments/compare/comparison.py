@@ -38,14 +38,16 @@ from seqloom.experiments.compare.plan import (
     PlannedModel,
     RunEnded,
 )
+from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison, Cost
 from seqloom.experiments.compare.runs import RunEvaluation, request_of, resolved_run, run, run_evaluation, together
 from seqloom.experiments.compare.verdicts import ComparedScores, count_leaks
 from seqloom.experiments.compare.winner import next_commands, require_shippable, ship_winner
+from seqloom.experiments.progress import watcher
 from seqloom.experiments.workers import Interrupted, require_jobs
 from seqloom.files.disk import make_folder, remove_empty, write_file
 from seqloom.files.jsonl import append_lines, read_lines
-from seqloom.files.lock import hold, remove_held
+from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings, Task
@@ -153,18 +155,18 @@ def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonRe
     require_jobs(jobs)
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
     try:
-        yield from _held_comparison(plan, jobs, is_new=bool(new))
+        yield from _held_comparison(plan, jobs, unused=is_unused(plan.folder))
     finally:
         remove_empty(new)  # those that remain after an error in the data or the options
 
 
-def _held_comparison(plan: ComparisonPlan, jobs: int, *, is_new: bool) -> Iterator[ComparisonReport]:
+def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterator[ComparisonReport]:
     with hold(plan.folder):
         try:
             opening = OpenedComparison(plan)
         except SeqloomError:
-            if is_new:  # wrong data or options leave nothing behind
-                remove_held(plan.folder)
+            if unused:  # wrong data or options leave nothing behind
+                empty_held(plan.folder)
             raise
         make_folder(plan.folder / "runs")
         plan = opening.plan
@@ -360,7 +362,7 @@ def compare(
         ship: a folder for the model of the winner: the cheapest model that is not significantly worse than the best,
             with one seed the one with the best score. It is the run with the best dev score.
         device: auto, cpu, cuda or mps.
-        show: called with every event.
+        show: called with every event (default: in a notebook, a live display of the progress).
 
     All other arguments are options of `seqloom train`, the same for every model.
     """
@@ -409,9 +411,10 @@ def compare(
         encoding=request.encoding,
         device=device,
     )
+    watch = watcher(show, told)
     for report in run_comparison(plan, jobs):
-        if show is not None:
-            show(report)
+        if watch is not None:
+            watch(report)
     assert isinstance(report, ComparisonEnded), "the last report"
     if report.reason == "disk":
         raise DurableError(

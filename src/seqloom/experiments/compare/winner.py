@@ -4,12 +4,13 @@ import math
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
 from seqloom.config.base import Config
-from seqloom.config.data import EncodingConfig, RandomSplit
-from seqloom.config.options import own, typed, typed_changes
+from seqloom.config.data import EncodingConfig, EncodingOptions, RandomSplit
+from seqloom.config.options import own, settings, typed, typed_changes
 from seqloom.config.training import TrainingConfig
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.experiments.compare.plan import ComparisonPlan, PlannedModel
@@ -124,6 +125,10 @@ def _encoding_flags(plan: ComparisonPlan) -> Iterator[str]:
     """The settings of tokens as flags, if there are any; the default depends on the task."""
     if plan.encoding is None:
         return
+    if isinstance(plan.encoding, EncodingOptions):
+        named = SimpleNamespace(**plan.encoding.named)
+        yield from (setting.typed(named) for setting in settings(EncodingConfig, *plan.encoding.named).values())
+        return
     for setting in own(EncodingConfig):
         value = getattr(plan.encoding, setting.name)
         if isinstance(value, Config):
@@ -141,4 +146,4 @@ def _training_flags(plan: ComparisonPlan) -> Iterator[str]:
     request = RunRequest()._replace(**plan.model_settings)
     for setting in own(RunRequest):
         if setting.name in plan.model_settings and not isinstance(getattr(request, setting.name), Config):
-            yield setting.typed(request)  # type: ignore[arg-type]  # it only reads the field
+            yield setting.typed(request)

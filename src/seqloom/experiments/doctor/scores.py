@@ -1,7 +1,8 @@
 """Rules about scores: a run must beat simple predictions, and must have learned its training set.
 
     constant    ignores its input: the most frequent label, the mean, token frequencies       the task's
-    simple      the most frequent tag of each word, token pairs, a copy of the source         the task's
+    simple      the most frequent tag of each word, token pairs, a copy of the source,        the task's
+                shared words
     linear      the recipe `linear`, trained here on some thousand rows                       where the task has it
 
 All are learned from the training set of the run and evaluated on the same batches of its dev set as its model, so that
@@ -42,6 +43,7 @@ HIGH = 0.85  # of the loss of a constant: a model above it has learned almost no
 SMALLEST = 0.1  # loss of a constant; below it nearly all labels are the same, and little can be learned
 FITS, APART = 0.5, 0.5  # of the loss of a constant, and of the gain over it that is lost on the dev set: overfitting
 FASTER = 3.0  # times the learning rate
+UNLEARNED = 0.1  # of the loss of a constant, on the training set: a model of the smallest size left it
 
 AnyBatch = Batch[Any, Any]
 
@@ -178,7 +180,9 @@ def score_findings(
     """Findings about the scores of a run."""
     advice = cures(scores, story, config, dropout)
     found = (at_floor(scores, advice) or beaten(scores, advice), hardly_learned(scores, advice))
-    return tuple(finding for finding in found if finding is not None)
+    told = tuple(finding for finding in found if finding is not None)
+    small = None if told else too_small(scores, advice)
+    return told if small is None else (small,)
 
 
 def cures(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
@@ -214,13 +218,14 @@ def beaten(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
     best = max(winners, key=lambda one: sign * one.score)
     own = None if best.recipe is None else Advice("--model", best.recipe, "is trained in seconds")
     labels = ["this run", *(one.name for one in scores.baselines)]
+    losses = ("training loss", scores.train_loss), ("dev loss", scores.dev_loss)
     return Finding(
         "score.baseline",
         "The run is no better than a simple baseline",
         f"On the same rows of the dev set, the {name} of {best.name} is {best.score:.4g}; that of this run is "
         f"{scores.own:.4g}. "
         f"{_cause(scores)}",
-        {name: scores.own, best.name: best.score, "training loss": scores.train_loss, "dev loss": scores.dev_loss},
+        {name: scores.own, best.name: best.score, **{name: loss for name, loss in losses if math.isfinite(loss)}},
         Bars(
             title=f"{name} on the dev set", labels=labels, values=[scores.own, *(one.score for one in scores.baselines)]
         ),
@@ -240,6 +245,31 @@ def hardly_learned(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None
         {"training loss": scores.train_loss, "loss without looking at the input": scores.constant_loss},
         None,
         advice,
+    )
+
+
+def too_small(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
+    """A model of the smallest size, made for tests, has left much of the training set unlearned.
+
+    It is told of that size alone: no default chooses it, and with larger ones the rest may be noise.
+    """
+    smallest = scores.larger == SIZES[1]
+    left = scores.train_loss >= max(SMALLEST, UNLEARNED * scores.constant_loss)
+    if not smallest or not left or scores.overfits:
+        return None
+    return Finding(
+        "model.small",
+        "The model is small",
+        f"Size {SIZES[0]} is for tests. The model has not learned its training set: the loss there is still "
+        f"{scores.train_loss / scores.constant_loss:.0%} of the loss without looking at the input. A larger model has "
+        f"room for more.",
+        {
+            "training loss": scores.train_loss,
+            "dev loss": scores.dev_loss,
+            "loss without looking at the input": scores.constant_loss,
+        },
+        None,
+        tuple(sorted(advice, key=lambda one: one.flag != "--size")),
     )
 
 

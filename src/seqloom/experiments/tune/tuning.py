@@ -24,6 +24,7 @@ from seqloom.config.training import (
 )
 from seqloom.data.check import Names
 from seqloom.errors import ConfigError, HeldError, RepeatError, SeqloomError
+from seqloom.experiments.progress import watcher
 from seqloom.experiments.tune.plan import (
     DataGround,
     PrunerName,
@@ -38,13 +39,14 @@ from seqloom.experiments.tune.plan import (
     near,
     require_searchable,
 )
+from seqloom.experiments.tune.progress import told
 from seqloom.experiments.tune.results import Results
 from seqloom.experiments.tune.study import Study, open_storage
 from seqloom.experiments.tune.trials import keep as keep_results
 from seqloom.experiments.tune.trials import run_trial, tidy
 from seqloom.experiments.workers import Interrupted, Why, Worker, Workers, require_jobs
 from seqloom.files.disk import make_folder, remove_empty
-from seqloom.files.lock import hold, remove_held
+from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
 
@@ -178,12 +180,13 @@ def _news(results: Results, seen: dict[int, str]) -> Iterator[TuningReport]:
 def _opened(plan: TuningPlan) -> OpenTuning:
     """The search; wrong data or options leave nothing behind."""
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
+    unused = is_unused(plan.folder)
     try:
         return OpenTuning(plan)
     except SeqloomError:
-        if new and plan.cache.exists() and not any(plan.folder.glob("*.db")):  # no other worker has started
+        if unused and plan.cache.exists() and not any(plan.folder.glob("*.db")):  # no other worker has started
             with suppress(HeldError), hold(plan.folder):
-                remove_held(plan.folder)
+                empty_held(plan.folder)
         remove_empty(new)
         raise
 
@@ -293,7 +296,7 @@ def tune(
         jobs: trials at the same time.
         search_seed: the random seed of the search.
         device: auto, cpu, cuda or mps.
-        show: called with every event.
+        show: called with every event (default: in a notebook, a live display of the progress).
 
     All other arguments are options of `seqloom train`, the same in every trial. The test set is never read.
     """
@@ -327,8 +330,9 @@ def tune(
         encoding=request.encoding,
         settings=msgspec.to_builtins(request.training),
     )
+    watch = watcher(show, told)
     for report in search(plan, jobs):
-        if show is not None:
-            show(report)
+        if watch is not None:
+            watch(report)
     assert isinstance(report, TuningEnded), "the last report"
     return report.results
