@@ -122,7 +122,7 @@ def tune(
 
 def _lines(report: "TuningReport") -> list[str]:
     """Format an event as lines of text; the steps of a trial are left out."""
-    from seqloom.experiments.tune.plan import TrialEnded, TrialReport, TrialStarted, TuningStarted, WorkerLost
+    from seqloom.experiments.tune.plan import TrialEnded, TrialReport, TrialStarted, TuningStarted, TuningWorkerLost
     from seqloom.training.events import Validated
 
     if isinstance(report, TuningStarted):
@@ -141,7 +141,7 @@ def _lines(report: "TuningReport") -> list[str]:
         score = "" if report.value is None else f" {number(report.value)}"
         best, problem = ", best so far" if report.best else "", f": {report.problem}" if report.problem else ""
         return [f"trial {report.number} {report.state}{score}{best}{problem}"]
-    if isinstance(report, WorkerLost):
+    if isinstance(report, TuningWorkerLost):
         return [report.problem]
     return []
 
