@@ -109,11 +109,15 @@ class HttpApp:
             status = LEFT
         finally:
             self.traffic.running -= 1
-            method = scope["method"] if scope["method"] in METHODS else UNROUTED
-            client = state.get("client") or (scope["client"][0] if scope.get("client") else "")
-            seconds = time.monotonic() - begun
-            model, items = state.get("model", ""), state.get("items", 0)
-            self.traffic.count(Exchange(method, state["route"], status, seconds, client, model, items, code))
+            if not state.get("is_refused"):
+                self._count(scope, status, time.monotonic() - begun, code)
+
+    def _count(self, scope: Scope, status: int, seconds: float, code: str) -> None:
+        state = scope["state"]
+        method = scope["method"] if scope["method"] in METHODS else UNROUTED
+        client = state.get("client") or (scope["client"][0] if scope.get("client") else "")
+        model, items = state.get("model", ""), state.get("items", 0)
+        self.traffic.count(Exchange(method, state["route"], status, seconds, client, model, items, code))
 
     async def _refusal(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
         """Let a route answer; return why it does not."""

@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 import re
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -17,7 +18,8 @@ from seqloom.serve.answers import HttpRefusal, bad_value
 
 MAX_DEPTH = 32
 LARGE = 1 << 16  # bytes; larger bodies are parsed in a thread, so that other requests need not wait
-OPENINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)  # a text may lack its end: the work stays linear
+TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # it may lack its end, so that the work is linear
+OTHERS = bytes(code for code in range(256) if code not in b"[]{}")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 AT = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
 KINDS = {
@@ -29,6 +31,12 @@ KINDS = {
     "object": "an object",
     "null": "null",
 }
+ABBREVIATED = {"integer": "int", "number": "float", "string": "str", "boolean": "bool"}  # types of JSON schemas
+RANGES = (
+    ("minimum", "maximum", "from {} to {}"),
+    ("minItems", "maxItems", "of {} to {}"),
+    ("minLength", "maxLength", "of {} to {} characters"),
+)
 Typed = TypeVar("Typed", bound=msgspec.Struct)
 
 
@@ -75,15 +83,16 @@ def parsed(body: bytes) -> Any:
 
 
 def _require_shallow(body: bytes) -> None:
-    """Refuse deep nesting before a parser recurses into it."""
+    """Refuse deep nesting before a parser recurses into it: pairs of brackets are removed from the inside out."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return
-    depth = 0
-    for token in OPENINGS.finditer(body):
-        first = body[token.start()]
-        depth += (first in b"[{") - (first in b"]}")
-        if depth > MAX_DEPTH:
-            raise HttpRefusal(422, "too_deep", f"the body has more than {MAX_DEPTH} levels", "use fewer brackets")
+    rest = TEXT.sub(b"", body).translate(None, OTHERS)
+    for _ in range(MAX_DEPTH):
+        rest, before = rest.replace(b"[]", b"").replace(b"{}", b""), rest
+        if len(rest) == len(before):
+            break
+    if b"[]" in rest or b"{}" in rest or rest.count(b"[") + rest.count(b"{") > MAX_DEPTH:
+        raise HttpRefusal(422, "too_deep", f"the body has more than {MAX_DEPTH} levels", "use fewer brackets")
 
 
 def _require_whole(value: Any) -> None:
@@ -136,17 +145,47 @@ def _refusal(problem: str, kind: type[msgspec.Struct]) -> HttpRefusal:
         return HttpRefusal(422, "unknown_field", "the body has an unknown field", f"the fields are {names}")
     if not place:
         return HttpRefusal(422, "bad_value", "the body must be a JSON object", f"its fields are {names}")
-    return bad_value(place, f"{place}: {_in_words(text)}", "change it")
+    return bad_value(place, f"{place}: {_in_words(text)}", wanted(kind, place))
 
 
 def _in_words(text: str) -> str:
     """A sentence of msgspec without its type names."""
     if text.startswith("Invalid enum value"):
-        return "this is none of the possible names"
-    for pattern in (r"`(.*?)`", r", got .*"):
-        text = re.sub(pattern, lambda found: _kinds(found[1]) if found.lastindex else "", text)
+        return "expected another name"
+    text = re.sub(r"`(.*?)`", lambda found: _kinds(found[1]), text).replace(", got ", ", found ")
     return text[0].lower() + text[1:]
 
 
 def _kinds(names: str) -> str:
     return " or ".join(KINDS.get(one.strip(), one.strip()) for one in names.split("|"))
+
+
+@cache
+def wanted(kind: type[msgspec.Struct], place: str) -> str:
+    """What a field may hold, from the schema that is checked.
+
+    >>> from seqloom.config.serving import ServingConfig
+    >>> from seqloom.serve.requests import request_kinds
+    >>> kinds = request_kinds(ServingConfig())
+    >>> wanted(kinds["generate"], "temperature"), wanted(kinds["generate"], "items")
+    ('give a number from 0.001 to 1000', 'give an array of 1 to 32')
+    """
+    _, components = msgspec.json.schema_components([kind])
+    found = components[kind.__name__]["properties"].get(re.split(r"[.\[]", place)[0], {})
+    if "[" in place and found.get("type") == "array":
+        found = found["items"]
+    return f"give {_possible(found)}"
+
+
+def _possible(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_possible(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join("null" if one is None else str(one) for one in schema["enum"])
+    noun = KINDS.get(ABBREVIATED.get(schema.get("type", ""), schema.get("type", "")), "another value")
+    for low, high, after in RANGES:
+        if low in schema and high in schema:
+            return f"{noun} {after.format(f'{schema[low]:.12g}', f'{schema[high]:.19g}')}"
+        if high in schema:
+            return f"{noun} of at most {schema[high]} {'characters' if high == 'maxLength' else 'items'}"
+    return noun

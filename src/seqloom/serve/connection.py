@@ -271,6 +271,7 @@ class LimitedProtocol(H11Protocol):
         if not answered:  # nothing can be said in the middle of another answer
             self.socket.write(refusal.raw())
         if self.cycle is not None and not self.cycle.response_complete:
+            self.scope["state"]["is_refused"] = True  # and counted, here
             self._end_work()
         self.leave(unread=True)
 
