@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serve_common import JSON, Server, server
+from http_common import JSON, Server, server
 
 from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.bodies import MAX_DEPTH, parsed

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from serve_common import Server, server, status_of
+from http_common import Server, server, status_of
 
 from seqloom.config.serving import ServingConfig
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from serve_common import FakeEngine, Server, drained, one_answer, request, server, status_of
+from http_common import FakeEngine, Server, drained, one_answer, request, server, status_of
 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.connection import MAX_CHUNKS, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_REQUEST_LINE

@@ -129,6 +129,18 @@ def access_of(config: ServingConfig, port: int) -> Access:
     return Access(host_names(config.host, port, config.hosts), keys)
 
 
+class LogHandler(logging.Handler):
+    """Writes the messages of the engine to the log of the server."""
+
+    def __init__(self, lines: Log) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message."""
+        self.lines.say(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
 Started = Callable[[Engine, int], None]
 
 
@@ -156,6 +168,10 @@ async def _served(
     started: Started,
 ) -> int:
     lines = Log(log)
+    handler = LogHandler(lines)
+    messages = logging.getLogger("seqloom.serve")  # of the engine: lost workers, new models
+    messages.addHandler(handler)
+    messages.setLevel(logging.INFO)
     try:
         async with Engine(models, config) as engine:
             listener = Listener(HttpApp(engine, config, access, Traffic(lines)), config)
@@ -163,4 +179,5 @@ async def _served(
             await listener.serve(sockets=[at])
             return listener.stopped_by
     finally:
+        messages.removeHandler(handler)
         lines.close()

@@ -5,8 +5,8 @@ import secrets
 import sys
 import time
 from array import array
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, cast
 
 import msgspec
@@ -20,7 +20,7 @@ from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import Engine, TextPart
 from seqloom.serve.openapi import Operation
 from seqloom.serve.policies import OPENAI, plain
-from seqloom.serve.refusals import Refusal
+from seqloom.serve.refusals import BadItem, Refusal
 from seqloom.serve.requests import completion_kind, embedding_kind
 
 MAX_TOKENS = 16  # the default of OpenAI
@@ -72,7 +72,8 @@ class OpenAIRoutes:
         options = self._decoding(asked)
         if asked.stream:
             return await self._streamed(asked, prompts, options)
-        found = await self.engine.ask(asked.model, "generate", prompts, options)
+        with _named({"items": "prompt", "max_new_tokens": "max_tokens", "num_samples": "n"}):
+            found = await self.engine.ask(asked.model, "generate", prompts, options)
         choices = [
             _choice(number, (prompt if asked.echo else "") + one["text"], one["finish_reason"])
             for number, (prompt, one) in enumerate(
@@ -117,13 +118,24 @@ class OpenAIRoutes:
         size = self.engine.models[asked.model].vector_size
         if asked.dimensions not in (None, size):
             raise bad_value("dimensions", f"the vectors of this model have {size} dimensions", "leave it out")
-        found = await self.engine.ask(asked.model, "embed", texts, {})
+        with _named({"items": "input"}):
+            found = await self.engine.ask(asked.model, "embed", texts, {})
         form = _in_base64 if asked.encoding_format == "base64" else list
         data = [
             {"object": "embedding", "index": number, "embedding": form(one["vector"])}
             for number, one in enumerate(found)
         ]
         return plain(200, msgspec.json.encode({"object": "list", "data": data, "model": asked.model}))
+
+
+@contextmanager
+def _named(names: Mapping[str, str]) -> Iterator[None]:
+    """Make refusals in the block name the fields of OpenAI."""
+    try:
+        yield
+    except BadItem as refusal:
+        refusal.field = names.get(refusal.field, refusal.field)
+        raise
 
 
 def _in_base64(vector: Sequence[float]) -> str:

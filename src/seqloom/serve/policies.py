@@ -134,6 +134,6 @@ def host_names(address: str, port: int, names: Iterable[str]) -> frozenset[bytes
 
 
 def plain(status: int, body: bytes, media_type: str = JSON_TYPE) -> Response:
-    """Return an answer that no one stores and no browser reads as a page."""
+    """Return an answer that no one stores and no browser reads as a page; in a terminal it ends its line."""
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return Response(body, status, headers, media_type)
+    return Response(body if body.endswith(b"\n") else body + b"\n", status, headers, media_type)
