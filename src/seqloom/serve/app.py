@@ -79,7 +79,7 @@ class HttpApp:
             Operation("GET", "/v1/models", FACTS, "List the models and their limits.", self._models),
             Operation("GET", "/v1/models/{model}", FACTS, "Describe a model.", self._one_model),
             Operation("GET", "/health", PUBLIC, "Whether the server can answer.", self._health),
-            Operation("GET", "/metrics", FACTS, "Counts for Prometheus.", self._metrics, media_type="text/plain"),
+            Operation("GET", "/metrics", FACTS, "Counts for Prometheus.", self._metrics, media_types=("text/plain",)),
             Operation("GET", "/openapi.json", FACTS, "This document.", self._document),
         ]
 

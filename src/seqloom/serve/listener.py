@@ -95,7 +95,7 @@ class Listener(uvicorn.Server):
 def bound(config: ServingConfig) -> socket.socket:
     """Return a socket at the address; ConfigError if it cannot be had."""
     kind = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    one = socket.socket(kind, socket.SOCK_STREAM)
+    one = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, else asyncio delays small packets
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         one.bind((config.host, config.port))

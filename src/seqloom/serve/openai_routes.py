@@ -60,7 +60,15 @@ class OpenAIRoutes:
         completing = "Continue prompts, in the form of OpenAI; with stream as server-sent events."
         embedding = "Compute vectors, in the form of OpenAI."
         return [
-            Operation("POST", "/v1/completions", OPENAI, completing, self.completions, self.completion),
+            Operation(
+                "POST",
+                "/v1/completions",
+                OPENAI,
+                completing,
+                self.completions,
+                self.completion,
+                media_types=("application/json", EventStream.media_type),
+            ),
             Operation("POST", "/v1/embeddings", OPENAI, embedding, self.embeddings, self.embedding),
         ]
 

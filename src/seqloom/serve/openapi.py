@@ -40,7 +40,7 @@ class Operation(NamedTuple):
     endpoint: Callable[..., Any]
     reads: type[msgspec.Struct] | None = None
     answers: type[msgspec.Struct] | None = None
-    media_type: str = "application/json"
+    media_types: tuple[str, ...] = ("application/json",)
 
 
 def openapi_document(operations: Sequence[Operation], *, has_keys: bool) -> dict[str, Any]:
@@ -68,7 +68,8 @@ def _described(one: Operation, has_keys: bool) -> dict[str, Any]:
     if "{model}" in one.path:
         schema = {"type": "string", "minLength": 1}
         found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": schema}]
-    content = {one.media_type: {"schema": _ref(one.answers)} if one.answers is not None else {}}
+    schema_of_answer = {"schema": _ref(one.answers)} if one.answers is not None else {}
+    content = {media_type: schema_of_answer for media_type in one.media_types}
     refused = {
         str(status): {"description": text, "content": {"application/json": {"schema": _ref(error)}}}
         for status, text in REFUSED.items()
