@@ -20,24 +20,7 @@ from seqloom.serve.engine import Engine
 from seqloom.serve.forkserver import ForkServer
 
 Result = TypeVar("Result")
-WORDS = [
-    "the",
-    "old",
-    "man",
-    "saw",
-    "a",
-    "red",
-    "boat",
-    "and",
-    "one",
-    "green",
-    "tree",
-    "near",
-    "blue",
-    "sea",
-    "in",
-    "warm",
-]
+WORDS = ["the", "old", "man", "saw", "a", "red", "boat", "and", "one", "green", "tree", "near", "blue", "sea", "in"]
 QUICK: dict[str, Any] = {"device": "cpu", "queue_seconds": 20.0}  # a busy machine is no failure here
 
 
