@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from seqloom.config.serving import ServingConfig
@@ -33,7 +33,9 @@ class FakeEngine:
         self.ended: list[str] = []  # how streams and calls ended
         self.drained = False
         self.ready = True
-        every = ModelCard("all", "classify", frozenset(VERBS), "text", ("bad", "good"), vector_size=WIDTH, loaded_at=1.0)
+        every = ModelCard(
+            "all", "classify", frozenset(VERBS), "text", ("bad", "good"), vector_size=WIDTH, loaded_at=1.0
+        )
         writer = ModelCard("writer", "lm", frozenset({"generate"}), "text")
         self.models = {"all": every, "writer": writer}
 
@@ -99,10 +101,8 @@ class Server:
     def raw(self, data: bytes, seconds: float = 10.0) -> bytes:
         """Send bytes and return all that comes back until the server closes."""
         with self.connect(seconds) as one:
-            try:
+            with suppress(OSError):  # it may have answered already
                 one.sendall(data)
-            except OSError:  # it has answered already
-                pass
             return drained(one)
 
     def ask(
@@ -157,7 +157,9 @@ def status_of(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
-def request(path: str = "/v1/classify", body: bytes = b'{"items":["a"],"model":"all"}', *fields: str, port: int) -> bytes:
+def request(
+    path: str = "/v1/classify", body: bytes = b'{"items":["a"],"model":"all"}', *fields: str, port: int
+) -> bytes:
     """The bytes of a request."""
     named = ["content-type: application/json", f"content-length: {len(body)}", *fields]
     head = "\r\n".join([f"POST {path} HTTP/1.1", f"host: 127.0.0.1:{port}", *named])

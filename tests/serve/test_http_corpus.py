@@ -1,12 +1,12 @@
-"""About 200 requests that are wrong in form, over raw sockets: each is refused briefly, and the server lives on (S4)."""
+"""About 200 requests that are wrong in form, over raw sockets: each is refused, and the server lives on (S4)."""
 
 import re
 import time
 from collections.abc import Iterator
 
 import pytest
-from http_common import Server, server, status_of
 
+from http_common import Server, server, status_of
 from seqloom.config.serving import ServingConfig
 
 LEAKS = re.compile(rb'Traceback|File "|/src/|/home/|\.py|Error\b|Exception|starlette|uvicorn|h11')
@@ -48,7 +48,9 @@ def corpus(port: int) -> dict[str, bytes]:
         "connect": b"CONNECT 127.0.0.1:22 HTTP/1.1\r\n" + host + b"\r\n\r\n",
         "asterisk": b"OPTIONS * HTTP/1.1\r\n" + host + b"\r\n\r\n",
         "absolute form": b"GET http://evil.example/health HTTP/1.1\r\n" + host + b"\r\n\r\n",
-        "absolute form of this server": f"GET http://127.0.0.1:{port}/health HTTP/1.1\r\n".encode() + host + b"\r\n\r\n",
+        "absolute form of this server": f"GET http://127.0.0.1:{port}/health HTTP/1.1\r\n".encode()
+        + host
+        + b"\r\n\r\n",
         "one header of 1 MB": get + b"a: " + b"b" * 1_000_000 + b"\r\n\r\n",
         "100,000 headers": get + b"a: b\r\n" * 100_000 + b"\r\n",
         "line of 1 MB": b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\n" + host + b"\r\n\r\n",
@@ -72,11 +74,30 @@ def corpus(port: int) -> dict[str, bytes]:
     }
     for value in (b"-1", b"+1", b"1e3", b"0x10", b"", b"1 1", b"99999999999999999999", b"9" * 400, b"1048577", b"one"):
         found[f"length {value[:8]!r}"] = post + b"content-length: " + value + b"\r\n\r\n" + BODY
-    for value in (b"gzip", b"gzip, chunked", b"chunked, chunked", b"identity", b"xchunked", b"chunked;a=b", b"", b"\x0bchunked"):
+    for value in (
+        b"gzip",
+        b"gzip, chunked",
+        b"chunked, chunked",
+        b"identity",
+        b"xchunked",
+        b"chunked;a=b",
+        b"",
+        b"\x0bchunked",
+    ):
         found[f"encoding {value!r}"] = post + b"transfer-encoding: " + value + b"\r\n\r\n0\r\n\r\n"
     for size in (b"-1", b"+1", b"0x1", b"g", b"", b" 1", b"f" * 21, b"1 ;", b"1\n", b"1,1"):
         found[f"chunk size {size[:6]!r}"] = post + b"transfer-encoding: chunked\r\n\r\n" + size + b"\r\na\r\n0\r\n\r\n"
-    for version in (b"HTTP/0.9", b"HTTP/1.2", b"HTTP/2.0", b"HTTP/9.9", b"HTTP/1.", b"HTTP/11", b"http/1.1", b"HTTPS/1.1", b"1.1"):
+    for version in (
+        b"HTTP/0.9",
+        b"HTTP/1.2",
+        b"HTTP/2.0",
+        b"HTTP/9.9",
+        b"HTTP/1.",
+        b"HTTP/11",
+        b"http/1.1",
+        b"HTTPS/1.1",
+        b"1.1",
+    ):
         found[f"version {version!r}"] = b"GET /health " + version + b"\r\n" + host + b"\r\n\r\n"
     for value in (b"200-ok", b"100", b"continue", b"100-continue, 100-continue"):
         found[f"expect {value!r}"] = post + b"expect: " + value + b"\r\ncontent-length: 29\r\n\r\n" + BODY
@@ -88,9 +109,13 @@ def corpus(port: int) -> dict[str, bytes]:
         found[f"line ends {name}"] = get.replace(b"\r\n", end) + end
         if name != "NEL":  # which may be in a header
             found[f"one line end {name}"] = get + b"a: b" + end + b"c: d\r\n\r\n"
-    for number, name in enumerate((b"a b", b"a(", b"\xe4", b"a\x00", b"a,", b'"a"', b"a/", b"a[", b"a=", b"a@", b"a{", b"a?")):
+    for number, name in enumerate(
+        (b"a b", b"a(", b"\xe4", b"a\x00", b"a,", b'"a"', b"a/", b"a[", b"a=", b"a@", b"a{", b"a?")
+    ):
         found[f"name {number}"] = get + name + b": b\r\n\r\n"
-    for number, target in enumerate((b"health", b"/a b", b"/\xe4", b"\\health", b"?a", b"#", b"/a\x7f", b"%2fhealth", b"ftp://a/")):
+    for number, target in enumerate(
+        (b"health", b"/a b", b"/\xe4", b"\\health", b"?a", b"#", b"/a\x7f", b"%2fhealth", b"ftp://a/")
+    ):
         found[f"target {number}"] = b"GET " + target + b" HTTP/1.1\r\n" + host + b"\r\n\r\n"
     return found
 

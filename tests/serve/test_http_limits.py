@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from http_common import FakeEngine, Server, drained, one_answer, request, server, status_of
 
+from http_common import FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.connection import MAX_CHUNKS, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_REQUEST_LINE
 
@@ -44,7 +44,9 @@ def test_a_body_of_the_limit_is_read_and_one_more_byte_is_not(small: Server, mor
 def test_the_default_limit_of_a_body_is_one_mebibyte() -> None:
     with server() as one:
         for size, status in ((1 << 20, 200), ((1 << 20) + 1, 413)):
-            assert status_of(one.raw(request("/v1/classify", body_of(size), "connection: close", port=one.port))) == status
+            assert (
+                status_of(one.raw(request("/v1/classify", body_of(size), "connection: close", port=one.port))) == status
+            )
 
 
 @pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])

@@ -10,10 +10,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from http_common import JSON, FakeEngine, Server, request, server, status_of
 
+from http_common import JSON, FakeEngine, Server, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
 
 BODY = b'{"items":["a small text of some words"],"model":"all"}'
@@ -55,8 +56,7 @@ def quantile(times: list[float], share: float) -> float:
 
 def memory() -> int:
     """Bytes of this process."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.slow
@@ -126,6 +126,31 @@ def test_slow_clients_are_dropped_and_others_do_not_notice(heads: int, bodies: i
         assert memory() - before < 64 << 20  # with the answers that the readers did not read
         for slow in held:
             slow.close()
+
+
+@pytest.mark.slow
+def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_questions_are_answered() -> None:
+    config = ServingConfig(port=0, max_waiting=2, max_batch=1)
+    with server(config, FakeEngine(seconds=0.5)) as one:
+        data = request("/v1/classify", BODY, port=one.port)
+        busy = [one.connect() for _ in range(3)]
+        for client in busy:
+            client.sendall(data)
+        time.sleep(0.1)
+        with one.connect() as late:
+            for _ in range(3):  # the connection stays
+                late.sendall(data)
+                answer = one_answer(late)
+                assert (status_of(answer), b"retry-after: 1" in answer.lower()) == (429, True)
+            late.sendall(data[:-3])  # half of one is read as usual
+            time.sleep(0.05)
+            late.sendall(data[-3:])
+            assert status_of(one_answer(late)) == 200
+        assert one.is_healthy()
+        assert [status_of(one_answer(client)) for client in busy] == [200] * 3
+        for client in busy:
+            client.close()
+        assert 'seqloom_refusals_total{code="overloaded"} 3' in one.ask("GET", "/metrics")[1]
 
 
 def test_small_answers_are_not_delayed() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from http_common import JSON, FakeEngine, Server, request, server
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from http_common import JSON, Server, request, server, status_of
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from http_common import JSON, Server, request, server, status_of
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError
 from seqloom.serve.keys import FAILURES, KeyRing, read_keys
@@ -29,10 +29,34 @@ def one() -> Iterator[Server]:
 
 
 def evil_hosts(port: int) -> list[str]:
-    names = ["evil.com", "localhost.evil.com", "127.0.0.1.nip.io", "127.0.0.1@evil", "evil@127.0.0.1", "0.0.0.0", "[::]"]
-    names += ["127.0.0.1.", "localhost.", "127.1", "2130706433", "0x7f000001", "017700000001", "127.0.0.2", "[::ffff:127.0.0.1]"]
+    names = [
+        "evil.com",
+        "localhost.evil.com",
+        "127.0.0.1.nip.io",
+        "127.0.0.1@evil",
+        "evil@127.0.0.1",
+        "0.0.0.0",
+        "[::]",
+    ]
+    names += [
+        "127.0.0.1.",
+        "localhost.",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "017700000001",
+        "127.0.0.2",
+        "[::ffff:127.0.0.1]",
+    ]
     names += ["[::ffff:7f00:1]", "::1", "models.example.evil.com", "evilmodels.example", "models.example/", "a" * 5_000]
-    ports = [f"127.0.0.1:{port + 1}", "127.0.0.1", "localhost", "127.0.0.1:", f"127.0.0.1:0{port}", f"127.0.0.1:{port}:{port}"]
+    ports = [
+        f"127.0.0.1:{port + 1}",
+        "127.0.0.1",
+        "localhost",
+        "127.0.0.1:",
+        f"127.0.0.1:0{port}",
+        f"127.0.0.1:{port}:{port}",
+    ]
     return [f"{name}:{port}" for name in names] + names + ports + ["", f"{port}", "localhost:80", "models.example:80"]
 
 
@@ -67,7 +91,12 @@ def every_route(one: Server) -> list[tuple[str, str]]:
     return list(itertools.product(METHODS, paths))
 
 
-ORIGINS = [{"Origin": "http://evil.com"}, {"Origin": "null"}, {"Origin": "https://127.0.0.1"}, {"Origin": "http://localhost"}]
+ORIGINS = [
+    {"Origin": "http://evil.com"},
+    {"Origin": "null"},
+    {"Origin": "https://127.0.0.1"},
+    {"Origin": "http://localhost"},
+]
 SITES = [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "anything")]
 
 
@@ -121,7 +150,12 @@ def test_a_route_without_a_policy_fails_when_the_application_is_built() -> None:
 
 
 WRONG_KEYS = ["", "Bearer", "Bearer ", "Bearer None", "Bearer null", "Basic YWxpY2U6YQ==", "bearer", "Token abc"]
-WRONG_KEYS += [f"Bearer {KEYS['alice'][:-1]}", f"Bearer {KEYS['alice']}x", f"Bearer {KEYS['alice'].upper()}", KEYS["alice"]]
+WRONG_KEYS += [
+    f"Bearer {KEYS['alice'][:-1]}",
+    f"Bearer {KEYS['alice']}x",
+    f"Bearer {KEYS['alice'].upper()}",
+    KEYS["alice"],
+]
 WRONG_KEYS += [f"Bearer alice:{KEYS['alice']}", f"Basic {KEYS['alice']}", "Bearer \xe4\xf6", f"Bearer {'a' * 15_000}"]
 
 
@@ -201,7 +235,9 @@ def test_a_file_of_keys(tmp_path: Path) -> None:
         ("a:abcdefghijklmnopqrstuvwxyz\na:bbcdefghijklmnopqrstuvwxyz", 0o600, "has a key already"),
     ],
 )
-def test_a_file_of_keys_that_is_not_private_or_wrong_is_refused(tmp_path: Path, text: str, mode: int, said: str) -> None:
+def test_a_file_of_keys_that_is_not_private_or_wrong_is_refused(
+    tmp_path: Path, text: str, mode: int, said: str
+) -> None:
     if os.name != "posix" and mode != 0o600:
         return
     with pytest.raises(ConfigError, match=said) as caught:
@@ -216,7 +252,21 @@ def test_other_machines_need_keys(host: str) -> None:
 
 
 CANARY = "root-of-all"
-PARTS = ["..%2f", "%2e%2e/", "../", "..\\", "%2e%2e%2f", "..%5c", "..%252f", "%c0%ae%c0%ae/", "....//", "..;/", "./", "//", "..%00/"]
+PARTS = [
+    "..%2f",
+    "%2e%2e/",
+    "../",
+    "..\\",
+    "%2e%2e%2f",
+    "..%5c",
+    "..%252f",
+    "%c0%ae%c0%ae/",
+    "....//",
+    "..;/",
+    "./",
+    "//",
+    "..%00/",
+]
 TARGETS = ["etc/passwd", CANARY, f"{CANARY}%00.json", f"data-evil/{CANARY}"]
 
 
@@ -224,7 +274,14 @@ def test_paths_that_climb_lead_nowhere(one: Server, tmp_path: Path) -> None:
     (tmp_path / CANARY).write_text("canary")
     starts = ("/", "/v1/models/", "/v1/", "/static/", f"//{tmp_path}/", "/v1/models/all/")
     paths = [start + part * 5 + target for start in starts for part in PARTS for target in TARGETS]
-    paths += [f"/v1/models/{tmp_path}/{CANARY}", f"/{'%2e' * 50}", "/V1/MODELS/ALL", "/HEALTH", "/v1/models/", "/health/"]
+    paths += [
+        f"/v1/models/{tmp_path}/{CANARY}",
+        f"/{'%2e' * 50}",
+        "/V1/MODELS/ALL",
+        "/HEALTH",
+        "/v1/models/",
+        "/health/",
+    ]
     for path in paths:
         status, found, headers = one.ask("GET", path)
         assert status == 404, path

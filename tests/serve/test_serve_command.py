@@ -1,4 +1,4 @@
-"""`seqloom serve` as a user runs it: a process with real models, asked with curl's request and with the client of OpenAI."""
+"""`seqloom serve` as a user runs it: a process with real models, asked with curl and with the client of OpenAI."""
 
 import json
 import os
@@ -85,7 +85,9 @@ def serving(folder: Path, *arguments: str) -> Iterator[Served]:
 
 def pasted(line: str, folder: Path) -> Any:
     """Run the printed command, in a shell as a user would."""
-    done = subprocess.run(["bash", "-c", line.replace("curl ", "curl -sS ", 1)], capture_output=True, text=True, check=False, cwd=folder)
+    done = subprocess.run(
+        ["bash", "-c", line.replace("curl ", "curl -sS ", 1)], capture_output=True, text=True, check=False, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -113,11 +115,16 @@ def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_p
 
 def check_verbs(one: Served) -> None:
     tagged = one.post("/v1/tag", {"items": ["Ada went home."]})[1]["outputs"][0]
-    assert [(word["start"], word["end"]) for word in tagged["words"]][0] == (0, 3)
+    assert next((word["start"], word["end"]) for word in tagged["words"]) == (0, 3)
     assert len(one.post("/v1/embed", {"items": ["a", "b"], "model": "reviews"})[1]["outputs"][1]["vector"]) > 1
     assert isinstance(one.post("/v1/regress", {"items": ["the old man"]})[1]["outputs"][0]["numbers"][0], float)
-    assert "text" in one.post("/v1/translate", {"items": ["the old man"], "beam_size": 2, "max_new_tokens": 3})[1]["outputs"][0]
-    texts = one.post("/v1/generate", {"items": ["the"], "model": "gru", "max_new_tokens": 3, "num_samples": 2, "top_k": 5})[1]
+    assert (
+        "text"
+        in one.post("/v1/translate", {"items": ["the old man"], "beam_size": 2, "max_new_tokens": 3})[1]["outputs"][0]
+    )
+    texts = one.post(
+        "/v1/generate", {"items": ["the"], "model": "gru", "max_new_tokens": 3, "num_samples": 2, "top_k": 5}
+    )[1]
     assert len(texts["outputs"][0]) == 2
     hits = one.post("/v1/search", {"items": ["a"], "top_k": 1})[1]["outputs"][0]
     assert isinstance(hits, list)
@@ -171,7 +178,9 @@ def check_stop(one: Served) -> None:
     def client() -> None:
         for _ in range(3):
             try:
-                statuses.append(one.post("/v1/generate", {"items": ["the"], "model": "gru", "max_new_tokens": 1_000})[0])
+                statuses.append(
+                    one.post("/v1/generate", {"items": ["the"], "model": "gru", "max_new_tokens": 1_000})[0]
+                )
             except OSError:
                 statuses.append(0)  # it has stopped listening
 

@@ -19,6 +19,7 @@ from seqloom.serve.answers import HttpRefusal, bad_value
 MAX_DEPTH = 32
 LARGE = 1 << 16  # bytes; larger bodies are parsed in a thread, so that other requests need not wait
 TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # it may lack its end, so that the work is linear
+ONE_KIND = bytes.maketrans(b"{}", b"[]")
 OTHERS = bytes(code for code in range(256) if code not in b"[]{}")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 AT = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
@@ -86,12 +87,12 @@ def _require_shallow(body: bytes) -> None:
     """Refuse deep nesting before a parser recurses into it: pairs of brackets are removed from the inside out."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return
-    rest = TEXT.sub(b"", body).translate(None, OTHERS)
+    rest = TEXT.sub(b"", body).translate(ONE_KIND, OTHERS)
     for _ in range(MAX_DEPTH):
-        rest, before = rest.replace(b"[]", b"").replace(b"{}", b""), rest
+        rest, before = rest.replace(b"[]", b""), rest
         if len(rest) == len(before):
             break
-    if b"[]" in rest or b"{}" in rest or rest.count(b"[") + rest.count(b"{") > MAX_DEPTH:
+    if b"[]" in rest or rest.count(b"[") > MAX_DEPTH:
         raise HttpRefusal(422, "too_deep", f"the body has more than {MAX_DEPTH} levels", "use fewer brackets")
 
 

@@ -56,6 +56,13 @@ REFUSALS = {
 }
 
 
+BUSY = HttpRefusal(
+    429, "overloaded", "as many requests are waiting as may wait", "try again in 1 s", headers={"Retry-After": "1"}
+)
+BUSY_BYTES = BUSY.raw().replace(b"connection: close\r\n", b"")
+LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,19})[ \t]*(?:\r\n|$)", re.IGNORECASE)
+
+
 def body_too_large(limit: int) -> HttpRefusal:
     return HttpRefusal(413, "body_too_large", f"the body has more than {limit} bytes", "send fewer items at a time")
 
@@ -143,11 +150,33 @@ class CountedConnection(h11.Connection):
 
 
 class LingeringTransport:
-    """A transport whose `close` lets the client read the answer: a client that still sends would get a reset."""
+    """A transport that sends the head and the body of an answer in one packet, and closes politely.
 
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        self._transport = transport
+    Its `close` is the one of the protocol, which lets the client read the answer: a client that still sends would get
+    a reset.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
+    ) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
         self.close = close
+
+    def write(self, data: bytes) -> None:
+        """Send the data after this turn of the event loop, with what else is written until then."""
+        if data:
+            if not self._parts:
+                self._loop.call_soon(self.flush)
+            self._parts.append(data)
+
+    def flush(self) -> None:
+        """Send what was written."""
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            if not self._transport.is_closing():
+                self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -174,12 +203,16 @@ class LimitedProtocol(H11Protocol):
         self.stalled: asyncio.TimerHandle | None = None
         self.is_leaving = False
         self.discarded = 0
+        # more requests than can run and wait; the engine would refuse what is beyond, but only after it was parsed
+        self.most = limits.max_waiting + limits.max_batch * limits.workers
         self.socket: asyncio.Transport = None  # type: ignore[assignment]  # set when the connection is made
+        self.packets: LingeringTransport = None  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection, and give it time for its first request."""
         self.socket = transport
-        super().connection_made(cast(asyncio.Transport, LingeringTransport(transport, self.leave)))
+        self.packets = LingeringTransport(transport, self.loop, self.leave)
+        super().connection_made(cast(asyncio.Transport, self.packets))
         if len(self.connections) > self.limits.max_connections:
             self.refuse(REFUSALS["connections"])
         else:
@@ -209,22 +242,42 @@ class LimitedProtocol(H11Protocol):
                 self.socket.abort()
             return
         if self.head is not None:
-            if not self.head:
-                self._unset_keepalive_if_required()
-                if self.cycle is not None:  # a further request; the deadline of the first has begun already
-                    self._expect(self.limits.header_seconds, self._slow_headers)
+            is_new = not self.head
+            if is_new and len(self.tasks) >= self.most and self._refused_quickly(data):
+                return
             found = self._read_head(data)
             if found is None:
+                if is_new and self.deadline is None and not self.is_leaving:  # that of the first request has begun
+                    self._unset_keepalive_if_required()
+                    self._expect(self.limits.header_seconds, self._slow_headers)
                 return
             data = found
-            self._expect(self.limits.body_seconds, self._slow_body)
+            self._expect(None)
         elif self.conn.their_state is not h11.SEND_BODY:  # the next request, before this one is answered
             self.conn.is_last = True
             self.flow.pause_reading()
             return
         super().data_received(data)
-        if self.conn.their_state is not h11.SEND_BODY and self.head is None:
+        if self.conn.their_state is not h11.SEND_BODY:
             self._expect(None)
+        elif self.deadline is None and not self.is_leaving:
+            self._expect(self.limits.body_seconds, self._slow_body)
+
+    def _refused_quickly(self, data: bytes) -> bool:
+        """Refuse a complete request that would find the queue full, before any of it is parsed; the connection stays.
+
+        Questions about the server itself are answered always.
+        """
+        head, end, body = data.partition(b"\r\n\r\n")
+        length = LENGTH.search(head)
+        if not (end and head.startswith(b"POST ") and length is not None and len(body) == int(length[1])):
+            return False
+        self.observe(BUSY, self.client[0] if self.client else "")
+        self.socket.write(BUSY_BYTES)
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self._expect(None)
+        return True
 
     def _read_head(self, data: bytes) -> bytes | None:
         """Return the head and what follows it when it is complete and fine; None until then."""
@@ -267,6 +320,7 @@ class LimitedProtocol(H11Protocol):
         """Answer without asking a route, and close."""
         self._unset_keepalive_if_required()
         self.observe(refusal, self.client[0] if self.client else "")
+        self.packets.flush()
         answered = self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started
         if not answered:  # nothing can be said in the middle of another answer
             self.socket.write(refusal.raw())
@@ -281,6 +335,7 @@ class LimitedProtocol(H11Protocol):
         if self.is_leaving or self.socket.is_closing():
             return
         self.is_leaving = True
+        self.packets.flush()
         if unread or self.conn.their_state is h11.SEND_BODY or self.conn.is_last:
             self.socket.write_eof()
             self.socket.resume_reading()

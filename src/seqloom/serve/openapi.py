@@ -69,7 +69,7 @@ def _described(one: Operation, has_keys: bool) -> dict[str, Any]:
         schema = {"type": "string", "minLength": 1}
         found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": schema}]
     schema_of_answer = {"schema": _ref(one.answers)} if one.answers is not None else {}
-    content = {media_type: schema_of_answer for media_type in one.media_types}
+    content = dict.fromkeys(one.media_types, schema_of_answer)
     refused = {
         str(status): {"description": text, "content": {"application/json": {"schema": _ref(error)}}}
         for status, text in REFUSED.items()

@@ -1,18 +1,21 @@
 """What the listener counts, as text for Prometheus, and its log. Neither holds the text of a request."""
 
-import queue
 import re
 import threading
 import time
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple, TextIO
 
 from seqloom.serve.answers import HttpRefusal
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 MAX_PENDING = 10_000  # lines of the log that wait for a slow reader
+LOOK_SECONDS = 0.1
 UNROUTED = "-"  # the route of requests that reached none
+SHOWN = ("client", "model", "items", "code")  # fields of an exchange, with their names
 CONTROL = re.compile(r"[^\x20-\x7e]")
 
 
@@ -35,15 +38,26 @@ def printable(text: str) -> str:
     >>> printable("a\\x1b[2J\\n")
     'a\\\\x1b[2J\\\\n'
     """
+    if text.isascii() and text.isprintable():
+        return text
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape", "replace").decode(), text)
 
 
+@lru_cache(maxsize=2)
+def _written(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+
+
 class Log:
-    """Lines for a stream, written by a thread: a reader that stops reading must not stop the server."""
+    """Lines for a stream, written by a thread: a reader that stops reading must not stop the server.
+
+    The thread looks for lines a few times per second. To wake it for each of them would cost more than the lines.
+    """
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream, self.dropped = stream, 0
-        self._lines: queue.Queue[str | None] = queue.Queue(MAX_PENDING)
+        self._lines: deque[str] = deque()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         if stream is not None:
             self._thread.start()
@@ -52,28 +66,29 @@ class Log:
         """Write a line with the time; it is dropped and counted if too many wait."""
         if self._stream is None:
             return
-        try:
-            self._lines.put_nowait(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {printable(text)}\n")
-        except queue.Full:
+        if len(self._lines) >= MAX_PENDING:
             self.dropped += 1
+        else:
+            self._lines.append(f"{_written(int(time.time()))} {printable(text)}\n")
 
     def close(self) -> None:
         """Write what waits, for at most a second."""
         if self._stream is not None:
-            try:
-                self._lines.put(None, timeout=1.0)
-            except queue.Full:
-                return
+            self._stopped.set()
             self._thread.join(1.0)
 
     def _write(self) -> None:
         assert self._stream is not None
-        while (line := self._lines.get()) is not None:
+        last = False
+        while not last:
+            last = self._stopped.wait(LOOK_SECONDS)
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
             try:
-                self._stream.write(line)
-                self._stream.flush()
+                if lines:
+                    self._stream.write("".join(lines))
+                    self._stream.flush()
             except (OSError, ValueError):  # nobody reads it any more
-                self.dropped += 1
+                self.dropped += len(lines)
 
 
 class Traffic:
@@ -92,11 +107,10 @@ class Traffic:
         if one.code:
             self.refusals[one.code] += 1
         buckets = self.seconds.setdefault(one.route, [0.0] * (len(BUCKETS) + 2))
-        buckets[next((number for number, most in enumerate(BUCKETS) if one.seconds <= most), len(BUCKETS))] += 1
+        buckets[bisect_left(BUCKETS, one.seconds)] += 1
         buckets[-1] += one.seconds
-        facts = [one.method, one.route, str(one.status), f"{1_000 * one.seconds:.1f}ms"]
-        facts += [f"{name}={value}" for name, value in one._asdict().items() if value and name in SHOWN]
-        self.log.say(" ".join(facts))
+        more = "".join(f" {name}={value}" for name, value in zip(SHOWN, one[4:], strict=True) if value)
+        self.log.say(f"{one.method} {one.route} {one.status} {1_000 * one.seconds:.1f}ms{more}")
 
     def refused(self, refusal: HttpRefusal, address: str) -> None:
         """Count and log a request that was refused before any route was asked."""
@@ -135,9 +149,6 @@ class Traffic:
             lines.append(f'{name}_sum{{route="{route}"}} {counts[-1]:.6f}')
             lines.append(f'{name}_count{{route="{route}"}} {below:.0f}')
         return lines
-
-
-SHOWN = ("client", "model", "items", "code")
 
 
 def _family(name: str, kind: str, text: str) -> list[str]:
