@@ -38,6 +38,7 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
         [["1"]],
         "generate, lstm",
     ),
+    "serving_load": ({"SECONDS": 0.3, "WARM_UP": 0.1, "GOAL": 20}, [["0.3"]], "exit code after SIGTERM: 0"),
     "stream": ({"LAST": 50}, [["gru", "600"]], '"difference"'),
     "tokenization": ({"ROUNDS": 1}, [["200"]], "bytes"),
     "training": ({"PAIRS": 1, "STEPS": 1, "ROWS": 2, "TIME": 4, "MODELS": {"lstm": ("lstm", "nano")}}, [], "per step"),

@@ -1,5 +1,6 @@
 """`seqloom serve` as a user runs it: a process with real models, asked with curl and with the client of OpenAI."""
 
+import io
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from seqloom.cli import app
 from seqloom.cli.serve import named
 from seqloom.errors import ConfigError
 
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 KEY = "a-long-key-of-alice-0123456789"
 SPY = """
 import os, sys
@@ -58,13 +60,18 @@ class Served:
                 return error.code, json.loads(error.read())
 
 
+def spied(folder: Path) -> dict[str, str]:
+    """An environment in which every Python writes down where it connects to, but for loopback."""
+    (folder / "spy").mkdir()
+    (folder / "spy" / "sitecustomize.py").write_text(SPY)
+    path = os.pathsep.join([str(folder / "spy"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.environ | {"PYTHONPATH": path, "SPY_FILE": str(folder / "connected"), "OMP_NUM_THREADS": "1"}
+
+
 @contextmanager
 def serving(folder: Path, *arguments: str) -> Iterator[Served]:
     """Start `seqloom serve` and wait for its first lines."""
-    (folder / "spy").mkdir(exist_ok=True)
-    (folder / "spy" / "sitecustomize.py").write_text(SPY)
-    path = os.pathsep.join([str(folder / "spy"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "SPY_FILE": str(folder / "connected"), "OMP_NUM_THREADS": "1"}
+    environment = spied(folder)
     log = folder / "log"
     command = [sys.executable, "-m", "seqloom", "serve", *arguments, "--port", "0", "--device", "cpu"]
     with log.open("w") as stream:
@@ -97,20 +104,29 @@ def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_p
     keys = tmp_path / "keys.txt"
     keys.write_text(f"alice:{KEY}\n")
     keys.chmod(0o600)
-    names = [f"{name}={models[name]}" for name in ("reviews", "gru", "tags", "index", "translator", "scores")]
+    names = [f"{name}={models[name]}" for name in ("reviews", "tags", "index", "translator", "scores")]
+    names.insert(1, f"stories={models['gru']}")
     with serving(tmp_path, *names, "--keys", str(keys), "--queue-seconds", "20") as one:
         assert one.lines[0] == "reviews: classify, embed"
         answer = pasted(one.lines[-1], tmp_path)
         assert answer["model"] == "reviews" and sum(answer["outputs"][0]["scores"].values()) == pytest.approx(1)
         check_verbs(one)
         check_openai_client(one.base)
+        check_page(one.base, tmp_path)
         check_limits(one)
         check_stop(one)
         log = one.log.read_text()
-    assert "client=alice model=gru" in log
+    assert "client=alice model=stories" in log
     assert "canary" not in log and KEY not in log
     connected = tmp_path / "connected"
     assert not connected.exists(), connected.read_text()  # no connection to anywhere, from any of its processes
+
+
+def test_a_connection_to_elsewhere_would_be_seen(tmp_path: Path) -> None:
+    environment = spied(tmp_path)
+    tries = "import socket; s = socket.socket(); s.settimeout(0.01); s.connect_ex(('192.0.2.1', 9)); s.close()"
+    subprocess.run([sys.executable, "-P", "-c", tries], env=environment, check=True)
+    assert "192.0.2.1" in (tmp_path / "connected").read_text()
 
 
 def check_verbs(one: Served) -> None:
@@ -123,7 +139,7 @@ def check_verbs(one: Served) -> None:
         in one.post("/v1/translate", {"items": ["the old man"], "beam_size": 2, "max_new_tokens": 3})[1]["outputs"][0]
     )
     texts = one.post(
-        "/v1/generate", {"items": ["the"], "model": "gru", "max_new_tokens": 3, "num_samples": 2, "top_k": 5}
+        "/v1/generate", {"items": ["the"], "model": "stories", "max_new_tokens": 3, "num_samples": 2, "top_k": 5}
     )[1]
     assert len(texts["outputs"][0]) == 2
     hits = one.post("/v1/search", {"items": ["a"], "top_k": 1})[1]["outputs"][0]
@@ -136,14 +152,14 @@ def check_openai_client(base: str) -> None:
 
     client = openai.OpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0)
     with client:
-        assert {model.id for model in client.models.list()} >= {"reviews", "gru"}
-        assert client.models.retrieve("gru").owned_by == "seqloom"
-        asked: dict[str, Any] = {"model": "gru", "prompt": "the old man", "max_tokens": 6, "temperature": 0}
+        assert {model.id for model in client.models.list()} >= {"reviews", "stories"}
+        assert client.models.retrieve("stories").owned_by == "seqloom"
+        asked: dict[str, Any] = {"model": "stories", "prompt": "the old man", "max_tokens": 6, "temperature": 0}
         whole = client.completions.create(**asked)
         assert whole.choices[0].finish_reason in ("stop", "length")
         parts = list(client.completions.create(**asked, stream=True))
         assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text
-        several = client.completions.create(model="gru", prompt=["a", "b"], n=2, max_tokens=2, stop=["\n"], seed=3)
+        several = client.completions.create(model="stories", prompt=["a", "b"], n=2, max_tokens=2, stop=["\n"], seed=3)
         assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
         plain = client.embeddings.create(model="reviews", input=["a film", "b"], encoding_format="float")
         packed = client.embeddings.create(model="reviews", input=["a film", "b"])  # in base64
@@ -153,19 +169,38 @@ def check_openai_client(base: str) -> None:
         with pytest.raises(openai.NotFoundError, match="no model of this name"):
             client.completions.create(model="canary", prompt="canary")
         with pytest.raises(openai.UnprocessableEntityError) as caught:
-            client.completions.create(model="gru", prompt="a", max_tokens=10_000)
+            client.completions.create(model="stories", prompt="a", max_tokens=10_000)
         assert caught.value.param == "max_tokens"
         with pytest.raises(openai.AuthenticationError):
             client.with_options(api_key="wrong").models.list()
 
 
+def check_page(base: str, folder: Path) -> None:
+    """The clients of docs/serve.md, run as they are printed there, but with this server's port and key."""
+    page = PAGE.read_text(encoding="utf-8").replace("http://127.0.0.1:8000", base)
+    clients = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(clients) == 2
+    for client in clients:
+        keyed = client.replace('api_key="none"', f'api_key="{KEY}"')
+        keyed = keyed.replace('"application/json"}', f'"application/json", "Authorization": "Bearer {KEY}"}}')
+        shown = io.StringIO()
+        with redirect_stdout(shown):
+            exec(compile(keyed, str(PAGE), "exec"), {})  # noqa: S102  # our own page
+        assert shown.getvalue().strip()
+    (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    keyed = re.sub(r"^curl ", f"curl -sSf -H 'Authorization: Bearer {KEY}' ", commands, flags=re.MULTILINE)
+    done = subprocess.run(["bash", "-ec", keyed], capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"text_completion"') > 1 and done.stdout.rstrip().endswith("data: [DONE]")
+
+
 def check_limits(one: Served) -> None:
     """Wrong values are refused by name and end no worker."""
     assert one.post("/v1/classify", {"items": [["a", "b"]]})[0] == 422
-    assert one.post("/v1/classify", {"items": ["a"], "model": "gru"})[0] == 422
-    status, found = one.post("/v1/generate", {"items": ["a"], "model": "gru", "beam_size": 2, "temperature": 0.5})
+    assert one.post("/v1/classify", {"items": ["a"], "model": "stories"})[0] == 422
+    status, found = one.post("/v1/generate", {"items": ["a"], "model": "stories", "beam_size": 2, "temperature": 0.5})
     assert status == 422, found
-    assert one.post("/v1/generate", {"items": ["a" * 32_768], "model": "gru", "max_new_tokens": 1})[0] in (200, 422)
+    assert one.post("/v1/generate", {"items": ["a" * 32_768], "model": "stories", "max_new_tokens": 1})[0] in (200, 422)
     asked = urllib.request.Request(f"{one.base}/metrics", headers={"Authorization": f"Bearer {KEY}"})
     with urllib.request.urlopen(asked, timeout=10) as answer:
         assert "\nseqloom_engine_worker_restarts_total 0\n" in answer.read().decode()
@@ -179,7 +214,7 @@ def check_stop(one: Served) -> None:
         for _ in range(3):
             try:
                 statuses.append(
-                    one.post("/v1/generate", {"items": ["the"], "model": "gru", "max_new_tokens": 1_000})[0]
+                    one.post("/v1/generate", {"items": ["the"], "model": "stories", "max_new_tokens": 1_000})[0]
                 )
             except OSError:
                 statuses.append(0)  # it has stopped listening

@@ -29,7 +29,7 @@ EXAMPLES: dict[str, object] = {
 
 @takes(
     settings(ServingConfig),
-    common=("models", "host", "port", "workers", "device", "keys", "hosts", "max_batch", "max_waiting", "max_items"),
+    common=("host", "port", "workers", "device", "keys", "hosts", "max_batch", "max_waiting", "max_items"),
     examples=(
         "seqloom serve runs/reviews",
         "seqloom serve runs/reviews names=runs/conll docs.index --port 9000",

@@ -20,7 +20,7 @@ from seqloom.serve.answers import HttpRefusal, answer_of, bad_value, internal_er
 from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import VERBS, Engine, ModelCard, Verb
 from seqloom.serve.openai_routes import OpenAIRoutes
-from seqloom.serve.openapi import Operation, openapi_document
+from seqloom.serve.openapi import RouteOperation, openapi_document
 from seqloom.serve.policies import ANSWERS, FACTS, PUBLIC, Access, Policy, PolicyRoute, guarded, plain
 from seqloom.serve.refusals import Refusal
 from seqloom.serve.requests import VerbAnswer, options_of, request_kinds, require_short
@@ -66,9 +66,9 @@ class HttpApp:
         routes = [PolicyRoute(one.path, one.endpoint, method=one.method, policy=one.policy) for one in self.operations]
         self.router = Router(guarded(routes), redirect_slashes=False, default=_not_found)
 
-    def _operations(self) -> list[Operation]:
+    def _operations(self) -> list[RouteOperation]:
         answering = [
-            Operation(
+            RouteOperation(
                 "POST", f"/v1/{verb}", ANSWERS, SUMMARIES[verb], self._endpoint(verb), self.kinds[verb], VerbAnswer
             )
             for verb in VERBS
@@ -76,11 +76,13 @@ class HttpApp:
         return [
             *answering,
             *OpenAIRoutes(self.engine, self.config).operations(),
-            Operation("GET", "/v1/models", FACTS, "List the models and their limits.", self._models),
-            Operation("GET", "/v1/models/{model}", FACTS, "Describe a model.", self._one_model),
-            Operation("GET", "/health", PUBLIC, "Whether the server can answer.", self._health),
-            Operation("GET", "/metrics", FACTS, "Counts for Prometheus.", self._metrics, media_types=("text/plain",)),
-            Operation("GET", "/openapi.json", FACTS, "This document.", self._document),
+            RouteOperation("GET", "/v1/models", FACTS, "List the models and their limits.", self._models),
+            RouteOperation("GET", "/v1/models/{model}", FACTS, "Describe a model.", self._one_model),
+            RouteOperation("GET", "/health", PUBLIC, "Whether the server can answer.", self._health),
+            RouteOperation(
+                "GET", "/metrics", FACTS, "Counts for Prometheus.", self._metrics, media_types=("text/plain",)
+            ),
+            RouteOperation("GET", "/openapi.json", FACTS, "This document.", self._document),
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

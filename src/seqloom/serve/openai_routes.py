@@ -18,7 +18,7 @@ from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import HttpRefusal, answer_of, bad_value
 from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import Engine, TextPart
-from seqloom.serve.openapi import Operation
+from seqloom.serve.openapi import RouteOperation
 from seqloom.serve.policies import OPENAI, plain
 from seqloom.serve.refusals import BadItem, Refusal
 from seqloom.serve.requests import completion_kind, embedding_kind
@@ -55,12 +55,12 @@ class OpenAIRoutes:
         self.engine, self.config = engine, config
         self.completion, self.embedding = completion_kind(config), embedding_kind(config)
 
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[RouteOperation]:
         """Return both, with what they read."""
         completing = "Continue prompts, in the form of OpenAI; with stream as server-sent events."
         embedding = "Compute vectors, in the form of OpenAI."
         return [
-            Operation(
+            RouteOperation(
                 "POST",
                 "/v1/completions",
                 OPENAI,
@@ -69,7 +69,7 @@ class OpenAIRoutes:
                 self.completion,
                 media_types=("application/json", EventStream.media_type),
             ),
-            Operation("POST", "/v1/embeddings", OPENAI, embedding, self.embeddings, self.embedding),
+            RouteOperation("POST", "/v1/embeddings", OPENAI, embedding, self.embeddings, self.embedding),
         ]
 
     async def completions(self, request: Request) -> Response:

@@ -30,7 +30,7 @@ REFUSED = {
 }
 
 
-class Operation(NamedTuple):
+class RouteOperation(NamedTuple):
     """A route: its address, its policy, the record that it reads, what it answers, and the function that answers."""
 
     method: str
@@ -43,7 +43,7 @@ class Operation(NamedTuple):
     media_types: tuple[str, ...] = ("application/json",)
 
 
-def openapi_document(operations: Sequence[Operation], *, has_keys: bool) -> dict[str, Any]:
+def openapi_document(operations: Sequence[RouteOperation], *, has_keys: bool) -> dict[str, Any]:
     """Return the document of these routes."""
     kinds = [kind for one in operations for kind in (one.reads, one.answers) if kind is not None]
     _, components = msgspec.json.schema_components([*kinds, ErrorAnswer, OpenAIErrorAnswer], ref_template=REF)
@@ -59,7 +59,7 @@ def openapi_document(operations: Sequence[Operation], *, has_keys: bool) -> dict
     }
 
 
-def _described(one: Operation, has_keys: bool) -> dict[str, Any]:
+def _described(one: RouteOperation, has_keys: bool) -> dict[str, Any]:
     error = OpenAIErrorAnswer if one.policy.is_openai else ErrorAnswer
     found: dict[str, Any] = {"summary": one.summary, "operationId": one.endpoint.__name__.strip("_")}
     if one.reads is not None:
