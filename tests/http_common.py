@@ -33,6 +33,7 @@ class FakeEngine:
         self.ended: list[str] = []  # how streams and calls ended
         self.drained = False
         self.ready = True
+        self.part = ""  # that each part of a stream begins with
         every = ModelCard(
             "all", "classify", frozenset(VERBS), "text", ("bad", "good"), vector_size=WIDTH, loaded_at=1.0
         )
@@ -74,7 +75,7 @@ class FakeEngine:
         try:
             for number in range(int((options or {}).get("max_new_tokens", 8))):
                 await asyncio.sleep(self.seconds)
-                yield TextPart(f" {number}")
+                yield TextPart(f"{self.part} {number}")
             yield TextPart("", "length")
             self.ended.append("done")
         except (GeneratorExit, asyncio.CancelledError):

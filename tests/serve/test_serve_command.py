@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from seqloom.cli import app
@@ -268,3 +269,13 @@ def test_what_cannot_be_served_is_said_before_anything_starts(
     result = CliRunner().invoke(app, ["serve", f"m={tmp_path / 'model'}", *shlex.split(arguments)])
     assert result.exit_code != 0
     assert said in f"{result.output}{result.exception}"
+
+
+@pytest.mark.parametrize("name", ["seqloom.service", "Containerfile"])
+def test_the_recipes_use_options_that_exist(name: str) -> None:
+    command: Any = get_command(app)
+    known = {flag for option in command.commands["serve"].params for flag in option.opts}
+    text = (PAGE.parents[1] / "deploy" / name).read_text(encoding="utf-8")
+    (line,) = re.findall(r"^(?:ExecStart=|ENTRYPOINT )(.*)$", text, re.MULTILINE)
+    used = re.findall(r"--[a-z-]+", line)
+    assert len(used) >= 2 and set(used) <= known

@@ -57,6 +57,7 @@ def serve(
             typer.echo(line)
         sys.stdout.flush()
 
+    typer.echo(f"loading {', '.join(folders)}", err=True)  # it takes some seconds
     stopped_by = run(folders, config, log=sys.stderr, started=started)
     if stopped_by == signal.SIGINT:
         raise KeyboardInterrupt
