@@ -141,19 +141,22 @@ def test_one_of_two_workers_can_be_lost(models: dict[str, Path], forks: SharedFo
     asyncio.run(check())
 
 
+@pytest.mark.parametrize(("model", "verb"), [("reviews", "classify"), ("gru", "generate")])
 def test_a_worker_that_hangs_is_replaced(
-    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+    model: str, verb: Any, models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "POLL", 0.02)
     monkeypatch.setattr(engine_module, "HUNG", 0.1)
 
     async def check() -> None:
-        async with serving({"reviews": models["reviews"]}, forks, total_seconds=0.2) as engine:
+        async with serving({model: models[model]}, forks, total_seconds=0.4) as engine:
             os.kill(engine.worker_pids[0], signal.SIGSTOP)
-            with pytest.raises(TimedOut):
-                await engine.ask("reviews", "classify", ["a good film"])
+            asked = [asyncio.ensure_future(engine.ask(model, verb, ["good"])) for _ in "ab"]
+            for one in asked:
+                with pytest.raises(TimedOut):
+                    await one
             await until(lambda: engine.counters["worker_restarts_total"] == 1 and engine.ready)
-            assert await engine.ask("reviews", "classify", ["a good film"])
+            assert await engine.ask(model, verb, ["good"], {"max_new_tokens": 1} if verb == "generate" else {})
 
     asyncio.run(check())
 
@@ -163,7 +166,7 @@ def test_a_stream_that_is_closed_ends_the_work(models: dict[str, Path], forks: S
         async with serving({"gru": models["gru"]}, forks) as engine:
             stream = engine.stream("gru", "the", {"max_new_tokens": 1_000})
             assert (await anext(stream)).text
-            await stream.aclose()  # type: ignore[attr-defined]
+            await stream.aclose()
             assert engine._links[0].rows == 0
             began = time.perf_counter()
             await engine.ask("gru", "generate", ["the"], {"max_new_tokens": 1})  # the worker has read the message

@@ -157,6 +157,10 @@ def test_a_model_of_another_task_is_refused(models: dict[str, Path], reviews: Pa
             await until(lambda: engine.counters["refused_swaps_total"] == 1)
             assert engine.models["reviews"].task == "classify"
             assert await engine.ask("reviews", "classify", ["a good film"])
+            (pid,) = engine.worker_pids
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.worker_pids not in ([pid], []))
+            assert engine.models["reviews"].task == "classify"  # neither does it come in by a restart
 
     asyncio.run(check())
 

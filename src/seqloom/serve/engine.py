@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -64,7 +64,7 @@ __all__ = ["VERBS", "Engine", "ModelCard", "TextPart", "Verb"]
 
 POLL = 1.0  # seconds between two looks at the folders
 LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
-HUNG = 10.0  # seconds beyond the longest request after which a worker that computes one batch is killed
+HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
 COUNTED = (
     *("requests_total", "items_total", "batches_total", "batch_items_total", "steps_total", "tokens_total"),
     *("refused_total", "seconds_in_model_total", "seconds_in_queue_total"),
@@ -228,7 +228,9 @@ class Engine:
         finally:
             self._leave(call)
 
-    def stream(self, model: str, prompt: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[TextPart]:
+    def stream(
+        self, model: str, prompt: str, options: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[TextPart, None]:
         """Continue a prompt, and yield the text as it is generated; joined, it is the text that `ask` gives.
 
         Options are those of `generate`, without beams and several samples. UnknownModel, Unable, BadItem (of options)
@@ -242,7 +244,7 @@ class Engine:
             raise BadItem(None, field, "a stream is one text, which never changes", f"leave out {field}")
         return self._parts(Call(model, "generate", [prompt], chosen, streamed=True))
 
-    async def _parts(self, call: Call) -> AsyncIterator[TextPart]:
+    async def _parts(self, call: Call) -> AsyncGenerator[TextPart, None]:
         assert call.parts is not None
         try:
             self._admit(call)
@@ -299,7 +301,7 @@ class Engine:
             self._queue.remove(call)
         for link in self._links:
             for number in [number for number, flight in link.prompts.items() if flight.call is call]:
-                link.send(CancelPrompt(number))
+                link.ask(CancelPrompt(number))
                 del link.prompts[number]
         self._dispatch()
 
@@ -333,7 +335,7 @@ class Engine:
         call.next += 1
         link.prompts[number] = Flight(call, index)
         options, streamed = call.options.values, call.parts is not None
-        link.send(ContinuePrompt(number, call.model, call.items[index], index, options, streamed))
+        link.ask(ContinuePrompt(number, call.model, call.items[index], index, options, streamed))
 
     def _send_batch(self, link: WorkerLink, first: Call) -> None:
         """Send a batch of the items of a request and of later ones that can share it."""
@@ -345,9 +347,9 @@ class Engine:
                 flights += [Flight(call, index) for index in taken]
                 call.next = max(call.next, taken.stop)
         number = next(self._numbers)
-        link.batch = SentBatch(number, flights, asyncio.get_running_loop().time())
+        link.batch = SentBatch(number, flights)
         items = [flight.call.items[flight.place] for flight in flights]
-        link.send(ComputeBatch(number, first.model, first.verb, items, first.options.values))
+        link.ask(ComputeBatch(number, first.model, first.verb, items, first.options.values))
         self._counts["batches_total"] += 1
         self._counts["batch_items_total"] += len(items)
 
@@ -387,15 +389,21 @@ class Engine:
                 link.staging[card.name].set_result(message)
             case ModelRefused(name=name):
                 link.staging[name].set_result(message)
+        link.owes = asyncio.get_running_loop().time() if link.flights else None
         self._dispatch()
 
     def _loaded(self, link: WorkerLink, message: WorkerReady) -> None:
-        link.pid, link.cards, link.failures = message.pid, dict(message.cards), 0
-        for name, (problem, fix) in message.refused.items():
+        link.pid, link.failures = message.pid, 0
+        refused = dict(message.refused)
+        for name, card in message.cards.items():
+            if name in self._cards and (change := _change(self._cards[name], card)):
+                refused[name] = change, ""
+            else:
+                link.cards[name] = self._cards[name] = card
+        for name, (problem, fix) in refused.items():
             if self._broken is not None and not self._broken.done():
                 self._broken.set_exception(ConfigError(f"{name}: {problem}", fix=fix))
-            log.error("worker %d cannot load %s: %s", link.number, name, problem)
-        self._cards |= message.cards
+            log.error("worker %d cannot serve %s: %s", link.number, name, problem)
 
     def _answered(self, link: WorkerLink, message: BatchAnswers) -> None:
         assert link.batch is not None and link.batch.id == message.id, "a worker computes one batch at a time"
@@ -432,7 +440,7 @@ class Engine:
             await asyncio.sleep(POLL)
             now = asyncio.get_running_loop().time()
             for link in self._links:
-                if link.batch is not None and now - link.batch.since > self.config.total_seconds + HUNG:
+                if link.owes is not None and now - link.owes > self.config.total_seconds + HUNG:
                     log.error("worker %d does not answer; it is killed", link.number)
                     link.kill()
             for name, path in self.paths.items():
@@ -460,7 +468,7 @@ class Engine:
         if problem:
             self._counts["refused_swaps_total"] += 1
             log.error("the new version of %s is refused, the old one is kept: %s", name, problem)
-        else:
+        elif cards:  # else all workers were lost meanwhile, and load it when they start
             self._counts["swaps_total"] += 1
             log.info("a new version of %s is served", name)
 

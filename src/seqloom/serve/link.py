@@ -35,7 +35,6 @@ class SentBatch(NamedTuple):
 
     id: int
     flights: list[Flight]
-    since: float
 
 
 class WorkerLink:
@@ -57,6 +56,7 @@ class WorkerLink:
         self.cards: dict[str, ModelCard] = {}
         self.batch: SentBatch | None = None
         self.prompts: dict[int, Flight] = {}
+        self.owes: float | None = None  # since when it should have said something
         self.staging: dict[str, asyncio.Future[ModelStaged | ModelRefused | None]] = {}
 
     @property
@@ -98,6 +98,12 @@ class WorkerLink:
         """Send a message; if the worker is gone, its reader notices."""
         if self.writer is not None:
             self.writer.write(framed(message))
+
+    def ask(self, message: ToWorker) -> None:
+        """Send a message that a worker in good health answers."""
+        if self.owes is None:
+            self.owes = asyncio.get_running_loop().time()
+        self.send(message)
 
     def kill(self) -> None:
         """End the process. The socket is still open, so the process number is still its own."""

@@ -176,6 +176,7 @@ class Worker:
         if prompt is not None and prompt.served.running is not None:
             for row in prompt.rows:
                 prompt.served.running.drop(row)
+        self._send(PromptProgress([], 0, 0.0))  # it has been heard
 
     def _step(self) -> None:
         """Generate a token for every row of every model, and tell what is new."""
@@ -191,8 +192,7 @@ class Worker:
         for one in news:
             if one.answer is not None:
                 del self.prompts[one.id]
-        if rows or news:
-            self._send(PromptProgress(news, rows, time.perf_counter() - began))
+        self._send(PromptProgress(news, rows, time.perf_counter() - began))  # also without news
 
     def _abandon(self, served: AnyServed, answer: ItemAnswer) -> None:
         lost = [prompt for prompt in self.prompts.values() if prompt.served is served]
