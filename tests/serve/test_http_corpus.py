@@ -133,6 +133,7 @@ def test_there_are_about_200_cases() -> None:
     assert 180 <= len(NAMES) <= 260
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [NAMES[start::8] for start in range(8)], ids=range(8))
 def test_what_is_no_request_is_refused_briefly_and_the_server_lives_on(one: Server, names: list[str]) -> None:
     cases = corpus(one.port)

@@ -49,8 +49,9 @@ def test_the_default_limit_of_a_body_is_one_mebibyte() -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
-def test_the_chunks_of_a_body_are_counted(small: Server, more: int, status: int) -> None:
+def test_the_chunks_of_a_body_are_counted(more: int, status: int) -> None:
     with server() as one:
         data = chunked(body_of(MAX_CHUNKS + more), 1, one.port)
         assert status_of(one.raw(data)) == status
@@ -119,6 +120,7 @@ def test_slow_headers_get_408(small: Server) -> None:
     assert (status, 0.25 < seconds < 2) == (408, True)
 
 
+@pytest.mark.slow
 def test_a_slow_body_gets_408_whatever_trickles_in(small: Server) -> None:
     data = request(port=small.port)
     with small.connect() as one:
@@ -131,6 +133,7 @@ def test_a_slow_body_gets_408_whatever_trickles_in(small: Server) -> None:
         assert 0.4 < time.monotonic() - begun < 2
 
 
+@pytest.mark.slow
 def test_a_trickle_of_headers_does_not_extend_their_deadline(small: Server) -> None:
     with small.connect() as one:
         begun = time.monotonic()
@@ -144,6 +147,7 @@ def test_a_trickle_of_headers_does_not_extend_their_deadline(small: Server) -> N
     assert small.is_healthy()
 
 
+@pytest.mark.slow
 def test_idle_connections_are_closed(small: Server) -> None:
     with small.connect() as one:  # before the first request
         begun = time.monotonic()
@@ -157,6 +161,7 @@ def test_idle_connections_are_closed(small: Server) -> None:
         assert 0.3 < time.monotonic() - begun < 2
 
 
+@pytest.mark.slow
 def test_an_answer_that_takes_too_long_gets_504() -> None:
     with server(ServingConfig(port=0, **SHORT), FakeEngine(seconds=5)) as one:
         begun = time.monotonic()
@@ -166,6 +171,7 @@ def test_an_answer_that_takes_too_long_gets_504() -> None:
         assert one.engine.ended == ["cancelled"]
 
 
+@pytest.mark.slow
 def test_one_connection_too_many_gets_503(small: Server) -> None:
     time.sleep(0.05)
     held = [small.connect() for _ in range(8)]
@@ -187,6 +193,7 @@ def test_a_full_queue_gets_429_with_retry_after() -> None:
         assert (status, found["error"]["code"], headers["retry-after"]) == (429, "overloaded", "1")
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
     with server(ServingConfig(port=0, max_items=100_000, **SHORT)) as one:
         body = json.dumps({"items": ["a"] * 60_000, "model": "all"}).encode()  # an answer of 3 MB
@@ -211,6 +218,7 @@ def test_a_refused_client_that_still_sends_can_read_why(small: Server) -> None:
         assert status_of(drained(one)) == 413
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_its_stream_is_dropped() -> None:
     engine = FakeEngine()
     engine.part = "x" * (1 << 18)

@@ -101,6 +101,7 @@ def waited(engine: Any, count: int) -> float:
     return time.monotonic() - begun
 
 
+@pytest.mark.slow
 def test_the_work_for_a_client_that_leaves_ends_within_a_second() -> None:
     with server(engine=FakeEngine(seconds=0.1)) as mine:
         connection = http.client.HTTPConnection("127.0.0.1", mine.port, timeout=10)

@@ -100,6 +100,7 @@ ORIGINS = [
 SITES = [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "anything")]
 
 
+@pytest.mark.slow
 def test_no_page_of_another_site_gets_an_answer_on_any_route(one: Server) -> None:
     for method, path in every_route(one):
         for headers in (*ORIGINS, *SITES, ORIGINS[0] | SITES[0]):
@@ -108,6 +109,7 @@ def test_no_page_of_another_site_gets_an_answer_on_any_route(one: Server) -> Non
             assert not [name for name in answered if name.startswith("access-control")]
 
 
+@pytest.mark.slow
 def test_simple_content_types_that_any_page_can_send_are_refused_everywhere(one: Server) -> None:
     for method, path in every_route(one):
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"):
@@ -270,6 +272,7 @@ PARTS = [
 TARGETS = ["etc/passwd", CANARY, f"{CANARY}%00.json", f"data-evil/{CANARY}"]
 
 
+@pytest.mark.slow
 def test_paths_that_climb_lead_nowhere(one: Server, tmp_path: Path) -> None:
     (tmp_path / CANARY).write_text("canary")
     starts = ("/", "/v1/models/", "/v1/", "/static/", f"//{tmp_path}/", "/v1/models/all/")

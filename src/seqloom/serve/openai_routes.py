@@ -7,7 +7,7 @@ import time
 from array import array
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -114,7 +114,7 @@ class OpenAIRoutes:
         if len(prompts) != 1 or asked.n not in (None, 1):
             raise bad_value("stream", "a stream is for one prompt and one text", "leave out stream, or send one prompt")
         options.pop("num_samples", None)
-        parts = cast(AsyncGenerator[TextPart, None], self.engine.stream(asked.model, prompts[0], options))
+        parts = self.engine.stream(asked.model, prompts[0], options)
         first = await anext(parts)  # a refusal has its own status until the first event is sent
         return EventStream(_events(_completion(asked.model), prompts[0] if asked.echo else "", first, parts))
 
