@@ -190,3 +190,4 @@ def server(
         thread.join(15)
         lines.close()
     assert not thread.is_alive(), "the listener did not stop"
+    assert (app.traffic.running, app.traffic.complete) == (0, 0)

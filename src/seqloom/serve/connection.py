@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.traffic import Traffic
 
 MAX_REQUEST_LINE = 8_192  # bytes
 MAX_HEADER_BYTES = 16_384  # of all fields
@@ -33,7 +34,6 @@ REQUEST_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+ /[\x21-\x7e]* HTTP/1\.[
 VERSION = re.compile(rb"[^ ]+ [^ ]+ HTTP/[0-9]\.[0-9]")
 # control characters, line ends that are not CR LF, and fields that continue on the next line
 MALFORMED = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n|\n[ \t]")
-Observer = Callable[[HttpRefusal, str], None]  # of refusals, with the address of the client
 
 MALFORMED_REQUEST = HttpRefusal(400, "malformed", "the request is not well-formed HTTP/1.1", "use an HTTP client")
 REFUSALS = {
@@ -193,15 +193,16 @@ class LimitedProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         limits: ServingConfig,
-        observe: Observer,
+        traffic: Traffic,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.limits, self.observe = limits, observe
+        self.limits, self.traffic = limits, traffic
         self.conn: CountedConnection = CountedConnection(limits.max_body_bytes)
         self.head: bytearray | None = bytearray()  # None while a body is read or an answer is made
         self.deadline: asyncio.TimerHandle | None = None
         self.stalled: asyncio.TimerHandle | None = None
         self.is_leaving = False
+        self.is_counted = False  # among the complete requests that are not answered
         self.discarded = 0
         # more requests than can run and wait; the engine would refuse what is beyond, but only after it was parsed
         self.most = limits.max_waiting + limits.max_batch * limits.workers
@@ -221,6 +222,7 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the work for a client that has left."""
         self._expect(None)
+        self._count(False)
         if self.stalled is not None:
             self.stalled.cancel()
         if self.cycle is not None and not self.cycle.response_complete:
@@ -243,7 +245,7 @@ class LimitedProtocol(H11Protocol):
             return
         if self.head is not None:
             is_new = not self.head
-            if is_new and len(self.tasks) >= self.most and self._refused_quickly(data):
+            if is_new and self.traffic.complete >= self.most and self._refused_quickly(data):
                 return
             found = self._read_head(data)
             if found is None:
@@ -260,8 +262,14 @@ class LimitedProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.SEND_BODY:
             self._expect(None)
+            self._count(not self.is_leaving and self.cycle is not None and not self.cycle.response_complete)
         elif self.deadline is None and not self.is_leaving:
             self._expect(self.limits.body_seconds, self._slow_body)
+
+    def _count(self, is_complete: bool) -> None:
+        """Count a request from its last byte to its answer; clients that are slow to send it take no place."""
+        self.traffic.complete += is_complete - self.is_counted
+        self.is_counted = is_complete
 
     def _refused_quickly(self, data: bytes) -> bool:
         """Refuse a complete request that would find the queue full, before any of it is parsed; the connection stays.
@@ -272,7 +280,7 @@ class LimitedProtocol(H11Protocol):
         length = LENGTH.search(head)
         if not (end and head.startswith(b"POST ") and length is not None and len(body) == int(length[1])):
             return False
-        self.observe(BUSY, self.client[0] if self.client else "")
+        self.traffic.refused(BUSY, self.client[0] if self.client else "")
         self.socket.write(BUSY_BYTES)
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
@@ -307,6 +315,7 @@ class LimitedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
+        self._count(False)
         super().on_response_complete()
         if not self.is_leaving and self.conn.their_state is h11.IDLE:
             self.head = bytearray()
@@ -319,7 +328,7 @@ class LimitedProtocol(H11Protocol):
     def refuse(self, refusal: HttpRefusal) -> None:
         """Answer without asking a route, and close."""
         self._unset_keepalive_if_required()
-        self.observe(refusal, self.client[0] if self.client else "")
+        self.traffic.refused(refusal, self.client[0] if self.client else "")
         self.packets.flush()
         answered = self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started
         if not answered:  # nothing can be said in the middle of another answer

@@ -37,7 +37,7 @@ class Listener(uvicorn.Server):
     """The server of uvicorn, which refuses new requests and finishes running ones before it stops."""
 
     def __init__(self, app: HttpApp, config: ServingConfig) -> None:
-        protocol = partial(LimitedProtocol, limits=config, observe=app.traffic.refused)
+        protocol = partial(LimitedProtocol, limits=config, traffic=app.traffic)
         super().__init__(
             uvicorn.Config(
                 app,

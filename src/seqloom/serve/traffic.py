@@ -97,6 +97,7 @@ class Traffic:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.running = 0
+        self.complete = 0  # requests that were read to their end and are not answered
         self.answers: Counter[tuple[str, str, int]] = Counter()  # by method, route and status
         self.refusals: Counter[str] = Counter()  # by code
         self.seconds: dict[str, list[float]] = {}  # by route: a count for each bucket, then the sum
