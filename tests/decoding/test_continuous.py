@@ -52,6 +52,7 @@ def require_equal(found: GeneratedText, expected: GeneratedText) -> None:
     assert found.score == pytest.approx(expected.score, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_row_generates_what_it_generates_alone(family: str) -> None:
     model, batch = language_model(family), ContinuousBatch(language_model(family))
@@ -140,6 +141,24 @@ def test_a_cache_keeps_only_what_its_rows_can_read() -> None:
         batch.step()
     assert len(batch)
     assert cached(batch.state) <= 1 + 3 + 6
+
+
+def test_a_cache_shrinks_when_its_longest_row_leaves() -> None:
+    batch = ContinuousBatch(language_model("transformer"))
+    long, short = (ContinuousRow(prompt_of(n, n), 2 + 4 * (n < 9), GreedyConfig(), Stops((), decode)) for n in (40, 2))
+    batch.add([long, short])
+    for _ in range(4):
+        batch.step()
+    assert len(batch) == 1 and cached(batch.state) <= 1 + 2 + 4
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one_that_came_with_it() -> None:
+    batch = ContinuousBatch(language_model("gru"))
+    lengths = (2 * BLOCK, 2)
+    long, short = (ContinuousRow(prompt_of(1, n), 4, GreedyConfig(), Stops((), decode)) for n in lengths)
+    batch.add([long, short])
+    batch.step()
+    assert (len(long.draft.tokens), len(short.draft.tokens)) == (0, 1)
 
 
 def cached(state: Any) -> int:

@@ -69,7 +69,7 @@ class RunningPrompt:
         return PromptNews(self.id, text, answer, self.rows[0].draft.finish_reason)
 
 
-class Worker:
+class ModelWorker:
     """The models, and what is being computed."""
 
     def __init__(self, link: socket.socket) -> None:
@@ -219,7 +219,7 @@ def main(descriptor: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as link:
         link.setblocking(True)
-        Worker(link).run()
+        ModelWorker(link).run()
 
 
 if __name__ == "__main__":
