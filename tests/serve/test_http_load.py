@@ -104,6 +104,7 @@ def test_slow_clients_are_dropped_and_others_do_not_notice(heads: int, bodies: i
     config = ServingConfig(
         port=0,
         max_items=2_000,
+        max_waiting=readers,
         header_seconds=5.0 * scale,
         body_seconds=10.0 * scale,
         keep_alive_seconds=10.0 * scale,
@@ -117,8 +118,8 @@ def test_slow_clients_are_dropped_and_others_do_not_notice(heads: int, bodies: i
         while len(one.listener.server_state.connections) < heads + bodies and time.monotonic() < begun + scale:
             time.sleep(0.01)
         assert len(one.listener.server_state.connections) >= heads
-        while len(one.engine.asked) < asked + readers:  # until the answers for the slow readers are made
-            time.sleep(0.01)
+        while len(one.engine.asked) < asked + readers and time.monotonic() < begun + 4:
+            time.sleep(0.01)  # until the answers for the slow readers are made
         statuses, busy = traffic(one, 0.5)
         assert set(statuses) == {200}
         assert quantile(busy, 0.9) < 2 * quantile(calm, 0.9) + 0.05
