@@ -50,6 +50,8 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/dedupe.py
 	$(BIN)/python benchmarks/labeling.py
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/serving.py
+	$(BIN)/python benchmarks/serving_load.py
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/linear.py

@@ -33,6 +33,12 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "per generated token"),
     "data_loading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
     "search": ({"WIDTH": 8, "CENTERS": 9, "QUERIES": 20}, [["600"]], "library"),
+    "serving": (
+        {"REQUESTS": 6, "CLIENTS": 3, "PROMPTS": 6, "MEAN": 3, "SIZE": "nano", "VOCABULARY": 50, "FAMILIES": ("lstm",)},
+        [["1"]],
+        "generate, lstm",
+    ),
+    "serving_load": ({"SECONDS": 0.3, "WARM_UP": 0.1, "GOAL": 20}, [["0.3"]], "exit code after SIGTERM: 0"),
     "stream": ({"LAST": 50}, [["gru", "600"]], '"difference"'),
     "tokenization": ({"ROUNDS": 1}, [["200"]], "bytes"),
     "training": ({"PAIRS": 1, "STEPS": 1, "ROWS": 2, "TIME": 4, "MODELS": {"lstm": ("lstm", "nano")}}, [], "per step"),

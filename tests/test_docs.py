@@ -335,6 +335,7 @@ TOLD = {
     "label": ["label.md"],
     "predict": ["predict.md"],
     "recipes": ["recipes.md"],
+    "serve": ["serve.md"],
     "train": ["train.md"],
     "translate": ["translate.md"],
     "tune": ["tune.md", "train.md"],

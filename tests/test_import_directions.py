@@ -43,6 +43,7 @@ ORDER = [
     "training",
     "sklearn",
     "experiments",
+    "serve",
     "demo",
     "cli",
     "__main__",

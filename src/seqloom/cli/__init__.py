@@ -28,6 +28,7 @@ from seqloom.cli import (
     predict,
     recipes,
     search,
+    serve,
     train,
     translate,
     tune,
@@ -137,6 +138,7 @@ app.command("import", cls=Verb, short_help="Import a BERT checkpoint or word vec
 app.command("embed", cls=Verb, short_help="Compute vectors for a file of texts.")(embed.embed)
 app.command("index", cls=Verb, short_help="Build a search index of documents.")(index.index)
 app.command("search", cls=Verb, short_help="Search an index by meaning, by words or by both.")(search.search)
+app.command("serve", cls=Verb, short_help="Serve models over HTTP.")(serve.serve)
 app.command("dedupe", cls=Verb, short_help="Find near duplicates in a file and mark them in a copy.")(dedupe.dedupe)
 app.command("label", cls=Verb, short_help="Label data by hand in the terminal, with suggestions.")(label.label)
 app.command("inspect", cls=Verb, short_help="Look inside a model: attention, gates, attributions.")(inspect.inspect)

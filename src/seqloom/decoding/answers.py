@@ -19,7 +19,8 @@ repeated or reordered. LSTM and Transformer, language model and encoder-decoder 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -118,6 +119,21 @@ class Draft:
     def written(self) -> GeneratedText:
         """The output so far."""
         return written(self.before, self.tokens, self.score, self.finish_reason or "length", self.stops)
+
+
+class GrowingText:
+    """The text of a draft, in parts that never change: no half character, no possible start of a stop string."""
+
+    def __init__(self) -> None:
+        self.shown, self.earlier = 0, ""
+
+    def further(self, draft: Draft) -> str:
+        """The text that is settled since the last call; call it after each token."""
+        text = draft.written().text if draft.finish_reason else draft.stops.text(draft.before, draft.tokens)
+        settled = len(text) if draft.finish_reason else draft.stops.settled(text, self.earlier)
+        start, self.earlier = self.shown, text
+        self.shown = max(start, settled)
+        return text[start:settled]
 
 
 def finish_reason(token: int, before: list[int], tokens: list[int], most: int, stops: Stops) -> FinishReason | None:
@@ -223,6 +239,14 @@ def room(prompt: Padded, most: Tensor, limit: int | None) -> Tensor:
 
 def read(model: SteppedRows, x: Padded, state: Any, attention_of: AttentionOf | None = None) -> tuple[StepOutput, Any]:
     """The output of a model after further tokens of each row, at least one each, and the new state."""
+    (last,) = deque(read_in_blocks(model, x, state, attention_of), maxlen=1)  # a prompt has at least one token
+    return last
+
+
+def read_in_blocks(
+    model: SteppedRows, x: Padded, state: Any, attention_of: AttentionOf | None = None
+) -> Iterator[tuple[StepOutput, Any]]:
+    """Yield the same after each block of tokens; the last is that of the whole."""
     output: StepOutput | None = None
     for start in range(0, x.values.shape[1], BLOCK):
         block = x.cut(start, start + BLOCK)
@@ -230,8 +254,7 @@ def read(model: SteppedRows, x: Padded, state: Any, attention_of: AttentionOf | 
         attention = () if attention_of is None else (block.with_values(attention_of()).last(),)
         latest = StepOutput(scores.last(), attention)
         output = latest if output is None else merge_rows(block.lengths > 0, latest, output)
-    assert output is not None, "a prompt has at least one token"
-    return output, state
+        yield output, state
 
 
 def read_tokens(

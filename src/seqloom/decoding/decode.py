@@ -27,6 +27,7 @@ from seqloom.decoding.answers import (
     Decode,
     Draft,
     GeneratedText,
+    GrowingText,
     SteppedRows,
     Stops,
     WatchAttention,
@@ -217,11 +218,7 @@ def stream(
     if len(prompt.lengths) != 1 or how.abreast != 1:
         raise ConfigError("streaming supports one prompt and one text", fix="give one prompt and num_samples = 1")
     assert not isinstance(how, BeamConfig)
-    stops, shown, earlier = Stops(how.stop, decode), 0, ""
+    stops, growing = Stops(how.stop, decode), GrowingText()
     for (draft,) in write_rows(model, state, prompt, most, how, stops=stops, numbers=numbers, never=never):
-        text = stops.text(draft.before, draft.tokens) if draft.finish_reason is None else draft.written().text
-        settled = stops.settled(text, earlier) if draft.finish_reason is None else len(text)
-        earlier = text
-        if settled > shown:
-            yield text[shown:settled]
-            shown = settled
+        if further := growing.further(draft):
+            yield further

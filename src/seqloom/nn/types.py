@@ -391,6 +391,65 @@ def merge_rows(chosen: Tensor, yes: State, no: State) -> State:
     return type(yes)(*merged) if hasattr(yes, "_fields") else type(yes)(merged)
 
 
+def join_rows(states: Sequence[State]) -> State:
+    """Return one state with the rows of several, in their order; shared tensors stay shared.
+
+    Rows may have read different numbers of elements. Tensors that grow with them are filled up with zeros at the end: a
+    state marks which of its elements are real, because rows of one batch may differ too.
+
+    >>> join_rows([(torch.ones(1, 2),), (torch.ones(2, 1),)])[0].tolist()
+    [[1.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
+    """
+    joined: dict[tuple[int, ...], Tensor] = {}
+
+    def join(*parts: Any) -> Any:
+        if isinstance(parts[0], Tensor):
+            key = tuple(map(id, parts))
+            if key not in joined:
+                joined[key] = _stacked(parts)
+            return joined[key]
+        together = [join(*some) for some in zip(*parts, strict=True)]
+        kind = type(parts[0])
+        return kind(*together) if hasattr(kind, "_fields") else kind(together)
+
+    whole: State = join(*states)
+    return whole
+
+
+def _stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors below one another on axis 0; other axes are filled up with zeros."""
+    sizes = {one.shape[1:] for one in tensors}
+    if len(sizes) == 1:
+        return torch.cat(tuple(tensors))
+    whole = tensors[0].new_zeros(sum(map(len, tensors)), *map(max, zip(*sizes, strict=True)))
+    start = 0
+    for one in tensors:
+        whole[(slice(start, start + len(one)), *map(slice, one.shape[1:]))] = one
+        start += len(one)
+    return whole
+
+
+def compact_rows(state: State) -> State:
+    """Return an equal state in which parts that grow have only the elements that some row has (`compacted`)."""
+    made: dict[Hashable, Any] = {}
+
+    def once(key: Hashable, make: Callable[[], Any]) -> Any:
+        if key not in made:
+            made[key] = make()
+        return made[key]
+
+    def compacted(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part
+        if hasattr(part, "compacted"):
+            return part.compacted(once)
+        inner = map(compacted, part)
+        return type(part)(*inner) if hasattr(part, "_fields") else type(part)(inner)
+
+    whole: State = compacted(state)
+    return whole
+
+
 def places_of(x: Padded, start: Tensor | None = None) -> Places:
     """The positions of the elements of a batch; `start` [B] counts the elements that were read before."""
     places = x.layout.places

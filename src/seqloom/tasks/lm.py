@@ -28,13 +28,14 @@ from torch import Tensor, nn
 
 from seqloom import recipes
 from seqloom.config.data import SplitName
-from seqloom.config.decoding import AnyDecoding, GreedyConfig
+from seqloom.config.decoding import AnyDecoding, BeamConfig, GreedyConfig
 from seqloom.config.models import AnyModel, LanguageModelConfig
 from seqloom.config.training import AnyBatching, ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.data.kinds.text import LONGEST, text_shown
 from seqloom.data.loader import Loader, feed_packs, feed_streams
 from seqloom.data.prepared import Prepared
-from seqloom.decoding.answers import FinishReason, GeneratedText, positions_of, room
+from seqloom.decoding.answers import FinishReason, GeneratedText, Stops, positions_of, room
+from seqloom.decoding.continuous import ContinuousRow
 from seqloom.decoding.decode import numbers_by_content, stream, write
 from seqloom.errors import ConfigError, DataError
 from seqloom.metrics.bootstrap import perplexity, ratio
@@ -319,6 +320,18 @@ class LanguageModeling(Streamer, Continuer):
         writing, given = cast(LanguageModel, model), self._prompts(model, [prompt])
         most = self._most(writing, given)
         return stream(writing, writing.initial_state(1), given, most, self.decoding, decode=self._text)
+
+    def rows(self, model: nn.Module, prompt: str, number: int) -> list[ContinuousRow]:
+        how, given = self.decoding, self._prompts(model, [prompt])
+        if isinstance(how, BeamConfig):
+            raise ConfigError("the rows of a beam depend on one another", fix="leave out beam_size")
+        most = int(self._most(cast(LanguageModel, model), given)[0])
+        stops, before = Stops(how.stop, self._text), given.values[0].tolist()
+        return [ContinuousRow(before, most, how, stops, number, answer) for answer in range(how.abreast)]
+
+    def continuation(self, row: ContinuousRow) -> Continuation:
+        one = row.draft.written()
+        return Continuation(one.text, one.score, one.finish_reason)
 
     def answers_so_far(
         self, model: nn.Module, tokens: np.ndarray, scores: Tensor, memory: Any

@@ -44,6 +44,7 @@ from seqloom.data.loader import WORKERS, Loader
 from seqloom.data.loader import feed as by_length
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema, Target
+from seqloom.decoding.continuous import ContinuousRow
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.metrics.calibration import Calibration, Fitted
 from seqloom.nn.types import Batch, Loss
@@ -633,6 +634,14 @@ class Continuer(Writer):
     @abstractmethod
     def streamed(self, model: nn.Module, prompt: str) -> Iterator[str]:
         """The continuation of a prompt, yielded as it is generated."""
+
+    @abstractmethod
+    def rows(self, model: nn.Module, prompt: str, number: int) -> list[ContinuousRow]:
+        """The same as rows of a continuous batch, one for each sample; ConfigError for a beam."""
+
+    @abstractmethod
+    def continuation(self, row: ContinuousRow) -> Prediction:
+        """The prediction of a row that is finished."""
 
 
 class Streamer(Ability):

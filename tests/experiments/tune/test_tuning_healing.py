@@ -16,7 +16,7 @@ from seqloom.config.training import RangeConfig, SpaceConfig
 from seqloom.errors import RepeatError
 from seqloom.experiments import workers
 from seqloom.experiments.tune import study as studies
-from seqloom.experiments.tune.plan import TrialEnded, TuningPlan, TuningReport, TuningStarted, WorkerLost
+from seqloom.experiments.tune.plan import TrialEnded, TuningPlan, TuningReport, TuningStarted, TuningWorkerLost
 from seqloom.experiments.tune.study import Study, open_storage
 from seqloom.experiments.tune.trials import tidy
 from seqloom.experiments.tune.tuning import tune
@@ -111,7 +111,7 @@ def test_why_a_worker_could_not_go_on_is_told(tmp_path: Path) -> None:
         RepeatError, match=r"workers ended before all trials were done.*a\.csv.*run the same command again to resume"
     ):
         tuned(data, tmp_path / "out", dev=dev, trials=2, jobs=2, show=show)
-    lost = [one.problem for one in told if isinstance(one, WorkerLost)]
+    lost = [one.problem for one in told if isinstance(one, TuningWorkerLost)]
     assert len(lost) == 2 and all("a.csv" in problem for problem in lost)
 
 

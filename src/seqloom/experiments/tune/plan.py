@@ -285,7 +285,7 @@ class TrialEnded(NamedTuple):
     problem: str = ""
 
 
-class WorkerLost(NamedTuple):
+class TuningWorkerLost(NamedTuple):
     """One of several workers died; the others continue."""
 
     problem: str
@@ -299,4 +299,4 @@ class TuningEnded(NamedTuple):
     exit_code: int  # 0, 128 + signal, 4 for a disk
 
 
-TuningReport = TuningStarted | TrialStarted | TrialReport | TrialEnded | WorkerLost | TuningEnded
+TuningReport = TuningStarted | TrialStarted | TrialReport | TrialEnded | TuningWorkerLost | TuningEnded

@@ -7,7 +7,7 @@ from seqloom.experiments.tune.plan import (
     TrialStarted,
     TuningReport,
     TuningStarted,
-    WorkerLost,
+    TuningWorkerLost,
 )
 from seqloom.report.numbers import duration, number
 from seqloom.training.events import Stepped, Validated
@@ -33,6 +33,6 @@ def told(report: TuningReport) -> Told:
             score = "" if report.value is None else f" {number(report.value)}"
             best, problem = ", best so far" if report.best else "", f": {report.problem}" if report.problem else ""
             return Told((f"trial {report.number} {report.state}{score}{best}{problem}",), finished=1)
-        case WorkerLost():
+        case TuningWorkerLost():
             return Told((report.problem,))
     return Told()

@@ -34,7 +34,7 @@ from seqloom.experiments.tune.plan import (
     TuningPlan,
     TuningReport,
     TuningStarted,
-    WorkerLost,
+    TuningWorkerLost,
     default_request,
     near,
     require_searchable,
@@ -137,7 +137,7 @@ def watched(opening: OpenTuning, jobs: int) -> Iterator[TuningReport]:
     yield from _news(opening.study.results(), seen)
     lost = [words.get(worker) or worker.lost() for worker in workers.all if workers.stopped is None]
     lost = [problem for problem in lost if problem]
-    yield from map(WorkerLost, lost)
+    yield from map(TuningWorkerLost, lost)
     late: Why = "seconds" if time.monotonic() > opening.deadline else "done"
     ended = workers.interruption() or Interrupted(late, 0)
     yield TuningEnded(ended.why, opening.study.results(), ended.exit_code)

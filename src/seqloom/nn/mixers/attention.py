@@ -8,7 +8,8 @@ Two of the three uses (deck D) are here: encoder self-attention sees both sides,
 The third, attention of a decoder to encoder outputs, is in `seqloom.nn.mixers.cross`.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -263,6 +264,19 @@ class Cache(NamedTuple):
     values: Growing  # [B,H,S,D/H]
     read: Read
 
+    def columns(self, order: Tensor, read: Read) -> "Cache":
+        """Return the cache of some columns [B,count] of each row, whose positions are `read`."""
+        wide = order[:, None, :, None].expand(-1, self.keys.held.shape[1], -1, self.keys.held.shape[3])
+        return Cache(Growing([self.keys.held.gather(2, wide)]), Growing([self.values.held.gather(2, wide)]), read)
+
+    def compacted(self, once: Callable[[Any, Callable[[], Any]], Any]) -> "Cache":
+        """Return the cache with as many columns as the longest row needs; `once` shares results between layers."""
+        read = self.read
+        longest = once(("longest", *read), lambda: int(read.valid.sum(dim=1).max()) if read.valid.numel() else 0)
+        if longest == read.valid.shape[1]:
+            return self
+        return self.columns(*once(("compact", *read), lambda: read.latest(longest)))
+
 
 class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
     """Self-attention to the past, as far as the pattern reaches; a window drops keys that are out of reach."""
@@ -315,9 +329,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         reach, read = self.reach, cache.read
         if reach is None or read.valid.shape[1] <= reach:
             return cache
-        order, kept = layout.once(("latest", reach, *read), lambda: read.latest(reach))
-        wide = order[:, None, :, None].expand(-1, cache.keys.held.shape[1], -1, cache.keys.held.shape[3])
-        return Cache(Growing([cache.keys.held.gather(2, wide)]), Growing([cache.values.held.gather(2, wide)]), kept)
+        return cache.columns(*layout.once(("latest", reach, *read), lambda: read.latest(reach)))
 
 
 def _read_on(x: Padded, read: Read) -> tuple[Places, Read, Places]:

@@ -1,0 +1,26 @@
+"""Models behind HTTP.
+
+    requests ──▶ HTTP ──▶ engine ──▶ queue ──▶ worker processes ──▶ answers
+                                     bounded    torch, models
+
+listener.py     the address, the event loop, and a stop in order
+connection.py   limits and deadlines of a connection
+policies.py     who may ask: host names, origins, keys, content types
+keys.py         the keys of clients
+app.py          the routes, and what every request passes
+openai_routes.py the same for clients of OpenAI
+requests.py     the fields of requests, typed; openapi.py describes them
+bodies.py       strict JSON
+answers.py      refusals as JSON
+traffic.py      counts, and the log
+engine.py       the queue and its workers, as the HTTP side sees them; no torch
+calls.py        a request in the engine: items, checked options, answers
+refusals.py     why a request is not answered
+messages.py     what the listener and its workers say to each other
+link.py         a worker as the listener sees it
+forkserver.py   starts workers in milliseconds
+worker.py       a process with the models
+served.py       a model or an index in a worker, and its answers as plain data
+watch.py        whether a served folder has changed
+ray.py          the same models on a Ray cluster
+"""

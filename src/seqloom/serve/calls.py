@@ -1,0 +1,148 @@
+"""Requests in the engine: their items, their options, and what has been answered so far."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from seqloom.config.base import taken
+from seqloom.config.data import NameList
+from seqloom.config.decoding import BeamConfig, decoding
+from seqloom.config.serving import ServingConfig
+from seqloom.errors import ConfigError, did_you_mean
+from seqloom.serve.messages import ItemAnswer, TextPart, Verb
+from seqloom.serve.refusals import BadItem, ModelFailed, Refusal
+
+BEAM_SIZE = 5  # of translations, as in `LoadedModel.translate`
+SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=1_000)], "where": NameList}
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class CallOptions(msgspec.Struct, frozen=True):
+    """The checked options of a request."""
+
+    values: dict[str, Any]
+    key: bytes  # requests with equal keys can share a batch
+    rows: int = 1  # that an item takes in a batch: its samples or beams
+    continuous: bool = False  # whether its items are rows of continuous batching
+
+
+def checked_options(verb: Verb, given: Mapping[str, Any], config: ServingConfig) -> CallOptions:
+    """Return the options of a request; BadItem for one that is unknown, invalid or above a limit."""
+    values = {name: value for name, value in given.items() if value is not None}
+    try:
+        if verb == "generate":
+            return _generating(values, config)
+        if verb == "translate":
+            return _translating(values, config)
+        if verb == "search":
+            return _searching(values)
+    except ConfigError as error:
+        place, colon, rest = error.problem.partition(": ")
+        field = place.rpartition(".")[2] if colon else "options"
+        raise BadItem(None, field, f"{field}: {rest}" if colon else error.problem, error.fix) from None
+    for name in values:
+        raise BadItem(None, name, f"'{verb}' has no option '{name[:80]}'", "leave it out")
+    return CallOptions({}, b"")
+
+
+def _generating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
+    how = decoding(values)
+    _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)
+    _require_most("beam_size" if isinstance(how, BeamConfig) else "num_samples", how.abreast, config.max_texts)
+    if how.max_new_tokens is None:
+        values |= {"max_new_tokens": min(64, config.max_new_tokens)}
+    return CallOptions(values, _key(values), how.abreast, not isinstance(how, BeamConfig))
+
+
+def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
+    copies = taken(values.get("replace_unknown", False), bool, "replace_unknown")
+    settings = {name: value for name, value in values.items() if name != "replace_unknown"}
+    how = decoding({"beam_size": BEAM_SIZE} | settings)
+    _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)
+    _require_most("beam_size", how.abreast, config.max_texts)
+    values = settings | ({"replace_unknown": True} if copies else {})
+    return CallOptions(values, _key(values), how.abreast)
+
+
+def _searching(values: dict[str, Any]) -> CallOptions:
+    for name in values.keys() - SEARCH_OPTIONS.keys():
+        raise ConfigError(f"{name[:80]}: search has no such option", fix=did_you_mean(name, SEARCH_OPTIONS))
+    values = {name: taken(value, SEARCH_OPTIONS[name], name) for name, value in values.items()}
+    return CallOptions(values, _key(values))
+
+
+def _key(values: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(values, order="sorted")
+
+
+def _require_most(field: str, asked: int | None, most: int) -> None:
+    if asked is not None and asked > most:
+        raise ConfigError(f"{field}: {asked:,} is more than the server allows", fix=f"use at most {most:,}")
+
+
+class Call:
+    """One request: its items, which are computed in one or several batches, and its answers."""
+
+    def __init__(
+        self, model: str, verb: Verb, items: Sequence[Any], options: CallOptions, *, streamed: bool = False
+    ) -> None:
+        self.model, self.verb, self.options = model, verb, options
+        self.items = [_encoded(item, index) for index, item in enumerate(items)]
+        self.key = (model, verb, options.key)
+        self.next = 0  # the first item that no worker has yet
+        self.left = len(self.items)  # that are not answered
+        self.answers: list[Any] = [None] * len(self.items)
+        self.result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.parts: asyncio.Queue[TextPart | Refusal] | None = asyncio.Queue() if streamed else None
+        self.timers: list[asyncio.TimerHandle] = []
+        self.arrived = asyncio.get_running_loop().time()
+
+    @property
+    def waits(self) -> bool:
+        """Whether no worker has any of its items yet."""
+        return self.next == 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has all its answers, or will get none."""
+        return self.result.done()
+
+    def answer(self, index: int, answer: ItemAnswer) -> None:
+        """Take the answer of an item; one that is refused ends the request."""
+        if self.ended:
+            return
+        if answer.fault:
+            self.fail(ModelFailed("the model failed on this request", fix="see the log of the server"))
+        elif answer.problem:
+            self.fail(BadItem(index, "items", answer.problem, answer.fix))
+        else:
+            self.answers[index] = answer.value
+            self.left -= 1
+            if not self.left:
+                self.result.set_result(self.answers)
+
+    def fail(self, refusal: Refusal) -> None:
+        """End the request without an answer."""
+        if self.ended:
+            return
+        self.result.set_exception(refusal)
+        if self.parts is not None:
+            self.result.exception()  # it is raised where the parts are read
+            self.parts.put_nowait(refusal)
+
+    def close(self) -> None:
+        """Stop its clocks, and drop what still comes."""
+        for timer in self.timers:
+            timer.cancel()
+        if not self.ended:
+            self.result.cancel()
+
+
+def _encoded(item: Any, index: int) -> msgspec.Raw:
+    """An item as msgpack, so that one that cannot be sent never reaches a batch of others."""
+    try:
+        return msgspec.Raw(_encode(item))
+    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a surrogate pair, a number of 70 bits
+        raise BadItem(index, "items", "this value cannot be read", "give text or finite numbers") from None

@@ -1,0 +1,488 @@
+"""The engine of the server: a bounded queue of requests, and worker processes that answer them.
+
+    ask, stream ──▶ queue ──▶ batches of one model and verb ──▶ worker 0 ──▶ answers
+                    bounded    rows of generation           └─▶ worker 1
+                               every second: has a folder changed?
+
+A worker computes one batch at a time. What arrives meanwhile waits and shares the next batch (dynamic batching), so
+batches grow with the load and a lone request never waits for others. Prompts are different: they join the running
+generation of a worker at once, as long as it has room for their rows (continuous batching).
+
+Nothing waits for ever: a full queue refuses, a request that no worker has begun in time is refused, and a lost worker
+is replaced while its requests are refused. This process never imports torch and runs no model.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from seqloom.config.serving import ServingConfig
+from seqloom.errors import ConfigError, DurableError, did_you_mean
+from seqloom.serve.calls import Call, checked_options
+from seqloom.serve.forkserver import ForkServer
+from seqloom.serve.link import Flight, SentBatch, WorkerLink
+from seqloom.serve.messages import (
+    VERBS,
+    BatchAnswers,
+    CancelPrompt,
+    ComputeBatch,
+    ContinuePrompt,
+    DiscardModel,
+    FromWorker,
+    ModelCard,
+    ModelRefused,
+    ModelStaged,
+    PromptProgress,
+    StageModel,
+    StartWorker,
+    SwapModel,
+    TextPart,
+    Verb,
+    WorkerReady,
+)
+from seqloom.serve.refusals import (
+    BadItem,
+    Draining,
+    Overloaded,
+    Refusal,
+    TimedOut,
+    Unable,
+    UnknownModel,
+    WaitedTooLong,
+    WorkerLost,
+)
+from seqloom.serve.watch import Mark, mark_of
+
+__all__ = ["VERBS", "Engine", "ModelCard", "TextPart", "Verb"]
+
+POLL = 1.0  # seconds between two looks at the folders
+LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
+HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
+COUNTED = (
+    *("requests_total", "items_total", "batches_total", "batch_items_total", "steps_total", "tokens_total"),
+    *("refused_total", "seconds_in_model_total", "seconds_in_queue_total"),
+    *("worker_restarts_total", "swaps_total", "refused_swaps_total"),
+)
+log = logging.getLogger("seqloom.serve")
+
+
+class Engine:
+    """The models and their workers; an async context manager that lives in one event loop.
+
+    It never imports torch: a request can end a worker, but not this process.
+
+        async with Engine({"reviews": Path("runs/reviews")}, ServingConfig()) as engine:
+            await engine.ask("reviews", "classify", ["a fine film"])
+    """
+
+    def __init__(self, models: Mapping[str, Path], config: ServingConfig) -> None:
+        """Serve run folders, model folders and index folders by name."""
+        if not models:
+            raise ConfigError("there is no model to serve", fix="give a run folder or a model folder")
+        self.config = config
+        self.paths = {name: Path(path).absolute() for name, path in models.items()}
+        self.threads = _threads(config.workers)
+        self._forks = ForkServer(self.threads)
+        self._links = [WorkerLink(number) for number in range(config.workers)]
+        self._queue: deque[Call] = deque()
+        self._calls: set[Call] = set()  # that are not ended
+        self._cards: dict[str, ModelCard] = {}
+        self._marks: dict[str, Mark | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
+        self._numbers = count(1)
+        self._draining = self._closed = False
+        self._broken: asyncio.Future[None] | None = None  # while it starts: a model that cannot be loaded
+
+    # Starting and stopping
+
+    async def __aenter__(self) -> Self:
+        """Start the workers and return when all models are loaded; SeqloomError for one that cannot be loaded."""
+        self._broken = asyncio.get_running_loop().create_future()
+        self._marks = {name: mark_of(path) for name, path in self.paths.items()}
+        for link in self._links:
+            self._spawn(self._work(link))
+        try:
+            while not all(link.ready for link in self._links):
+                await asyncio.wait([self._broken], timeout=0.01)
+                if self._broken.done():
+                    self._broken.result()
+        except BaseException:
+            await self._close()
+            raise
+        self._broken = None
+        self._spawn(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the workers, at once; call `drain` before for a graceful stop."""
+        await self._close()
+
+    async def drain(self, seconds: float) -> None:
+        """Stop gracefully: accept nothing more, and wait until running requests have ended, or this many seconds."""
+        self._draining = True
+        end = asyncio.get_running_loop().time() + seconds
+        while self._calls and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait([call.result for call in self._calls], timeout=left)
+            await asyncio.sleep(0)  # those who wait take their answers
+        for call in tuple(self._calls):
+            call.fail(Draining("the server is stopping", fix="try again later"))
+
+    async def _close(self) -> None:
+        self._draining = self._closed = True
+        for call in tuple(self._calls):
+            call.fail(Draining("the server is stopping", fix="try again later"))
+        for link in self._links:
+            link.kill()
+        self._forks.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in self._links:
+            link.lose()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What it is doing
+
+    @property
+    def models(self) -> Mapping[str, ModelCard]:
+        """The card of each model, by name; a new one after a hot swap."""
+        return MappingProxyType(self._cards)
+
+    @property
+    def ready(self) -> bool:
+        """Whether at least one worker has loaded the models and the engine is not stopping."""
+        return not self._draining and any(link.ready for link in self._links)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that no worker has begun."""
+        return sum(call.waits for call in self._queue)
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """Numbers for monitoring, all plain; names that end in `_total` only grow.
+
+        requests_total, items_total, batches_total, batch_items_total, steps_total, tokens_total, refused_total,
+        seconds_in_model_total, seconds_in_queue_total, worker_restarts_total, swaps_total, refused_swaps_total,
+        waiting, running, workers_ready, workers.
+        """
+        now = {
+            "waiting": self.waiting,
+            "running": len(self._calls) - self.waiting,
+            "workers_ready": sum(link.ready for link in self._links),
+            "workers": len(self._links),
+        }
+        return self._counts | now
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The process numbers of the workers that are ready."""
+        return [link.pid for link in self._links if link.pid is not None]
+
+    # Requests
+
+    async def ask(
+        self, model: str, verb: Verb, items: Sequence[Any], options: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        """Answer the items in order, each with the plain JSON value that `seqloom predict` would write.
+
+        Args:
+            model: its name.
+            verb: one of its abilities.
+            items: texts; or pairs of texts, lists of words or lists of numbers, as the model reads them.
+            options: of `translate` and `generate` the settings of decoding (max_new_tokens, stop, temperature, top_k,
+                top_p, min_p, num_samples, seed, beam_size, n_best, ...; translate also `replace_unknown`); of
+                `search` top_k and where. None and values of None mean defaults.
+
+        Returns:
+            classify, regress, tag, translate, embed: the object of `Prediction.to_json` for each item. generate: for
+            each item the list of its continuations {text, score, finish_reason}. search: for each item the list of its
+            hits.
+
+        Raises a `Refusal`. A cancelled call leaves the queue; its result is dropped.
+        """
+        self._require(model, verb)
+        call = Call(model, verb, items, checked_options(verb, options or {}, self.config))
+        if not items:
+            return []
+        try:
+            self._admit(call)
+            return await call.result
+        except Refusal:
+            self._counts["refused_total"] += 1
+            raise
+        finally:
+            self._leave(call)
+
+    def stream(
+        self, model: str, prompt: str, options: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[TextPart, None]:
+        """Continue a prompt, and yield the text as it is generated; joined, it is the text that `ask` gives.
+
+        Options are those of `generate`, without beams and several samples. UnknownModel, Unable, BadItem (of options)
+        and Draining are raised by the call; other refusals by the first `anext` or later ones. Closing the generator
+        (`aclose`, or cancelling the task that reads it) ends the work in the worker within a step.
+        """
+        self._require(model, "generate")
+        chosen = checked_options("generate", options or {}, self.config)
+        if not chosen.continuous or chosen.rows != 1:
+            field = "num_samples" if chosen.continuous else "beam_size"
+            raise BadItem(None, field, "a stream is one text, which never changes", f"leave out {field}")
+        return self._parts(Call(model, "generate", [prompt], chosen, streamed=True))
+
+    async def _parts(self, call: Call) -> AsyncGenerator[TextPart, None]:
+        assert call.parts is not None
+        try:
+            self._admit(call)
+            while True:
+                part = await call.parts.get()
+                if isinstance(part, Refusal):
+                    self._counts["refused_total"] += 1
+                    raise part
+                yield part
+                if part.finish_reason is not None:
+                    return
+        finally:
+            self._leave(call)
+
+    def _require(self, model: str, verb: Verb) -> None:
+        """Refuse what cannot be answered by any worker."""
+        if self._draining:
+            raise Draining("the server is stopping", fix="try again later")
+        if model not in self._cards:
+            raise UnknownModel(f"there is no model '{model[:80]}'", fix=did_you_mean(model[:80], self._cards))
+        card = self._cards[model]
+        if verb not in card.abilities:
+            able = ", ".join(sorted(card.abilities))
+            raise Unable(f"the model '{model}' cannot {verb}: its task is {card.task}", fix=f"it can {able}")
+
+    def _admit(self, call: Call) -> None:
+        """Put a request into the queue, and into a worker that is free."""
+        self._counts["requests_total"] += 1
+        self._counts["items_total"] += len(call.items)
+        free = self._free(call) is not None
+        if not free and self.waiting >= self.config.max_waiting:
+            raise Overloaded(self.waiting)
+        loop = asyncio.get_running_loop()
+        late = TimedOut(
+            f"the answer took longer than {self.config.total_seconds:g} s", fix="send fewer or shorter items"
+        )
+        call.timers.append(loop.call_later(self.config.total_seconds, call.fail, late))
+        call.timers.append(loop.call_later(self.config.queue_seconds, self._expire, call))
+        self._calls.add(call)
+        self._queue.append(call)
+        self._dispatch()
+
+    def _expire(self, call: Call) -> None:
+        if call.waits:
+            seconds = f"{self.config.queue_seconds:g} s"
+            call.fail(WaitedTooLong(f"no worker was free within {seconds}", fix="try again, or start more workers"))
+            self._leave(call)
+
+    def _leave(self, call: Call) -> None:
+        """Remove a request that is ended or that nobody waits for any more."""
+        call.close()
+        self._calls.discard(call)
+        if call in self._queue:
+            self._queue.remove(call)
+        for link in self._links:
+            for number in [number for number, flight in link.prompts.items() if flight.call is call]:
+                link.ask(CancelPrompt(number))
+                del link.prompts[number]
+        self._dispatch()
+
+    # The queue
+
+    def _dispatch(self) -> None:
+        """Give the workers what they have room for, the oldest request first."""
+        for call in tuple(self._queue):
+            while call.next < len(call.items) and (link := self._free(call)) is not None:
+                if call.waits:
+                    waited = asyncio.get_running_loop().time() - call.arrived
+                    self._counts["seconds_in_queue_total"] += waited
+                if call.options.continuous:
+                    self._send_prompt(link, call)
+                else:
+                    self._send_batch(link, call)
+        self._queue = deque(call for call in self._queue if call.next < len(call.items))
+
+    def _free(self, call: Call) -> WorkerLink | None:
+        """The worker that can take items of this request now, the one with the least to do; None if none can."""
+        able = [link for link in self._links if link.ready and call.model in link.cards]
+        if call.options.continuous:
+            most = self.config.max_batch - call.options.rows
+            able = [link for link in able if link.rows <= max(0, most)]
+        else:
+            able = [link for link in able if link.batch is None]
+        return min(able, key=lambda link: (link.rows, link.batch is not None), default=None)
+
+    def _send_prompt(self, link: WorkerLink, call: Call) -> None:
+        number, index = next(self._numbers), call.next
+        call.next += 1
+        link.prompts[number] = Flight(call, index)
+        options, streamed = call.options.values, call.parts is not None
+        link.ask(ContinuePrompt(number, call.model, call.items[index], index, options, streamed))
+
+    def _send_batch(self, link: WorkerLink, first: Call) -> None:
+        """Send a batch of the items of a request and of later ones that can share it."""
+        room = max(1, self.config.max_batch // first.options.rows)
+        flights: list[Flight] = []
+        for call in self._queue:
+            if call.key == first.key:
+                taken = range(call.next, min(len(call.items), call.next + room - len(flights)))
+                flights += [Flight(call, index) for index in taken]
+                call.next = max(call.next, taken.stop)
+        number = next(self._numbers)
+        link.batch = SentBatch(number, flights)
+        items = [flight.call.items[flight.place] for flight in flights]
+        link.ask(ComputeBatch(number, first.model, first.verb, items, first.options.values))
+        self._counts["batches_total"] += 1
+        self._counts["batch_items_total"] += len(items)
+
+    # The workers
+
+    async def _work(self, link: WorkerLink) -> None:
+        """Keep one worker running."""
+        while not self._closed:
+            models = {name: str(path) for name, path in self.paths.items()}
+            start = StartWorker(link.number, self.threads, self.config.device, models)
+            async for message in link.listen(self._forks.worker(), start):
+                self._received(link, message)
+            self._lost(link)
+            link.failures += 1
+            await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** (link.failures - 1)) if link.failures > 1 else 0)
+
+    def _lost(self, link: WorkerLink) -> None:
+        if self._closed:
+            return
+        log.warning("worker %d is lost; it is started again", link.number)
+        self._counts["worker_restarts_total"] += 1
+        if self._broken is not None and not self._broken.done():
+            lost = DurableError("a worker ended while it loaded the models", fix="see the messages above")
+            self._broken.set_exception(lost)
+        for flight in link.lose():
+            flight.call.fail(WorkerLost("the worker that computed this request was lost", fix="try again"))
+
+    def _received(self, link: WorkerLink, message: FromWorker) -> None:
+        match message:
+            case BatchAnswers():
+                self._answered(link, message)
+            case PromptProgress():
+                self._written(link, message)
+            case WorkerReady():
+                self._loaded(link, message)
+            case ModelStaged(card=card):
+                link.staging[card.name].set_result(message)
+            case ModelRefused(name=name):
+                link.staging[name].set_result(message)
+        link.owes = asyncio.get_running_loop().time() if link.flights else None
+        self._dispatch()
+
+    def _loaded(self, link: WorkerLink, message: WorkerReady) -> None:
+        link.pid, link.failures = message.pid, 0
+        refused = dict(message.refused)
+        for name, card in message.cards.items():
+            if name in self._cards and (change := _change(self._cards[name], card)):
+                refused[name] = change, ""
+            else:
+                link.cards[name] = self._cards[name] = card
+        for name, (problem, fix) in refused.items():
+            if self._broken is not None and not self._broken.done():
+                self._broken.set_exception(ConfigError(f"{name}: {problem}", fix=fix))
+            log.error("worker %d cannot serve %s: %s", link.number, name, problem)
+
+    def _answered(self, link: WorkerLink, message: BatchAnswers) -> None:
+        assert link.batch is not None and link.batch.id == message.id, "a worker computes one batch at a time"
+        flights, link.batch = link.batch.flights, None
+        self._counts["seconds_in_model_total"] += message.seconds
+        for flight, answer in zip(flights, message.answers, strict=True):
+            self._tell_fault(flight, answer.fault)
+            flight.call.answer(flight.place, answer)
+
+    def _written(self, link: WorkerLink, message: PromptProgress) -> None:
+        self._counts["steps_total"] += bool(message.rows)
+        self._counts["tokens_total"] += message.rows
+        self._counts["seconds_in_model_total"] += message.seconds
+        for news in message.news:
+            flight = link.prompts.get(news.id)
+            if flight is None:
+                continue  # it was cancelled meanwhile
+            if flight.call.parts is not None and (news.text or (news.answer is not None and news.answer.served)):
+                flight.call.parts.put_nowait(TextPart(news.text, news.finish_reason))
+            if news.answer is not None:
+                del link.prompts[news.id]
+                self._tell_fault(flight, news.answer.fault)
+                flight.call.answer(flight.place, news.answer)
+
+    def _tell_fault(self, flight: Flight, fault: str) -> None:
+        if fault:
+            log.error("%s of the model %s failed: %s", flight.call.verb, flight.call.model, fault)
+
+    # New versions of models
+
+    async def _watch(self) -> None:
+        """Look at the folders every second, and end workers that hang."""
+        while True:
+            await asyncio.sleep(POLL)
+            now = asyncio.get_running_loop().time()
+            for link in self._links:
+                if link.owes is not None and now - link.owes > self.config.total_seconds + HUNG:
+                    log.error("worker %d does not answer; it is killed", link.number)
+                    link.kill()
+            for name, path in self.paths.items():
+                mark = await asyncio.to_thread(mark_of, path)
+                if mark is not None and mark != self._marks[name]:
+                    self._marks[name] = mark
+                    await self._swap(name)
+
+    async def _swap(self, name: str) -> None:
+        """Load a new version beside the old one in every worker; if all can, swap, else keep the old one."""
+        links = [link for link in self._links if link.ready]
+        for link in links:
+            link.staging[name] = asyncio.get_running_loop().create_future()
+            link.send(StageModel(name, str(self.paths[name])))
+        found = await asyncio.gather(*(link.staging[name] for link in links))
+        cards = [one.card for one in found if isinstance(one, ModelStaged)]
+        problems = [f"{one.problem}. {one.fix}" for one in found if isinstance(one, ModelRefused)]
+        problems += [_change(self._cards[name], card) for card in cards if name in self._cards]
+        problem = next(filter(None, problems), "")
+        for link, one in zip(links, found, strict=True):
+            if isinstance(one, ModelStaged):
+                link.send(DiscardModel(name) if problem else SwapModel(name))
+                if not problem:
+                    link.cards[name] = self._cards[name] = one.card
+        if problem:
+            self._counts["refused_swaps_total"] += 1
+            log.error("the new version of %s is refused, the old one is kept: %s", name, problem)
+        elif cards:  # else all workers were lost meanwhile, and load it when they start
+            self._counts["swaps_total"] += 1
+            log.info("a new version of %s is served", name)
+
+
+def _threads(workers: int) -> int:
+    """The threads of each worker: its share of the cores, or what OMP_NUM_THREADS says."""
+    if (asked := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
+        return max(1, int(asked))
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return max(1, cores // workers)
+
+
+def _change(old: ModelCard, new: ModelCard) -> str:
+    """Why a new version cannot replace the old one for its clients; empty if it can."""
+    if new.abilities >= old.abilities and new.input == old.input:
+        return ""
+    return f"it reads {new.input} for the task {new.task}, but clients expect {old.input} and {old.task}"

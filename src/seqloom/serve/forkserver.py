@@ -1,0 +1,120 @@
+"""A process that has imported torch and starts workers by forking itself, so that a lost worker is back at once.
+
+    listener ──▶ forkserver: imports torch once ── fork ──▶ worker 0
+        │                                       └─ fork ──▶ worker 1
+        └───────────────── a pair of sockets for each ────────┘
+
+To import torch takes seconds on a busy machine, and a fork milliseconds; workers also share its memory. The forkserver
+computes nothing, so it has no threads and no CUDA context, which a fork would break. The listener sends it one end of a
+pair of sockets; it forks, and the child talks to the listener over it. When the listener ends, however it ends, the
+sockets close and everything else ends too.
+
+Run by the listener as `python -m seqloom.serve.forkserver DESCRIPTOR`.
+"""
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+
+FORKS = sys.platform == "linux"  # elsewhere system libraries do not survive a fork: a worker is a new process
+ASKED = b"w"
+
+
+def main(descriptor: int) -> None:
+    """Fork a worker for each socket that arrives, until the listener is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are meant for the listener, which lets requests end
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies
+    if FORKS:
+        from seqloom.serve.worker import preload
+
+        preload()
+        gc.collect()
+        gc.freeze()  # else the first collection in each worker would copy all memory
+    with socket.socket(fileno=descriptor) as asked:
+        while True:
+            data, links, _, _ = socket.recv_fds(asked, 1, 1)
+            if not data:
+                return
+            for link in links:
+                _begin(link, asked)
+
+
+def _begin(link: int, asked: socket.socket) -> None:
+    """Start a worker that talks over this socket."""
+    if not FORKS:
+        command = [sys.executable, "-P", "-m", "seqloom.serve.worker", str(link)]
+        subprocess.Popen(command, pass_fds=[link], stdin=subprocess.DEVNULL)
+        os.close(link)
+        return
+    if os.fork():
+        os.close(link)
+        return
+    code = 1
+    with suppress(BaseException):  # nothing may return into the loop of the parent
+        from seqloom.serve.worker import main as work
+
+        asked.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        work(link)
+        code = 0
+    os._exit(code)
+
+
+class ForkServer:
+    """The forkserver as the listener sees it; it is started again if it is lost."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.process: subprocess.Popen[bytes] | None = None
+        self.asked: socket.socket | None = None
+
+    def start(self) -> None:
+        """Start the process; it imports torch meanwhile."""
+        self.close()
+        self.asked, theirs = socket.socketpair()
+        count = str(self.threads)
+        threads = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": "1"}
+        # Threads that wait for one another by spinning would take the core of the listener
+        waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "seqloom.serve.forkserver", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=os.environ | threads | waits,
+                start_new_session=True,  # Ctrl-C of a terminal reaches only the listener
+            )
+
+    def worker(self) -> socket.socket:
+        """Return a socket to a new worker."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            for _ in range(2):
+                if self.asked is None or self.process is None or self.process.poll() is not None:
+                    self.start()
+                assert self.asked is not None
+                try:
+                    socket.send_fds(self.asked, [ASKED], [theirs.fileno()])
+                    break
+                except OSError:
+                    self.close()
+        ours.setblocking(False)
+        return ours
+
+    def close(self) -> None:
+        """End the process; its workers go on until their own sockets close."""
+        if self.asked is not None:
+            self.asked.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.asked = self.process = None
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,112 @@
+"""A worker as the listener sees it: a socket to it, and what it is computing."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from seqloom.serve.calls import Call
+from seqloom.serve.messages import (
+    LENGTH,
+    FromWorker,
+    ModelCard,
+    ModelRefused,
+    ModelStaged,
+    ToWorker,
+    framed,
+    from_worker,
+)
+
+
+class Flight(NamedTuple):
+    """An item that a worker is computing."""
+
+    call: Call
+    place: int  # in its request
+
+
+class SentBatch(NamedTuple):
+    """Items that a worker is computing together."""
+
+    id: int
+    flights: list[Flight]
+
+
+class WorkerLink:
+    """One worker, which may be lost and started again.
+
+    Attributes:
+        cards: the models that it has loaded.
+        batch: the batch that it is computing, if there is one; it has one at a time.
+        prompts: the prompts that it is continuing, by id.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number, self.failures = number, 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self.writer: asyncio.StreamWriter | None = None
+        self.pid: int | None = None
+        self.cards: dict[str, ModelCard] = {}
+        self.batch: SentBatch | None = None
+        self.prompts: dict[int, Flight] = {}
+        self.owes: float | None = None  # since when it should have said something
+        self.staging: dict[str, asyncio.Future[ModelStaged | ModelRefused | None]] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether its models are loaded."""
+        return self.pid is not None
+
+    @property
+    def rows(self) -> int:
+        """The rows of its running generations."""
+        return sum(flight.call.options.rows for flight in self.prompts.values())
+
+    @property
+    def flights(self) -> list[Flight]:
+        """All items that it is computing."""
+        return [*(self.batch.flights if self.batch is not None else ()), *self.prompts.values()]
+
+    async def listen(self, link: socket.socket, first: ToWorker) -> AsyncIterator[FromWorker]:
+        """Send a first message, and yield the messages of the worker until it is gone."""
+        reader, self.writer = await asyncio.open_connection(sock=link)
+        self.send(first)
+        with suppress(asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):  # the last: its memory is broken
+            while True:
+                size = int.from_bytes(await reader.readexactly(LENGTH), "big")
+                yield from_worker.decode(await reader.readexactly(size))
+
+    def lose(self) -> list[Flight]:
+        """The worker is gone: forget it, and return what it was computing."""
+        lost = self.flights
+        for staged in self.staging.values():
+            if not staged.done():
+                staged.set_result(None)
+        if self.writer is not None:
+            self.writer.close()
+        self._forget()
+        return lost
+
+    def send(self, message: ToWorker) -> None:
+        """Send a message; if the worker is gone, its reader notices."""
+        if self.writer is not None:
+            self.writer.write(framed(message))
+
+    def ask(self, message: ToWorker) -> None:
+        """Send a message that a worker in good health answers."""
+        if self.owes is None:
+            self.owes = asyncio.get_running_loop().time()
+        self.send(message)
+
+    def kill(self) -> None:
+        """End the process. The socket is still open, so the process number is still its own."""
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)

@@ -1,0 +1,174 @@
+"""Messages between the listener and its workers: a length and msgpack, over a pair of sockets. Nothing is pickled.
+
+listener                                   worker
+   │ ── StartWorker ─────────────────────────▶ │   loads all models
+   │ ◀───────────── WorkerReady or WorkerRefused │
+   │ ── ComputeBatch ────────────────────────▶ │   items of one model and verb, of several requests
+   │ ◀─────────────────────────── BatchAnswers │   one for each item
+   │ ── ContinuePrompt ──────────────────────▶ │   a row of continuous batching
+   │ ◀───────────────────────── PromptProgress │   after each step, for all rows that have something new
+   │ ── CancelPrompt ────────────────────────▶ │
+   │ ── StageModel ──────────────────────────▶ │   loads a model beside the old one and tries it
+   │ ◀──────────── ModelStaged or ModelRefused │
+   │ ── SwapModel or DiscardModel ───────────▶ │
+"""
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+Verb = Literal["classify", "regress", "tag", "translate", "generate", "embed", "search"]
+VERBS: tuple[Verb, ...] = get_args(Verb)
+LENGTH = 4  # bytes before each message: its length, the highest byte first
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """What clients may know about a served model; all fields are plain values."""
+
+    name: str
+    task: str  # classify, regress, tag, lm, masked, translate, embed, or search for an index
+    abilities: frozenset[Verb]
+    input: str  # the kind of an item: text, pair, triple, words, vectors, picture, graph
+    labels: tuple[str, ...] = ()
+    max_length: int | None = None  # tokens or steps that are read of an item; longer ones are truncated
+    positions: int | None = None  # tokens or steps that the model can read at most; longer ones are refused
+    vector_size: int | None = None  # of embeddings
+    parameters: int = 0
+    fingerprint: str = ""  # sha256 over the checksums of the folder's files
+    loaded_at: float = 0.0  # seconds since 1970
+
+
+class TextPart(NamedTuple):
+    """A further part of a generated text. The last one has a finish reason (end, stop or length), and may be empty."""
+
+    text: str
+    finish_reason: str | None = None
+
+
+class StartWorker(msgspec.Struct, frozen=True, tag=True):
+    """The first message: what to load, and where."""
+
+    number: int  # of the worker, from 0
+    threads: int
+    device: str
+    models: dict[str, str]  # paths of folders by name
+
+
+class ComputeBatch(msgspec.Struct, frozen=True, tag=True):
+    """Items to answer together."""
+
+    id: int
+    model: str
+    verb: Verb
+    items: list[Any]
+    options: dict[str, Any]
+
+
+class ContinuePrompt(msgspec.Struct, frozen=True, tag=True):
+    """A prompt to continue with others; `number` is its index in the request, for its random numbers."""
+
+    id: int
+    model: str
+    prompt: Any
+    number: int
+    options: dict[str, Any]
+    streamed: bool
+
+
+class CancelPrompt(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits for this prompt any more."""
+
+    id: int
+
+
+class StageModel(msgspec.Struct, frozen=True, tag=True):
+    """Load a model of which there is a new version, beside the old one."""
+
+    name: str
+    path: str
+
+
+class SwapModel(msgspec.Struct, frozen=True, tag=True):
+    """Use the staged model for everything that comes next."""
+
+    name: str
+
+
+class DiscardModel(msgspec.Struct, frozen=True, tag=True):
+    """Forget the staged model."""
+
+    name: str
+
+
+class WorkerReady(msgspec.Struct, frozen=True, tag=True):
+    """All models are loaded, except those in `refused` (name: problem)."""
+
+    pid: int
+    cards: dict[str, ModelCard]
+    refused: dict[str, tuple[str, str]] = {}
+
+
+class ItemAnswer(msgspec.Struct, frozen=True):
+    """The value of an item, or why there is none: a problem and its fix, or a fault of ours with its place."""
+
+    value: Any = None
+    problem: str = ""
+    fix: str = ""
+    fault: str = ""
+
+    @property
+    def served(self) -> bool:
+        """Whether there is a value."""
+        return not self.problem and not self.fault
+
+
+class BatchAnswers(msgspec.Struct, frozen=True, tag=True):
+    """The answers of a batch, in the order of its items."""
+
+    id: int
+    answers: list[ItemAnswer]
+    seconds: float
+
+
+class PromptNews(msgspec.Struct, frozen=True):
+    """A further part of a text that is streamed, or the answer of a prompt that is finished."""
+
+    id: int
+    text: str = ""
+    answer: ItemAnswer | None = None
+    finish_reason: str | None = None
+
+
+class PromptProgress(msgspec.Struct, frozen=True, tag=True):
+    """What happened in a step of continuous batching."""
+
+    news: list[PromptNews]
+    rows: int
+    seconds: float
+
+
+class ModelStaged(msgspec.Struct, frozen=True, tag=True):
+    """The new version of a model is loaded and has answered."""
+
+    card: ModelCard
+
+
+class ModelRefused(msgspec.Struct, frozen=True, tag=True):
+    """The new version of a model is broken; the old one stays."""
+
+    name: str
+    problem: str
+    fix: str
+
+
+ToWorker = StartWorker | ComputeBatch | ContinuePrompt | CancelPrompt | StageModel | SwapModel | DiscardModel
+FromWorker = WorkerReady | BatchAnswers | PromptProgress | ModelStaged | ModelRefused
+_encoder = msgspec.msgpack.Encoder()
+to_worker = msgspec.msgpack.Decoder(ToWorker)
+from_worker = msgspec.msgpack.Decoder(FromWorker)
+
+
+def framed(message: ToWorker | FromWorker) -> bytes:
+    """The bytes of a message, with its length before them."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(LENGTH, "big") + body

@@ -1,0 +1,127 @@
+"""The same models on a Ray cluster: an application that Ray Serve starts, watches and scales.
+
+    serve run seqloom.serve.ray:app models=reviews=runs/reviews,lm=runs/lm replicas=2
+
+`app` is an application builder: Ray calls it with the arguments and runs what it returns. Each replica is a process of
+Ray with an engine of its own, so it batches its requests as `seqloom serve` does; Ray distributes requests between the
+replicas. The folders must be on a disk that all machines of the cluster share. A request is JSON, {"model", "verb",
+"items", "options"}, and so is its answer. Keys, limits of connections and TLS are the cluster's own: this application
+has none, so put it behind something that has.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seqloom.config.options import settings, with_flags
+from seqloom.config.serving import ServingConfig
+from seqloom.errors import ConfigError, did_you_mean, needing
+from seqloom.serve.engine import Engine
+from seqloom.serve.messages import Verb
+from seqloom.serve.refusals import Refusal
+
+PASSED_ON = ("device", "max_batch", "max_waiting", "queue_seconds", "total_seconds", "max_new_tokens", "max_texts")
+
+
+class ReplicaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request."""
+
+    model: str
+    verb: Verb
+    items: list[Any]
+    options: dict[str, Any] = {}
+
+
+class Replica:
+    """One copy of the models; Ray makes it a deployment."""
+
+    def __init__(self, models: Mapping[str, str], config: ServingConfig) -> None:
+        self.engine = Engine({name: Path(path) for name, path in models.items()}, config)
+        self.limit = config.max_items
+
+    async def start(self) -> None:
+        """Load the models."""
+        await self.engine.__aenter__()
+
+    async def stop(self) -> None:
+        """End the worker."""
+        await self.engine.__aexit__(None, None, None)
+
+    async def answer(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        """The status and the answer of a request."""
+        try:
+            asked = msgspec.json.decode(body, type=ReplicaRequest)
+        except (ValueError, RecursionError):
+            return 422, {"problem": "the body is not a request", "fix": "send JSON with model, verb and items"}
+        if len(asked.items) > self.limit:
+            return 422, {"problem": f"{len(asked.items):,} items in a request", "fix": f"send at most {self.limit:,}"}
+        try:
+            return 200, {"answers": await self.engine.ask(asked.model, asked.verb, asked.items, asked.options)}
+        except Refusal as refusal:
+            return refusal.status, {"problem": refusal.problem, "fix": refusal.fix}
+
+
+def app(arguments: Mapping[str, str]) -> Any:
+    """The application for Ray Serve, with the models and settings of the arguments."""
+    given = dict(arguments)
+    models = models_of(given.pop("models", ""))
+    replicas = _whole(given.pop("replicas", "1"), "replicas")
+    config = config_of(given)
+    with needing("ray"):
+        from ray import serve
+        from starlette.responses import JSONResponse  # a part of ray[serve]
+
+    class Deployed:
+        """A replica with the interface that Ray expects."""
+
+        async def __init__(self) -> None:  # type: ignore[misc]  # Ray awaits it
+            self.replica = Replica(models, config)
+            await self.replica.start()
+
+        async def __call__(self, request: Any) -> Any:
+            status, found = await self.replica.answer(await request.body())
+            return JSONResponse(found, status_code=status)
+
+    return serve.deployment(Deployed, name="seqloom", num_replicas=replicas).bind()
+
+
+def models_of(text: str) -> dict[str, str]:
+    """The folders of `name=folder,...`; a folder without a name has its own.
+
+    >>> models_of("reviews=runs/a,runs/lm")
+    {'reviews': 'runs/a', 'lm': 'runs/lm'}
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, path = part.partition("=")
+        found[name if equals else Path(part).name] = path if equals else part
+    if not found:
+        raise ConfigError("no models are given", fix="add models=NAME=FOLDER,...")
+    return found
+
+
+def config_of(given: Mapping[str, str]) -> ServingConfig:
+    """The settings of a replica, from arguments of the command line."""
+    known = settings(ServingConfig, *PASSED_ON)
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"there is no argument '{name}'", fix=did_you_mean(name, ["models", "replicas", *known]))
+    return with_flags(ServingConfig(), {name: _value(value) for name, value in given.items()})
+
+
+def _value(text: str) -> str | int | float:
+    """A number, if the text spells one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _whole(text: str, name: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ConfigError(f"{name} is {text!r}", fix="give a whole number of at least 1")
+    return int(text)

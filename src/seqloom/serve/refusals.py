@@ -1,0 +1,92 @@
+"""Why a request is not answered. Each refusal says what was asked, what was found and what to do.
+
+    Refusal
+    ├── UnknownModel    404  no model of this name
+    ├── Unable          422  the model cannot do this
+    ├── BadItem         422  an item or an option that the model cannot use
+    ├── Overloaded      429  the queue is full; `retry_after` seconds
+    ├── Draining        503  the server is stopping
+    ├── WaitedTooLong   503  no worker was free in time
+    ├── WorkerLost      503  the worker ended while it computed the answer
+    ├── TimedOut        504  the answer took too long
+    └── ModelFailed     500  an error of ours; its details are in the log, not in the message
+
+No message contains the text of a request.
+"""
+
+from typing import ClassVar
+
+from seqloom.errors import SeqloomError
+
+
+class Refusal(SeqloomError):  # noqa: N818  # it is no fault of the server
+    """A request that is not answered; `status` is its HTTP status."""
+
+    status: ClassVar[int] = 500
+
+
+class UnknownModel(Refusal):
+    """No model of this name is served."""
+
+    status = 404
+
+
+class Unable(Refusal):
+    """The model cannot do what is asked: its task is another one."""
+
+    status = 422
+
+
+class BadItem(Refusal):
+    """An item or option that cannot be used.
+
+    Attributes:
+        index: the number of the item, from 0; None for an option.
+        field: the name of the option, or of the field that holds the items ("items", or "prompt" for a stream).
+    """
+
+    status = 422
+
+    def __init__(self, index: int | None, field: str, problem: str, fix: str = "") -> None:
+        super().__init__(problem, fix=fix)
+        self.index, self.field = index, field
+
+
+class Overloaded(Refusal):
+    """As many requests are waiting as may wait."""
+
+    status = 429
+
+    def __init__(self, waiting: int, retry_after: int = 1) -> None:
+        super().__init__(f"{waiting} requests are waiting already", fix=f"try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class Draining(Refusal):
+    """The server is stopping and takes no more requests."""
+
+    status = 503
+
+
+class WaitedTooLong(Refusal):
+    """The request waited in the queue for as long as it may."""
+
+    status = 503
+
+
+class WorkerLost(Refusal):
+    """The worker that computed the answer has ended; another one is started."""
+
+    status = 503
+
+
+class TimedOut(Refusal):
+    """The answer took longer than a request may take."""
+
+    status = 504
+
+
+class ModelFailed(Refusal):
+    """The model raised an error that is not the fault of the request."""
+
+    status = 500

@@ -1,0 +1,190 @@
+"""The fields of requests and answers, typed. The checks of requests and the OpenAPI document both come from here.
+
+Records are made from the settings of the server, because its limits are part of them; ranges and descriptions of
+decoding are those of `config/decoding.py`.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from seqloom.config.decoding import BeamConfig, SampleConfig
+from seqloom.config.options import own
+from seqloom.config.serving import ServingConfig
+from seqloom.serve.answers import bad_value
+from seqloom.serve.engine import VERBS, Verb
+
+MAX_STOPS, MAX_STOP_LENGTH, MAX_HITS, MAX_CONDITIONS = 16, 256, 100, 16
+MAX_TEMPERATURE = 1_000.0
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+DESCRIBED = {one.name: one for kind in (SampleConfig, BeamConfig) for one in own(kind)}
+ModelName = Annotated[str, Meta(min_length=1, max_length=64, description="Name of the model, as in /v1/models.")]
+OneModel = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        description="Name of the model, as in /v1/models. Can be left out if only one model can do this.",
+    ),
+]
+Field = tuple[str, Any] | tuple[str, Any, Any]
+
+
+class VerbAnswer(msgspec.Struct):
+    """The outputs of a model, one for each item, in order."""
+
+    model: str
+    outputs: list[Any]
+
+
+class ErrorFields(msgspec.Struct, omit_defaults=True):
+    """Why a request was refused."""
+
+    code: Annotated[str, Meta(description="For programs; it does not change.")]
+    message: Annotated[str, Meta(description="What was asked, what was found, what to do.")]
+    field: str | None = None
+
+
+class ErrorAnswer(msgspec.Struct):
+    """A refused request."""
+
+    error: ErrorFields
+
+
+class OpenAIErrorFields(msgspec.Struct):
+    """Why a request was refused, in the form that clients of OpenAI read."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIErrorAnswer(msgspec.Struct):
+    """A refused request."""
+
+    error: OpenAIErrorFields
+
+
+def request_kinds(config: ServingConfig) -> dict[Verb, type[msgspec.Struct]]:
+    """The record of each verb's requests, with the limits of this server.
+
+    >>> kinds = request_kinds(ServingConfig())
+    >>> msgspec.structs.fields(kinds["search"])[1].name
+    'items'
+    """
+    decoding = _decoding(config)
+    options: dict[Verb, list[Field]] = {
+        "generate": [one for one in decoding if one[0] != "coverage_penalty"],
+        "translate": [*decoding, _optional("replace_unknown", bool, "Copy unknown words from the source.")],
+        "search": [
+            _optional("top_k", Annotated[int, Meta(ge=1, le=MAX_HITS)], "Number of documents to return."),
+            _optional("where", _texts(MAX_CONDITIONS), 'Filters such as "year>=2000" or "lang=en".'),
+        ],
+    }
+    return {verb: _record(f"{verb.title()}Request", [*_asked(config), *options.get(verb, [])]) for verb in VERBS}
+
+
+def _asked(config: ServingConfig) -> list[Field]:
+    count = Meta(
+        min_length=1,
+        max_length=config.max_items,
+        description="What the model reads, as in training: texts, pairs of texts, lists of words or lists of numbers.",
+    )
+    text = Annotated[str, Meta(max_length=config.max_characters)]
+    return [
+        ("model", OneModel | UnsetType, UNSET),
+        ("items", Annotated[list[text | list[Any] | dict[str, Any]], count]),
+    ]
+
+
+def _decoding(config: ServingConfig) -> list[Field]:
+    """The options of decoding: those of the configuration, some with a limit of the server."""
+    tokens = Annotated[int, Meta(ge=1, le=config.max_new_tokens)]
+    texts = Annotated[int, Meta(ge=1, le=config.max_texts)]
+    limited = {"max_new_tokens": tokens, "num_samples": texts, "beam_size": texts, "n_best": texts}
+    limited["stop"] = _texts(MAX_STOPS)
+    return [_optional(name, limited.get(name, one.annotation), one.help) for name, one in DESCRIBED.items()]
+
+
+def _texts(count: int) -> Any:
+    return Annotated[list[Annotated[str, Meta(min_length=1, max_length=MAX_STOP_LENGTH)]], Meta(max_length=count)]
+
+
+def _optional(name: str, kind: Any, description: str) -> Field:
+    return name, Annotated[kind, Meta(description=description)] | UnsetType, UNSET
+
+
+def _record(name: str, fields: list[Field]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def completion_kind(config: ServingConfig) -> type[msgspec.Struct]:
+    """The record of POST /v1/completions: the fields of OpenAI, as far as models of Seqloom have them."""
+    text = Annotated[str, Meta(max_length=config.max_characters)]
+    prompts = Annotated[list[text], Meta(min_length=1, max_length=config.max_items)]
+    none, zero = "Not supported: leave it out, or null.", Annotated[float, Meta(ge=0.0, le=0.0)]
+    tokens = Annotated[int, Meta(ge=1, le=config.max_new_tokens)]
+    temperature = Annotated[float, Meta(ge=0.0, le=MAX_TEMPERATURE)]
+    named = {
+        "max_tokens": (tokens, "Most tokens to generate (default: 16)."),
+        "temperature": (temperature, "Sample with this temperature; 0 is greedy (default: 1)."),
+        "top_p": (Annotated[float, Meta(ge=0.0, le=1.0)], DESCRIBED["top_p"].help),
+        "top_k": (DESCRIBED["top_k"].annotation, DESCRIBED["top_k"].help),
+        "n": (Annotated[int, Meta(ge=1, le=config.max_texts)], "Number of texts for each prompt (default: 1)."),
+        "seed": (DESCRIBED["seed"].annotation, "Random seed (default: another one for each request)."),
+        "stop": (Annotated[str, Meta(min_length=1, max_length=MAX_STOP_LENGTH)] | _texts(MAX_STOPS), "Stop texts."),
+        "stream": (bool, "Send the text as server-sent events while it is generated; for one prompt and n of 1."),
+        "stream_options": (dict[str, bool], "Ignored."),
+        "echo": (bool, "Begin each text with its prompt."),
+        "user": (Annotated[str, Meta(max_length=256)], "Ignored."),
+        "best_of": (Annotated[int, Meta(ge=1, le=1)], "Only 1 is supported."),
+        "frequency_penalty": (zero, "Only 0 is supported."),
+        "presence_penalty": (zero, "Only 0 is supported."),
+    }
+    fields: list[Field] = [("model", ModelName), ("prompt", text | prompts)]
+    fields += [(name, Annotated[kind | None, Meta(description=text)], None) for name, (kind, text) in named.items()]
+    fields += [(name, Annotated[None, Meta(description=none)], None) for name in ("logprobs", "logit_bias", "suffix")]
+    return _record("CompletionRequest", fields)
+
+
+def embedding_kind(config: ServingConfig) -> type[msgspec.Struct]:
+    """The record of POST /v1/embeddings."""
+    text = Annotated[str, Meta(max_length=config.max_characters)]
+    texts = Annotated[list[text], Meta(min_length=1, max_length=config.max_embedding_items)]
+    formats = Annotated[Literal["float", "base64"] | None, Meta(description="Form of the vectors (default: float).")]
+    size = Annotated[int, Meta(ge=1, le=2**20)]
+    sizes = Annotated[size | None, Meta(description="Only the size of the model's vectors.")]
+    return _record(
+        "EmbeddingRequest",
+        [
+            ("model", ModelName),
+            ("input", text | texts),
+            ("encoding_format", formats, None),
+            ("dimensions", sizes, None),
+            ("user", Annotated[str, Meta(max_length=256)] | None, None),
+        ],
+    )
+
+
+def options_of(request: msgspec.Struct) -> dict[str, Any]:
+    """The options of a verb's request that were given."""
+    given = msgspec.structs.asdict(request)
+    return {name: value for name, value in given.items() if name not in ("model", "items") and value is not UNSET}
+
+
+def require_short(items: list[Any], field: str, most: int) -> None:
+    """Raise HttpRefusal for an item of several texts or numbers that is too long; a number counts as a character."""
+    for index, item in enumerate(items):
+        if not isinstance(item, str) and (size := _size(item)) > most:
+            place = f"{field}[{index}]"
+            raise bad_value(place, f"{place} has {size:,} characters; the limit is {most:,}", "send less at a time")
+
+
+def _size(item: Any) -> int:
+    if isinstance(item, dict):
+        return sum(len(key) + _size(value) for key, value in item.items())
+    if isinstance(item, list):
+        return sum(map(_size, item))
+    return len(item) if isinstance(item, str) else 1

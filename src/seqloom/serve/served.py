@@ -1,0 +1,187 @@
+"""A model or an index in a worker: what it can do, and its answers as plain data."""
+
+import hashlib
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from seqloom.bundle import identity_of
+from seqloom.config.decoding import decoding
+from seqloom.decoding.continuous import ContinuousBatch, ContinuousRow
+from seqloom.errors import ConfigError, RejectedError, SeqloomError
+from seqloom.files.folders import read_manifest
+from seqloom.inference.model import LoadedModel, load
+from seqloom.nn.models import count_parameters
+from seqloom.search.build import open_store
+from seqloom.search.index import SEGMENT
+from seqloom.search.search import searcher
+from seqloom.serve.messages import ItemAnswer, ModelCard, Verb
+from seqloom.serve.watch import is_index
+from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
+from seqloom.text.segmenter import require_whole
+
+QUOTED = re.compile(r"'.*'", re.DOTALL)
+BY_TASK: tuple[Verb, ...] = ("classify", "regress", "tag")  # verbs that are the prediction of the task of that name
+
+
+class ServedModel:
+    """A trained model with the verbs of its task."""
+
+    def __init__(self, name: str, path: Path, device: str) -> None:
+        self.model: LoadedModel = load(path, device=device)
+        self.running: ContinuousBatch | None = None  # the prompts that are continued
+        task, kind = self.model.task, self.model.task.input_spec.schema.input
+        self.card = ModelCard(
+            name=name,
+            task=task.name,
+            abilities=frozenset(abilities_of(task)),
+            input=kind.name,
+            labels=tuple(self.model.spec.schema.labels),
+            max_length=self.model.reading().max_length,
+            positions=self.model.positions,
+            vector_size=self.model.vector_size if isinstance(task, Vectorizer) else None,
+            parameters=count_parameters(self.model.model),
+            fingerprint=identity_of(self.model.path),
+            loaded_at=time.time(),
+        )
+
+    def check(self) -> None:
+        """Raise an error if the model cannot answer one small item."""
+        sample = self._sample()
+        for verb in sorted(self.card.abilities) if sample is not None else ():
+            options = {"max_new_tokens": 1} if verb in ("generate", "translate") else {}
+            self.compute(verb, [sample], options)
+
+    def _sample(self) -> Any:
+        """A small input; None for kinds that cannot be made up."""
+        kind, sizes = self.model.task.input_spec.schema.input, self.model.spec.sizes
+        if kind.of_numbers or kind.fixed_size:
+            return np.zeros(sizes if kind.fixed_size else (1, *sizes)).tolist()
+        if self.model.spec.tokenizer is None or kind.name == "graph":
+            return None
+        return ["a"] if kind.in_words else "a" if kind.num_columns == 1 else ["a"] * kind.num_columns
+
+    def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+        """The answers of items, in order; SeqloomError for one that the model cannot use."""
+        if verb == "embed":
+            return [{"vector": row.tolist()} for row in self.model.embed(items)]
+        if verb == "generate":
+            return [[one.to_json() for one in some] for some in self.model.generate(items, **options)]
+        if verb == "translate":
+            return [one.to_json() for one in self.model.translate(items, **options)]
+        return [one.to_json() for one in self.model.predict(items)]
+
+    def rows(self, prompt: Any, number: int, options: Mapping[str, Any]) -> list[ContinuousRow]:
+        """The rows that continue a prompt, added to the running batch."""
+        task = Continuer.of(self.model.task).writing(decoding(options))
+        if not isinstance(prompt, str):
+            raise ConfigError("expected text", fix="give a string")
+        require_whole(prompt, "the prompt")
+        rows = task.rows(self.model.model, prompt, number)
+        if self.running is None:
+            self.running = ContinuousBatch(self.model.model)  # type: ignore[arg-type]  # a Continuer has a LanguageModel
+        self.running.add(rows)
+        return rows
+
+    def written(self, rows: Sequence[ContinuousRow]) -> list[Any]:
+        """The continuations of a prompt whose rows are finished."""
+        task = Continuer.of(self.model.task)
+        return [task.continuation(row).to_json() for row in rows]
+
+
+class ServedIndex:
+    """An index of documents."""
+
+    running = None
+
+    def __init__(self, name: str, path: Path, device: str) -> None:
+        store = open_store(path)
+        self.searcher = searcher(store, device=device)
+        names = sorted(entry for entry in path.iterdir() if entry.name.startswith(SEGMENT))
+        sums = [read_manifest(entry).check for entry in names]
+        fingerprint = hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
+        self.card = ModelCard(
+            name, "search", frozenset(("search",)), "text", fingerprint=fingerprint, loaded_at=time.time()
+        )
+
+    def check(self) -> None:
+        """Raise an error if the index cannot answer a query."""
+        self.compute("search", ["a"], {"top_k": 1})
+
+    def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+        """The hits of each query, best first."""
+        if not all(isinstance(item, str) for item in items):
+            raise ConfigError("expected text", fix="give a string")
+        return [[hit.to_json() for hit in self.searcher.search(item, **options)] for item in items]
+
+    def rows(self, prompt: Any, number: int, options: Mapping[str, Any]) -> list[ContinuousRow]:
+        raise ConfigError("an index generates no text", fix="search in it")
+
+    def written(self, rows: Sequence[ContinuousRow]) -> list[Any]:
+        raise AssertionError("an index has no rows")
+
+
+AnyServed = ServedModel | ServedIndex
+
+
+def open_served(name: str, path: str, device: str) -> AnyServed:
+    """Load a model or an index and let it answer once; SeqloomError if it is broken."""
+    served = ServedIndex(name, Path(path), device) if is_index(Path(path)) else ServedModel(name, Path(path), device)
+    if not served.card.abilities:
+        raise ConfigError(f"a model of the task {served.card.task} cannot be served", fix="use `seqloom predict`")
+    served.check()
+    return served
+
+
+def abilities_of(task: Task) -> Iterator[Verb]:
+    """What a model of this task can be asked for."""
+    yield from (verb for verb in BY_TASK if verb == task.name)
+    if isinstance(task, Translator):
+        yield "translate"
+    if isinstance(task, Continuer):
+        yield "generate"
+    if isinstance(task, Vectorizer):
+        yield "embed"
+
+
+def answers_of(compute: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]) -> list[ItemAnswer]:
+    """The answers of a batch; if it fails, each item is tried alone, so that only the bad ones fail."""
+    try:
+        return [ItemAnswer(value) for value in compute(items)]
+    except Exception as error:
+        if len(items) == 1:
+            return [refused(error)]
+    return [answer for item in items for answer in answers_of(compute, [item])]
+
+
+def refused(error: Exception) -> ItemAnswer:
+    """Why an item has no answer, without a word of the item itself."""
+    if isinstance(error, RejectedError) and error.details:
+        first = error.details[0]
+        return ItemAnswer(problem=private(str(first.get("text", ""))), fix=private(str(first.get("fix", ""))))
+    if isinstance(error, SeqloomError):
+        return ItemAnswer(problem=private(error.problem), fix=private(error.fix))
+    return ItemAnswer(fault=place_of(error))
+
+
+def private(sentence: str) -> str:
+    """A sentence of an error without what it quotes: messages and logs hold no text of requests.
+
+    >>> private("expected a word, found 'my password'")
+    "expected a word, found '…'"
+    """
+    return QUOTED.sub("'…'", sentence)
+
+
+def place_of(error: Exception) -> str:
+    """The kind of an error and the lines of code that led to it; its message may hold text of a request."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    return f"{type(error).__name__} at " + " < ".join(
+        f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in reversed(frames)
+    )

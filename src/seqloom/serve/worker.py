@@ -1,0 +1,226 @@
+"""A worker: a process with the models. It reads messages from the listener and writes answers.
+
+    socket ──▶ thread: decodes ──▶ inbox ──▶ main thread: batches, and a step of every running generation ──▶ socket
+                                     ▲
+                    thread: loads a new version of a model
+
+One thread computes. A cancelled prompt leaves between two steps, and a new version of a model is loaded beside the old
+one by another thread, so neither waits for the other. Rows that are being generated finish with the model that they
+started with. When the socket closes, because the listener has ended, the worker ends.
+"""
+
+import os
+import pkgutil
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import torch
+
+from seqloom.decoding.answers import GrowingText
+from seqloom.decoding.continuous import ContinuousRow
+from seqloom.errors import SeqloomError
+from seqloom.serve.messages import (
+    LENGTH,
+    BatchAnswers,
+    CancelPrompt,
+    ComputeBatch,
+    ContinuePrompt,
+    DiscardModel,
+    FromWorker,
+    ItemAnswer,
+    ModelRefused,
+    ModelStaged,
+    PromptNews,
+    PromptProgress,
+    StageModel,
+    StartWorker,
+    SwapModel,
+    ToWorker,
+    WorkerReady,
+    framed,
+    to_worker,
+)
+from seqloom.serve.served import AnyServed, answers_of, open_served, place_of, refused
+from seqloom.tasks.task import TASKS
+from seqloom.training.devices import LOCAL_RANK, choose_device
+
+UNLOADED = ItemAnswer(fault="the model could not be loaded again after a restart")
+Arrived = ToWorker | ModelRefused | tuple[AnyServed]  # the last: a new version of a model that is loaded
+
+
+class RunningPrompt:
+    """A prompt that is being continued, with its rows; `text` if it is streamed."""
+
+    def __init__(self, id_: int, served: AnyServed, rows: list[ContinuousRow], *, streamed: bool) -> None:
+        self.id, self.served, self.rows = id_, served, rows
+        self.text = GrowingText() if streamed else None
+
+    def news(self) -> PromptNews | None:
+        """What is new after a step; None if there is nothing."""
+        text = "" if self.text is None else self.text.further(self.rows[0].draft)
+        if any(row.runs for row in self.rows):
+            return PromptNews(self.id, text) if text else None
+        answer = ItemAnswer(self.served.written(self.rows))
+        return PromptNews(self.id, text, answer, self.rows[0].draft.finish_reason)
+
+
+class ModelWorker:
+    """The models, and what is being computed."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.inbox: queue.SimpleQueue[Arrived | None] = queue.SimpleQueue()  # None: the listener is gone
+        self.models: dict[str, AnyServed] = {}
+        self.staged: dict[str, AnyServed] = {}
+        self.prompts: dict[int, RunningPrompt] = {}
+        self.device = "cpu"
+
+    def run(self) -> None:
+        """Answer until the listener is gone."""
+        threading.Thread(target=self._receive, daemon=True).start()
+        while True:
+            for message in self._arrived():
+                if message is None:
+                    return
+                self._handle(message)
+            if self.prompts:
+                self._step()
+
+    def _receive(self) -> None:
+        """Put every message into the inbox, in a thread of its own."""
+        with self.link.makefile("rb") as stream:
+            while len(head := stream.read(LENGTH)) == LENGTH:
+                self.inbox.put(to_worker.decode(stream.read(int.from_bytes(head, "big"))))
+        self.inbox.put(None)
+
+    def _arrived(self) -> Iterator[Arrived | None]:
+        """All messages that are there, not those that come meanwhile; if nothing runs, wait for the first."""
+        if not self.prompts:
+            yield self.inbox.get()
+        for _ in range(self.inbox.qsize()):  # only this thread takes messages out
+            yield self.inbox.get()
+
+    def _send(self, message: FromWorker) -> None:
+        self.link.sendall(framed(message))
+
+    def _handle(self, message: Arrived) -> None:
+        match message:
+            case ComputeBatch():
+                self._compute(message)
+            case ContinuePrompt():
+                self._continue(message)
+            case CancelPrompt(id=id_):
+                self._cancel(id_)
+            case StageModel(name=name, path=path):
+                threading.Thread(target=self._stage, args=(name, path), daemon=True).start()
+            case (served,):
+                self.staged[served.card.name] = served
+                self._send(ModelStaged(served.card))
+            case ModelRefused():
+                self._send(message)
+            case SwapModel(name=name):
+                self.models[name] = self.staged.pop(name)
+            case DiscardModel(name=name):
+                self.staged.pop(name, None)
+            case StartWorker():
+                self._start(message)
+
+    def _start(self, asked: StartWorker) -> None:
+        """Load all models. One that cannot be loaded is reported; the others are served."""
+        torch.set_num_threads(asked.threads)
+        if torch.cuda.device_count() > 1:
+            os.environ[LOCAL_RANK] = str(asked.number % torch.cuda.device_count())
+        broken = dict[str, tuple[str, str]]()
+        for name, path in asked.models.items():
+            try:
+                self.device = str(choose_device(asked.device, "float32").torch)  # type: ignore[arg-type]
+                self.models[name] = open_served(name, path, self.device)
+            except Exception as error:
+                broken[name] = _why(error)
+        self._send(WorkerReady(os.getpid(), {name: one.card for name, one in self.models.items()}, broken))
+
+    def _stage(self, name: str, path: str) -> None:
+        """Load a new version of a model, in a thread of its own."""
+        try:
+            self.inbox.put((open_served(name, path, self.device),))
+        except Exception as error:
+            self.inbox.put(ModelRefused(name, *_why(error)))
+
+    def _compute(self, batch: ComputeBatch) -> None:
+        began, served = time.perf_counter(), self.models.get(batch.model)
+        if served is None:
+            answers = [UNLOADED] * len(batch.items)
+        else:
+            answers = answers_of(lambda items: served.compute(batch.verb, items, batch.options), batch.items)
+        self._send(BatchAnswers(batch.id, answers, time.perf_counter() - began))
+
+    def _continue(self, asked: ContinuePrompt) -> None:
+        served = self.models.get(asked.model)
+        try:
+            rows = [] if served is None else served.rows(asked.prompt, asked.number, asked.options)
+            if served is not None and any(row.runs for row in rows):
+                self.prompts[asked.id] = RunningPrompt(asked.id, served, rows, streamed=asked.streamed)
+                return
+            answer = UNLOADED if served is None else ItemAnswer(served.written(rows))
+        except Exception as error:
+            answer = refused(error)
+        self._send(PromptProgress([PromptNews(asked.id, answer=answer, finish_reason="length")], 0, 0.0))
+
+    def _cancel(self, id_: int) -> None:
+        prompt = self.prompts.pop(id_, None)
+        if prompt is not None and prompt.served.running is not None:
+            for row in prompt.rows:
+                prompt.served.running.drop(row)
+        self._send(PromptProgress([], 0, 0.0))  # it has been heard
+
+    def _step(self) -> None:
+        """Generate a token for every row of every model, and tell what is new."""
+        began = time.perf_counter()
+        rows = 0
+        for served in {id(one.served): one.served for one in self.prompts.values()}.values():
+            try:
+                assert served.running is not None, "a running prompt has a batch"
+                rows += len(served.running.step())
+            except Exception as error:  # no row of this batch can go on
+                self._abandon(served, refused(error))
+        news = [found for prompt in self.prompts.values() if (found := prompt.news()) is not None]
+        for one in news:
+            if one.answer is not None:
+                del self.prompts[one.id]
+        self._send(PromptProgress(news, rows, time.perf_counter() - began))  # also without news
+
+    def _abandon(self, served: AnyServed, answer: ItemAnswer) -> None:
+        lost = [prompt for prompt in self.prompts.values() if prompt.served is served]
+        served.running = None
+        for prompt in lost:
+            del self.prompts[prompt.id]
+        self._send(PromptProgress([PromptNews(prompt.id, answer=answer) for prompt in lost], 0, 0.0))
+
+
+def _why(error: Exception) -> tuple[str, str]:
+    """The problem and the fix of a model that cannot be loaded; a request has no part in it."""
+    return (error.problem, error.fix) if isinstance(error, SeqloomError) else (place_of(error), "")
+
+
+def preload() -> None:
+    """Import what the models of any task need."""
+    for place in TASKS.values():
+        pkgutil.resolve_name(place)
+
+
+def main(descriptor: int) -> None:
+    """Work for the listener at the other end of this socket."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are meant for the listener, which lets requests end
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=descriptor) as link:
+        link.setblocking(True)
+        ModelWorker(link).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,233 @@
+"""The engine gives the answers of `seqloom.load(...).predict`, whoever asks at the same time."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqloom
+from seqloom.inference.model import LoadedModel
+from seqloom.search.index import open_index
+from seqloom.search.search import searcher
+from seqloom.serve.refusals import BadItem, Refusal, Unable, UnknownModel
+from serve_common import RunningEngine, close_to, sentence
+
+pytestmark = pytest.mark.slow
+TEXTS = [sentence(number, 1 + number % 12) for number in range(9)]
+SAMPLED = {"temperature": 0.8, "top_k": 12, "seed": 5, "num_samples": 2, "max_new_tokens": 12}
+
+
+def predicted(model: LoadedModel, items: list[Any]) -> list[Any]:
+    return [one.to_json() for one in model.predict(items)]
+
+
+CASES: dict[str, tuple[str, str, list[Any], dict[str, Any], Callable[[LoadedModel, list[Any]], list[Any]]]] = {
+    "classify": ("reviews", "classify", TEXTS, {}, predicted),
+    "pairs": ("pairs", "classify", [[text, text[:5]] for text in TEXTS], {}, predicted),
+    "regress": ("scores", "regress", TEXTS, {}, predicted),
+    "tag": ("tags", "tag", ["Ada saw Bo.", "went home", "Bo"], {}, predicted),
+    "tag words": ("tags", "tag", [["Ada", "saw", "Bo", "."]], {}, predicted),
+    "embed": ("reviews", "embed", TEXTS, {}, lambda m, items: [{"vector": row.tolist()} for row in m.embed(items)]),
+    "translate": (
+        "translator",
+        "translate",
+        TEXTS[:4],
+        {},
+        lambda m, items: [one.to_json() for one in m.translate(items)],
+    ),
+    "translate greedily": (
+        *("translator", "translate", TEXTS[:4], {"beam_size": 1, "max_new_tokens": 5}),
+        lambda m, items: [one.to_json() for one in m.translate(items, beam_size=1, max_new_tokens=5)],
+    ),
+    "generate": (
+        *("lm", "generate", TEXTS, {}),
+        lambda m, items: [[one.to_json() for one in some] for some in m.generate(items)],
+    ),
+    "sample": (
+        *("gru", "generate", TEXTS, SAMPLED),
+        lambda m, items: [[one.to_json() for one in some] for some in m.generate(items, **SAMPLED)],
+    ),
+    "beam": (
+        *("lm", "generate", TEXTS[:3], {"beam_size": 3, "n_best": 2, "max_new_tokens": 6}),
+        lambda m, items: [
+            [one.to_json() for one in some] for some in m.generate(items, beam_size=3, n_best=2, max_new_tokens=6)
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_answers_are_those_of_the_loaded_model(case: str, engine: RunningEngine, models: dict[str, Path]) -> None:
+    name, verb, items, options, expected = CASES[case]
+    close_to(engine.ask(name, verb, items, options), expected(seqloom.load(models[name]), items))
+
+
+def test_tags_have_the_offsets_of_the_raw_text(engine: RunningEngine) -> None:
+    (found,) = engine.ask("tags", "tag", ["Ada  saw Bo."])
+    assert [(one["text"], one["start"], one["end"]) for one in found["words"]] == [
+        ("Ada", 0, 3),
+        ("saw", 5, 8),
+        ("Bo", 9, 11),
+        (".", 11, 12),
+    ]
+
+
+def test_hits_are_those_of_the_index(engine: RunningEngine, models: dict[str, Path]) -> None:
+    expected = searcher(open_index(models["index"])).search("kado lofi", top_k=3, where=["year>=1990"])
+    found = engine.ask("index", "search", ["kado lofi"], {"top_k": 3, "where": ["year>=1990"]})
+    assert found == [[hit.to_json() for hit in expected]] and found[0]
+
+
+def test_mates_in_a_batch_change_no_answer(engine: RunningEngine, models: dict[str, Path]) -> None:
+    """S16, a short version: requests of four models at the same time, alone within 1e-5."""
+    asked = [(CASES[case], item) for case in ("classify", "pairs", "regress", "embed") for item in CASES[case][2]] * 2
+    before = dict(engine.engine.counters)
+
+    async def all_at_once() -> list[list[Any]]:
+        return await asyncio.gather(*(engine.engine.ask(case[0], case[1], [item]) for case, item in asked))  # type: ignore[arg-type]
+
+    found = engine.wait(all_at_once())
+    loaded = {case[0]: seqloom.load(models[case[0]]) for case, _ in asked}
+    for (case, item), (answer,) in zip(asked, found, strict=True):
+        close_to(answer, case[4](loaded[case[0]], [item])[0])
+    batches = engine.engine.counters["batches_total"] - before["batches_total"]
+    assert batches < len(asked) / 3, "they have to share batches, or this shows nothing"
+
+
+def test_prompts_that_run_together_change_no_text(engine: RunningEngine, models: dict[str, Path]) -> None:
+    options = [{"max_new_tokens": 4 + number, **(SAMPLED_ALONE if number % 2 else {})} for number in range(12)]
+    before = dict(engine.engine.counters)
+
+    async def all_at_once() -> list[list[Any]]:
+        work = [engine.engine.ask("lm", "generate", [TEXTS[n % 9]], one) for n, one in enumerate(options)]
+        return await asyncio.gather(*work)
+
+    found, model = engine.wait(all_at_once()), seqloom.load(models["lm"])
+    for number, (answer,) in enumerate(found):
+        (expected,) = model.generate([TEXTS[number % 9]], **options[number])
+        close_to(answer, [one.to_json() for one in expected])
+    after = engine.engine.counters
+    steps, tokens = (after[name] - before[name] for name in ("steps_total", "tokens_total"))
+    assert tokens > 2 * steps, "they have to run together, or this shows nothing"
+
+
+SAMPLED_ALONE = {"temperature": 1.2, "seed": 9}
+
+
+def test_a_stream_is_the_text_of_the_answer(engine: RunningEngine) -> None:
+    options = {"max_new_tokens": 15}
+
+    async def parts() -> list[Any]:
+        return [part async for part in engine.engine.stream("lm", TEXTS[1], options)]
+
+    found = engine.wait(parts())
+    ((answer,),) = engine.ask("lm", "generate", [TEXTS[1]], options)
+    assert "".join(part.text for part in found) == answer["text"]
+    assert [part.finish_reason for part in found] == [None] * (len(found) - 1) + [answer["finish_reason"]]
+    assert len(found) > 5
+
+
+def test_a_request_of_more_items_than_a_batch_is_answered_in_order(engine: RunningEngine) -> None:
+    many = [sentence(number, 1 + number % 5) for number in range(40)]
+    close_to(engine.ask("reviews", "classify", many), [engine.ask("reviews", "classify", [one])[0] for one in many])
+
+
+def test_only_the_request_with_a_bad_item_is_refused(engine: RunningEngine) -> None:
+    async def together() -> list[Any]:
+        asked = [["good film"], ["bad", "", "good"], ["bad film"]]
+        work = [engine.engine.ask("reviews", "classify", items) for items in asked]
+        return await asyncio.gather(*work, return_exceptions=True)
+
+    first, bad, last = engine.wait(together())
+    assert isinstance(first, list) and isinstance(last, list)
+    assert isinstance(bad, BadItem) and bad.index == 1 and "empty" in str(bad)
+
+
+def test_a_prompt_that_is_bad_is_refused_and_others_go_on(engine: RunningEngine) -> None:
+    async def together() -> list[Any]:
+        work = [engine.engine.ask("lm", "generate", [item], {"max_new_tokens": 3}) for item in ("the", 7, "old")]
+        return await asyncio.gather(*work, return_exceptions=True)
+
+    first, bad, last = engine.wait(together())
+    assert isinstance(first, list) and isinstance(last, list) and isinstance(bad, BadItem)
+
+
+@pytest.mark.parametrize("item", [7, None, {"a": 1}, "half \ud800", 2**80, ["x", ["secret"]]])
+def test_what_is_no_text_is_refused_without_repeating_it(item: Any, engine: RunningEngine) -> None:
+    for model, verb in (("reviews", "classify"), ("tags", "tag"), ("lm", "generate"), ("index", "search")):
+        with pytest.raises(BadItem) as refusal:
+            engine.ask(model, verb, [item])
+        assert refusal.value.index == 0 and "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "verb", "options", "field"),
+    [
+        ("lm", "generate", {"temperature": -1}, "temperature"),
+        ("lm", "generate", {"temprature": 1}, "options"),
+        ("lm", "generate", {"max_new_tokens": 100_000}, "max_new_tokens"),
+        ("lm", "generate", {"num_samples": 1_000}, "num_samples"),
+        ("lm", "generate", {"max_new_tokens": True}, "max_new_tokens"),
+        ("translator", "translate", {"beam_size": 99}, "beam_size"),
+        ("translator", "translate", {"replace_unknown": 1}, "replace_unknown"),
+        ("index", "search", {"top_k": 0}, "top_k"),
+        ("index", "search", {"where": 7}, "where"),
+        ("reviews", "classify", {"top_k": 3}, "top_k"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(
+    model: str, verb: str, options: dict[str, Any], field: str, engine: RunningEngine
+) -> None:
+    with pytest.raises(BadItem) as refusal:
+        engine.ask(model, verb, ["the"], options)
+    assert (refusal.value.index, refusal.value.field) == (None, field)
+
+
+def test_what_no_model_can_do_is_refused(engine: RunningEngine) -> None:
+    with pytest.raises(UnknownModel, match="Did you mean 'reviews'"):
+        engine.ask("review", "classify", ["a"])
+    with pytest.raises(Unable, match="it can classify, embed"):
+        engine.ask("reviews", "generate", ["a"])
+    with pytest.raises(BadItem, match="one text"):
+        engine.engine.stream("lm", "a", {"num_samples": 2})
+    assert engine.ask("reviews", "classify", []) == []
+
+
+def test_cards_say_what_a_model_can_do(engine: RunningEngine, models: dict[str, Path]) -> None:
+    cards = engine.engine.models
+    assert {name: sorted(card.abilities) for name, card in cards.items()} == {
+        "reviews": ["classify", "embed"],
+        "pairs": ["classify", "embed"],
+        "scores": ["embed", "regress"],
+        "tags": ["tag"],
+        "lm": ["generate"],
+        "gru": ["generate"],
+        "translator": ["translate"],
+        "index": ["search"],
+    }
+    assert cards["reviews"].labels == ("bad", "good") and cards["reviews"].vector_size
+    assert len({card.fingerprint for card in cards.values()}) == len(cards)
+
+
+def test_the_listener_never_imports_torch() -> None:
+    code = "import seqloom.serve.engine, sys; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_refusal_has_a_status() -> None:
+    kinds = {kind.__name__: kind.status for kind in Refusal.__subclasses__()}
+    assert kinds == {
+        "UnknownModel": 404,
+        "Unable": 422,
+        "BadItem": 422,
+        "Overloaded": 429,
+        "Draining": 503,
+        "WaitedTooLong": 503,
+        "WorkerLost": 503,
+        "TimedOut": 504,
+        "ModelFailed": 500,
+    }

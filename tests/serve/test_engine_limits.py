@@ -1,0 +1,301 @@
+"""The engine under pressure: a full queue, slow and lost workers, clients that leave, and a stop."""
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqloom.errors import ConfigError
+from seqloom.serve import engine as engine_module
+from seqloom.serve.engine import Engine
+from seqloom.serve.forkserver import ForkServer
+from seqloom.serve.messages import LENGTH, StartWorker, framed, from_worker
+from seqloom.serve.refusals import Draining, Overloaded, Refusal, TimedOut, WaitedTooLong, WorkerLost
+from serve_common import SharedForks, close_to, serving, until
+
+pytestmark = pytest.mark.slow
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def classify(engine: Engine, text: str = "a good film") -> asyncio.Task[list[Any]]:
+    return asyncio.ensure_future(engine.ask("reviews", "classify", [text]))
+
+
+def test_a_full_queue_refuses_at_once_and_a_long_wait_ends(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        limits = {"max_waiting": 2, "queue_seconds": 0.3, "total_seconds": 0.6}
+        async with serving({"reviews": models["reviews"]}, forks, **limits) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)  # a model that takes long
+            began = time.perf_counter()
+            running, first, second = (classify(engine) for _ in range(3))
+            await asyncio.sleep(0)
+            assert (engine.counters["waiting"], engine.counters["running"]) == (2, 1)
+            with pytest.raises(Overloaded) as refusal:
+                await engine.ask("reviews", "classify", ["one more"])
+            assert refusal.value.retry_after >= 1 and time.perf_counter() - began < 0.2
+            for one in (first, second):
+                with pytest.raises(WaitedTooLong):
+                    await one
+            assert 0.25 < time.perf_counter() - began < 0.55 and engine.counters["waiting"] == 0
+            with pytest.raises(TimedOut):
+                await running
+            assert time.perf_counter() - began < 1.5
+            os.kill(engine.worker_pids[0], signal.SIGCONT)
+            await until(lambda: engine._links[0].batch is None)
+            assert await engine.ask("reviews", "classify", ["a good film"])
+            assert engine.counters["refused_total"] == 4 and not engine._calls
+
+    asyncio.run(check())
+
+
+def test_who_leaves_the_queue_makes_room(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks, max_waiting=1) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)
+            running, waiting = classify(engine), classify(engine)
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.sleep(0)
+            other = classify(engine)
+            os.kill(engine.worker_pids[0], signal.SIGCONT)
+            close_to(await running, await other)
+
+    asyncio.run(check())
+
+
+def test_a_lone_request_does_not_wait_for_the_queue_of_another_kind(
+    models: dict[str, Path], forks: SharedForks
+) -> None:
+    """A prompt joins the running generation although a batch is being computed, and the other way round."""
+
+    async def check() -> None:
+        two = {name: models[name] for name in ("reviews", "gru")}
+        async with serving(two, forks, max_waiting=0) as engine:
+            work = [engine.ask("gru", "generate", ["the"], {"max_new_tokens": 30}), classify(engine)]
+            assert len(await asyncio.gather(*work)) == 2
+
+    asyncio.run(check())
+
+
+def test_a_killed_worker_costs_its_requests_and_nothing_else(models: dict[str, Path], forks: SharedForks) -> None:
+    """S13: only WorkerLost for what it computed, and back in less than 5 s."""
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            outcomes: list[Any] = []
+            ends = False
+
+            async def client() -> None:
+                while not ends:
+                    try:
+                        outcomes.append(await engine.ask("reviews", "classify", ["a good film"]))
+                    except Refusal as refusal:
+                        outcomes.append(type(refusal))
+
+            clients = [asyncio.create_task(client()) for _ in range(8)]
+            for kills in (1, 2, 3):
+                await asyncio.sleep(0.1)
+                (pid,) = engine.worker_pids
+                os.kill(pid, signal.SIGKILL)
+                seconds = await until(lambda pid=pid: engine.ready and engine.worker_pids != [pid])  # type: ignore[misc]
+                assert seconds < 5
+                assert engine.counters["worker_restarts_total"] == kills
+            ends = True
+            await asyncio.gather(*clients)
+            right = [one for one in outcomes if isinstance(one, list)]
+            assert len(right) > 50
+            for one in right:
+                close_to(one, right[0])
+            assert {one for one in outcomes if not isinstance(one, list)} == {WorkerLost}
+            assert outcomes.count(WorkerLost) <= 3 * 8
+
+    asyncio.run(check())
+
+
+def test_one_of_two_workers_can_be_lost(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks, workers=2, max_batch=1) as engine:
+            both = engine.worker_pids
+            assert len(set(both)) == 2
+            os.kill(both[0], signal.SIGSTOP)
+            stuck = classify(engine)
+            await asyncio.sleep(0)
+            assert await asyncio.gather(*(classify(engine) for _ in range(5)))  # by the other one
+            os.kill(both[0], signal.SIGKILL)
+            with pytest.raises(WorkerLost):
+                await stuck
+            await until(lambda: len(engine.worker_pids) == 2)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(("model", "verb"), [("reviews", "classify"), ("gru", "generate")])
+def test_a_worker_that_hangs_is_replaced(
+    model: str, verb: Any, models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "POLL", 0.02)
+    monkeypatch.setattr(engine_module, "HUNG", 0.1)
+
+    async def check() -> None:
+        async with serving({model: models[model]}, forks, total_seconds=0.4) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)
+            asked = [asyncio.ensure_future(engine.ask(model, verb, ["good"])) for _ in "ab"]
+            for one in asked:
+                with pytest.raises(TimedOut):
+                    await one
+            await until(lambda: engine.counters["worker_restarts_total"] == 1 and engine.ready)
+            assert await engine.ask(model, verb, ["good"], {"max_new_tokens": 1} if verb == "generate" else {})
+
+    asyncio.run(check())
+
+
+def test_a_stream_that_is_closed_ends_the_work(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks) as engine:
+            stream = engine.stream("gru", "the", {"max_new_tokens": 1_000})
+            assert (await anext(stream)).text
+            await stream.aclose()
+            assert engine._links[0].rows == 0
+            began = time.perf_counter()
+            await engine.ask("gru", "generate", ["the"], {"max_new_tokens": 1})  # the worker has read the message
+            tokens = engine.counters["tokens_total"]
+            await asyncio.sleep(0.1)
+            assert engine.counters["tokens_total"] == tokens < 900
+            assert time.perf_counter() - began < 1
+
+    asyncio.run(check())
+
+
+def test_a_task_that_is_cancelled_while_it_reads_a_stream_ends_the_work(
+    models: dict[str, Path], forks: SharedForks
+) -> None:
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks) as engine:
+
+            async def read() -> None:
+                async for _ in engine.stream("gru", "the", {"max_new_tokens": 1_000}):
+                    pass
+
+            task = asyncio.create_task(read())
+            await until(lambda: engine.counters["tokens_total"] > 3)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            assert engine._links[0].rows == 0 and not engine._calls
+
+    asyncio.run(check())
+
+
+def test_rows_of_generation_are_bounded(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks, max_batch=2, max_waiting=1) as engine:
+            work = [
+                asyncio.ensure_future(engine.ask("gru", "generate", ["the"], {"max_new_tokens": 20})) for _ in "abc"
+            ]
+            await asyncio.sleep(0)
+            assert (engine._links[0].rows, engine.counters["waiting"]) == (2, 1)
+            with pytest.raises(Overloaded):
+                await engine.ask("gru", "generate", ["the"])
+            found = await asyncio.gather(*work)
+            close_to(found[1:], [found[0]] * 2)
+            # more samples than a batch has rows run alone
+            ((*samples,),) = await engine.ask("gru", "generate", ["the"], {"num_samples": 3, "max_new_tokens": 2})
+            assert len(samples) == 3
+
+    asyncio.run(check())
+
+
+def test_drain_finishes_what_runs_and_refuses_what_comes(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks) as engine:
+            running = asyncio.ensure_future(engine.ask("gru", "generate", ["the"], {"max_new_tokens": 60}))
+            await until(lambda: engine.counters["tokens_total"] > 3)
+            stopping = asyncio.ensure_future(engine.drain(20))
+            await asyncio.sleep(0)
+            assert not engine.ready
+            with pytest.raises(Draining):
+                await engine.ask("gru", "generate", ["the"])
+            await stopping
+            assert running.done() and running.result()
+
+    asyncio.run(check())
+
+
+def test_drain_ends_after_its_seconds(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)
+            running = classify(engine)
+            await asyncio.sleep(0)
+            began = time.perf_counter()
+            await engine.drain(0.2)
+            assert time.perf_counter() - began < 1
+            with pytest.raises(Draining):
+                await running
+
+    asyncio.run(check())
+
+
+def test_no_process_is_left(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> list[int]:
+        async with serving({"reviews": models["reviews"]}, forks, workers=2) as engine:
+            return engine.worker_pids
+
+    pids = asyncio.run(check())
+    asyncio.run(until(lambda: not any(map(alive, pids)), seconds=1))
+
+
+def test_a_worker_ends_with_its_listener(models: dict[str, Path], forks: SharedForks) -> None:
+    """However the listener ends: its socket closes."""
+    link = forks.worker()
+    link.setblocking(True)
+    link.sendall(framed(StartWorker(0, 1, "cpu", {"reviews": str(models["reviews"])})))
+    with link.makefile("rb") as stream:
+        message = from_worker.decode(stream.read(int.from_bytes(stream.read(LENGTH), "big")))
+    pid = message.pid  # type: ignore[union-attr]
+    assert alive(pid)
+    link.close()
+    asyncio.run(until(lambda: not alive(pid)))
+
+
+def test_a_model_that_cannot_be_loaded_stops_the_start(tmp_path: Path, forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"nothing": tmp_path / "nothing"}, forks):
+            pass
+
+    with pytest.raises(ConfigError, match="nothing: there is no model folder"):
+        asyncio.run(check())
+    with pytest.raises(ConfigError, match="no model to serve"):
+        asyncio.run(check_empty(forks))
+
+
+async def check_empty(forks: ForkServer) -> None:
+    async with serving({}, forks):
+        pass
+
+
+def test_the_forkserver_can_be_lost_too(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            assert forks.process is not None
+            forks.process.kill()
+            forks.process.wait()
+            assert await engine.ask("reviews", "classify", ["a good film"])  # the worker lives on
+            (pid,) = engine.worker_pids
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.worker_pids not in ([pid], []), seconds=60)  # it imports torch again
+            assert await engine.ask("reviews", "classify", ["a good film"])
+
+    asyncio.run(check())

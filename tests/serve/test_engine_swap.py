@@ -1,0 +1,217 @@
+"""Hot swaps: a new version of a folder is served without a failed request, and a broken one never is."""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqloom
+from bundle_common import make_reviews, make_run
+from search_common import last, some_documents, write_documents
+from seqloom.bundle import Bundle, bundle_files, identity_of, read_bundle
+from seqloom.files.folders import replace_folder
+from seqloom.search.build import add_to_index
+from seqloom.search.documents import Collection
+from seqloom.serve import engine as engine_module
+from seqloom.serve.engine import Engine
+from seqloom.serve.refusals import Refusal, WaitedTooLong
+from serve_common import SharedForks, close_to, make_index, serving, until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "POLL", 0.02)
+
+
+class Lines(logging.Handler):
+    """The lines that the engine logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def log() -> Iterator[Lines]:
+    handler = Lines()
+    engine_module.log.addHandler(handler)
+    yield handler
+    engine_module.log.removeHandler(handler)
+
+
+@pytest.fixture
+def reviews(models: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of a run that a test may change."""
+    return Path(shutil.copytree(models["reviews"], tmp_path / "reviews"))
+
+
+def retrain(run: Path, scale: float) -> None:
+    """Write a model with other weights, as training does."""
+    bundle = read_bundle(run / "model")
+    weights = {name: weight * scale for name, weight in bundle.weights.items()}
+    replace_folder(run / "model", bundle_files(Bundle(bundle.config, bundle.spec, weights, {}), "# Another\n"))
+
+
+def spoil(run: Path) -> None:
+    """Change a byte of the weights, in a copy that takes the place of the folder at once."""
+    copy = Path(shutil.copytree(run / "model", run / ".copy"))
+    data = bytearray((copy / "model.safetensors").read_bytes())
+    data[-1] ^= 255
+    (copy / "model.safetensors").write_bytes(data)
+    (run / "model").rename(run / ".old")
+    copy.rename(run / "model")
+    shutil.rmtree(run / ".old")
+
+
+async def load(engine: Engine, outcomes: list[Any], ends: asyncio.Event) -> None:
+    while not ends.is_set():
+        try:
+            outcomes.append(await engine.ask("reviews", "classify", ["a good film"]))
+        except Refusal as refusal:
+            outcomes.append(refusal)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_swaps_under_load_fail_no_request_and_broken_folders_are_refused(
+    workers: int, reviews: Path, forks: SharedForks, log: Lines
+) -> None:
+    """S12."""
+    first = [one.to_json() for one in seqloom.load(reviews).predict(["a good film"])]
+
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks, workers=workers) as engine:
+            outcomes: list[Any] = []
+            ends = asyncio.Event()
+            clients = [asyncio.create_task(load(engine, outcomes, ends)) for _ in range(4)]
+            before = engine.models["reviews"]
+            retrain(reviews, 3.0)
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            second = [one.to_json() for one in seqloom.load(reviews).predict(["a good film"])]
+            close_to(await engine.ask("reviews", "classify", ["a good film"]), second)
+            assert engine.models["reviews"].fingerprint == identity_of(reviews / "model") != before.fingerprint
+            assert engine.models["reviews"].loaded_at > before.loaded_at
+            spoil(reviews)
+            await until(lambda: engine.counters["refused_swaps_total"] == 1)
+            close_to(await engine.ask("reviews", "classify", ["a good film"]), second)
+            retrain_from(reviews, 0.5)
+            await until(lambda: engine.counters["swaps_total"] == 2)
+            third = [one.to_json() for one in seqloom.load(reviews).predict(["a good film"])]
+            close_to(await engine.ask("reviews", "classify", ["a good film"]), third)
+            ends.set()
+            await asyncio.gather(*clients)
+            assert [one for one in outcomes if isinstance(one, Refusal)] == []
+            shown = {round(one[0]["scores"]["good"], 4) for one in outcomes}
+            assert shown == {round(one[0]["scores"]["good"], 4) for one in (first, second, third)}
+
+    asyncio.run(check())
+    refused = [line for line in log.lines if "is refused, the old one is kept" in line]
+    assert len(refused) == 1 and "model.safetensors" in refused[0]
+
+
+def retrain_from(run: Path, scale: float) -> None:
+    """The same although the folder is broken: from a fresh run."""
+    shutil.rmtree(run / "model")
+    place = run / "fresh"
+    place.mkdir()
+    make_run(place / "run", "lstm", **make_reviews(place))
+    retrain(place / "run", scale)
+    (place / "run" / "model").rename(run / "model")
+
+
+def test_a_row_in_progress_ends_with_the_model_it_began_with(
+    models: dict[str, Path], tmp_path: Path, forks: SharedForks
+) -> None:
+    run = Path(shutil.copytree(models["gru"], tmp_path / "gru"))
+    (expected,) = seqloom.load(run).generate(["the"], max_new_tokens=600)
+
+    async def check() -> None:
+        async with serving({"gru": run}, forks) as engine:
+            running = asyncio.ensure_future(engine.ask("gru", "generate", ["the"], {"max_new_tokens": 600}))
+            await until(lambda: engine.counters["tokens_total"] > 3)
+            retrain(run, 2.0)
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            assert not running.done(), "the swap has to come before its end, or this shows nothing"
+            ((answer,),) = await running
+            assert answer["text"] == expected[0].text
+
+    asyncio.run(check())
+
+
+def test_a_model_of_another_task_is_refused(models: dict[str, Path], reviews: Path, forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks) as engine:
+            shutil.copytree(models["scores"] / "model", reviews / ".copy")
+            (reviews / "model").rename(reviews / ".old")
+            (reviews / ".copy").rename(reviews / "model")
+            await until(lambda: engine.counters["refused_swaps_total"] == 1)
+            assert engine.models["reviews"].task == "classify"
+            assert "label" in (await engine.ask("reviews", "classify", ["a good film"]))[0]
+            (pid,) = engine.worker_pids
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.worker_pids not in ([pid], []))
+            assert engine.models["reviews"].task == "classify"  # neither does it come in by a restart
+
+    asyncio.run(check())
+
+
+def test_a_folder_that_is_gone_for_a_while_changes_nothing(reviews: Path, forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks) as engine:
+            (reviews / "model").rename(reviews / ".away")
+            await asyncio.sleep(0.1)
+            assert await engine.ask("reviews", "classify", ["a good film"])
+            (reviews / ".away").rename(reviews / "model")
+            await asyncio.sleep(0.1)
+            assert engine.counters["swaps_total"] == engine.counters["refused_swaps_total"] == 0
+
+    asyncio.run(check())
+
+
+def test_a_worker_that_starts_on_a_broken_folder_serves_the_other_models(
+    models: dict[str, Path], reviews: Path, forks: SharedForks
+) -> None:
+    """The old weights are lost with the worker: requests are refused until the folder is repaired."""
+
+    async def check() -> None:
+        both = {"reviews": reviews, "scores": models["scores"]}
+        async with serving(both, forks, queue_seconds=0.3) as engine:
+            spoil(reviews)
+            await until(lambda: engine.counters["refused_swaps_total"] == 1)
+            (pid,) = engine.worker_pids
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.worker_pids not in ([pid], []))
+            assert await engine.ask("scores", "regress", ["a good film"])
+            with pytest.raises(WaitedTooLong):
+                await engine.ask("reviews", "classify", ["a good film"])
+            retrain_from(reviews, 2.0)
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            assert await engine.ask("reviews", "classify", ["a good film"])
+
+    asyncio.run(check())
+
+
+def test_documents_that_are_added_to_an_index_are_found(tmp_path: Path, forks: SharedForks) -> None:
+    index = make_index(tmp_path)
+
+    async def check() -> None:
+        async with serving({"index": index}, forks) as engine:
+            (before,) = await engine.ask("index", "search", ["zebra"])
+            assert before == []
+            more = [one._replace(text=f"zebra {one.text}") for one in some_documents(2)]  # they replace two
+            last(add_to_index(index, None, Collection(write_documents(tmp_path / "more.jsonl", more))))
+            await until(lambda: engine.counters["swaps_total"] >= 1)
+            (after,) = await engine.ask("index", "search", ["zebra"])
+            assert {hit["id"] for hit in after} == {one.id for one in more}
+
+    asyncio.run(check())

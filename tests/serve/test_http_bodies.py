@@ -1,0 +1,254 @@
+"""Bodies and numbers that cannot be used (S5, S6), hostile texts (S17), and what errors and logs tell (S18)."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from http_common import JSON, Server, server
+from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.bodies import MAX_DEPTH, parsed
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Server]:
+    with server() as running:
+        yield running
+
+
+GOOD = '{"items":["a"],"model":"all"}'
+BODIES = {
+    "empty": (b"", 400),
+    "blank": (b" \n", 400),
+    "half": (GOOD[:-1].encode(), 400),
+    "two values": (GOOD.encode() * 2, 400),
+    "single quotes": (b"{'items':['a']}", 400),
+    "trailing comma": (b'{"items":["a"],}', 400),
+    "comment": (b'{"items":["a"]} // a', 400),
+    "bad utf-8": (b'{"items":["\xff"]}', 400),
+    "overlong utf-8": (b'{"items":["\xc0\x80"]}', 400),
+    "surrogate in utf-8": (b'{"items":["\xed\xa0\x80"]}', 400),
+    "byte-order mark": (b"\xef\xbb\xbf" + GOOD.encode(), 400),
+    "utf-16": (GOOD.encode("utf-16"), 400),
+    "utf-16-le": (GOOD.encode("utf-16-le"), 400),
+    "utf-32-be": (GOOD.encode("utf-32-be"), 400),
+    "raw NUL": (b'{"items":["\x00"]}', 400),
+    "half a surrogate pair": (rb'{"items":["\ud800"]}', 400),
+    "half a pair in a key": (rb'{"items":["a"],"\udc00":1}', 400),
+    "key twice": (b'{"items":["a"],"items":["b"]}', 400),
+    "inner key twice": (b'{"items":[{"a":1,"a":2}]}', 400),
+    "NaN": (b'{"items":[[NaN]]}', 400),
+    "Infinity": (b'{"items":[[-Infinity]]}', 400),
+    "1e400": (b'{"items":[[1e400]]}', 400),
+    "many digits": (b'{"items":[[' + b"9" * 10_000 + b"]]}", 400),
+    "array": (b"[]", 422),
+    "text": (b'"items"', 422),
+    "number": (b"1", 422),
+    "null": (b"null", 422),
+    "no items": (b"{}", 422),
+    "items of null": (b'{"items":null}', 422),
+    "items of a text": (b'{"items":"a"}', 422),
+    "a number as item": (b'{"items":[1]}', 422),
+    "unknown field": (b'{"items":["a"],"item":1}', 422),
+    "model of a number": (b'{"items":["a"],"model":1}', 422),
+    "deep": (b'{"items":' + b"[" * 250_000 + b"]" * 250_000 + b"}", 422),
+    "deep objects": (b'{"a":' * 60_000 + b"1" + b"}" * 60_000, 422),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_that_cannot_be_used_is_refused_in_one_form(one: Server, name: str) -> None:
+    body, expected = BODIES[name]
+    status, found = one.post("/v1/classify", body)
+    assert status == expected
+    assert set(found) == {"error"} and {"code", "message"} <= set(found["error"]) <= {"code", "message", "field"}
+
+
+def test_good_bodies(one: Server) -> None:
+    for body in (
+        GOOD,
+        rb'{"items":["\ud83d\ude00\u0000"]}'.decode(),
+        f" \n{GOOD}\t",
+        '{"items":[["a","b"],[[1,2e3]]]}',
+    ):
+        assert one.post("/v1/classify", body.encode())[0] == 200
+
+
+ODD = [
+    "application/json; charset=utf-16",
+    "application/json, text/plain",
+    "text/json",
+    "application/json;",
+    "a" * 5_000,
+]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+        *ODD,
+    ],
+)
+def test_only_json_is_read(one: Server, kind: str) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    status, found, _ = one.ask("POST", "/v1/classify", GOOD, headers)
+    assert (status, found["error"]["code"]) == (415, "content_type")
+
+
+def test_compressed_bodies_are_refused(one: Server) -> None:
+    for encoding in ("gzip", "br", "deflate", "gzip, gzip"):
+        assert one.ask("POST", "/v1/classify", GOOD, JSON | {"Content-Encoding": encoding})[0] == 415
+
+
+def numeric_fields(one: Server) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every field of a number of every route, from the document of the server itself."""
+    document = one.ask("GET", "/openapi.json")[1]
+    found = []
+    for path, methods in document["paths"].items():
+        if "requestBody" in methods.get("post", {}):
+            name = methods["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[-1]
+            for field, schema in document["components"]["schemas"][name]["properties"].items():
+                every = [schema, *schema.get("anyOf", [])]
+                limits = [part for part in every if part.get("type") in ("integer", "number")]
+                found += [(path, field, limits[0])] if limits else []
+    return found
+
+
+WRONG = ["true", '"1"', "[]", "{}", "9223372036854775808", "-9223372036854775809", "1e300", "-1", '"NaN"', "1" * 30]
+
+
+@pytest.mark.slow
+def test_every_number_has_a_range_and_a_type_and_the_refusal_names_it(one: Server) -> None:
+    fields = numeric_fields(one)
+    assert len(fields) >= 25
+    rest = {"/v1/completions": '"prompt":"a","model":"all"', "/v1/embeddings": '"input":"a","model":"all"'}
+    for path, field, limits in fields:
+        assert {"minimum", "maximum"} <= set(limits), (path, field)
+        beyond = [str(limits["maximum"] * 2 + 1), str(limits["minimum"] - 1)]
+        others = ["0.5"] if limits["type"] == "integer" else []
+        nulls = [] if path in rest else ["null"]  # which clients of OpenAI send
+        for value in (*WRONG, *beyond, *others, *nulls):
+            body = "{" + rest.get(path, '"items":["a"]') + f',"{field}":{value}}}'
+            status, found = one.post(path, body.encode())
+            named = found["error"].get("field") or found["error"].get("param")
+            assert (status, named) == (422, field), (path, field, value, found)
+        for value in ("NaN", "Infinity", "1e400"):  # not JSON at all
+            body = f'{{"items":["a"],"{field}":{value}}}'
+            assert one.post(path, body.encode())[0] == 400
+    assert one.is_healthy()
+
+
+HOSTILE = {
+    "carets": "^" * 32_768,
+    "letters": "a" * 32_768,
+    "underscores": "_" * 32_768,
+    "spaces": " " * 32_768,
+    "nul": "\x00" * 32_768,
+    "combining": "e" + "\u0301" * 30_000,
+    "rtl": "\u202e" * 30_000,
+    "emoji": "\U0001f468\u200d" * 16_000,
+    "quotes": '"' * 32_768,
+    "backslashes": "\\" * 32_768,
+    "brackets": "[{" * 16_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_take_no_time(one: Server, name: str) -> None:
+    begun = time.monotonic()
+    assert one.post("/v1/classify", {"items": [HOSTILE[name]]})[0] == 200
+    assert time.monotonic() - begun < 1.0
+
+
+SLOW = [b'"' + b'\\"' * 500_000, b"[]," * 350_000, b"{}" * 500_000, b'"\\' * 500_000, b"[" + b"{}," * 340_000 + b"{}]"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(SLOW)))
+def test_the_work_of_the_parser_is_linear(number: int) -> None:
+    def seconds(body: bytes) -> float:
+        begun = time.perf_counter()
+        with suppress(HttpRefusal):
+            parsed(body)
+        return time.perf_counter() - begun
+
+    body = SLOW[number]
+    assert seconds(body) < 2.5
+    short = min(seconds(body[: len(body) // 4]) for _ in range(3))
+    assert min(seconds(body) for _ in range(3)) < 20 * short + 0.05
+
+
+TREES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**12), 10**12)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(TREES, st.booleans())
+def test_all_json_is_read_as_it_was_written(value: Any, ascii_only: bool) -> None:
+    assert parsed(json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")) == value
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace")))
+def test_anything_else_is_refused_and_nothing_else_happens(body: bytes) -> None:
+    with suppress(HttpRefusal):
+        parsed(body)
+
+
+def test_depth_is_counted_as_the_parser_does() -> None:
+    deep = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert parsed(deep.encode()) is not None
+    with pytest.raises(HttpRefusal):
+        parsed(f"[{deep}]".encode())
+
+
+CANARY = "canary-5f2e"
+SPOKEN = [
+    {"items": [CANARY]},
+    {"items": [CANARY, 1]},
+    {"items": [CANARY], CANARY: 1},
+    {"items": ["fail", CANARY]},
+    {"items": ["refuse me", CANARY]},
+    {"items": [CANARY], "model": CANARY},
+    {"items": [{CANARY: CANARY}]},
+    {"items": [CANARY], "top_k": CANARY},
+    {"items": [CANARY], "stop": [CANARY, 1]},
+]
+
+
+def test_no_text_of_a_request_is_in_errors_logs_or_metrics() -> None:
+    with server() as mine:
+        for body in SPOKEN:
+            for path in ("/v1/classify", "/v1/generate", "/v1/search", "/v1/completions", f"/v1/{CANARY}?a={CANARY}"):
+                status, found, headers = mine.ask("POST", path, body, JSON | {"X-Note": CANARY})
+                assert status == 200 or CANARY not in f"{found}{headers}", (path, body)
+        mine.ask("GET", f"/v1/models/{CANARY}")
+        mine.ask(CANARY, "/health")
+        mine.raw(f"GET /{CANARY} HTTP/3.7\r\n{CANARY}\r\n\r\n".encode())
+        assert CANARY not in mine.ask("GET", "/metrics")[1]
+    assert "classify" in mine.log.getvalue()
+    assert CANARY not in mine.log.getvalue()
+
+
+def test_a_failure_of_ours_tells_its_place_to_the_log_and_nothing_to_the_client() -> None:
+    with server() as mine:
+        status, found = mine.post("/v1/classify", {"items": ["fail"]})
+        assert (status, found["error"]["code"]) == (500, "internal")
+    assert "RuntimeError in ask, line" in mine.log.getvalue()

@@ -1,0 +1,246 @@
+"""Limits and deadlines, each at the limit and one beyond it."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from http_common import FakeEngine, Server, drained, one_answer, request, server, status_of
+from seqloom.config.serving import ServingConfig
+from seqloom.serve.connection import MAX_CHUNKS, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_REQUEST_LINE
+
+SHORT = {"header_seconds": 0.3, "body_seconds": 0.5, "keep_alive_seconds": 0.4, "total_seconds": 0.6}
+BODY_BYTES = 4_096
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Server]:
+    """A server with small limits and short deadlines."""
+    with server(ServingConfig(port=0, max_body_bytes=BODY_BYTES, max_characters=50, max_connections=8, **SHORT)) as one:
+        yield one
+
+
+def body_of(size: int) -> bytes:
+    empty = b'{"items":["a"],"model":"all"}'
+    return empty + b" " * (size - len(empty))
+
+
+def chunked(body: bytes, size: int, port: int) -> bytes:
+    head = f"POST /v1/classify HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
+    parts = [body[start : start + size] for start in range(0, len(body), size)]
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
+    return head.encode() + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n" + framed + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
+def test_a_body_of_the_limit_is_read_and_one_more_byte_is_not(small: Server, more: int, status: int) -> None:
+    data = request("/v1/classify", body_of(BODY_BYTES + more), "connection: close", port=small.port)
+    assert status_of(small.raw(data)) == status
+    assert status_of(small.raw(chunked(body_of(BODY_BYTES + more), 100, small.port))) == status
+
+
+def test_the_default_limit_of_a_body_is_one_mebibyte() -> None:
+    with server() as one:
+        for size, status in ((1 << 20, 200), ((1 << 20) + 1, 413)):
+            assert (
+                status_of(one.raw(request("/v1/classify", body_of(size), "connection: close", port=one.port))) == status
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
+def test_the_chunks_of_a_body_are_counted(more: int, status: int) -> None:
+    with server() as one:
+        data = chunked(body_of(MAX_CHUNKS + more), 1, one.port)
+        assert status_of(one.raw(data)) == status
+
+
+def head(port: int, line: str = "GET /health HTTP/1.1", *fields: str) -> bytes:
+    return "\r\n".join([line, f"host: 127.0.0.1:{port}", "connection: close", *fields, "", ""]).encode()
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, 404), (1, 414)])
+def test_the_length_of_the_request_line(small: Server, more: int, status: int) -> None:
+    line = "GET /" + "a" * (MAX_REQUEST_LINE + more - len("GET / HTTP/1.1")) + " HTTP/1.1"
+    assert status_of(small.raw(head(small.port, line))) == status
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 431)])
+def test_the_bytes_of_the_headers(small: Server, more: int, status: int) -> None:
+    used = len(head(small.port)) - len("GET /health HTTP/1.1\r\n\r\n")
+    padding = "a: " + "b" * (MAX_HEADER_BYTES + more - used - len("a: \r\n"))
+    assert status_of(small.raw(head(small.port, "GET /health HTTP/1.1", padding))) == status
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 431)])
+def test_the_number_of_header_fields(small: Server, more: int, status: int) -> None:
+    fields = [f"a{number}: b" for number in range(MAX_HEADER_FIELDS + more - 2)]
+    assert status_of(small.raw(head(small.port, "GET /health HTTP/1.1", *fields))) == status
+
+
+def test_items_and_characters(small: Server) -> None:
+    for count, status in ((32, 200), (33, 422), (0, 422)):
+        got, found = small.post("/v1/classify", {"items": ["a"] * count})
+        assert got == status, found
+    assert found["error"]["field"] == "items"
+    for size, status in ((50, 200), (51, 422)):
+        for item in ("a" * size, ["a" * (size - 1), "b"], [1] * size, {"nodes": "a" * (size - 5)}):
+            got, found = small.post("/v1/classify", {"items": ["b", item]})
+            assert got == status, found
+            assert status == 200 or found["error"]["field"] == "items[1]"
+
+
+def test_embeddings_take_256_items_a_call(small: Server) -> None:
+    for count, status in ((256, 200), (257, 422)):
+        got, _ = small.post("/v1/embeddings", {"model": "all", "input": ["a"] * count})
+        assert got == status
+
+
+def test_depth() -> None:
+    with server() as one:
+        for depth, status in ((32, 200), (33, 422), (250_000, 422)):
+            inner = "[" * (depth - 2) + "]" * (depth - 2)
+            got, found = one.post("/v1/classify", f'{{"items":[{inner}]}}'.encode())
+            assert got == status
+        assert found["error"]["code"] == "too_deep"
+        texts = {"items": ["[" * 100]}
+        assert one.post("/v1/classify", texts)[0] == 200  # brackets of texts are no levels
+
+
+def timed(one: Server, data: bytes) -> tuple[int, float]:
+    begun = time.monotonic()
+    answer = one.raw(data)
+    return status_of(answer), time.monotonic() - begun
+
+
+def test_slow_headers_get_408(small: Server) -> None:
+    status, seconds = timed(small, b"GET /health HTTP/1.1\r\nhost:")
+    assert (status, 0.25 < seconds < 2) == (408, True)
+
+
+@pytest.mark.slow
+def test_a_slow_body_gets_408_whatever_trickles_in(small: Server) -> None:
+    data = request(port=small.port)
+    with small.connect() as one:
+        begun = time.monotonic()
+        one.sendall(data[:-6])
+        for byte in data[-6:-1]:  # a byte now and then must not extend the deadline
+            time.sleep(0.07)
+            one.sendall(bytes([byte]))
+        assert status_of(drained(one)) == 408
+        assert 0.4 < time.monotonic() - begun < 2
+
+
+@pytest.mark.slow
+def test_a_trickle_of_headers_does_not_extend_their_deadline(small: Server) -> None:
+    with small.connect() as one:
+        begun = time.monotonic()
+        try:
+            for byte in b"GET /health HTTP/1.1\r\n" * 4:
+                one.sendall(bytes([byte]))
+                time.sleep(0.02)
+        except OSError:
+            pass
+        assert time.monotonic() - begun < 1.5
+    assert small.is_healthy()
+
+
+@pytest.mark.slow
+def test_idle_connections_are_closed(small: Server) -> None:
+    with small.connect() as one:  # before the first request
+        begun = time.monotonic()
+        assert one.recv(10) == b""
+        assert 0.25 < time.monotonic() - begun < 2
+    with small.connect() as one:  # and after one
+        one.sendall(head(small.port).replace(b"connection: close\r\n", b""))
+        assert b"200 OK" in one_answer(one)
+        begun = time.monotonic()
+        assert one.recv(10) == b""
+        assert 0.3 < time.monotonic() - begun < 2
+
+
+@pytest.mark.slow
+def test_an_answer_that_takes_too_long_gets_504() -> None:
+    with server(ServingConfig(port=0, **SHORT), FakeEngine(seconds=5)) as one:
+        begun = time.monotonic()
+        status, found = one.post("/v1/classify", {"items": ["a"]})
+        assert (status, found["error"]["code"]) == (504, "timed_out")
+        assert time.monotonic() - begun < 2
+        assert one.engine.ended == ["cancelled"]
+
+
+@pytest.mark.slow
+def test_one_connection_too_many_gets_503(small: Server) -> None:
+    time.sleep(0.05)
+    held = [small.connect() for _ in range(8)]
+    try:
+        time.sleep(0.1)
+        with small.connect() as late:
+            assert status_of(drained(late)) == 503
+        held.pop().close()
+        time.sleep(0.1)
+        assert small.is_healthy()
+    finally:
+        for one in held:
+            one.close()
+
+
+def test_a_full_queue_gets_429_with_retry_after() -> None:
+    with server(engine=FakeEngine(most=0)) as one:
+        status, found, headers = one.ask("POST", "/v1/classify", {"items": ["a"]})
+        assert (status, found["error"]["code"], headers["retry-after"]) == (429, "overloaded", "1")
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
+    with server(ServingConfig(port=0, max_items=100_000, **SHORT)) as one:
+        body = json.dumps({"items": ["a"] * 60_000, "model": "all"}).encode()  # an answer of 3 MB
+        with socket.socket() as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            lazy.connect(("127.0.0.1", one.port))
+            lazy.sendall(request("/v1/classify", body, port=one.port))
+            time.sleep(0.3)
+            assert len(one.listener.server_state.connections) == 1
+            deadline = time.monotonic() + 5
+            while one.listener.server_state.connections and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert not one.listener.server_state.connections
+
+
+def test_a_refused_client_that_still_sends_can_read_why(small: Server) -> None:
+    data = request("/v1/classify", b"x" * 100_000, port=small.port)
+    with small.connect() as one:
+        for start in range(0, len(data), 10_000):
+            one.sendall(data[start : start + 10_000])  # what comes after the refusal is discarded: no reset
+            time.sleep(0.01)
+        assert status_of(drained(one)) == 413
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_its_stream_is_dropped() -> None:
+    engine = FakeEngine()
+    engine.part = "x" * (1 << 18)
+    with server(ServingConfig(port=0, body_seconds=0.5), engine) as one, socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        lazy.connect(("127.0.0.1", one.port))
+        body = b'{"model":"all","prompt":"a","stream":true,"max_tokens":1000}'
+        lazy.sendall(request("/v1/completions", body, port=one.port))
+        deadline = time.monotonic() + 5
+        while not engine.ended and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert engine.ended == ["cancelled"]
+
+
+def test_requests_follow_each_other_on_one_connection(small: Server) -> None:
+    data = request(port=small.port)
+    with small.connect() as one:
+        for _ in range(5):
+            one.sendall(data)
+            assert b"200 OK" in one_answer(one)
+
+
+def test_a_request_that_does_not_wait_for_the_answer_before_it_is_not_read(small: Server) -> None:
+    data = request(port=small.port)
+    assert small.raw(data * 1_000).count(b"HTTP/1.1 200 OK") == 1

@@ -1,0 +1,205 @@
+"""Many requests, too many requests, slow clients, and a stop in the middle of them, with an engine that only waits.
+
+Times are compared with times of the same run. The goals in requests per second are in benchmarks/serving_load.py.
+"""
+
+import http.client
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from http_common import JSON, FakeEngine, Server, one_answer, request, server, status_of
+from seqloom.config.serving import ServingConfig
+
+BODY = b'{"items":["a small text of some words"],"model":"all"}'
+
+
+def traffic(one: Server, seconds: float, clients: int = 2) -> tuple[Counter[int], list[float]]:
+    """Statuses and times of clients that each send one request after the other."""
+    statuses: Counter[int] = Counter()
+    times: list[float] = []
+    end = time.monotonic() + seconds
+
+    def client() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=10)
+        while time.monotonic() < end:
+            begun = time.monotonic()
+            connection.request("POST", "/v1/classify", BODY, JSON)
+            answer = connection.getresponse()
+            answer.read()
+            statuses[answer.status] += 1
+            if answer.status == 200:
+                times.append(time.monotonic() - begun)
+        connection.close()
+
+    together([client] * clients)
+    return statuses, sorted(times)
+
+
+def together(work: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=one) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def quantile(times: list[float], share: float) -> float:
+    return times[min(len(times) - 1, int(share * len(times)))]
+
+
+def memory() -> int:
+    """Bytes of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_load_is_answered_without_errors() -> None:
+    with server(engine=FakeEngine(seconds=0.002)) as one:
+        statuses, _ = traffic(one, 1.0, clients=4)
+        assert set(statuses) == {200}
+        assert statuses[200] > 100
+
+
+@pytest.mark.slow
+def test_overload_is_refused_at_once_and_what_is_accepted_takes_no_longer() -> None:
+    with server(engine=FakeEngine(seconds=0.02, most=4)) as one:
+        _, calm = traffic(one, 0.5, clients=2)
+        before = memory()
+        statuses, busy = traffic(one, 1.5, clients=20)
+        assert set(statuses) == {200, 429}
+        assert quantile(busy, 0.9) < 5 * quantile(calm, 0.9) + 0.25  # 20 clients share this process with the server
+        assert memory() - before < 50 << 20
+        _, after = traffic(one, 0.5, clients=2)
+        assert quantile(after, 0.5) < 2 * quantile(calm, 0.5) + 0.05
+
+
+def slow_clients(one: Server, heads: int, bodies: int, readers: int) -> list[socket.socket]:
+    data = request(port=one.port)
+    large = b'{"model":"all","items":[' + b",".join([b'"a"'] * 2_000) + b"]}"
+    held = []
+    for count, sent in ((heads, b"GET /health HTT"), (bodies, data[:-5]), (readers, None)):
+        for _ in range(count):
+            slow = socket.socket()
+            if sent is None:
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            slow.connect(("127.0.0.1", one.port))
+            slow.sendall(request("/v1/classify", large, port=one.port) if sent is None else sent)
+            held.append(slow)
+    return held
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("heads", "bodies", "readers", "scale"),
+    [pytest.param(120, 100, 10, 0.2), pytest.param(700, 200, 100, 1.0, marks=pytest.mark.soak)],
+)
+def test_slow_clients_are_dropped_and_others_do_not_notice(heads: int, bodies: int, readers: int, scale: float) -> None:
+    config = ServingConfig(
+        port=0,
+        max_items=2_000,
+        max_waiting=readers,
+        header_seconds=5.0 * scale,
+        body_seconds=10.0 * scale,
+        keep_alive_seconds=10.0 * scale,
+    )
+    with server(config, FakeEngine(seconds=0.002)) as one:
+        _, calm = traffic(one, 0.5)
+        threads, before = threading.active_count(), memory()
+        begun = time.monotonic()
+        asked = len(one.engine.asked)
+        held = slow_clients(one, heads, bodies, readers)
+        while len(one.listener.server_state.connections) < heads + bodies and time.monotonic() < begun + scale:
+            time.sleep(0.01)
+        assert len(one.listener.server_state.connections) >= heads
+        while len(one.engine.asked) < asked + readers and time.monotonic() < begun + 4:
+            time.sleep(0.01)  # until the answers for the slow readers are made
+        statuses, busy = traffic(one, 0.5)
+        assert set(statuses) == {200}
+        assert quantile(busy, 0.9) < 2 * quantile(calm, 0.9) + 0.05
+        while one.listener.server_state.connections and time.monotonic() < begun + 12 * scale + 3:
+            time.sleep(0.05)
+        assert not one.listener.server_state.connections, time.monotonic() - begun
+        assert threading.active_count() <= threads
+        assert memory() - before < 64 << 20  # with the answers that the readers did not read
+        for slow in held:
+            slow.close()
+
+
+@pytest.mark.slow
+def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_questions_are_answered() -> None:
+    config = ServingConfig(port=0, max_waiting=2, max_batch=1)
+    with server(config, FakeEngine(seconds=0.5)) as one:
+        data = request("/v1/classify", BODY, port=one.port)
+        busy = [one.connect() for _ in range(3)]
+        for client in busy:
+            client.sendall(data)
+        time.sleep(0.1)
+        with one.connect() as late:
+            for _ in range(3):  # the connection stays
+                late.sendall(data)
+                answer = one_answer(late)
+                assert (status_of(answer), b"retry-after: 1" in answer.lower()) == (429, True)
+            late.sendall(data[:-3])  # half of one is read as usual
+            time.sleep(0.05)
+            late.sendall(data[-3:])
+            assert status_of(one_answer(late)) == 200
+        assert one.is_healthy()
+        assert [status_of(one_answer(client)) for client in busy] == [200] * 3
+        for client in busy:
+            client.close()
+        assert 'seqloom_refusals_total{code="overloaded"} 3' in one.ask("GET", "/metrics")[1]
+
+
+def test_small_answers_are_not_delayed() -> None:
+    with server() as one:
+        begun = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=10)
+        for _ in range(10):
+            connection.request("POST", "/v1/classify", BODY, JSON)
+            assert connection.getresponse().read()
+        connection.close()
+        assert time.monotonic() - begun < 0.3  # each would wait 40 ms for the second packet of its answer
+
+
+@pytest.mark.slow
+def test_a_stop_lets_running_requests_end_and_refuses_new_ones() -> None:
+    with server(engine=FakeEngine(seconds=0.6)) as one:
+        found: list[int] = []
+
+        def ask() -> None:
+            found.append(status_of(one.raw(request("/v1/classify", BODY, "connection: close", port=one.port))))
+
+        idle = one.connect()
+        running = [threading.Thread(target=ask) for _ in range(5)]
+        for thread in running:
+            thread.start()
+        time.sleep(0.3)
+        one.listener.handle_exit(15, None)
+        time.sleep(0.05)
+        late, _, headers = one.ask("POST", "/v1/classify", BODY)
+        assert (late, headers["connection"]) == (503, "close")
+        assert one.ask("GET", "/health")[0] == 503
+        for thread in running:
+            thread.join()
+        assert found == [200] * 5
+        begun = time.monotonic()
+        assert idle.recv(10) == b""  # closed
+        assert time.monotonic() - begun < 3
+        idle.close()
+    assert one.engine.drained
+
+
+@pytest.mark.slow
+def test_a_stop_does_not_wait_for_ever() -> None:
+    with server(ServingConfig(port=0, drain_seconds=0.3), FakeEngine(seconds=60)) as one, one.connect() as waiting:
+        waiting.sendall(request(port=one.port))
+        time.sleep(0.1)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 8

@@ -1,0 +1,300 @@
+"""Who may ask: Host (S8), pages of other sites (S9), keys (S10), and paths that lead nowhere (S7)."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from http_common import JSON, Server, request, server, status_of
+from seqloom.config.serving import ServingConfig
+from seqloom.errors import ConfigError
+from seqloom.serve.keys import FAILURES, KeyRing, read_keys
+from seqloom.serve.openapi import REFUSED
+from seqloom.serve.policies import PolicyRoute, guarded, host_names
+
+GOOD = b'{"items":["a"],"model":"all"}'
+KEYS = {"alice": "a-long-key-of-alice-0123456789", "bob": "a-long-key-of-bob-9876543210xyz"}
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Server]:
+    with server(ServingConfig(port=0, hosts=("models.example",))) as running:
+        yield running
+
+
+def evil_hosts(port: int) -> list[str]:
+    names = [
+        "evil.com",
+        "localhost.evil.com",
+        "127.0.0.1.nip.io",
+        "127.0.0.1@evil",
+        "evil@127.0.0.1",
+        "0.0.0.0",
+        "[::]",
+    ]
+    names += [
+        "127.0.0.1.",
+        "localhost.",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "017700000001",
+        "127.0.0.2",
+        "[::ffff:127.0.0.1]",
+    ]
+    names += ["[::ffff:7f00:1]", "::1", "models.example.evil.com", "evilmodels.example", "models.example/", "a" * 5_000]
+    ports = [
+        f"127.0.0.1:{port + 1}",
+        "127.0.0.1",
+        "localhost",
+        "127.0.0.1:",
+        f"127.0.0.1:0{port}",
+        f"127.0.0.1:{port}:{port}",
+    ]
+    return [f"{name}:{port}" for name in names] + names + ports + ["", f"{port}", "localhost:80", "models.example:80"]
+
+
+def test_only_the_names_of_the_server_pass(one: Server) -> None:
+    good = [f"127.0.0.1:{one.port}", f"localhost:{one.port}", f"LOCALHOST:{one.port}", f"[::1]:{one.port}"]
+    for host in (*good, "models.example", f"models.example:{one.port}"):
+        assert one.ask("GET", "/health", None, {"Host": host})[0] == 200, host
+    for host in evil_hosts(one.port):
+        answer = one.raw(f"GET /health HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+        assert status_of(answer) == 421, host
+
+
+def test_a_wrong_host_is_refused_before_the_key_and_before_the_body_is_read() -> None:
+    with server(keys=KEYS) as mine:
+        head = f"POST /v1/classify HTTP/1.1\r\nhost: evil.com:{mine.port}\r\ncontent-length: 1000\r\n\r\n"
+        assert status_of(mine.raw(head.encode())) == 421  # its body never comes
+        assert mine.app.access.keys is not None
+        assert not mine.app.access.keys._failures
+
+
+def test_host_names() -> None:
+    assert b"10.0.0.1:80" in host_names("10.0.0.1", 80, ())
+    assert b"10.0.0.1" in host_names("10.0.0.1", 80, ())
+    assert b"0.0.0.0:8000" not in host_names("0.0.0.0", 8000, ())
+    assert b"[::1]:8000" in host_names("::1", 8000, ())
+
+
+def every_route(one: Server) -> list[tuple[str, str]]:
+    """All methods of all routes, from the router itself."""
+    paths = [route.path.replace("{model}", "all") for route in one.app.router.routes if isinstance(route, PolicyRoute)]
+    assert len(paths) >= 14
+    return list(itertools.product(METHODS, paths))
+
+
+ORIGINS = [
+    {"Origin": "http://evil.com"},
+    {"Origin": "null"},
+    {"Origin": "https://127.0.0.1"},
+    {"Origin": "http://localhost"},
+]
+SITES = [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "anything")]
+
+
+@pytest.mark.slow
+def test_no_page_of_another_site_gets_an_answer_on_any_route(one: Server) -> None:
+    for method, path in every_route(one):
+        for headers in (*ORIGINS, *SITES, ORIGINS[0] | SITES[0]):
+            status, _, answered = one.ask(method, path, GOOD, JSON | headers)
+            assert status == 403, (method, path, headers)
+            assert not [name for name in answered if name.startswith("access-control")]
+
+
+@pytest.mark.slow
+def test_simple_content_types_that_any_page_can_send_are_refused_everywhere(one: Server) -> None:
+    for method, path in every_route(one):
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"):
+            status, _, answered = one.ask(method, path, GOOD, {"Content-Type": kind})
+            reads = path.startswith("/v1/") and not path.startswith("/v1/models")
+            if method == "POST" and reads:
+                assert status == 415, path
+            else:
+                assert status in (200, 405), (method, path)
+            assert "access-control-allow-origin" not in answered
+            assert "location" not in answered
+
+
+def test_own_origins_and_programs_pass(one: Server) -> None:
+    own = f"http://localhost:{one.port}"
+    for headers in ({}, {"Origin": own}, {"Origin": own, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}):
+        assert one.ask("POST", "/v1/classify", GOOD, JSON | headers)[0] == 200
+    assert one.ask("POST", "/v1/classify", GOOD, JSON | {"Origin": "https://models.example"})[0] == 200
+
+
+def test_methods(one: Server) -> None:
+    for method, path in every_route(one):
+        status, _, headers = one.ask(method, path, GOOD if method != "GET" else None)
+        reads = path.startswith("/v1/") and not path.startswith("/v1/models")
+        allowed = ("POST",) if reads else ("GET", "HEAD")
+        assert (status == 405) == (method not in allowed), (method, path, status)
+        assert status != 405 or headers["allow"] == ", ".join(allowed)
+
+
+async def nothing(request: Request) -> Response:
+    return Response()
+
+
+def test_a_route_without_a_policy_fails_when_the_application_is_built() -> None:
+    for route in (Route("/new", nothing), Mount("/files", nothing)):
+        with pytest.raises(AssertionError, match="has no policy"):
+            guarded([route])
+    with pytest.raises(AssertionError, match="has no policy"):
+        guarded([PolicyRoute("/new", nothing, method="GET", policy=None)])  # type: ignore[arg-type]
+
+
+WRONG_KEYS = ["", "Bearer", "Bearer ", "Bearer None", "Bearer null", "Basic YWxpY2U6YQ==", "bearer", "Token abc"]
+WRONG_KEYS += [
+    f"Bearer {KEYS['alice'][:-1]}",
+    f"Bearer {KEYS['alice']}x",
+    f"Bearer {KEYS['alice'].upper()}",
+    KEYS["alice"],
+]
+WRONG_KEYS += [f"Bearer alice:{KEYS['alice']}", f"Basic {KEYS['alice']}", "Bearer \xe4\xf6", f"Bearer {'a' * 15_000}"]
+
+
+def test_requests_need_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.serve.keys.FAILURES", 10**6)
+    with server(keys=KEYS) as mine:
+        for wrong in WRONG_KEYS:
+            head = request("/v1/classify", GOOD, f"authorization: {wrong}", "connection: close", port=mine.port)
+            assert status_of(mine.raw(head.replace(b"\xc3", b""))) == 401, wrong
+        for path in (f"/v1/classify?key={KEYS['alice']}", f"/v1/classify?authorization=Bearer%20{KEYS['alice']}"):
+            status, found, headers = mine.ask("POST", path, GOOD)
+            assert (status, found["error"]["code"], headers["www-authenticate"]) == (401, "key_needed", "Bearer")
+        for name, key in KEYS.items():
+            assert mine.ask("POST", "/v1/classify", GOOD, JSON | {"Authorization": f"Bearer {key}"})[0] == 200, name
+        assert mine.ask("GET", "/health")[0] == 200  # for those that restart servers
+        assert mine.ask("GET", "/metrics")[0] == 401
+        assert mine.ask("POST", "/v1/completions", GOOD)[1]["error"]["type"] == "invalid_request_error"
+    log = mine.log.getvalue()
+    assert "client=alice" in log
+    assert not any(key in log for key in KEYS.values())
+
+
+def test_ten_wrong_keys_in_a_minute_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(keys=KEYS) as mine:
+        codes = [mine.ask("GET", "/v1/models")[0] for _ in range(FAILURES + 1)]
+        assert codes == [401] * FAILURES + [429]
+        right = {"Authorization": f"Bearer {KEYS['alice']}"}
+        status, found, headers = mine.ask("GET", "/v1/models", None, right)  # a right guess tells nothing
+        assert (status, found["error"]["code"]) == (429, "too_many_failures")
+        assert 50 <= int(headers["retry-after"]) <= 60
+        assert mine.is_healthy()
+        monkeypatch.setattr("seqloom.serve.keys.WINDOW_SECONDS", 0.0)
+        assert mine.ask("GET", "/v1/models", None, right)[0] == 200
+
+
+def test_failures_of_many_addresses_are_forgotten_oldest_first() -> None:
+    ring = KeyRing(KEYS)
+    for number in range(5_000):
+        ring._count(f"10.0.{number // 250}.{number % 250}")
+    assert len(ring._failures) == 4_096
+
+
+def test_keys_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    def compared(one: bytes, other: bytes) -> bool:
+        seen.append((one, other))
+        return one == other
+
+    monkeypatch.setattr("seqloom.serve.keys.hmac.compare_digest", compared)
+    ring = KeyRing(KEYS)
+    assert ring.client(b"Bearer " + KEYS["alice"].encode(), "a") == "alice"
+    assert len(seen) == len(KEYS)  # no early end
+    assert {len(part) for pair in seen for part in pair} == {32}
+
+
+def key_file(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "keys.txt"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_file_of_keys(tmp_path: Path) -> None:
+    path = key_file(tmp_path, "# clients\nalice:abcdefghijklmnopqrstuvwxyz\n\nbob:a:b:c:d:e:f:g:h:i:j:k\n")
+    assert read_keys(path) == {"alice": "abcdefghijklmnopqrstuvwxyz", "bob": "a:b:c:d:e:f:g:h:i:j:k"}
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("a:abcdefghijklmnopqrstuvwxyz", 0o640, "chmod 600"),
+        ("a:abcdefghijklmnopqrstuvwxyz", 0o604, "chmod 600"),
+        ("", 0o600, "found 0"),
+        ("secret-without-a-name", 0o600, "line 1: expected name:key"),
+        ("a:short", 0o600, "shorter than 20"),
+        ("a:abcdefghijklmnopqrstuvwxyz\na:bbcdefghijklmnopqrstuvwxyz", 0o600, "has a key already"),
+    ],
+)
+def test_a_file_of_keys_that_is_not_private_or_wrong_is_refused(
+    tmp_path: Path, text: str, mode: int, said: str
+) -> None:
+    if os.name != "posix" and mode != 0o600:
+        return
+    with pytest.raises(ConfigError, match=said) as caught:
+        read_keys(key_file(tmp_path, text, mode))
+    assert "abcdefgh" not in str(caught.value) and "without-a-name" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.com", "127.0.0.2"])
+def test_other_machines_need_keys(host: str) -> None:
+    with pytest.raises(ConfigError, match="no keys"):
+        ServingConfig(host=host)
+
+
+CANARY = "root-of-all"
+PARTS = [
+    "..%2f",
+    "%2e%2e/",
+    "../",
+    "..\\",
+    "%2e%2e%2f",
+    "..%5c",
+    "..%252f",
+    "%c0%ae%c0%ae/",
+    "....//",
+    "..;/",
+    "./",
+    "//",
+    "..%00/",
+]
+TARGETS = ["etc/passwd", CANARY, f"{CANARY}%00.json", f"data-evil/{CANARY}"]
+
+
+@pytest.mark.slow
+def test_paths_that_climb_lead_nowhere(one: Server, tmp_path: Path) -> None:
+    (tmp_path / CANARY).write_text("canary")
+    starts = ("/", "/v1/models/", "/v1/", "/static/", f"//{tmp_path}/", "/v1/models/all/")
+    paths = [start + part * 5 + target for start in starts for part in PARTS for target in TARGETS]
+    paths += [
+        f"/v1/models/{tmp_path}/{CANARY}",
+        f"/{'%2e' * 50}",
+        "/V1/MODELS/ALL",
+        "/HEALTH",
+        "/v1/models/",
+        "/health/",
+    ]
+    for path in paths:
+        status, found, headers = one.ask("GET", path)
+        assert status == 404, path
+        assert "canary" not in str(found) and "location" not in headers
+    for path in (f"/health?path={tmp_path}/{CANARY}", "/v1/models?file=../../etc/passwd"):
+        assert "canary" not in str(one.ask("GET", path)[1])
+
+
+def test_every_status_of_a_refusal_is_in_the_document(one: Server) -> None:
+    document = one.ask("GET", "/openapi.json")[1]
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            assert {str(status) for status in REFUSED} <= set(operation["responses"])

@@ -1,0 +1,281 @@
+"""`seqloom serve` as a user runs it: a process with real models, asked with curl and with the client of OpenAI."""
+
+import io
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from seqloom.cli import app
+from seqloom.cli.serve import named
+from seqloom.errors import ConfigError
+
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
+KEY = "a-long-key-of-alice-0123456789"
+SPY = """
+import os, sys
+def hook(event, facts):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        where = facts[1] if event == "socket.connect" else facts[0]
+        if not (isinstance(where, tuple) and where[0] in ("127.0.0.1", "::1")) and not isinstance(where, (str, bytes)):
+            with open(os.environ["SPY_FILE"], "a") as file:
+                file.write(f"{event} {facts[1:]}\\n")
+        if event == "socket.getaddrinfo":
+            with open(os.environ["SPY_FILE"], "a") as file:
+                file.write(f"{event} {facts[0]}\\n")
+sys.addaudithook(hook)
+"""
+
+
+class Served:
+    """A server process."""
+
+    def __init__(self, process: "subprocess.Popen[str]", lines: list[str], log: Path) -> None:
+        self.process, self.lines, self.log = process, lines, log
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", "\n".join(lines))
+        assert found is not None, lines
+        self.base = found[0]
+
+    def post(self, path: str, body: Any) -> tuple[int, Any]:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+        asked = urllib.request.Request(self.base + path, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=20) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+
+def spied(folder: Path) -> dict[str, str]:
+    """An environment in which every Python writes down where it connects to, but for loopback."""
+    (folder / "spy").mkdir()
+    (folder / "spy" / "sitecustomize.py").write_text(SPY)
+    path = os.pathsep.join([str(folder / "spy"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.environ | {"PYTHONPATH": path, "SPY_FILE": str(folder / "connected"), "OMP_NUM_THREADS": "1"}
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[Served]:
+    """Start `seqloom serve` and wait for its first lines."""
+    environment = spied(folder)
+    log = folder / "log"
+    command = [sys.executable, "-m", "seqloom", "serve", *arguments, "--port", "0", "--device", "cpu"]
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stream, text=True, env=environment)
+        try:
+            assert process.stdout is not None
+            lines: list[str] = []
+            while not lines or not lines[-1].startswith("  curl"):
+                line = process.stdout.readline()
+                assert line, log.read_text()
+                lines.append(line.rstrip("\n"))
+            yield Served(process, lines, log)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def pasted(line: str, folder: Path) -> Any:
+    """Run the printed command, in a shell as a user would."""
+    done = subprocess.run(
+        ["bash", "-c", line.replace("curl ", "curl -sS ", 1)], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text(f"alice:{KEY}\n")
+    keys.chmod(0o600)
+    names = [f"{name}={models[name]}" for name in ("reviews", "tags", "index", "translator", "scores")]
+    names.insert(1, f"stories={models['gru']}")
+    with serving(tmp_path, *names, "--keys", str(keys), "--queue-seconds", "20") as one:
+        assert one.lines[0] == "reviews: classify, embed"
+        answer = pasted(one.lines[-1], tmp_path)
+        assert answer["model"] == "reviews" and sum(answer["outputs"][0]["scores"].values()) == pytest.approx(1)
+        check_verbs(one)
+        check_openai_client(one.base)
+        check_page(one.base, tmp_path)
+        check_limits(one)
+        check_stop(one)
+        log = one.log.read_text()
+    assert "client=alice model=stories" in log
+    assert "canary" not in log and KEY not in log
+    connected = tmp_path / "connected"
+    assert not connected.exists(), connected.read_text()  # no connection to anywhere, from any of its processes
+
+
+def test_a_connection_to_elsewhere_would_be_seen(tmp_path: Path) -> None:
+    environment = spied(tmp_path)
+    tries = "import socket; s = socket.socket(); s.settimeout(0.01); s.connect_ex(('192.0.2.1', 9)); s.close()"
+    subprocess.run([sys.executable, "-P", "-c", tries], env=environment, check=True)
+    assert "192.0.2.1" in (tmp_path / "connected").read_text()
+
+
+def check_verbs(one: Served) -> None:
+    tagged = one.post("/v1/tag", {"items": ["Ada went home."]})[1]["outputs"][0]
+    assert next((word["start"], word["end"]) for word in tagged["words"]) == (0, 3)
+    assert len(one.post("/v1/embed", {"items": ["a", "b"], "model": "reviews"})[1]["outputs"][1]["vector"]) > 1
+    assert isinstance(one.post("/v1/regress", {"items": ["the old man"]})[1]["outputs"][0]["numbers"][0], float)
+    assert (
+        "text"
+        in one.post("/v1/translate", {"items": ["the old man"], "beam_size": 2, "max_new_tokens": 3})[1]["outputs"][0]
+    )
+    texts = one.post(
+        "/v1/generate", {"items": ["the"], "model": "stories", "max_new_tokens": 3, "num_samples": 2, "top_k": 5}
+    )[1]
+    assert len(texts["outputs"][0]) == 2
+    hits = one.post("/v1/search", {"items": ["a"], "top_k": 1})[1]["outputs"][0]
+    assert isinstance(hits, list)
+
+
+def check_openai_client(base: str) -> None:
+    """The client of OpenAI, as it is."""
+    import openai
+
+    client = openai.OpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0)
+    with client:
+        assert {model.id for model in client.models.list()} >= {"reviews", "stories"}
+        assert client.models.retrieve("stories").owned_by == "seqloom"
+        asked: dict[str, Any] = {"model": "stories", "prompt": "the old man", "max_tokens": 6, "temperature": 0}
+        whole = client.completions.create(**asked)
+        assert whole.choices[0].finish_reason in ("stop", "length")
+        parts = list(client.completions.create(**asked, stream=True))
+        assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text
+        several = client.completions.create(model="stories", prompt=["a", "b"], n=2, max_tokens=2, stop=["\n"], seed=3)
+        assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
+        plain = client.embeddings.create(model="reviews", input=["a film", "b"], encoding_format="float")
+        packed = client.embeddings.create(model="reviews", input=["a film", "b"])  # in base64
+        for first, second in zip(plain.data, packed.data, strict=True):
+            assert second.embedding == pytest.approx(first.embedding, abs=1e-6)
+        assert len(client.embeddings.create(model="reviews", input=["a film"] * 256).data) == 256
+        with pytest.raises(openai.NotFoundError, match="no model of this name"):
+            client.completions.create(model="canary", prompt="canary")
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            client.completions.create(model="stories", prompt="a", max_tokens=10_000)
+        assert caught.value.param == "max_tokens"
+        with pytest.raises(openai.AuthenticationError):
+            client.with_options(api_key="wrong").models.list()
+
+
+def check_page(base: str, folder: Path) -> None:
+    """The clients of docs/serve.md, run as they are printed there, but with this server's port and key."""
+    page = PAGE.read_text(encoding="utf-8").replace("http://127.0.0.1:8000", base)
+    clients = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(clients) == 2
+    for client in clients:
+        keyed = client.replace('api_key="none"', f'api_key="{KEY}"')
+        keyed = keyed.replace('"application/json"}', f'"application/json", "Authorization": "Bearer {KEY}"}}')
+        shown = io.StringIO()
+        with redirect_stdout(shown):
+            exec(compile(keyed, str(PAGE), "exec"), {})  # noqa: S102  # our own page
+        assert shown.getvalue().strip()
+    (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    keyed = re.sub(r"^curl ", f"curl -sSf -H 'Authorization: Bearer {KEY}' ", commands, flags=re.MULTILINE)
+    done = subprocess.run(["bash", "-ec", keyed], capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"text_completion"') > 1 and done.stdout.rstrip().endswith("data: [DONE]")
+
+
+def check_limits(one: Served) -> None:
+    """Wrong values are refused by name and end no worker."""
+    assert one.post("/v1/classify", {"items": [["a", "b"]]})[0] == 422
+    assert one.post("/v1/classify", {"items": ["a"], "model": "stories"})[0] == 422
+    status, found = one.post("/v1/generate", {"items": ["a"], "model": "stories", "beam_size": 2, "temperature": 0.5})
+    assert status == 422, found
+    assert one.post("/v1/generate", {"items": ["a" * 32_768], "model": "stories", "max_new_tokens": 1})[0] in (200, 422)
+    asked = urllib.request.Request(f"{one.base}/metrics", headers={"Authorization": f"Bearer {KEY}"})
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        assert "\nseqloom_engine_worker_restarts_total 0\n" in answer.read().decode()
+
+
+def check_stop(one: Served) -> None:
+    """SIGTERM in the middle of requests: they are answered, and the exit code is 0."""
+    statuses: list[int] = []
+
+    def client() -> None:
+        for _ in range(3):
+            try:
+                statuses.append(
+                    one.post("/v1/generate", {"items": ["the"], "model": "stories", "max_new_tokens": 1_000})[0]
+                )
+            except OSError:
+                statuses.append(0)  # it has stopped listening
+
+    threads = [threading.Thread(target=client) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.15)
+    one.process.send_signal(signal.SIGTERM)
+    assert one.process.wait(15) == 0
+    for thread in threads:
+        thread.join()
+    assert 200 in statuses and set(statuses) <= {200, 503, 0}, statuses
+
+
+def test_names_of_models(tmp_path: Path) -> None:
+    for name in ("reviews/model", "other", "a b"):
+        (tmp_path / name).mkdir(parents=True)
+    run, inner, other = (str(tmp_path / name) for name in ("reviews", "reviews/model", "other"))
+    assert list(named([run, f"x={other}"])) == ["reviews", "x"]
+    assert list(named([inner])) == ["reviews"]
+    for wrong, said in (
+        ([run, inner], "two models are named reviews"),
+        ([str(tmp_path / "a b")], "has no name for an address"),
+        ([f"a b={run}"], "has no name for an address"),
+        ([str(tmp_path / "reviewz")], "there is no folder"),
+        ([f"x={tmp_path / 'no'}"], "there is no folder"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            named(wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--host 0.0.0.0", "no keys"),
+        ("--host 192.0.2.7", "no keys"),
+        ("--keys nowhere.txt", "nowhere.txt"),
+        ("--port 70000", "--port"),
+        ("--max-items 0", "--max-items"),
+        ("--host 192.0.2.7 --keys keys.txt", "--host 192.0.2.7"),
+    ],
+)
+def test_what_cannot_be_served_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "keys.txt").write_text(f"a:{KEY}")
+    (tmp_path / "keys.txt").chmod(0o600)
+    result = CliRunner().invoke(app, ["serve", f"m={tmp_path / 'model'}", *shlex.split(arguments)])
+    assert result.exit_code != 0
+    assert said in f"{result.output}{result.exception}"
+
+
+@pytest.mark.parametrize("name", ["seqloom.service", "Containerfile"])
+def test_the_recipes_use_options_that_exist(name: str) -> None:
+    command: Any = get_command(app)
+    known = {flag for option in command.commands["serve"].params for flag in option.opts}
+    text = (PAGE.parents[1] / "deploy" / name).read_text(encoding="utf-8")
+    (line,) = re.findall(r"^(?:ExecStart=|ENTRYPOINT )(.*)$", text, re.MULTILINE)
+    used = re.findall(r"--[a-z-]+", line)
+    assert len(used) >= 2 and set(used) <= known
