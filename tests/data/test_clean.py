@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import seqloom
 from seqloom.cli import app
+from seqloom.config.cleaning import RepeatRule
 from seqloom.data.check import check_data
 from seqloom.data.clean import CleanReport, clean_data
 from seqloom.data.label_spelling import merged_cases, merged_typos, typos_between
@@ -222,6 +223,16 @@ def test_clean_drops_the_repeats_that_check_counts(tmp_path: Path) -> None:
     assert (tmp_path / "copy.csv").read_text().splitlines()[1:4] == ["Where is it?,ask", "no,tell", "yes,tell"]
     assert check_data(tmp_path / "copy.csv", **named).duplicates.within[0].exact == 0
     assert counts(clean_data(path, repeats="exact")) == {}
+
+
+@pytest.mark.parametrize(("repeats", "kept"), [("drop", 2), ("keep", 4), ("exact", 4)])
+def test_translations_that_differ_in_case_like_their_sources_are_repeats_and_no_conflicts(
+    repeats: RepeatRule, kept: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("en,de\nHello,Hallo\nhello,hallo\nHELLO,HALLO\nThank you,Danke\n")
+    how = {"task": "translate", "input": "en", "target": "de", "conflicts": "drop"}
+    assert clean_data(path, repeats=repeats, **how).written == kept
 
 
 def test_words_of_a_tagger_that_differ_in_case_are_no_repeats(tmp_path: Path) -> None:

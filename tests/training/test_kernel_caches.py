@@ -68,7 +68,6 @@ def grown(folder: Path, way: str, **surroundings: str) -> float:
 
 @linux
 @pytest.mark.slow
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["command line", "program"])
 def test_a_run_on_texts_of_many_lengths_stops_growing(tmp_path: Path, way: str) -> None:
     assert grown(tmp_path, way) < MOST

@@ -59,8 +59,9 @@ class CleaningConfig(Config, tag="cleaning", kw_only=True):
     repeats: Annotated[
         RepeatRule,
         Flag(
-            "What to do with later rows of the same input and target: {names}; drop ignores case, white space and "
-            "Unicode form of texts, as data check does, and exact drops only identical ones (default: drop).",
+            "What to do with later rows of the same input and target: {names}. Texts that differ only in case, white "
+            "space or Unicode form count as the same, as in data check; exact drops identical rows only "
+            "(default: drop).",
             "RULE",
             ROWS,
         ),

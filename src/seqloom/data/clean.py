@@ -204,14 +204,14 @@ class CleanTable:
         needed = [values[column] for column in self.cells]
         listed = [values[column] for column in self.roles.input] if self.roles.schema.input.reads_tokens else []
         empty = any(map(_is_blank, needed)) or any(value == [] for value in listed)
-        target = b"" if self.labeled else _digest([values[column] for column in self.roles.target])
+        target = b"" if self.labeled else _digest([self.compared(values[column]) for column in self.roles.target])
         inputs = _digest([self.compared(values[column]) for column in self.roles.input])
         return RowContent(record.line, inputs, target, labels, empty or (self.one_label and not labels))
 
     def compared(self, value: Any) -> Any:
-        """An input as it is compared: as `seqloom data check` does, unless only identical rows are repeats."""
+        """A text as it is compared: as `seqloom data check` does, unless rows are compared exactly."""
         is_text = self.roles.schema.input.reads_tokens and not self.roles.schema.target.of_steps  # tags depend on case
-        return _mapped(value, folded) if is_text and self.cleaning.repeats == "drop" else value
+        return _mapped(value, folded) if is_text and self.cleaning.repeats != "exact" else value
 
     def repaired(self, values: Sequence[Any]) -> dict[int, Any]:
         """Return the cells of input and target, without labels, whose characters or line ends change."""
