@@ -30,7 +30,7 @@ def test_a_bilstm_with_crf_finds_titles_and_people_that_it_never_saw() -> None:
     assert fit_movies(Plan(1e-2, 5)) >= 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # `make test` has them in test_families.py
 def test_filters_learn_the_pictures() -> None:
     assert fit_pictures("conv2d", Plan(1e-2, 10)) >= 0.95
 

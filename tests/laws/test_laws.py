@@ -17,11 +17,7 @@ from seqloom.nn.ops import attention_blocked, attention_fast
 from seqloom.nn.types import Padded
 from tolerances import assert_equal_up_to_rounding
 
-DTYPES = [
-    pytest.param(torch.float64, id="float64"),
-    pytest.param(torch.float32, id="float32", marks=pytest.mark.slow),
-    pytest.param(torch.bfloat16, id="bfloat16", marks=pytest.mark.slow),
-]
+DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 
 def _named(subjects: list[Subject]) -> list[pytest.param]:
@@ -30,18 +26,18 @@ def _named(subjects: list[Subject]) -> list[pytest.param]:
     return [pytest.param(one, id=one.name, marks=mark) for one, mark in zip(subjects, marks, strict=True)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("law", laws.SEQUENCE_LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("subject", _named(SUBJECTS))
-def test_every_layer_obeys(subject: Subject, law: laws.Law, dtype: torch.dtype) -> None:
-    law(subject, dtype, 3)
+def test_every_layer_obeys(subject: Subject, law: laws.Law) -> None:
+    for dtype in DTYPES:
+        law(subject, dtype, 3)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("law", laws.CAUSAL_LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("subject", _named(CAUSAL))
-def test_every_causal_layer_obeys(subject: Subject, law: laws.Law, dtype: torch.dtype) -> None:
-    law(subject, dtype, 5)
+def test_every_causal_layer_obeys(subject: Subject, law: laws.Law) -> None:
+    for dtype in DTYPES:
+        law(subject, dtype, 5)
 
 
 @pytest.mark.parametrize("subject", _named([subject for subject in SUBJECTS if not subject.tokens]))

@@ -68,7 +68,7 @@ def test_the_loss_of_training_is_the_loss_of_an_evaluation(small: Find, kind: st
 
 
 def table(scale: float, shift: float) -> str:
-    lines = [f"word{n % 5} and {n % 3},{scale * (n % 5 + n % 3) + shift}" for n in range(40)]
+    lines = [f"word{n % 5} and {n % 3},{scale * (n % 5 + n % 3 + 1 / 3) + shift}" for n in range(40)]
     return "\n".join(["text,score", *lines]) + "\n"
 
 

@@ -62,7 +62,7 @@ def looks_like_row(names: Sequence[str], sample: Sequence[Record]) -> bool:
     >>> looks_like_row(("a dull plot", "bad"), rows), looks_like_row(("message", "topic"), rows)
     (True, False)
     """
-    columns = [{row.values[number] for row in sample} for number in range(len(names))]
+    columns = [[row.values[number] for row in sample] for number in range(len(names))]
     return any(
         is_number(name) or len(name.split()) > NAME_WORDS or name in values
         for name, values in zip(names, columns, strict=True)

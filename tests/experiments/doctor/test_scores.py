@@ -90,6 +90,7 @@ def test_a_model_of_the_smallest_size_that_left_much_unlearned_is_small() -> Non
     assert codes(nano._replace(train_loss=0.05)) == [], "it has learned its training set"
     assert codes(nano._replace(train_loss=0.2, dev_loss=1.2)) == [], "a larger model would overfit more"
     assert codes(nano._replace(larger="small")) == [], "a default may choose tiny"
+    assert codes(nano._replace(own=0.95)) == [], "there is little left to learn"
     assert codes(nano._replace(train_loss=0.65)) == ["loss.high"], "told once"
 
 

@@ -44,6 +44,7 @@ SMALLEST = 0.1  # loss of a constant; below it nearly all labels are the same, a
 FITS, APART = 0.5, 0.5  # of the loss of a constant, and of the gain over it that is lost on the dev set: overfitting
 FASTER = 3.0  # times the learning rate
 UNLEARNED = 0.1  # of the loss of a constant, on the training set: a model of the smallest size left it
+GOOD = 0.9  # accuracy, F1 and other shares that leave little to a larger model
 
 AnyBatch = Batch[Any, Any]
 
@@ -255,7 +256,8 @@ def too_small(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
     """
     smallest = scores.larger == SIZES[1]
     left = scores.train_loss >= max(SMALLEST, UNLEARNED * scores.constant_loss)
-    if not smallest or not left or scores.overfits:
+    good = scores.metric.higher_is_better and GOOD <= scores.own <= 1
+    if not smallest or not left or scores.overfits or good:
         return None
     return Finding(
         "model.small",
