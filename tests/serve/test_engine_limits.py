@@ -124,6 +124,29 @@ def test_a_killed_worker_costs_its_requests_and_nothing_else(models: dict[str, P
     asyncio.run(check())
 
 
+def test_a_worker_that_cannot_be_started_is_tried_again(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when no file can be opened: the engine waits and tries again, instead of dying."""
+    tried: list[int] = []
+
+    def worker() -> Any:
+        tried.append(len(tried))
+        if len(tried) <= 2:
+            raise OSError(24, "Too many open files")
+        return ForkServer.worker(forks)
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            (pid,) = engine.worker_pids
+            monkeypatch.setattr(forks, "worker", worker)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.worker_pids not in ([pid], []), seconds=5)
+            assert len(tried) == 3 and await classify(engine)
+
+    asyncio.run(check())
+
+
 def test_one_of_two_workers_can_be_lost(models: dict[str, Path], forks: SharedForks) -> None:
     async def check() -> None:
         async with serving({"reviews": models["reviews"]}, forks, workers=2, max_batch=1) as engine:

@@ -18,6 +18,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -358,13 +359,23 @@ class Engine:
     async def _work(self, link: WorkerLink) -> None:
         """Keep one worker running."""
         while not self._closed:
-            models = {name: str(path) for name, path in self.paths.items()}
-            start = StartWorker(link.number, self.threads, self.config.device, models)
-            async for message in link.listen(self._forks.worker(), start):
-                self._received(link, message)
+            try:
+                await self._talk(link)
+            except Exception as error:  # such as too many open files: this task must live on, or nobody restarts it
+                why = error.strerror if isinstance(error, OSError) else type(error).__name__
+                log.error("worker %d cannot be started or understood: %s", link.number, why)
+                link.kill()
             self._lost(link)
             link.failures += 1
             await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** (link.failures - 1)) if link.failures > 1 else 0)
+
+    async def _talk(self, link: WorkerLink) -> None:
+        """Start a worker, and take its messages until it is gone."""
+        models = {name: str(path) for name, path in self.paths.items()}
+        start = StartWorker(link.number, self.threads, self.config.device, models)
+        async with aclosing(link.listen(self._forks.worker(), start)) as messages:
+            async for message in messages:
+                self._received(link, message)
 
     def _lost(self, link: WorkerLink) -> None:
         if self._closed:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ class WorkerLink:
         """All items that it is computing."""
         return [*(self.batch.flights if self.batch is not None else ()), *self.prompts.values()]
 
-    async def listen(self, link: socket.socket, first: ToWorker) -> AsyncIterator[FromWorker]:
+    async def listen(self, link: socket.socket, first: ToWorker) -> AsyncGenerator[FromWorker]:
         """Send a first message, and yield the messages of the worker until it is gone."""
         reader, self.writer = await asyncio.open_connection(sock=link)
         self.send(first)
