@@ -147,6 +147,61 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     asyncio.run(check())
 
 
+def test_a_prompt_with_many_samples_is_not_passed_by_single_ones_for_ever(
+    models: dict[str, Path], forks: SharedForks
+) -> None:
+    """It needs all rows, and single prompts always hold some."""
+
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks, max_batch=4, queue_seconds=3.0) as engine:
+            ends = False
+
+            async def single(number: int) -> None:
+                while not ends:
+                    await engine.ask("gru", "generate", ["the"], {"max_new_tokens": 10 + 7 * number})
+
+            clients = [asyncio.create_task(single(number)) for number in range(4)]
+            await until(lambda: engine._links[0].rows == 4)
+            try:
+                many = {"max_new_tokens": 2, "num_samples": 4, "temperature": 1.0}
+                (found,) = await engine.ask("gru", "generate", ["the"], many)
+                assert len(found) == 4
+            finally:
+                ends = True
+                await asyncio.gather(*clients)
+
+    asyncio.run(check())
+
+
+def test_requests_with_many_prompts_take_turns(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks, max_batch=1) as engine:
+            ends: list[str] = []
+
+            async def ask(name: str, count: int) -> None:
+                await engine.ask("gru", "generate", ["the"] * count, {"max_new_tokens": 3})
+                ends.append(name)
+
+            await asyncio.gather(ask("many", 20), ask("few", 2))
+            assert ends == ["few", "many"]
+
+    asyncio.run(check())
+
+
+def test_the_wait_of_every_request_of_a_batch_is_counted(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)
+            work = [classify(engine) for _ in range(9)]
+            await asyncio.sleep(0.1)
+            os.kill(engine.worker_pids[0], signal.SIGCONT)
+            await asyncio.gather(*work)
+            assert engine.counters["batches_total"] == 2
+            assert engine.counters["seconds_in_queue_total"] > 8 * 0.1
+
+    asyncio.run(check())
+
+
 def test_one_of_two_workers_can_be_lost(models: dict[str, Path], forks: SharedForks) -> None:
     async def check() -> None:
         async with serving({"reviews": models["reviews"]}, forks, workers=2, max_batch=1) as engine:

@@ -105,6 +105,11 @@ class Call:
         return self.next == 0
 
     @property
+    def left_to_send(self) -> int:
+        """The number of items that no worker has."""
+        return len(self.items) - self.next
+
+    @property
     def ended(self) -> bool:
         """Whether it has all its answers, or will get none."""
         return self.result.done()

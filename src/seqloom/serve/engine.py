@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from seqloom.config.serving import ServingConfig
-from seqloom.errors import ConfigError, DurableError, did_you_mean
+from seqloom.errors import ConfigError, DurableError
 from seqloom.serve.calls import Call, checked_options
 from seqloom.serve.forkserver import ForkServer
 from seqloom.serve.link import Flight, SentBatch, WorkerLink
@@ -265,7 +265,7 @@ class Engine:
         if self._draining:
             raise Draining("the server is stopping", fix="try again later")
         if model not in self._cards:
-            raise UnknownModel(f"there is no model '{model[:80]}'", fix=did_you_mean(model[:80], self._cards))
+            raise UnknownModel(model, self._cards)
         card = self._cards[model]
         if verb not in card.abilities:
             able = ", ".join(sorted(card.abilities))
@@ -275,7 +275,7 @@ class Engine:
         """Put a request into the queue, and into a worker that is free."""
         self._counts["requests_total"] += 1
         self._counts["items_total"] += len(call.items)
-        free = self._free(call) is not None
+        free = self._free(call, self._held()) is not None
         if not free and self.waiting >= self.config.max_waiting:
             raise Overloaded(self.waiting)
         loop = asyncio.get_running_loop()
@@ -309,29 +309,60 @@ class Engine:
     # The queue
 
     def _dispatch(self) -> None:
-        """Give the workers what they have room for, the oldest request first."""
-        for call in tuple(self._queue):
-            while call.next < len(call.items) and (link := self._free(call)) is not None:
-                if call.waits:
-                    waited = asyncio.get_running_loop().time() - call.arrived
-                    self._counts["seconds_in_queue_total"] += waited
-                if call.options.continuous:
-                    self._send_prompt(link, call)
-                else:
-                    self._send_batch(link, call)
-        self._queue = deque(call for call in self._queue if call.next < len(call.items))
+        """Give the workers what they have room for, the oldest request first, and each a part in its turn."""
+        waiting, kept = self._queue, deque[Call]()
+        held = set[int]()
+        while waiting:
+            call = waiting[0]
+            link = self._free(call, held) if call.left_to_send else None
+            if link is not None:
+                self._send(link, call)  # while it is in the queue: others may share its batch
+            waiting.popleft()
+            if link is not None:
+                waiting.append(call)
+            elif call.left_to_send:
+                kept.append(call)
+                held |= self._kept_for(call, held)
+        self._queue = kept
 
-    def _free(self, call: Call) -> WorkerLink | None:
+    def _free(self, call: Call, held: Container[int] = ()) -> WorkerLink | None:
         """The worker that can take items of this request now, the one with the least to do; None if none can."""
-        able = [link for link in self._links if link.ready and call.model in link.cards]
+        able = self._able(call)
         if call.options.continuous:
-            most = self.config.max_batch - call.options.rows
-            able = [link for link in able if link.rows <= max(0, most)]
+            most = max(0, self.config.max_batch - call.options.rows)
+            able = [link for link in able if link.rows <= most and link.number not in held]
         else:
             able = [link for link in able if link.batch is None]
         return min(able, key=lambda link: (link.rows, link.batch is not None), default=None)
 
+    def _able(self, call: Call) -> list[WorkerLink]:
+        return [link for link in self._links if link.ready and call.model in link.cards]
+
+    def _kept_for(self, call: Call, held: Container[int]) -> set[int]:
+        """The worker that later prompts may not join, else a prompt with many samples would never find room."""
+        able = [link for link in self._able(call) if link.number not in held] if call.options.continuous else []
+        return {min(able, key=lambda link: link.rows).number} if able else set()
+
+    def _held(self) -> set[int]:
+        """The workers that are kept for prompts that wait."""
+        held = set[int]()
+        for call in self._queue:
+            held |= self._kept_for(call, held)
+        return held
+
+    def _send(self, link: WorkerLink, call: Call) -> None:
+        if call.options.continuous:
+            self._send_prompt(link, call)
+        else:
+            self._send_batch(link, call)
+
+    def _begun(self, call: Call) -> None:
+        """Count how long a request has waited, when its first item is sent."""
+        if call.waits:
+            self._counts["seconds_in_queue_total"] += asyncio.get_running_loop().time() - call.arrived
+
     def _send_prompt(self, link: WorkerLink, call: Call) -> None:
+        self._begun(call)
         number, index = next(self._numbers), call.next
         call.next += 1
         link.prompts[number] = Flight(call, index)
@@ -345,8 +376,10 @@ class Engine:
         for call in self._queue:
             if call.key == first.key:
                 taken = range(call.next, min(len(call.items), call.next + room - len(flights)))
-                flights += [Flight(call, index) for index in taken]
-                call.next = max(call.next, taken.stop)
+                if taken:
+                    self._begun(call)
+                    flights += [Flight(call, index) for index in taken]
+                    call.next = taken.stop
         number = next(self._numbers)
         link.batch = SentBatch(number, flights)
         items = [flight.call.items[flight.place] for flight in flights]
