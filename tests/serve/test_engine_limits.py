@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import seqloom
+from seqloom.decoding.pauses import pausing
 from seqloom.errors import ConfigError
 from seqloom.serve import engine as engine_module
 from seqloom.serve.engine import Engine
@@ -274,6 +276,54 @@ def test_a_task_that_is_cancelled_while_it_reads_a_stream_ends_the_work(
             assert engine._links[0].rows == 0 and not engine._calls
 
     asyncio.run(check())
+
+
+LONG = {"max_new_tokens": 1_000, "beam_size": 16, "n_best": 16, "length_penalty": 2.0}  # takes more than 4 s
+
+
+def test_a_long_beam_that_nobody_waits_for_ends_at_once(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({name: models[name] for name in ("lm", "reviews")}, forks) as engine:
+            task = asyncio.create_task(engine.ask("lm", "generate", ["the old man"], LONG))
+            await asyncio.sleep(0.2)
+            task.cancel()
+            began = time.perf_counter()
+            assert await classify(engine)
+            assert time.perf_counter() - began < 1
+            assert engine.counters["worker_restarts_total"] == 0
+
+    asyncio.run(check())
+
+
+def test_a_long_beam_is_no_hanging_worker_and_stops_no_prompt(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check() -> None:
+        async with serving({"lm": models["lm"]}, forks, total_seconds=1.2) as engine:
+            monkeypatch.setattr(engine_module, "HUNG", 0.5 - engine.config.total_seconds)  # killed after 0.5 s
+            beam = asyncio.create_task(engine.ask("lm", "generate", ["the"], LONG))
+            await asyncio.sleep(0.1)
+            ((written,),) = await engine.ask("lm", "generate", ["the"], {"max_new_tokens": 5})
+            assert written["text"] and not beam.done()  # between the steps of the beam
+            with pytest.raises(TimedOut):  # it took its time, and its worker was not killed
+                await beam
+            await until(lambda: engine._links[0].batch is None, seconds=1)
+            assert engine.counters["worker_restarts_total"] == 0
+
+    monkeypatch.setattr(engine_module, "POLL", 0.02)
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translations_and_beams_pause_between_steps(beam_size: int, models: dict[str, Path]) -> None:
+    pauses: list[int] = []
+    model = seqloom.load(models["translator"], device="cpu")
+    with pausing(lambda: pauses.append(1)):
+        model.translate(["the old man"], beam_size=beam_size, max_new_tokens=6)
+    count = len(pauses)
+    assert count >= 5
+    model.translate(["the old man"], beam_size=beam_size, max_new_tokens=6)
+    assert len(pauses) == count
 
 
 def test_rows_of_generation_are_bounded(models: dict[str, Path], forks: SharedForks) -> None:

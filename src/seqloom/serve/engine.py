@@ -32,6 +32,7 @@ from seqloom.serve.link import Flight, SentBatch, WorkerLink
 from seqloom.serve.messages import (
     VERBS,
     BatchAnswers,
+    CancelBatch,
     CancelPrompt,
     ComputeBatch,
     ContinuePrompt,
@@ -43,6 +44,7 @@ from seqloom.serve.messages import (
     PromptProgress,
     StageModel,
     StartWorker,
+    StillWorking,
     SwapModel,
     TextPart,
     Verb,
@@ -304,6 +306,9 @@ class Engine:
             for number in [number for number, flight in link.prompts.items() if flight.call is call]:
                 link.ask(CancelPrompt(number))
                 del link.prompts[number]
+            if link.batch is not None and not link.batch.stopped and link.batch.is_unwanted:
+                link.batch = link.batch._replace(stopped=True)
+                link.ask(CancelBatch(link.batch.id))
         self._dispatch()
 
     # The queue
@@ -429,6 +434,8 @@ class Engine:
                 self._written(link, message)
             case WorkerReady():
                 self._loaded(link, message)
+            case StillWorking():
+                pass
             case ModelStaged(card=card):
                 link.staging[card.name].set_result(message)
             case ModelRefused(name=name):

@@ -35,6 +35,12 @@ class SentBatch(NamedTuple):
 
     id: int
     flights: list[Flight]
+    stopped: bool = False  # the worker has been told that nobody waits for it
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether nobody waits for any of its items."""
+        return all(flight.call.ended for flight in self.flights)
 
 
 class WorkerLink:

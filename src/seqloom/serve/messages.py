@@ -2,9 +2,11 @@
 
 listener                                   worker
    │ ── StartWorker ─────────────────────────▶ │   loads all models
-   │ ◀───────────── WorkerReady or WorkerRefused │
+   │ ◀──────────────────────────── WorkerReady │   with those that it cannot load
    │ ── ComputeBatch ────────────────────────▶ │   items of one model and verb, of several requests
+   │ ◀─────────────────────────── StillWorking │   now and then, while a long text is decoded
    │ ◀─────────────────────────── BatchAnswers │   one for each item
+   │ ── CancelBatch ─────────────────────────▶ │
    │ ── ContinuePrompt ──────────────────────▶ │   a row of continuous batching
    │ ◀───────────────────────── PromptProgress │   after each step, for all rows that have something new
    │ ── CancelPrompt ────────────────────────▶ │
@@ -62,6 +64,12 @@ class ComputeBatch(msgspec.Struct, frozen=True, tag=True):
     verb: Verb
     items: list[Any]
     options: dict[str, Any]
+
+
+class CancelBatch(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits for this batch any more; it is answered, but with nothing."""
+
+    id: int
 
 
 class ContinuePrompt(msgspec.Struct, frozen=True, tag=True):
@@ -122,6 +130,10 @@ class ItemAnswer(msgspec.Struct, frozen=True):
         return not self.problem and not self.fault
 
 
+class StillWorking(msgspec.Struct, frozen=True, tag=True):
+    """The worker is decoding, and not hanging."""
+
+
 class BatchAnswers(msgspec.Struct, frozen=True, tag=True):
     """The answers of a batch, in the order of its items."""
 
@@ -161,8 +173,10 @@ class ModelRefused(msgspec.Struct, frozen=True, tag=True):
     fix: str
 
 
-ToWorker = StartWorker | ComputeBatch | ContinuePrompt | CancelPrompt | StageModel | SwapModel | DiscardModel
-FromWorker = WorkerReady | BatchAnswers | PromptProgress | ModelStaged | ModelRefused
+ToWorker = (
+    StartWorker | ComputeBatch | CancelBatch | ContinuePrompt | CancelPrompt | StageModel | SwapModel | DiscardModel
+)
+FromWorker = WorkerReady | StillWorking | BatchAnswers | PromptProgress | ModelStaged | ModelRefused
 _encoder = msgspec.msgpack.Encoder()
 to_worker = msgspec.msgpack.Decoder(ToWorker)
 from_worker = msgspec.msgpack.Decoder(FromWorker)
