@@ -36,16 +36,13 @@ from seqloom.serve.messages import (
     CancelPrompt,
     ComputeBatch,
     ContinuePrompt,
-    DiscardModel,
     FromWorker,
     ModelCard,
     ModelRefused,
     ModelStaged,
     PromptProgress,
-    StageModel,
     StartWorker,
     StillWorking,
-    SwapModel,
     TextPart,
     Verb,
     WorkerReady,
@@ -61,11 +58,11 @@ from seqloom.serve.refusals import (
     WaitedTooLong,
     WorkerLost,
 )
-from seqloom.serve.watch import Mark, mark_of
+from seqloom.serve.swap import HotSwap, change_of
 
 __all__ = ["VERBS", "Engine", "ModelCard", "TextPart", "Verb"]
 
-POLL = 1.0  # seconds between two looks at the folders
+POLL = 1.0  # seconds between two looks at the workers
 LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
 HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
 COUNTED = (
@@ -97,7 +94,6 @@ class Engine:
         self._queue: deque[Call] = deque()
         self._calls: set[Call] = set()  # that are not ended
         self._cards: dict[str, ModelCard] = {}
-        self._marks: dict[str, Mark | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
         self._numbers = count(1)
@@ -109,7 +105,7 @@ class Engine:
     async def __aenter__(self) -> Self:
         """Start the workers and return when all models are loaded; SeqloomError for one that cannot be loaded."""
         self._broken = asyncio.get_running_loop().create_future()
-        self._marks = {name: mark_of(path) for name, path in self.paths.items()}
+        swap = HotSwap(self.paths, self._links, self._cards, self._counts)  # the folders as they are loaded
         for link in self._links:
             self._spawn(self._work(link))
         try:
@@ -122,6 +118,7 @@ class Engine:
             raise
         self._broken = None
         self._spawn(self._watch())
+        self._spawn(swap.watch())
         return self
 
     async def __aexit__(
@@ -436,10 +433,8 @@ class Engine:
                 self._loaded(link, message)
             case StillWorking():
                 pass
-            case ModelStaged(card=card):
-                link.staging[card.name].set_result(message)
-            case ModelRefused(name=name):
-                link.staging[name].set_result(message)
+            case ModelStaged() | ModelRefused():
+                link.staged(message)
         link.owes = asyncio.get_running_loop().time() if link.flights else None
         self._dispatch()
 
@@ -447,7 +442,7 @@ class Engine:
         link.pid, link.failures = message.pid, 0
         refused = dict(message.refused)
         for name, card in message.cards.items():
-            if name in self._cards and (change := _change(self._cards[name], card)):
+            if name in self._cards and (change := change_of(self._cards[name], card)):
                 refused[name] = change, ""
             else:
                 link.cards[name] = self._cards[name] = card
@@ -483,10 +478,8 @@ class Engine:
         if fault:
             log.error("%s of the model %s failed: %s", flight.call.verb, flight.call.model, fault)
 
-    # New versions of models
-
     async def _watch(self) -> None:
-        """Look at the folders every second, and end workers that hang."""
+        """End workers that hang."""
         while True:
             await asyncio.sleep(POLL)
             now = asyncio.get_running_loop().time()
@@ -494,34 +487,6 @@ class Engine:
                 if link.owes is not None and now - link.owes > self.config.total_seconds + HUNG:
                     log.error("worker %d does not answer; it is killed", link.number)
                     link.kill()
-            for name, path in self.paths.items():
-                mark = await asyncio.to_thread(mark_of, path)
-                if mark is not None and mark != self._marks[name]:
-                    self._marks[name] = mark
-                    await self._swap(name)
-
-    async def _swap(self, name: str) -> None:
-        """Load a new version beside the old one in every worker; if all can, swap, else keep the old one."""
-        links = [link for link in self._links if link.ready]
-        for link in links:
-            link.staging[name] = asyncio.get_running_loop().create_future()
-            link.send(StageModel(name, str(self.paths[name])))
-        found = await asyncio.gather(*(link.staging[name] for link in links))
-        cards = [one.card for one in found if isinstance(one, ModelStaged)]
-        problems = [f"{one.problem}. {one.fix}" for one in found if isinstance(one, ModelRefused)]
-        problems += [_change(self._cards[name], card) for card in cards if name in self._cards]
-        problem = next(filter(None, problems), "")
-        for link, one in zip(links, found, strict=True):
-            if isinstance(one, ModelStaged):
-                link.send(DiscardModel(name) if problem else SwapModel(name))
-                if not problem:
-                    link.cards[name] = self._cards[name] = one.card
-        if problem:
-            self._counts["refused_swaps_total"] += 1
-            log.error("the new version of %s is refused, the old one is kept: %s", name, problem)
-        elif cards:  # else all workers were lost meanwhile, and load it when they start
-            self._counts["swaps_total"] += 1
-            log.info("a new version of %s is served", name)
 
 
 def _threads(workers: int) -> int:
@@ -530,10 +495,3 @@ def _threads(workers: int) -> int:
         return max(1, int(asked))
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, cores // workers)
-
-
-def _change(old: ModelCard, new: ModelCard) -> str:
-    """Why a new version cannot replace the old one for its clients; empty if it can."""
-    if new.abilities >= old.abilities and new.input == old.input:
-        return ""
-    return f"it reads {new.input} for the task {new.task}, but clients expect {old.input} and {old.task}"

@@ -11,6 +11,7 @@ listener                                   worker
    │ ◀───────────────────────── PromptProgress │   after each step, for all rows that have something new
    │ ── CancelPrompt ────────────────────────▶ │
    │ ── StageModel ──────────────────────────▶ │   loads a model beside the old one and tries it
+   │ ◀─────────────────────────── StillWorking │   at once
    │ ◀──────────── ModelStaged or ModelRefused │
    │ ── SwapModel or DiscardModel ───────────▶ │
 """
@@ -90,8 +91,9 @@ class CancelPrompt(msgspec.Struct, frozen=True, tag=True):
 
 
 class StageModel(msgspec.Struct, frozen=True, tag=True):
-    """Load a model of which there is a new version, beside the old one."""
+    """Load a model of which there is a new version, beside the old one; `number` names the version."""
 
+    number: int
     name: str
     path: str
 
@@ -99,13 +101,13 @@ class StageModel(msgspec.Struct, frozen=True, tag=True):
 class SwapModel(msgspec.Struct, frozen=True, tag=True):
     """Use the staged model for everything that comes next."""
 
-    name: str
+    number: int
 
 
 class DiscardModel(msgspec.Struct, frozen=True, tag=True):
     """Forget the staged model."""
 
-    name: str
+    number: int
 
 
 class WorkerReady(msgspec.Struct, frozen=True, tag=True):
@@ -131,7 +133,7 @@ class ItemAnswer(msgspec.Struct, frozen=True):
 
 
 class StillWorking(msgspec.Struct, frozen=True, tag=True):
-    """The worker is decoding, and not hanging."""
+    """The worker is decoding, or has begun to load a model; it does not hang."""
 
 
 class BatchAnswers(msgspec.Struct, frozen=True, tag=True):
@@ -162,13 +164,14 @@ class PromptProgress(msgspec.Struct, frozen=True, tag=True):
 class ModelStaged(msgspec.Struct, frozen=True, tag=True):
     """The new version of a model is loaded and has answered."""
 
+    number: int
     card: ModelCard
 
 
 class ModelRefused(msgspec.Struct, frozen=True, tag=True):
     """The new version of a model is broken; the old one stays."""
 
-    name: str
+    number: int
     problem: str
     fix: str
 

@@ -56,7 +56,7 @@ from seqloom.training.devices import LOCAL_RANK, choose_device
 
 UNLOADED = ItemAnswer(fault="the model could not be loaded again after a restart")
 SIGN_OF_LIFE = 0.25  # seconds between two messages that a long batch is being decoded
-Arrived = ToWorker | ModelRefused | tuple[AnyServed]  # the last: a new version of a model that is loaded
+Arrived = ToWorker | ModelRefused | tuple[int, AnyServed]  # the last: a new version of a model that is loaded
 
 
 class Stopped(BaseException):
@@ -86,7 +86,7 @@ class ModelWorker:
         self.link = link
         self.inbox: queue.SimpleQueue[Arrived | None] = queue.SimpleQueue()  # None: the listener is gone
         self.models: dict[str, AnyServed] = {}
-        self.staged: dict[str, AnyServed] = {}
+        self.staged: dict[int, AnyServed] = {}
         self.prompts: dict[int, RunningPrompt] = {}
         self.batch: int | None = None  # the id of the one that is computed; None also if it is to stop
         self.said = 0.0  # when the listener last heard that a batch is decoded
@@ -136,17 +136,19 @@ class ModelWorker:
                 self._continue(message)
             case CancelPrompt(id=id_):
                 self._cancel(id_)
-            case StageModel(name=name, path=path):
-                threading.Thread(target=self._stage, args=(name, path), daemon=True).start()
-            case (served,):
-                self.staged[served.card.name] = served
-                self._send(ModelStaged(served.card))
+            case StageModel():
+                threading.Thread(target=self._stage, args=(message,), daemon=True).start()
+                self._send(StillWorking())
+            case (number, served):
+                self.staged[number] = served
+                self._send(ModelStaged(number, served.card))
             case ModelRefused():
                 self._send(message)
-            case SwapModel(name=name):
-                self.models[name] = self.staged.pop(name)
-            case DiscardModel(name=name):
-                self.staged.pop(name, None)
+            case SwapModel(number=number):
+                if (staged := self.staged.pop(number, None)) is not None:
+                    self.models[staged.card.name] = staged
+            case DiscardModel(number=number):
+                self.staged.pop(number, None)
             case StartWorker():
                 self._start(message)
 
@@ -164,12 +166,12 @@ class ModelWorker:
                 broken[name] = _why(error)
         self._send(WorkerReady(os.getpid(), {name: one.card for name, one in self.models.items()}, broken))
 
-    def _stage(self, name: str, path: str) -> None:
+    def _stage(self, asked: StageModel) -> None:
         """Load a new version of a model, in a thread of its own."""
         try:
-            self.inbox.put((open_served(name, path, self.device),))
+            self.inbox.put((asked.number, open_served(asked.name, asked.path, self.device)))
         except Exception as error:
-            self.inbox.put(ModelRefused(name, *_why(error)))
+            self.inbox.put(ModelRefused(asked.number, *_why(error)))
 
     def _compute(self, batch: ComputeBatch) -> None:
         began, served, self.aside = time.perf_counter(), self.models.get(batch.model), 0.0
