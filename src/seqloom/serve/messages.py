@@ -119,11 +119,16 @@ class WorkerReady(msgspec.Struct, frozen=True, tag=True):
 
 
 class ItemAnswer(msgspec.Struct, frozen=True):
-    """The value of an item, or why there is none: a problem and its fix, or a fault of ours with its place."""
+    """The value of an item, or why there is none: a problem and its fix, or a fault of ours with its place.
+
+    Problems are fixed sentences: no text of a request is in them. `field` is the option that cannot be used, if it is
+    not the item.
+    """
 
     value: Any = None
     problem: str = ""
     fix: str = ""
+    field: str = ""
     fault: str = ""
 
     @property
