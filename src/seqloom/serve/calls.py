@@ -130,8 +130,8 @@ class Call:
         if answer.fault:
             self.fail(ModelFailed("the model failed on this request", fix="see the log of the server"))
         elif answer.problem:
-            place = (None, answer.field) if answer.field else (index, "items")
-            self.fail(BadItem(*place, answer.problem, answer.fix))
+            at, field = (None, answer.field) if answer.field else (index, "items")
+            self.fail(BadItem(at, field, answer.problem, answer.fix))
         else:
             self.answers[index] = answer.value
             self.left -= 1
