@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import seqloom
+from seqloom.config.serving import MAX_HITS
 from seqloom.inference.model import LoadedModel
 from seqloom.search.index import open_index
 from seqloom.search.search import searcher
@@ -156,7 +157,19 @@ def test_a_prompt_that_is_bad_is_refused_and_others_go_on(engine: RunningEngine)
     assert isinstance(first, list) and isinstance(last, list) and isinstance(bad, BadItem)
 
 
-@pytest.mark.parametrize("item", [7, None, {"a": 1}, "half \ud800", 2**80, ["x", ["secret"]]])
+@pytest.mark.parametrize(
+    "item",
+    [
+        7,
+        None,
+        {"a": 1},
+        "half \ud800",
+        2**80,
+        ["x", ["secret"]],
+        ["it's secret", ['it\'s "secret"']],
+        {"it's secret": 1},
+    ],
+)
 def test_what_is_no_text_is_refused_without_repeating_it(item: Any, engine: RunningEngine) -> None:
     for model, verb in (("reviews", "classify"), ("tags", "tag"), ("lm", "generate"), ("index", "search")):
         with pytest.raises(BadItem) as refusal:
@@ -176,7 +189,15 @@ def test_what_is_no_text_is_refused_without_repeating_it(item: Any, engine: Runn
         ("translator", "translate", {"replace_unknown": 1}, "replace_unknown"),
         ("index", "search", {"top_k": 0}, "top_k"),
         ("index", "search", {"where": 7}, "where"),
-        ("reviews", "classify", {"top_k": 3}, "top_k"),
+        ("reviews", "classify", {"top_k": 3}, "options"),
+        ("index", "search", {"top_k": MAX_HITS + 1}, "top_k"),
+        ("lm", "generate", {"stop": "it's secret"}, "stop"),
+        ("lm", "generate", {"temperature": "it's secret"}, "temperature"),
+        ("lm", "generate", {"it's secret": 1}, "options"),
+        ("reviews", "classify", {"it's secret": 1}, "options"),
+        ("lm", "generate", {"beam_size": 2, "coverage_penalty": 0.5}, "options"),
+        ("index", "search", {"where": ["it's secret"]}, "where"),
+        ("index", "search", {"where": ["it's secret = 'secret'"]}, "where"),
     ],
 )
 def test_a_bad_option_is_refused_by_name(
@@ -185,6 +206,7 @@ def test_a_bad_option_is_refused_by_name(
     with pytest.raises(BadItem) as refusal:
         engine.ask(model, verb, ["the"], options)
     assert (refusal.value.index, refusal.value.field) == (None, field)
+    assert "secret" not in str(refusal.value) and refusal.value.fix
 
 
 def test_what_no_model_can_do_is_refused(engine: RunningEngine) -> None:

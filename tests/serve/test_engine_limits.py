@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import seqloom
+from seqloom.decoding.pauses import pausing
 from seqloom.errors import ConfigError
 from seqloom.serve import engine as engine_module
 from seqloom.serve.engine import Engine
@@ -124,6 +126,84 @@ def test_a_killed_worker_costs_its_requests_and_nothing_else(models: dict[str, P
     asyncio.run(check())
 
 
+def test_a_worker_that_cannot_be_started_is_tried_again(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when no file can be opened: the engine waits and tries again, instead of dying."""
+    tried: list[int] = []
+
+    def worker() -> Any:
+        tried.append(len(tried))
+        if len(tried) <= 2:
+            raise OSError(24, "Too many open files")
+        return ForkServer.worker(forks)
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            (pid,) = engine.worker_pids
+            monkeypatch.setattr(forks, "worker", worker)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.worker_pids not in ([pid], []), seconds=5)
+            assert len(tried) == 3 and await classify(engine)
+
+    asyncio.run(check())
+
+
+def test_a_prompt_with_many_samples_is_not_passed_by_single_ones_for_ever(
+    models: dict[str, Path], forks: SharedForks
+) -> None:
+    """It needs all rows, and single prompts always hold some."""
+
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks, max_batch=4, queue_seconds=3.0) as engine:
+            ends = False
+
+            async def single(number: int) -> None:
+                while not ends:
+                    await engine.ask("gru", "generate", ["the"], {"max_new_tokens": 10 + 7 * number})
+
+            clients = [asyncio.create_task(single(number)) for number in range(4)]
+            await until(lambda: engine._links[0].rows == 4)
+            try:
+                many = {"max_new_tokens": 2, "num_samples": 4, "temperature": 1.0}
+                (found,) = await engine.ask("gru", "generate", ["the"], many)
+                assert len(found) == 4
+            finally:
+                ends = True
+                await asyncio.gather(*clients)
+
+    asyncio.run(check())
+
+
+def test_requests_with_many_prompts_take_turns(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"gru": models["gru"]}, forks, max_batch=1) as engine:
+            ends: list[str] = []
+
+            async def ask(name: str, count: int) -> None:
+                await engine.ask("gru", "generate", ["the"] * count, {"max_new_tokens": 3})
+                ends.append(name)
+
+            await asyncio.gather(ask("many", 20), ask("few", 2))
+            assert ends == ["few", "many"]
+
+    asyncio.run(check())
+
+
+def test_the_wait_of_every_request_of_a_batch_is_counted(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)
+            work = [classify(engine) for _ in range(9)]
+            await asyncio.sleep(0.1)
+            os.kill(engine.worker_pids[0], signal.SIGCONT)
+            await asyncio.gather(*work)
+            assert engine.counters["batches_total"] == 2
+            assert engine.counters["seconds_in_queue_total"] > 8 * 0.1
+
+    asyncio.run(check())
+
+
 def test_one_of_two_workers_can_be_lost(models: dict[str, Path], forks: SharedForks) -> None:
     async def check() -> None:
         async with serving({"reviews": models["reviews"]}, forks, workers=2, max_batch=1) as engine:
@@ -196,6 +276,54 @@ def test_a_task_that_is_cancelled_while_it_reads_a_stream_ends_the_work(
             assert engine._links[0].rows == 0 and not engine._calls
 
     asyncio.run(check())
+
+
+LONG = {"max_new_tokens": 1_000, "beam_size": 16, "n_best": 16, "length_penalty": 2.0}  # takes more than 4 s
+
+
+def test_a_long_beam_that_nobody_waits_for_ends_at_once(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({name: models[name] for name in ("lm", "reviews")}, forks) as engine:
+            task = asyncio.create_task(engine.ask("lm", "generate", ["the old man"], LONG))
+            await asyncio.sleep(0.2)
+            task.cancel()
+            began = time.perf_counter()
+            assert await classify(engine)
+            assert time.perf_counter() - began < 1
+            assert engine.counters["worker_restarts_total"] == 0
+
+    asyncio.run(check())
+
+
+def test_a_long_beam_is_no_hanging_worker_and_stops_no_prompt(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check() -> None:
+        async with serving({"lm": models["lm"]}, forks, total_seconds=1.2) as engine:
+            monkeypatch.setattr(engine_module, "HUNG", 0.5 - engine.config.total_seconds)  # killed after 0.5 s
+            beam = asyncio.create_task(engine.ask("lm", "generate", ["the"], LONG))
+            await asyncio.sleep(0.1)
+            ((written,),) = await engine.ask("lm", "generate", ["the"], {"max_new_tokens": 5})
+            assert written["text"] and not beam.done()  # between the steps of the beam
+            with pytest.raises(TimedOut):  # it took its time, and its worker was not killed
+                await beam
+            await until(lambda: engine._links[0].batch is None, seconds=1)
+            assert engine.counters["worker_restarts_total"] == 0
+
+    monkeypatch.setattr(engine_module, "POLL", 0.02)
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translations_and_beams_pause_between_steps(beam_size: int, models: dict[str, Path]) -> None:
+    pauses: list[int] = []
+    model = seqloom.load(models["translator"], device="cpu")
+    with pausing(lambda: pauses.append(1)):
+        model.translate(["the old man"], beam_size=beam_size, max_new_tokens=6)
+    count = len(pauses)
+    assert count >= 5
+    model.translate(["the old man"], beam_size=beam_size, max_new_tokens=6)
+    assert len(pauses) == count
 
 
 def test_rows_of_generation_are_bounded(models: dict[str, Path], forks: SharedForks) -> None:

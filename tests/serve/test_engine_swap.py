@@ -19,7 +19,9 @@ from seqloom.files.folders import replace_folder
 from seqloom.search.build import add_to_index
 from seqloom.search.documents import Collection
 from seqloom.serve import engine as engine_module
+from seqloom.serve import swap as swap_module
 from seqloom.serve.engine import Engine
+from seqloom.serve.messages import DiscardModel, SwapModel
 from seqloom.serve.refusals import Refusal, WaitedTooLong
 from serve_common import SharedForks, close_to, make_index, serving, until
 
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "POLL", 0.02)
+    monkeypatch.setattr(swap_module, "POLL", 0.02)
 
 
 class Lines(logging.Handler):
@@ -127,6 +130,101 @@ def retrain_from(run: Path, scale: float) -> None:
     make_run(place / "run", "lstm", **make_reviews(place))
     retrain(place / "run", scale)
     (place / "run" / "model").rename(run / "model")
+
+
+def test_a_version_that_is_copied_file_by_file_is_served_in_the_end(
+    reviews: Path, tmp_path: Path, forks: SharedForks, log: Lines
+) -> None:
+    """The manifest comes first, and the weights so late that the folder was tried and refused meanwhile."""
+    new = Path(shutil.copytree(reviews, tmp_path / "new"))
+    retrain(new, 3.0)
+    expected = [one.to_json() for one in seqloom.load(new).predict(["a good film"])]
+
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks) as engine:
+            files = sorted((new / "model").iterdir(), key=lambda file: file.name == "model.safetensors")
+            for file in files[:-1]:
+                shutil.copy2(file, reviews / "model" / file.name)
+            await until(lambda: engine.counters["refused_swaps_total"] == 1)
+            for size in (1_000, 2_000):  # a part of the weights: refused again, without a further line
+                (reviews / "model" / files[-1].name).write_bytes(files[-1].read_bytes()[:size])
+                await asyncio.sleep(0.2)
+            assert engine.counters["swaps_total"] == 0
+            shutil.copy2(files[-1], reviews / "model" / files[-1].name)
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            close_to(await engine.ask("reviews", "classify", ["a good film"]), expected)
+            assert engine.counters["refused_swaps_total"] == 1
+
+    asyncio.run(check())
+    assert sum("is refused" in line for line in log.lines) == 1
+
+
+def test_a_worker_that_hangs_during_a_swap_is_replaced_and_serves_the_new_version(
+    reviews: Path, forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "HUNG", 0.1)
+
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks, total_seconds=0.4) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)
+            retrain(reviews, 3.0)
+            await until(lambda: engine.counters["worker_restarts_total"] == 1 and engine.ready)
+            assert engine.models["reviews"].fingerprint == identity_of(reviews / "model")
+
+    asyncio.run(check())
+
+
+def test_a_swap_waits_only_so_long_for_a_worker_and_is_tried_again(
+    reviews: Path, forks: SharedForks, monkeypatch: pytest.MonkeyPatch, log: Lines
+) -> None:
+    monkeypatch.setattr(swap_module, "LONGEST_LOAD", 0.1)
+
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks) as engine:
+            os.kill(engine.worker_pids[0], signal.SIGSTOP)
+            retrain(reviews, 3.0)
+            await until(lambda: engine.counters["refused_swaps_total"] == 1)
+            monkeypatch.setattr(swap_module, "LONGEST_LOAD", 60.0)
+            os.kill(engine.worker_pids[0], signal.SIGCONT)
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            assert engine.models["reviews"].fingerprint == identity_of(reviews / "model")
+            assert engine.counters["worker_restarts_total"] == 0
+
+    asyncio.run(check())
+    assert sum("took too long" in line for line in log.lines) == 1
+
+
+def test_a_worker_that_was_restarted_ignores_a_version_that_it_has_not_staged(
+    models: dict[str, Path], forks: SharedForks
+) -> None:
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            engine._links[0].send(SwapModel(99))
+            assert await engine.ask("reviews", "classify", ["a good film"])
+            assert engine.counters["worker_restarts_total"] == 0
+
+    asyncio.run(check())
+
+
+def test_a_worker_that_is_lost_after_it_has_staged_is_not_told_to_swap(reviews: Path, forks: SharedForks) -> None:
+    """One of two workers stages, is lost and restarted, while the other one still loads."""
+
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks, workers=2) as engine:
+            first, second = engine._links
+            sent: list[Any] = []
+            os.kill(engine.worker_pids[1], signal.SIGSTOP)
+            retrain(reviews, 3.0)
+            await until(lambda: 1 in second.staging and 1 not in first.staging)  # the first one has answered
+            pid = engine.worker_pids[0]
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: first.ready and first.pid != pid)
+            first.send = sent.append  # type: ignore[method-assign]
+            os.kill(engine.worker_pids[1], signal.SIGCONT)
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            assert not [one for one in sent if isinstance(one, SwapModel | DiscardModel)]
+
+    asyncio.run(check())
 
 
 def test_a_row_in_progress_ends_with_the_model_it_began_with(

@@ -10,6 +10,7 @@ from seqloom.config.data import NameList, Seed
 from seqloom.config.options import DECODING, Flag
 from seqloom.errors import ConfigError, did_you_mean
 
+BEAM_SIZE = 5  # of translations, unless one is given
 Count = Annotated[int, Meta(ge=1, le=2**20, examples=[1])]
 Tokens = Annotated[int, Meta(ge=1, le=2**20, examples=[64])]
 Beams = Annotated[int, Meta(ge=1, le=1_024, examples=[5])]

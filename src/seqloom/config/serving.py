@@ -25,6 +25,7 @@ Characters = Annotated[int, Meta(ge=1, le=2**30, examples=[32_768])]
 NewTokens = Annotated[int, Meta(ge=1, le=2**20, examples=[1_024])]
 Texts = Annotated[int, Meta(ge=1, le=1_024, examples=[16])]
 
+MAX_HITS = 100  # documents of a search
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

@@ -3,5 +3,7 @@
 decode.py      `write` and `stream`: outputs for a batch of prompts, by greedy decoding or sampling
 beam.py        beam search
 answers.py     drafts, stop strings, scores and penalties, and the interface of models
+continuous.py  rows that join a running batch and leave it between two tokens
+pauses.py      what is done between two steps
 alignment.py   the attention of a decoder to its source
 """

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from seqloom.config.stacks import StackConfig
+from seqloom.decoding.pauses import pause
 from seqloom.errors import ConfigError, DataError
 from seqloom.nn.types import Padded, merge_rows, select_rows
 from seqloom.text.special_tokens import BEGIN, COUNT, END
@@ -250,6 +251,7 @@ def read_in_blocks(
     output: StepOutput | None = None
     for start in range(0, x.values.shape[1], BLOCK):
         block = x.cut(start, start + BLOCK)
+        pause()
         scores, state = model.step(block, state)
         attention = () if attention_of is None else (block.with_values(attention_of()).last(),)
         latest = StepOutput(scores.last(), attention)

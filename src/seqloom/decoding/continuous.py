@@ -10,7 +10,9 @@ for each row that is running. New prompts are read in blocks, one per step, so t
 others. This needs no code in the models: a state is a value with the batch on axis 0, so that rows are selected
 (`select_rows`) and put together (`join_rows`).
 
-The text of a row depends on its prompt, its decoding and its random generator, never on the other rows.
+The text of a row depends on its prompt, its decoding and its random generator, not on the other rows, up to rounding:
+kernels may sum in another order when a batch has another size, so two tokens whose scores differ by less than that can
+change places.
 """
 
 from collections.abc import Sequence

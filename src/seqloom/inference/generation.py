@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from torch import nn
 
-from seqloom.config.decoding import AnyDecoding, decoding
+from seqloom.config.decoding import BEAM_SIZE, AnyDecoding, decoding
 from seqloom.data.problems import Ledger, Place
 from seqloom.errors import ConfigError
 from seqloom.inference.prediction import NO_LIMIT, GivenInputs, batches, report_too_long
@@ -123,8 +123,6 @@ def _required(text: Any, number: int) -> str:
 
 
 # Translation: with a beam by default, and with unknown words copied on request.
-
-BEAM_SIZE = 5
 
 
 def translating(

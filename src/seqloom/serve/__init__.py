@@ -21,6 +21,7 @@ link.py         a worker as the listener sees it
 forkserver.py   starts workers in milliseconds
 worker.py       a process with the models
 served.py       a model or an index in a worker, and its answers as plain data
+swap.py         a new version of a folder takes the place of the old one
 watch.py        whether a served folder has changed
 ray.py          the same models on a Ray cluster
 """

@@ -1,21 +1,22 @@
 """Requests in the engine: their items, their options, and what has been answered so far."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 
 from seqloom.config.base import taken
 from seqloom.config.data import NameList
-from seqloom.config.decoding import BeamConfig, decoding
-from seqloom.config.serving import ServingConfig
+from seqloom.config.decoding import BEAM_SIZE, BeamConfig, GreedyConfig, SampleConfig, decoding
+from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.serve.messages import ItemAnswer, TextPart, Verb
 from seqloom.serve.refusals import BadItem, ModelFailed, Refusal
 
-BEAM_SIZE = 5  # of translations, as in `LoadedModel.translate`
-SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=1_000)], "where": NameList}
+SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
+KINDS = (GreedyConfig, SampleConfig, BeamConfig)
+DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -41,13 +42,14 @@ def checked_options(verb: Verb, given: Mapping[str, Any], config: ServingConfig)
     except ConfigError as error:
         place, colon, rest = error.problem.partition(": ")
         field = place.rpartition(".")[2] if colon else "options"
-        raise BadItem(None, field, f"{field}: {rest}" if colon else error.problem, error.fix) from None
-    for name in values:
-        raise BadItem(None, name, f"'{verb}' has no option '{name[:80]}'", "leave it out")
+        expected = rest.partition(", found ")[0]  # what is found may be text of the request
+        raise BadItem(None, field, f"{field}: {expected}" if colon else error.problem, error.fix) from None
+    _require_known(values, ())
     return CallOptions({}, b"")
 
 
 def _generating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
+    _require_known(values, DECODING_OPTIONS)
     how = decoding(values)
     _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)
     _require_most("beam_size" if isinstance(how, BeamConfig) else "num_samples", how.abreast, config.max_texts)
@@ -59,6 +61,7 @@ def _generating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
 def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
     copies = taken(values.get("replace_unknown", False), bool, "replace_unknown")
     settings = {name: value for name, value in values.items() if name != "replace_unknown"}
+    _require_known(settings, DECODING_OPTIONS)
     how = decoding({"beam_size": BEAM_SIZE} | settings)
     _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)
     _require_most("beam_size", how.abreast, config.max_texts)
@@ -67,10 +70,16 @@ def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
 
 
 def _searching(values: dict[str, Any]) -> CallOptions:
-    for name in values.keys() - SEARCH_OPTIONS.keys():
-        raise ConfigError(f"{name[:80]}: search has no such option", fix=did_you_mean(name, SEARCH_OPTIONS))
+    _require_known(values, SEARCH_OPTIONS)
     values = {name: taken(value, SEARCH_OPTIONS[name], name) for name, value in values.items()}
     return CallOptions(values, _key(values))
+
+
+def _require_known(values: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise BadItem for an option that the verb does not have; its name is text of the request."""
+    for name in values.keys() - set(known):
+        fix = did_you_mean(name[:80], known) if known else "leave it out"
+        raise BadItem(None, "options", "there is no option of this name for this verb", fix)
 
 
 def _key(values: dict[str, Any]) -> bytes:
@@ -105,6 +114,11 @@ class Call:
         return self.next == 0
 
     @property
+    def left_to_send(self) -> int:
+        """The number of items that no worker has."""
+        return len(self.items) - self.next
+
+    @property
     def ended(self) -> bool:
         """Whether it has all its answers, or will get none."""
         return self.result.done()
@@ -116,7 +130,8 @@ class Call:
         if answer.fault:
             self.fail(ModelFailed("the model failed on this request", fix="see the log of the server"))
         elif answer.problem:
-            self.fail(BadItem(index, "items", answer.problem, answer.fix))
+            at, field = (None, answer.field) if answer.field else (index, "items")
+            self.fail(BadItem(at, field, answer.problem, answer.fix))
         else:
             self.answers[index] = answer.value
             self.left -= 1

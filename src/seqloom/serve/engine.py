@@ -17,32 +17,32 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from seqloom.config.serving import ServingConfig
-from seqloom.errors import ConfigError, DurableError, did_you_mean
+from seqloom.errors import ConfigError, DurableError
 from seqloom.serve.calls import Call, checked_options
 from seqloom.serve.forkserver import ForkServer
 from seqloom.serve.link import Flight, SentBatch, WorkerLink
 from seqloom.serve.messages import (
     VERBS,
     BatchAnswers,
+    CancelBatch,
     CancelPrompt,
     ComputeBatch,
     ContinuePrompt,
-    DiscardModel,
     FromWorker,
     ModelCard,
     ModelRefused,
     ModelStaged,
     PromptProgress,
-    StageModel,
     StartWorker,
-    SwapModel,
+    StillWorking,
     TextPart,
     Verb,
     WorkerReady,
@@ -58,11 +58,11 @@ from seqloom.serve.refusals import (
     WaitedTooLong,
     WorkerLost,
 )
-from seqloom.serve.watch import Mark, mark_of
+from seqloom.serve.swap import HotSwap, change_of
 
 __all__ = ["VERBS", "Engine", "ModelCard", "TextPart", "Verb"]
 
-POLL = 1.0  # seconds between two looks at the folders
+POLL = 1.0  # seconds between two looks at the workers
 LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
 HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
 COUNTED = (
@@ -94,7 +94,6 @@ class Engine:
         self._queue: deque[Call] = deque()
         self._calls: set[Call] = set()  # that are not ended
         self._cards: dict[str, ModelCard] = {}
-        self._marks: dict[str, Mark | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
         self._numbers = count(1)
@@ -106,7 +105,7 @@ class Engine:
     async def __aenter__(self) -> Self:
         """Start the workers and return when all models are loaded; SeqloomError for one that cannot be loaded."""
         self._broken = asyncio.get_running_loop().create_future()
-        self._marks = {name: mark_of(path) for name, path in self.paths.items()}
+        swap = HotSwap(self.paths, self._links, self._cards, self._counts)  # the folders as they are loaded
         for link in self._links:
             self._spawn(self._work(link))
         try:
@@ -119,6 +118,7 @@ class Engine:
             raise
         self._broken = None
         self._spawn(self._watch())
+        self._spawn(swap.watch())
         return self
 
     async def __aexit__(
@@ -264,7 +264,7 @@ class Engine:
         if self._draining:
             raise Draining("the server is stopping", fix="try again later")
         if model not in self._cards:
-            raise UnknownModel(f"there is no model '{model[:80]}'", fix=did_you_mean(model[:80], self._cards))
+            raise UnknownModel(model, self._cards)
         card = self._cards[model]
         if verb not in card.abilities:
             able = ", ".join(sorted(card.abilities))
@@ -274,7 +274,7 @@ class Engine:
         """Put a request into the queue, and into a worker that is free."""
         self._counts["requests_total"] += 1
         self._counts["items_total"] += len(call.items)
-        free = self._free(call) is not None
+        free = self._free(call, self._held()) is not None
         if not free and self.waiting >= self.config.max_waiting:
             raise Overloaded(self.waiting)
         loop = asyncio.get_running_loop()
@@ -303,34 +303,68 @@ class Engine:
             for number in [number for number, flight in link.prompts.items() if flight.call is call]:
                 link.ask(CancelPrompt(number))
                 del link.prompts[number]
+            if link.batch is not None and not link.batch.stopped and link.batch.is_unwanted:
+                link.batch = link.batch._replace(stopped=True)
+                link.ask(CancelBatch(link.batch.id))
         self._dispatch()
 
     # The queue
 
     def _dispatch(self) -> None:
-        """Give the workers what they have room for, the oldest request first."""
-        for call in tuple(self._queue):
-            while call.next < len(call.items) and (link := self._free(call)) is not None:
-                if call.waits:
-                    waited = asyncio.get_running_loop().time() - call.arrived
-                    self._counts["seconds_in_queue_total"] += waited
-                if call.options.continuous:
-                    self._send_prompt(link, call)
-                else:
-                    self._send_batch(link, call)
-        self._queue = deque(call for call in self._queue if call.next < len(call.items))
+        """Give the workers what they have room for, the oldest request first, and each a part in its turn."""
+        waiting, kept = self._queue, deque[Call]()
+        held = set[int]()
+        while waiting:
+            call = waiting[0]
+            link = self._free(call, held) if call.left_to_send else None
+            if link is not None:
+                self._send(link, call)  # while it is in the queue: others may share its batch
+            waiting.popleft()
+            if link is not None:
+                waiting.append(call)
+            elif call.left_to_send:
+                kept.append(call)
+                held |= self._kept_for(call, held)
+        self._queue = kept
 
-    def _free(self, call: Call) -> WorkerLink | None:
+    def _free(self, call: Call, held: Container[int] = ()) -> WorkerLink | None:
         """The worker that can take items of this request now, the one with the least to do; None if none can."""
-        able = [link for link in self._links if link.ready and call.model in link.cards]
+        able = self._able(call)
         if call.options.continuous:
-            most = self.config.max_batch - call.options.rows
-            able = [link for link in able if link.rows <= max(0, most)]
+            most = max(0, self.config.max_batch - call.options.rows)
+            able = [link for link in able if link.rows <= most and link.number not in held]
         else:
             able = [link for link in able if link.batch is None]
         return min(able, key=lambda link: (link.rows, link.batch is not None), default=None)
 
+    def _able(self, call: Call) -> list[WorkerLink]:
+        return [link for link in self._links if link.ready and call.model in link.cards]
+
+    def _kept_for(self, call: Call, held: Container[int]) -> set[int]:
+        """The worker that later prompts may not join, else a prompt with many samples would never find room."""
+        able = [link for link in self._able(call) if link.number not in held] if call.options.continuous else []
+        return {min(able, key=lambda link: link.rows).number} if able else set()
+
+    def _held(self) -> set[int]:
+        """The workers that are kept for prompts that wait."""
+        held = set[int]()
+        for call in self._queue:
+            held |= self._kept_for(call, held)
+        return held
+
+    def _send(self, link: WorkerLink, call: Call) -> None:
+        if call.options.continuous:
+            self._send_prompt(link, call)
+        else:
+            self._send_batch(link, call)
+
+    def _begun(self, call: Call) -> None:
+        """Count how long a request has waited, when its first item is sent."""
+        if call.waits:
+            self._counts["seconds_in_queue_total"] += asyncio.get_running_loop().time() - call.arrived
+
     def _send_prompt(self, link: WorkerLink, call: Call) -> None:
+        self._begun(call)
         number, index = next(self._numbers), call.next
         call.next += 1
         link.prompts[number] = Flight(call, index)
@@ -344,8 +378,10 @@ class Engine:
         for call in self._queue:
             if call.key == first.key:
                 taken = range(call.next, min(len(call.items), call.next + room - len(flights)))
-                flights += [Flight(call, index) for index in taken]
-                call.next = max(call.next, taken.stop)
+                if taken:
+                    self._begun(call)
+                    flights += [Flight(call, index) for index in taken]
+                    call.next = taken.stop
         number = next(self._numbers)
         link.batch = SentBatch(number, flights)
         items = [flight.call.items[flight.place] for flight in flights]
@@ -358,13 +394,23 @@ class Engine:
     async def _work(self, link: WorkerLink) -> None:
         """Keep one worker running."""
         while not self._closed:
-            models = {name: str(path) for name, path in self.paths.items()}
-            start = StartWorker(link.number, self.threads, self.config.device, models)
-            async for message in link.listen(self._forks.worker(), start):
-                self._received(link, message)
+            try:
+                await self._talk(link)
+            except Exception as error:  # such as too many open files: this task must live on, or nobody restarts it
+                why = error.strerror if isinstance(error, OSError) else type(error).__name__
+                log.error("worker %d cannot be started or understood: %s", link.number, why)
+                link.kill()
             self._lost(link)
             link.failures += 1
             await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** (link.failures - 1)) if link.failures > 1 else 0)
+
+    async def _talk(self, link: WorkerLink) -> None:
+        """Start a worker, and take its messages until it is gone."""
+        models = {name: str(path) for name, path in self.paths.items()}
+        start = StartWorker(link.number, self.threads, self.config.device, models)
+        async with aclosing(link.listen(self._forks.worker(), start)) as messages:
+            async for message in messages:
+                self._received(link, message)
 
     def _lost(self, link: WorkerLink) -> None:
         if self._closed:
@@ -385,10 +431,10 @@ class Engine:
                 self._written(link, message)
             case WorkerReady():
                 self._loaded(link, message)
-            case ModelStaged(card=card):
-                link.staging[card.name].set_result(message)
-            case ModelRefused(name=name):
-                link.staging[name].set_result(message)
+            case StillWorking():
+                pass
+            case ModelStaged() | ModelRefused():
+                link.staged(message)
         link.owes = asyncio.get_running_loop().time() if link.flights else None
         self._dispatch()
 
@@ -396,7 +442,7 @@ class Engine:
         link.pid, link.failures = message.pid, 0
         refused = dict(message.refused)
         for name, card in message.cards.items():
-            if name in self._cards and (change := _change(self._cards[name], card)):
+            if name in self._cards and (change := change_of(self._cards[name], card)):
                 refused[name] = change, ""
             else:
                 link.cards[name] = self._cards[name] = card
@@ -432,10 +478,8 @@ class Engine:
         if fault:
             log.error("%s of the model %s failed: %s", flight.call.verb, flight.call.model, fault)
 
-    # New versions of models
-
     async def _watch(self) -> None:
-        """Look at the folders every second, and end workers that hang."""
+        """End workers that hang."""
         while True:
             await asyncio.sleep(POLL)
             now = asyncio.get_running_loop().time()
@@ -443,34 +487,6 @@ class Engine:
                 if link.owes is not None and now - link.owes > self.config.total_seconds + HUNG:
                     log.error("worker %d does not answer; it is killed", link.number)
                     link.kill()
-            for name, path in self.paths.items():
-                mark = await asyncio.to_thread(mark_of, path)
-                if mark is not None and mark != self._marks[name]:
-                    self._marks[name] = mark
-                    await self._swap(name)
-
-    async def _swap(self, name: str) -> None:
-        """Load a new version beside the old one in every worker; if all can, swap, else keep the old one."""
-        links = [link for link in self._links if link.ready]
-        for link in links:
-            link.staging[name] = asyncio.get_running_loop().create_future()
-            link.send(StageModel(name, str(self.paths[name])))
-        found = await asyncio.gather(*(link.staging[name] for link in links))
-        cards = [one.card for one in found if isinstance(one, ModelStaged)]
-        problems = [f"{one.problem}. {one.fix}" for one in found if isinstance(one, ModelRefused)]
-        problems += [_change(self._cards[name], card) for card in cards if name in self._cards]
-        problem = next(filter(None, problems), "")
-        for link, one in zip(links, found, strict=True):
-            if isinstance(one, ModelStaged):
-                link.send(DiscardModel(name) if problem else SwapModel(name))
-                if not problem:
-                    link.cards[name] = self._cards[name] = one.card
-        if problem:
-            self._counts["refused_swaps_total"] += 1
-            log.error("the new version of %s is refused, the old one is kept: %s", name, problem)
-        elif cards:  # else all workers were lost meanwhile, and load it when they start
-            self._counts["swaps_total"] += 1
-            log.info("a new version of %s is served", name)
 
 
 def _threads(workers: int) -> int:
@@ -479,10 +495,3 @@ def _threads(workers: int) -> int:
         return max(1, int(asked))
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, cores // workers)
-
-
-def _change(old: ModelCard, new: ModelCard) -> str:
-    """Why a new version cannot replace the old one for its clients; empty if it can."""
-    if new.abilities >= old.abilities and new.input == old.input:
-        return ""
-    return f"it reads {new.input} for the task {new.task}, but clients expect {old.input} and {old.task}"

@@ -41,17 +41,23 @@ def main(descriptor: int) -> None:
             if not data:
                 return
             for link in links:
-                _begin(link, asked)
+                with suppress(OSError):  # no process or file is left: the listener sees a closed socket and tries again
+                    _begin(link, asked)
 
 
 def _begin(link: int, asked: socket.socket) -> None:
     """Start a worker that talks over this socket."""
-    if not FORKS:
-        command = [sys.executable, "-P", "-m", "seqloom.serve.worker", str(link)]
-        subprocess.Popen(command, pass_fds=[link], stdin=subprocess.DEVNULL)
+    child = 0
+    try:
+        if FORKS:
+            child = os.fork()
+        else:
+            command = [sys.executable, "-P", "-m", "seqloom.serve.worker", str(link)]
+            child = subprocess.Popen(command, pass_fds=[link], stdin=subprocess.DEVNULL).pid
+    except BaseException:
         os.close(link)
-        return
-    if os.fork():
+        raise
+    if child:
         os.close(link)
         return
     code = 1
@@ -93,18 +99,26 @@ class ForkServer:
     def worker(self) -> socket.socket:
         """Return a socket to a new worker."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            for _ in range(2):
-                if self.asked is None or self.process is None or self.process.poll() is not None:
-                    self.start()
-                assert self.asked is not None
-                try:
-                    socket.send_fds(self.asked, [ASKED], [theirs.fileno()])
-                    break
-                except OSError:
-                    self.close()
+        try:
+            with theirs:
+                self._pass_on(theirs)
+        except BaseException:
+            ours.close()
+            raise
         ours.setblocking(False)
         return ours
+
+    def _pass_on(self, theirs: socket.socket) -> None:
+        """Send one end of the pair to the process, which is started if it is not running."""
+        for _ in range(2):
+            if self.asked is None or self.process is None or self.process.poll() is not None:
+                self.start()
+            assert self.asked is not None
+            try:
+                socket.send_fds(self.asked, [ASKED], [theirs.fileno()])
+                return
+            except OSError:
+                self.close()
 
     def close(self) -> None:
         """End the process; its workers go on until their own sockets close."""

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -13,10 +13,12 @@ import msgspec
 from seqloom.serve.calls import Call
 from seqloom.serve.messages import (
     LENGTH,
+    DiscardModel,
     FromWorker,
     ModelCard,
     ModelRefused,
     ModelStaged,
+    StageModel,
     ToWorker,
     framed,
     from_worker,
@@ -35,6 +37,12 @@ class SentBatch(NamedTuple):
 
     id: int
     flights: list[Flight]
+    stopped: bool = False  # the worker has been told that nobody waits for it
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether nobody waits for any of its items."""
+        return all(flight.call.ended for flight in self.flights)
 
 
 class WorkerLink:
@@ -57,7 +65,7 @@ class WorkerLink:
         self.batch: SentBatch | None = None
         self.prompts: dict[int, Flight] = {}
         self.owes: float | None = None  # since when it should have said something
-        self.staging: dict[str, asyncio.Future[ModelStaged | ModelRefused | None]] = {}
+        self.staging: dict[int, asyncio.Future[ModelStaged | ModelRefused | None]] = {}
 
     @property
     def ready(self) -> bool:
@@ -74,7 +82,7 @@ class WorkerLink:
         """All items that it is computing."""
         return [*(self.batch.flights if self.batch is not None else ()), *self.prompts.values()]
 
-    async def listen(self, link: socket.socket, first: ToWorker) -> AsyncIterator[FromWorker]:
+    async def listen(self, link: socket.socket, first: ToWorker) -> AsyncGenerator[FromWorker]:
         """Send a first message, and yield the messages of the worker until it is gone."""
         reader, self.writer = await asyncio.open_connection(sock=link)
         self.send(first)
@@ -104,6 +112,20 @@ class WorkerLink:
         if self.owes is None:
             self.owes = asyncio.get_running_loop().time()
         self.send(message)
+
+    def stage(self, message: StageModel) -> asyncio.Future[ModelStaged | ModelRefused | None]:
+        """Let the worker load a new version; the result is None if the worker is lost."""
+        future = self.staging[message.number] = asyncio.get_running_loop().create_future()
+        self.ask(message)
+        return future
+
+    def staged(self, message: ModelStaged | ModelRefused) -> None:
+        """A version is loaded or refused; one that nobody waits for any more is forgotten."""
+        future = self.staging.pop(message.number, None)
+        if future is not None and not future.done():
+            future.set_result(message)
+        elif isinstance(message, ModelStaged):
+            self.send(DiscardModel(message.number))
 
     def kill(self) -> None:
         """End the process. The socket is still open, so the process number is still its own."""

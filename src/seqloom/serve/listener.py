@@ -88,7 +88,7 @@ class Listener(uvicorn.Server):
         app.traffic.log.say(f"stopping: {app.traffic.running} requests are running")
         while app.traffic.running and time.monotonic() < deadline and not self.force_exit:
             await asyncio.sleep(TICK)
-        await app.engine.drain(max(0.0, deadline - time.monotonic()))
+        await app.engine.drain(0.0 if self.force_exit else max(0.0, deadline - time.monotonic()))
         await super().shutdown(sockets)
 
 

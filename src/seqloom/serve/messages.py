@@ -2,13 +2,16 @@
 
 listener                                   worker
    │ ── StartWorker ─────────────────────────▶ │   loads all models
-   │ ◀───────────── WorkerReady or WorkerRefused │
+   │ ◀──────────────────────────── WorkerReady │   with those that it cannot load
    │ ── ComputeBatch ────────────────────────▶ │   items of one model and verb, of several requests
+   │ ◀─────────────────────────── StillWorking │   now and then, while a long text is decoded
    │ ◀─────────────────────────── BatchAnswers │   one for each item
+   │ ── CancelBatch ─────────────────────────▶ │
    │ ── ContinuePrompt ──────────────────────▶ │   a row of continuous batching
    │ ◀───────────────────────── PromptProgress │   after each step, for all rows that have something new
    │ ── CancelPrompt ────────────────────────▶ │
    │ ── StageModel ──────────────────────────▶ │   loads a model beside the old one and tries it
+   │ ◀─────────────────────────── StillWorking │   at once
    │ ◀──────────── ModelStaged or ModelRefused │
    │ ── SwapModel or DiscardModel ───────────▶ │
 """
@@ -64,6 +67,12 @@ class ComputeBatch(msgspec.Struct, frozen=True, tag=True):
     options: dict[str, Any]
 
 
+class CancelBatch(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits for this batch any more; it is answered, but with nothing."""
+
+    id: int
+
+
 class ContinuePrompt(msgspec.Struct, frozen=True, tag=True):
     """A prompt to continue with others; `number` is its index in the request, for its random numbers."""
 
@@ -82,8 +91,9 @@ class CancelPrompt(msgspec.Struct, frozen=True, tag=True):
 
 
 class StageModel(msgspec.Struct, frozen=True, tag=True):
-    """Load a model of which there is a new version, beside the old one."""
+    """Load a model of which there is a new version, beside the old one; `number` names the version."""
 
+    number: int
     name: str
     path: str
 
@@ -91,13 +101,13 @@ class StageModel(msgspec.Struct, frozen=True, tag=True):
 class SwapModel(msgspec.Struct, frozen=True, tag=True):
     """Use the staged model for everything that comes next."""
 
-    name: str
+    number: int
 
 
 class DiscardModel(msgspec.Struct, frozen=True, tag=True):
     """Forget the staged model."""
 
-    name: str
+    number: int
 
 
 class WorkerReady(msgspec.Struct, frozen=True, tag=True):
@@ -109,17 +119,26 @@ class WorkerReady(msgspec.Struct, frozen=True, tag=True):
 
 
 class ItemAnswer(msgspec.Struct, frozen=True):
-    """The value of an item, or why there is none: a problem and its fix, or a fault of ours with its place."""
+    """The value of an item, or why there is none: a problem and its fix, or a fault of ours with its place.
+
+    Problems are fixed sentences: no text of a request is in them. `field` is the option that cannot be used, if it is
+    not the item.
+    """
 
     value: Any = None
     problem: str = ""
     fix: str = ""
+    field: str = ""
     fault: str = ""
 
     @property
     def served(self) -> bool:
         """Whether there is a value."""
         return not self.problem and not self.fault
+
+
+class StillWorking(msgspec.Struct, frozen=True, tag=True):
+    """The worker is decoding, or has begun to load a model; it does not hang."""
 
 
 class BatchAnswers(msgspec.Struct, frozen=True, tag=True):
@@ -150,19 +169,22 @@ class PromptProgress(msgspec.Struct, frozen=True, tag=True):
 class ModelStaged(msgspec.Struct, frozen=True, tag=True):
     """The new version of a model is loaded and has answered."""
 
+    number: int
     card: ModelCard
 
 
 class ModelRefused(msgspec.Struct, frozen=True, tag=True):
     """The new version of a model is broken; the old one stays."""
 
-    name: str
+    number: int
     problem: str
     fix: str
 
 
-ToWorker = StartWorker | ComputeBatch | ContinuePrompt | CancelPrompt | StageModel | SwapModel | DiscardModel
-FromWorker = WorkerReady | BatchAnswers | PromptProgress | ModelStaged | ModelRefused
+ToWorker = (
+    StartWorker | ComputeBatch | CancelBatch | ContinuePrompt | CancelPrompt | StageModel | SwapModel | DiscardModel
+)
+FromWorker = WorkerReady | StillWorking | BatchAnswers | PromptProgress | ModelStaged | ModelRefused
 _encoder = msgspec.msgpack.Encoder()
 to_worker = msgspec.msgpack.Decoder(ToWorker)
 from_worker = msgspec.msgpack.Decoder(FromWorker)

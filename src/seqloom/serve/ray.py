@@ -1,12 +1,13 @@
 """The same models on a Ray cluster: an application that Ray Serve starts, watches and scales.
 
-    serve run seqloom.serve.ray:app models=reviews=runs/reviews,lm=runs/lm replicas=2
+    serve run seqloom.serve.ray:app models=reviews=runs/reviews,lm=runs/lm replicas=2 num_gpus=1
 
 `app` is an application builder: Ray calls it with the arguments and runs what it returns. Each replica is a process of
 Ray with an engine of its own, so it batches its requests as `seqloom serve` does; Ray distributes requests between the
-replicas. The folders must be on a disk that all machines of the cluster share. A request is JSON, {"model", "verb",
-"items", "options"}, and so is its answer. Keys, limits of connections and TLS are the cluster's own: this application
-has none, so put it behind something that has.
+replicas. A replica sees as many GPUs as `num_gpus` says (default: 0; 0.5 shares one). The folders must be on a disk
+that all machines of the cluster share. A request is JSON, {"model", "verb", "items", "options"}, and so is its answer.
+Keys, limits of connections and TLS are the cluster's own: this application has none, so put it behind something that
+has.
 """
 
 from collections.abc import Mapping
@@ -18,11 +19,17 @@ import msgspec
 from seqloom.config.options import settings, with_flags
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError, did_you_mean, needing
+from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.engine import Engine
 from seqloom.serve.messages import Verb
 from seqloom.serve.refusals import Refusal
+from seqloom.serve.requests import require_short
 
-PASSED_ON = ("device", "max_batch", "max_waiting", "queue_seconds", "total_seconds", "max_new_tokens", "max_texts")
+PASSED_ON = (
+    *("device", "max_batch", "max_waiting", "queue_seconds", "total_seconds"),
+    *("max_items", "max_characters", "max_new_tokens", "max_texts"),
+)
+MOST_GPUS = 64  # of a replica
 
 
 class ReplicaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +46,7 @@ class Replica:
 
     def __init__(self, models: Mapping[str, str], config: ServingConfig) -> None:
         self.engine = Engine({name: Path(path) for name, path in models.items()}, config)
-        self.limit = config.max_items
+        self.config = config
 
     async def start(self) -> None:
         """Load the models."""
@@ -55,10 +62,14 @@ class Replica:
             asked = msgspec.json.decode(body, type=ReplicaRequest)
         except (ValueError, RecursionError):
             return 422, {"problem": "the body is not a request", "fix": "send JSON with model, verb and items"}
-        if len(asked.items) > self.limit:
-            return 422, {"problem": f"{len(asked.items):,} items in a request", "fix": f"send at most {self.limit:,}"}
+        most = self.config.max_items
+        if len(asked.items) > most:
+            return 422, {"problem": f"{len(asked.items):,} items in a request", "fix": f"send at most {most:,}"}
         try:
+            require_short([[item] for item in asked.items], "items", self.config.max_characters)
             return 200, {"answers": await self.engine.ask(asked.model, asked.verb, asked.items, asked.options)}
+        except HttpRefusal as refusal:
+            return refusal.status, {"problem": refusal.message, "fix": ""}
         except Refusal as refusal:
             return refusal.status, {"problem": refusal.problem, "fix": refusal.fix}
 
@@ -68,6 +79,7 @@ def app(arguments: Mapping[str, str]) -> Any:
     given = dict(arguments)
     models = models_of(given.pop("models", ""))
     replicas = _whole(given.pop("replicas", "1"), "replicas")
+    gpus = _share(given.pop("num_gpus", "0"), "num_gpus")
     config = config_of(given)
     with needing("ray"):
         from ray import serve
@@ -84,7 +96,18 @@ def app(arguments: Mapping[str, str]) -> Any:
             status, found = await self.replica.answer(await request.body())
             return JSONResponse(found, status_code=status)
 
-    return serve.deployment(Deployed, name="seqloom", num_replicas=replicas).bind()
+        async def __del__(self) -> None:
+            # Ray awaits it when it stops a replica. Python would call it once more, without anybody to await it.
+            del Deployed.__del__
+            await self.replica.stop()
+
+    return serve.deployment(
+        Deployed,
+        name="seqloom",
+        num_replicas=replicas,
+        max_ongoing_requests=config.max_batch + config.max_waiting,  # the default of Ray is 5: no batch would be full
+        ray_actor_options={"num_gpus": gpus},
+    ).bind()
 
 
 def models_of(text: str) -> dict[str, str]:
@@ -107,7 +130,9 @@ def config_of(given: Mapping[str, str]) -> ServingConfig:
     known = settings(ServingConfig, *PASSED_ON)
     for name in given:
         if name not in known:
-            raise ConfigError(f"there is no argument '{name}'", fix=did_you_mean(name, ["models", "replicas", *known]))
+            raise ConfigError(
+                f"there is no argument '{name}'", fix=did_you_mean(name, ["models", "replicas", "num_gpus", *known])
+            )
     return with_flags(ServingConfig(), {name: _value(value) for name, value in given.items()})
 
 
@@ -119,6 +144,16 @@ def _value(text: str) -> str | int | float:
         except ValueError:
             continue
     return text
+
+
+def _share(text: str, name: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= MOST_GPUS:
+        raise ConfigError(f"{name} is {text!r}", fix=f"give a number from 0 to {MOST_GPUS}")
+    return found
 
 
 def _whole(text: str, name: str) -> int:

@@ -14,9 +14,10 @@
 No message contains the text of a request.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar
 
-from seqloom.errors import SeqloomError
+from seqloom.errors import SeqloomError, did_you_mean
 
 
 class Refusal(SeqloomError):  # noqa: N818  # it is no fault of the server
@@ -29,6 +30,9 @@ class UnknownModel(Refusal):
     """No model of this name is served."""
 
     status = 404
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__("no model of this name is served", fix=did_you_mean(name[:80], known))
 
 
 class Unable(Refusal):

@@ -1,7 +1,6 @@
 """A model or an index in a worker: what it can do, and its answers as plain data."""
 
 import hashlib
-import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,20 +13,42 @@ import numpy as np
 from seqloom.bundle import identity_of
 from seqloom.config.decoding import decoding
 from seqloom.decoding.continuous import ContinuousBatch, ContinuousRow
-from seqloom.errors import ConfigError, RejectedError, SeqloomError
+from seqloom.errors import ConfigError, DataError, RejectedError, SeqloomError
 from seqloom.files.folders import read_manifest
 from seqloom.inference.model import LoadedModel, load
 from seqloom.nn.models import count_parameters
 from seqloom.search.build import open_store
 from seqloom.search.index import SEGMENT
 from seqloom.search.search import searcher
+from seqloom.search.store import conditions, require_columns
 from seqloom.serve.messages import ItemAnswer, ModelCard, Verb
 from seqloom.serve.watch import is_index
 from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
 from seqloom.text.segmenter import require_whole
 
-QUOTED = re.compile(r"'.*'", re.DOTALL)
+TOO_LONG = "the item is longer than the model can read", "shorten it; the model has `positions` in the list of models"
+NO_TEXT = "expected text", "give a string"
+UNABLE = "the model cannot use this item", "give what it was trained on: `input` in the list of models says what"
+NUMBERS = "expected finite numbers, in lists of the shape that the model was trained on", "check numbers and lists"
+PROBLEMS = {  # what is said about an item, by the code of its problem: a message with its text is never passed on
+    "row.empty_text": ("the item is empty", "leave it out"),
+    "type.text": ("expected text, or a list of several texts for a model that reads several", "give strings"),
+    "type.tokens": ("expected a list of words", "give a list of strings that are not empty"),
+    "type.number": NUMBERS,
+    "array.nonfinite": NUMBERS,
+    "array.shape": NUMBERS,
+    "array.width": NUMBERS,
+    "seq.too_long": TOO_LONG,
+}
 BY_TASK: tuple[Verb, ...] = ("classify", "regress", "tag")  # verbs that are the prediction of the task of that name
+
+
+class UnusableError(SeqloomError):
+    """An item or an option that cannot be used, in a fixed sentence; `field` names the option."""
+
+    def __init__(self, problem: str, fix: str, *, field: str = "") -> None:
+        super().__init__(problem, fix=fix)
+        self.field = field
 
 
 class ServedModel:
@@ -71,19 +92,31 @@ class ServedModel:
         """The answers of items, in order; SeqloomError for one that the model cannot use."""
         if verb == "embed":
             return [{"vector": row.tolist()} for row in self.model.embed(items)]
-        if verb == "generate":
-            return [[one.to_json() for one in some] for some in self.model.generate(items, **options)]
-        if verb == "translate":
-            return [one.to_json() for one in self.model.translate(items, **options)]
+        if verb in ("generate", "translate"):
+            return self._write(verb, items, options)
         return [one.to_json() for one in self.model.predict(items)]
+
+    def _write(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+        if verb == "generate" and not all(isinstance(item, str) for item in items):
+            raise UnusableError(*NO_TEXT)
+        try:
+            if verb == "translate":
+                return [one.to_json() for one in self.model.translate(items, **options)]
+            return [[one.to_json() for one in some] for some in self.model.generate(items, **options)]
+        except ConfigError:  # the settings are valid, and the items are texts
+            fix = "leave out those that need attention to a source: coverage_penalty, replace_unknown"
+            raise UnusableError("the model does not support these options", fix, field="options") from None
 
     def rows(self, prompt: Any, number: int, options: Mapping[str, Any]) -> list[ContinuousRow]:
         """The rows that continue a prompt, added to the running batch."""
         task = Continuer.of(self.model.task).writing(decoding(options))
         if not isinstance(prompt, str):
-            raise ConfigError("expected text", fix="give a string")
+            raise UnusableError(*NO_TEXT)
         require_whole(prompt, "the prompt")
-        rows = task.rows(self.model.model, prompt, number)
+        try:
+            rows = task.rows(self.model.model, prompt, number)
+        except DataError:
+            raise UnusableError(*TOO_LONG) from None
         if self.running is None:
             self.running = ContinuousBatch(self.model.model)  # type: ignore[arg-type]  # a Continuer has a LanguageModel
         self.running.add(rows)
@@ -117,8 +150,21 @@ class ServedIndex:
     def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
         """The hits of each query, best first."""
         if not all(isinstance(item, str) for item in items):
-            raise ConfigError("expected text", fix="give a string")
+            raise UnusableError(*NO_TEXT)
+        if not all(item.strip() for item in items):
+            raise UnusableError(*PROBLEMS["row.empty_text"])
+        self._require_conditions(options.get("where", ()))
         return [[hit.to_json() for hit in self.searcher.search(item, **options)] for item in items]
+
+    def _require_conditions(self, where: Sequence[str]) -> None:
+        try:
+            asked = conditions(where)
+        except ConfigError as error:
+            raise UnusableError("this is not a condition", error.fix, field="where") from None
+        try:
+            require_columns(asked, self.searcher.store.columns)
+        except ConfigError as error:  # its fix names columns of the documents
+            raise UnusableError("no document has this column", error.fix, field="where") from None
 
     def rows(self, prompt: Any, number: int, options: Mapping[str, Any]) -> list[ContinuousRow]:
         raise ConfigError("an index generates no text", fix="search in it")
@@ -161,22 +207,14 @@ def answers_of(compute: Callable[[Sequence[Any]], list[Any]], items: Sequence[An
 
 
 def refused(error: Exception) -> ItemAnswer:
-    """Why an item has no answer, without a word of the item itself."""
-    if isinstance(error, RejectedError) and error.details:
-        first = error.details[0]
-        return ItemAnswer(problem=private(str(first.get("text", ""))), fix=private(str(first.get("fix", ""))))
+    """Why an item has no answer, in fixed sentences: the message of an error may hold the item itself."""
+    if isinstance(error, UnusableError):
+        return ItemAnswer(problem=error.problem, fix=error.fix, field=error.field)
     if isinstance(error, SeqloomError):
-        return ItemAnswer(problem=private(error.problem), fix=private(error.fix))
+        codes = error.codes if isinstance(error, RejectedError) else ()
+        problem, fix = next((PROBLEMS[code] for code in codes if code in PROBLEMS), UNABLE)
+        return ItemAnswer(problem=problem, fix=fix)
     return ItemAnswer(fault=place_of(error))
-
-
-def private(sentence: str) -> str:
-    """A sentence of an error without what it quotes: messages and logs hold no text of requests.
-
-    >>> private("expected a word, found 'my password'")
-    "expected a word, found '…'"
-    """
-    return QUOTED.sub("'…'", sentence)
 
 
 def place_of(error: Exception) -> str:

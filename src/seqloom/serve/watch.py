@@ -1,12 +1,13 @@
-"""Whether a served folder has changed, found without reading it: a bundle and a segment are replaced as a whole."""
+"""Whether a served folder has changed, found without reading its files."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from seqloom.files.folders import MANIFEST
 from seqloom.files.layouts import RunFile
 
 PARTS = ("lot-", "graph-")  # the parts of an index
-Mark = tuple[tuple[str, int, int, int], ...]  # name, inode, time and size of each manifest
+Mark = tuple[tuple[str, int, int, int], ...]  # path, inode, time and size of each file
 
 
 def is_index(path: Path) -> bool:
@@ -15,17 +16,24 @@ def is_index(path: Path) -> bool:
 
 
 def mark_of(path: Path) -> Mark | None:
-    """A value that changes when the folder is replaced; None if it is not there, or not at this moment."""
+    """A value that changes when any file does; None if the folder is not there, or not complete at this moment."""
     try:
         if is_index(path):
             parts = sorted(entry for entry in path.iterdir() if entry.name.startswith(PARTS))
-            return tuple(_of_manifest(part) for part in parts)
-        run = (path / RunFile.CONFIG).is_file()
-        return (_of_manifest(path / RunFile.MODEL if run else path),)
+        else:
+            parts = [path / RunFile.MODEL if (path / RunFile.CONFIG).is_file() else path]
+        return tuple(found for part in parts for found in _of_files(part))
     except OSError:
         return None
 
 
-def _of_manifest(folder: Path) -> tuple[str, int, int, int]:
-    found = (folder / MANIFEST).stat()
-    return folder.name, found.st_ino, found.st_mtime_ns, found.st_size
+def version_of(mark: Mark) -> Mark:
+    """The part of a mark that names a version: its manifests."""
+    return tuple(one for one in mark if one[0].endswith(MANIFEST))
+
+
+def _of_files(folder: Path) -> Iterator[tuple[str, int, int, int]]:
+    for file in [folder / MANIFEST, *sorted(file for file in folder.rglob("*") if file.name != MANIFEST)]:
+        found = file.stat()
+        if not file.is_dir():
+            yield f"{folder.name}/{file.relative_to(folder)}", found.st_ino, found.st_mtime_ns, found.st_size

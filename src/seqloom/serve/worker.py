@@ -4,9 +4,11 @@
                                      ▲
                     thread: loads a new version of a model
 
-One thread computes. A cancelled prompt leaves between two steps, and a new version of a model is loaded beside the old
-one by another thread, so neither waits for the other. Rows that are being generated finish with the model that they
-started with. When the socket closes, because the listener has ended, the worker ends.
+One thread computes. A batch that is decoded for long, such as a beam search, pauses between two tokens: the worker
+reads its messages, generates a token for the running prompts, and stops the batch if nobody waits for it. A cancelled
+prompt leaves between two steps, and a new version of a model is loaded beside the old one by another thread, so neither
+waits for the other. What is being generated finishes with the model that it started with. When the socket closes,
+because the listener has ended, the worker ends.
 """
 
 import os
@@ -17,16 +19,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 
 import torch
 
 from seqloom.decoding.answers import GrowingText
 from seqloom.decoding.continuous import ContinuousRow
+from seqloom.decoding.pauses import pausing
 from seqloom.errors import SeqloomError
 from seqloom.serve.messages import (
     LENGTH,
     BatchAnswers,
+    CancelBatch,
     CancelPrompt,
     ComputeBatch,
     ContinuePrompt,
@@ -39,6 +43,7 @@ from seqloom.serve.messages import (
     PromptProgress,
     StageModel,
     StartWorker,
+    StillWorking,
     SwapModel,
     ToWorker,
     WorkerReady,
@@ -50,7 +55,12 @@ from seqloom.tasks.task import TASKS
 from seqloom.training.devices import LOCAL_RANK, choose_device
 
 UNLOADED = ItemAnswer(fault="the model could not be loaded again after a restart")
-Arrived = ToWorker | ModelRefused | tuple[AnyServed]  # the last: a new version of a model that is loaded
+SIGN_OF_LIFE = 0.25  # seconds between two messages that a long batch is being decoded
+Arrived = ToWorker | ModelRefused | tuple[int, AnyServed]  # the last: a new version of a model that is loaded
+
+
+class Stopped(BaseException):
+    """Ends a batch that nobody waits for, or everything; no error of the batch, so nothing tries its items again."""
 
 
 class RunningPrompt:
@@ -76,20 +86,22 @@ class ModelWorker:
         self.link = link
         self.inbox: queue.SimpleQueue[Arrived | None] = queue.SimpleQueue()  # None: the listener is gone
         self.models: dict[str, AnyServed] = {}
-        self.staged: dict[str, AnyServed] = {}
+        self.staged: dict[int, AnyServed] = {}
         self.prompts: dict[int, RunningPrompt] = {}
+        self.batch: int | None = None  # the id of the one that is computed; None also if it is to stop
+        self.said = 0.0  # when the listener last heard that a batch is decoded
+        self.aside = 0.0  # seconds in pauses of the batch
+        self.ends = False
         self.device = "cpu"
 
     def run(self) -> None:
         """Answer until the listener is gone."""
         threading.Thread(target=self._receive, daemon=True).start()
-        while True:
-            for message in self._arrived():
-                if message is None:
-                    return
-                self._handle(message)
-            if self.prompts:
-                self._step()
+        with suppress(Stopped):
+            while True:
+                self._take(wait=not self.prompts)
+                if self.prompts:
+                    self._step()
 
     def _receive(self) -> None:
         """Put every message into the inbox, in a thread of its own."""
@@ -98,12 +110,18 @@ class ModelWorker:
                 self.inbox.put(to_worker.decode(stream.read(int.from_bytes(head, "big"))))
         self.inbox.put(None)
 
-    def _arrived(self) -> Iterator[Arrived | None]:
-        """All messages that are there, not those that come meanwhile; if nothing runs, wait for the first."""
-        if not self.prompts:
-            yield self.inbox.get()
-        for _ in range(self.inbox.qsize()):  # only this thread takes messages out
-            yield self.inbox.get()
+    def _take(self, *, wait: bool) -> None:
+        """Handle all messages that are there, not those that come meanwhile; `wait`: for the first."""
+        for _ in range(self.inbox.qsize() or wait):
+            try:
+                message = self.inbox.get(block=wait)
+            except queue.Empty:  # a batch has taken the others while it was decoded
+                return
+            if message is None:
+                self.ends = True
+                raise Stopped
+            wait = False
+            self._handle(message)
 
     def _send(self, message: FromWorker) -> None:
         self.link.sendall(framed(message))
@@ -112,21 +130,25 @@ class ModelWorker:
         match message:
             case ComputeBatch():
                 self._compute(message)
+            case CancelBatch(id=id_):
+                self.batch = None if self.batch == id_ else self.batch
             case ContinuePrompt():
                 self._continue(message)
             case CancelPrompt(id=id_):
                 self._cancel(id_)
-            case StageModel(name=name, path=path):
-                threading.Thread(target=self._stage, args=(name, path), daemon=True).start()
-            case (served,):
-                self.staged[served.card.name] = served
-                self._send(ModelStaged(served.card))
+            case StageModel():
+                threading.Thread(target=self._stage, args=(message,), daemon=True).start()
+                self._send(StillWorking())
+            case (number, served):
+                self.staged[number] = served
+                self._send(ModelStaged(number, served.card))
             case ModelRefused():
                 self._send(message)
-            case SwapModel(name=name):
-                self.models[name] = self.staged.pop(name)
-            case DiscardModel(name=name):
-                self.staged.pop(name, None)
+            case SwapModel(number=number):
+                if (staged := self.staged.pop(number, None)) is not None:
+                    self.models[staged.card.name] = staged
+            case DiscardModel(number=number):
+                self.staged.pop(number, None)
             case StartWorker():
                 self._start(message)
 
@@ -144,20 +166,45 @@ class ModelWorker:
                 broken[name] = _why(error)
         self._send(WorkerReady(os.getpid(), {name: one.card for name, one in self.models.items()}, broken))
 
-    def _stage(self, name: str, path: str) -> None:
+    def _stage(self, asked: StageModel) -> None:
         """Load a new version of a model, in a thread of its own."""
         try:
-            self.inbox.put((open_served(name, path, self.device),))
+            self.inbox.put((asked.number, open_served(asked.name, asked.path, self.device)))
         except Exception as error:
-            self.inbox.put(ModelRefused(name, *_why(error)))
+            self.inbox.put(ModelRefused(asked.number, *_why(error)))
 
     def _compute(self, batch: ComputeBatch) -> None:
-        began, served = time.perf_counter(), self.models.get(batch.model)
+        began, served, self.aside = time.perf_counter(), self.models.get(batch.model), 0.0
         if served is None:
             answers = [UNLOADED] * len(batch.items)
         else:
-            answers = answers_of(lambda items: served.compute(batch.verb, items, batch.options), batch.items)
-        self._send(BatchAnswers(batch.id, answers, time.perf_counter() - began))
+            answers = self._answers(served, batch)
+        self._send(BatchAnswers(batch.id, answers, time.perf_counter() - began - self.aside))
+
+    def _answers(self, served: AnyServed, batch: ComputeBatch) -> list[ItemAnswer]:
+        self.batch, self.said = batch.id, time.perf_counter()
+        try:
+            with pausing(self._between):
+                return answers_of(lambda items: served.compute(batch.verb, items, batch.options), batch.items)
+        except Stopped:
+            if self.ends:
+                raise
+            return [ItemAnswer()] * len(batch.items)
+        finally:
+            self.batch = None
+
+    def _between(self) -> None:
+        """While a batch is decoded: read messages, go on with the prompts, and tell that all is well."""
+        began = time.perf_counter()
+        self._take(wait=False)
+        if self.batch is None:
+            raise Stopped
+        if self.prompts:
+            self._step()
+        elif began - self.said > SIGN_OF_LIFE:
+            self.said = began
+            self._send(StillWorking())
+        self.aside += time.perf_counter() - began
 
     def _continue(self, asked: ContinuePrompt) -> None:
         served = self.models.get(asked.model)
