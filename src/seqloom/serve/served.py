@@ -84,7 +84,7 @@ class ServedModel:
         kind, sizes = self.model.task.input_spec.schema.input, self.model.spec.sizes
         if kind.of_numbers or kind.fixed_size:
             return np.zeros(sizes if kind.fixed_size else (1, *sizes)).tolist()
-        if self.model.spec.tokenizer is None or kind.name == "graph":
+        if self.model.spec.tokenizer is None or kind.has_edges:
             return None
         return ["a"] if kind.in_words else "a" if kind.num_columns == 1 else ["a"] * kind.num_columns
 
