@@ -190,4 +190,5 @@ def server(
         thread.join(15)
         lines.close()
     assert not thread.is_alive(), "the listener did not stop"
-    assert (app.traffic.running, app.traffic.complete) == (0, 0)
+    room = app.traffic.room
+    assert (app.traffic.running, room.complete, room.bytes, len(room.readers)) == (0, 0, 0, 0)

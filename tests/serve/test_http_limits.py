@@ -9,7 +9,8 @@ import pytest
 
 from http_common import FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
-from seqloom.serve.connection import MAX_CHUNKS, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_REQUEST_LINE
+from seqloom.serve.connection import LINGER_SECONDS
+from seqloom.serve.heads import MAX_CHUNKS, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_REQUEST_LINE, early_refusal
 
 SHORT = {"header_seconds": 0.3, "body_seconds": 0.5, "keep_alive_seconds": 0.4, "total_seconds": 0.6}
 BODY_BYTES = 4_096
@@ -207,6 +208,35 @@ def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
             while one.listener.server_state.connections and time.monotonic() < deadline:
                 time.sleep(0.02)
             assert not one.listener.server_state.connections
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_slowly_gets_the_whole_of_a_last_answer() -> None:
+    with server(ServingConfig(port=0, max_items=100_000)) as one:
+        body = json.dumps({"items": ["a"] * 60_000, "model": "all"}).encode()  # an answer of 3 MB
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            slow.connect(("127.0.0.1", one.port))
+            slow.sendall(request("/v1/classify", body, "connection: close", port=one.port))
+            begin = slow.recv(1_024)
+            time.sleep(LINGER_SECONDS + 0.3)
+            head, _, answer = (begin + drained(slow)).partition(b"\r\n\r\n")
+        assert len(answer) == int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+
+
+GOOD_HEAD = b"GET / HTTP/1.1\r\na: b\r\nc: d\r\n\r"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "is_refused"),
+    [(b"", False), (b"\x00", True), (b"\r", True), (b"\n", True), (b"\n ", True), (b"\r\n ", True)],
+)
+def test_a_head_in_pieces_is_refused_as_a_whole_one_and_read_once(wrong: bytes, is_refused: bool) -> None:
+    text = GOOD_HEAD.replace(b"a: b", b"a: b" + wrong + b"x" * bool(wrong))
+    for size in (1, 2, 3, len(text)):
+        refused = [early_refusal(bytearray(text[: end + size]), end) is not None for end in range(0, len(text), size)]
+        assert any(refused) == is_refused, size
+    assert early_refusal(bytearray(b"GET / HTTP/1.1\r\n\x00aaaaaa"), 22) is None  # what was seen is not read again
 
 
 def test_a_refused_client_that_still_sends_can_read_why(small: Server) -> None:

@@ -58,6 +58,7 @@ class HttpApp:
     def __init__(self, engine: Engine, config: ServingConfig, access: Access, traffic: Traffic) -> None:
         self.engine, self.config, self.access, self.traffic = engine, config, access, traffic
         self.kinds = request_kinds(config)
+        self.large_body = asyncio.Lock()  # of the one that is parsed
         self.is_draining = False
         self.connections: Callable[[], int] = lambda: 0  # set by the listener
         self.operations = self._operations()
@@ -90,7 +91,8 @@ class HttpApp:
         if scope["type"] != "http":
             return
         state = scope.setdefault("state", {})
-        state |= {"access": self.access, "task": asyncio.current_task(), "route": UNROUTED}
+        state |= {"access": self.access, "large_body": self.large_body}
+        state |= {"task": asyncio.current_task(), "route": UNROUTED}
         begun, status = time.monotonic(), 0
 
         async def watched(message: Message) -> None:
@@ -143,14 +145,16 @@ class HttpApp:
 
     def _endpoint(self, verb: Verb) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
-            asked: Any = await read_body(request, self.kinds[verb])
+            asked: Any = await read_body(request, self.kinds[verb], self._check_items)
             model = self._model(asked.model, verb)
-            require_short(asked.items, "items", self.config.max_characters)
             request.scope["state"] |= {"model": model, "items": len(asked.items)}
             outputs = await self.engine.ask(model, verb, asked.items, options_of(asked))
             return plain(200, msgspec.json.encode(VerbAnswer(model, outputs)))
 
         return endpoint
+
+    def _check_items(self, asked: Any) -> None:
+        require_short(asked.items, "items", self.config.max_characters)
 
     def _model(self, name: str | msgspec.UnsetType, verb: Verb) -> str:
         """Return the name of the model that is asked: the only one that is able to, unless one is named."""
