@@ -27,6 +27,8 @@ from seqloom.serve.refusals import (
 
 JSON_TYPE = "application/json"
 OPENAI_PATHS = (b"/v1/completions", b"/v1/embeddings")  # their refusals have the form that clients of OpenAI read
+NO_MODEL = ("no model of this name is served", "GET /v1/models lists the models")
+UNNAMED = ("", "options")  # what the engine names if no single field is wrong
 CODES: dict[type[Refusal], str] = {
     UnknownModel: "unknown_model",
     Unable: "unable",
@@ -91,7 +93,9 @@ def answer_of(refusal: Refusal) -> HttpRefusal:
     b'{"error":{"code":"overloaded","message":"64 requests are waiting already. Fix: try again in 1 s."}}'
     """
     field, headers = None, {}
-    if isinstance(refusal, BadItem):
+    if isinstance(refusal, UnknownModel):  # its message has the name that was asked
+        return HttpRefusal(404, CODES[UnknownModel], *NO_MODEL, field="model")
+    if isinstance(refusal, BadItem) and refusal.field not in UNNAMED:
         field = refusal.field if refusal.index is None else f"{refusal.field}[{refusal.index}]"
     if isinstance(refusal, Overloaded):
         headers["Retry-After"] = str(refusal.retry_after)
