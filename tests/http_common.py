@@ -16,7 +16,7 @@ from seqloom.serve.engine import VERBS, ModelCard, TextPart
 from seqloom.serve.keys import KeyRing
 from seqloom.serve.listener import Listener, bound
 from seqloom.serve.policies import Access, host_names
-from seqloom.serve.refusals import BadItem, Overloaded, Unable
+from seqloom.serve.refusals import BadItem, Overloaded, TimedOut, Unable, UnknownModel
 from seqloom.serve.traffic import Log, Traffic
 
 WIDTH = 4
@@ -24,10 +24,10 @@ JSON = {"Content-Type": "application/json"}
 
 
 class FakeEngine:
-    """An engine without models. `most` requests may run at a time; each takes `seconds`."""
+    """An engine without models. `most` requests may run at a time; each takes `seconds`, and may take `longest`."""
 
-    def __init__(self, *, seconds: float = 0.0, most: int = 1_000_000) -> None:
-        self.seconds, self.most = seconds, most
+    def __init__(self, *, seconds: float = 0.0, most: int = 1_000_000, longest: float = 60.0) -> None:
+        self.seconds, self.most, self.longest = seconds, most, longest
         self.running = 0
         self.asked: list[tuple[str, str, Sequence[Any], Mapping[str, Any]]] = []
         self.ended: list[str] = []  # how streams and calls ended
@@ -45,6 +45,7 @@ class FakeEngine:
         return {"requests_total": float(len(self.asked)), "waiting": 0.0}
 
     async def ask(self, model: str, verb: str, items: Sequence[Any], options: Mapping[str, Any] | None = None) -> Any:
+        self._require_known(model)
         if verb not in self.models[model].abilities:
             raise Unable("this model cannot do that", fix="ask another one")
         if self.running >= self.most:
@@ -52,16 +53,20 @@ class FakeEngine:
         for index, item in enumerate(items):
             if item == "refuse me":
                 raise BadItem(index, "items", "this item cannot be used", "send another")
+            if item == "refuse the options":
+                raise BadItem(None, "options", "these options do not fit together", "change one")
             if item == "fail":
                 raise RuntimeError("fail")  # with the text of the request
         self.running += 1
         try:
-            await asyncio.sleep(self.seconds)
+            await asyncio.sleep(min(self.seconds, self.longest))
         except asyncio.CancelledError:
             self.ended.append("cancelled")
             raise
         finally:
             self.running -= 1
+        if self.seconds > self.longest:
+            raise TimedOut("the answer took too long", fix="send less")
         self.asked.append((model, verb, items, dict(options or {})))
         if verb == "embed":
             return [{"vector": [0.5, -0.25, float(len(one)), 1.0]} for one in items]
@@ -71,16 +76,26 @@ class FakeEngine:
         return [{"label": "good", "scores": {"bad": 0.25, "good": 0.75}} for _ in items]
 
     async def stream(self, model: str, prompt: str, options: Any = None) -> AsyncIterator[TextPart]:
+        self._require_known(model)
+        if prompt == "refuse me":
+            raise BadItem(0, "items", "this item cannot be used", "send another")
         self.asked.append((model, "stream", [prompt], dict(options or {})))
+        end = asyncio.get_running_loop().time() + self.longest
         try:
             for number in range(int((options or {}).get("max_new_tokens", 8))):
                 await asyncio.sleep(self.seconds)
+                if asyncio.get_running_loop().time() > end:
+                    raise TimedOut("the answer took too long", fix="send less")
                 yield TextPart(f"{self.part} {number}")
             yield TextPart("", "length")
             self.ended.append("done")
         except (GeneratorExit, asyncio.CancelledError):
             self.ended.append("cancelled")
             raise
+
+    def _require_known(self, model: str) -> None:
+        if model not in self.models:
+            raise UnknownModel(f"there is no model '{model}'", fix="ask another one")
 
     async def drain(self, seconds: float) -> None:
         self.drained = True
@@ -190,4 +205,5 @@ def server(
         thread.join(15)
         lines.close()
     assert not thread.is_alive(), "the listener did not stop"
-    assert (app.traffic.running, app.traffic.complete) == (0, 0)
+    room = app.traffic.room
+    assert (app.traffic.running, room.complete, room.bytes, len(room.readers)) == (0, 0, 0, 0)

@@ -1,8 +1,9 @@
 """Bodies and numbers that cannot be used (S5, S6), hostile texts (S17), and what errors and logs tell (S18)."""
 
 import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from http_common import JSON, Server, server
 from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.bodies import MAX_DEPTH, parsed
+from seqloom.serve.requests import require_short
 
 
 @pytest.fixture(scope="module")
@@ -170,22 +172,56 @@ def test_hostile_texts_take_no_time(one: Server, name: str) -> None:
     assert time.monotonic() - begun < 1.0
 
 
-SLOW = [b'"' + b'\\"' * 500_000, b"[]," * 350_000, b"{}" * 500_000, b'"\\' * 500_000, b"[" + b"{}," * 340_000 + b"{}]"]
+SLOW: list[Callable[[int], bytes]] = [  # of about as many bytes
+    lambda size: b'"' + b'\\"' * (size // 2),
+    lambda size: b"[]," * (size // 3),
+    lambda size: b"{}" * (size // 2),
+    lambda size: b'"\\' * (size // 2),
+    lambda size: b"[" + b"{}," * (size // 3) + b"{}]",
+    lambda size: b"[" + b"[[[[{}]]]]," * (size // 11) + b"1]",
+    lambda size: b'["\\u003a"' + b',":"' * (size // 4) + b"]",
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SLOW)))
 def test_the_work_of_the_parser_is_linear(number: int) -> None:
-    def seconds(body: bytes) -> float:
+    def seconds(size: int) -> float:
+        body = SLOW[number](size)
         begun = time.perf_counter()
         with suppress(HttpRefusal):
             parsed(body)
         return time.perf_counter() - begun
 
-    body = SLOW[number]
-    assert seconds(body) < 2.5
-    short = min(seconds(body[: len(body) // 4]) for _ in range(3))
-    assert min(seconds(body) for _ in range(3)) < 20 * short + 0.05
+    assert seconds(1_000_000) < 2.5
+    short = min(seconds(250_000) for _ in range(3))
+    assert min(seconds(1_000_000) for _ in range(3)) < 20 * short + 0.05
+
+
+def test_a_body_of_numbers_is_read_without_a_call_of_python_for_each() -> None:
+    body = json.dumps({"items": [list(range(9)) * 3_000] * 3}).encode()
+    calls = 0
+
+    def count(_frame: Any, event: str, _fact: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        value = parsed(body)
+        require_short(value["items"], "items", 32_768)
+    finally:
+        sys.setprofile(None)
+    assert calls < 200
+
+
+@pytest.mark.parametrize(
+    "body", [rb'{"a":1,"b":[{"c":2,"c":"\u003a"}]}', rb'{"a:":1,"a:":2}', rb'{"a":1,"\u0061":"\u003A:"}']
+)
+def test_a_key_twice_is_found_whatever_colons_the_texts_have(body: bytes) -> None:
+    with pytest.raises(HttpRefusal, match="key twice"):
+        parsed(body)
+    assert parsed(rb'{"a:":":","\u003a":{"b:":"\u003a"},"c":[{"a:":1}]}')["a:"] == ":"
 
 
 TREES = st.recursive(

@@ -4,6 +4,7 @@ Times are compared with times of the same run. The goals in requests per second 
 """
 
 import http.client
+import json
 import os
 import socket
 import threading
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from http_common import JSON, FakeEngine, Server, one_answer, request, server, status_of
+from http_common import JSON, FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
+from seqloom.serve.room import BODIES
 
 BODY = b'{"items":["a small text of some words"],"model":"all"}'
 
@@ -146,15 +148,85 @@ def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_
                 late.sendall(data)
                 answer = one_answer(late)
                 assert (status_of(answer), b"retry-after: 1" in answer.lower()) == (429, True)
-            late.sendall(data[:-3])  # half of one is read as usual
-            time.sleep(0.05)
-            late.sendall(data[-3:])
-            assert status_of(one_answer(late)) == 200
+            late.sendall(data[:-3])  # a body that is not here yet is not waited for
+            answer = drained(late)
+            assert (status_of(answer), b"connection: close" in answer) == (429, True)
         assert one.is_healthy()
         assert [status_of(one_answer(client)) for client in busy] == [200] * 3
         for client in busy:
             client.close()
-        assert 'seqloom_refusals_total{code="overloaded"} 3' in one.ask("GET", "/metrics")[1]
+        assert 'seqloom_refusals_total{code="overloaded"} 4' in one.ask("GET", "/metrics")[1]
+
+
+@pytest.mark.slow
+def test_a_full_queue_changes_nothing_for_requests_that_are_wrong_and_openai_routes_keep_their_form() -> None:
+    with server(ServingConfig(port=0, max_waiting=1, max_batch=1), FakeEngine(seconds=0.5)) as one:
+        busy = [one.connect() for _ in range(2)]
+        for client in busy:
+            client.sendall(request("/v1/classify", BODY, port=one.port))
+        time.sleep(0.1)
+        wrong = {
+            "transfer-encoding: chunked": 400,
+            "content-length: 9": 400,
+            "host: evil": 400,
+            "connection: close": 429,
+        }
+        for more, status in wrong.items():  # all of them close, else this would wait
+            assert status_of(one.raw(request("/v1/classify", BODY, more, port=one.port))) == status, more
+        evil = request("/v1/classify", BODY, "connection: close", port=one.port).replace(b"host: 127", b"host: 128")
+        assert status_of(one.raw(evil)) == 421
+        status, found = one.post("/v1/completions", {"model": "all", "prompt": "a"})
+        assert (status, set(found["error"])) == (429, {"message", "type", "param", "code"})
+        for client in busy:
+            assert status_of(one_answer(client)) == 200
+            client.close()
+
+
+NUMBERS = json.dumps({"items": [list(range(9)) * 3_000] * 7, "model": "all"}).encode()
+
+
+@pytest.mark.slow
+def test_large_bodies_beyond_what_can_wait_are_refused_and_do_not_delay_questions() -> None:
+    config = ServingConfig(port=0, max_waiting=2, max_batch=1)
+    statuses: Counter[int] = Counter()
+    with server(config, FakeEngine(seconds=0.3)) as one:
+
+        def client() -> None:
+            statuses[status_of(one.raw(request("/v1/classify", NUMBERS, "connection: close", port=one.port)))] += 1
+
+        times: list[float] = []
+
+        def question() -> None:
+            for _ in range(10):
+                begun = time.monotonic()
+                assert one.is_healthy()
+                times.append(time.monotonic() - begun)
+
+        together([*[client] * 40, question])
+        assert set(statuses) == {200, 429}
+        assert len(one.engine.asked) == statuses[200] < 20
+        assert quantile(sorted(times), 0.5) < 0.25
+
+
+def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.serve.room.SLOW_SECONDS", 0.2)
+    with server(ServingConfig(port=0, max_body_bytes=65_536)) as one:
+        body = BODY + b" " * (60_000 - len(BODY))
+        data = request("/v1/classify", body, "connection: close", port=one.port)
+        slow = [one.connect() for _ in range(BODIES + 1)]
+        for client in slow:
+            client.sendall(data[:-10])
+        room = one.app.traffic.room
+        while room.bytes < BODIES * 59_000:
+            time.sleep(0.01)
+        assert status_of(one.raw(data)) == 429  # they may be about to end
+        time.sleep(0.3)
+        assert status_of(one.raw(data)) == 200
+        assert status_of(drained(slow[0])) == 429
+        slow[-1].sendall(data[-10:])
+        assert status_of(drained(slow[-1])) == 200
+        for client in slow:
+            client.close()
 
 
 def test_small_answers_are_not_delayed() -> None:

@@ -76,6 +76,29 @@ def test_what_is_not_supported_is_refused_and_not_ignored(one: Server, more: dic
     assert set(found["error"]) == {"message", "type", "param", "code"}
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "field"),
+    [
+        ("/v1/completions", {"prompt": "refuse me"}, "prompt"),
+        ("/v1/completions", {"prompt": ["a", "refuse me"]}, "prompt[1]"),
+        ("/v1/completions", {"prompt": "refuse me", "stream": True}, "prompt"),
+        ("/v1/completions", {"prompt": "refuse the options"}, None),
+        ("/v1/embeddings", {"input": "refuse me"}, "input"),
+        ("/v1/completions", {"prompt": "a", "model": "none", "stream": True}, "model"),
+    ],
+)
+def test_refusals_of_the_engine_name_fields_that_exist(
+    one: Server, path: str, asked: dict[str, Any], field: str | None
+) -> None:
+    status, found = one.post(path, {"model": "all"} | asked)
+    assert (status in (404, 422), found["error"]["param"]) == (True, field), found
+
+
+def test_limits_of_integers_are_told_exactly(one: Server) -> None:
+    _, found = one.post("/v1/completions", {"model": "all", "prompt": "a", "seed": -1})
+    assert f"to {2**63 - 1}" in found["error"]["message"]
+
+
 def test_vectors_as_numbers_and_in_base64(one: Server) -> None:
     asked = {"model": "all", "input": ["a", "bcd"]}
     _, plain = one.post("/v1/embeddings", asked)

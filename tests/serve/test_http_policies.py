@@ -184,13 +184,14 @@ def test_ten_wrong_keys_in_a_minute_are_enough(monkeypatch: pytest.MonkeyPatch) 
     with server(keys=KEYS) as mine:
         codes = [mine.ask("GET", "/v1/models")[0] for _ in range(FAILURES + 1)]
         assert codes == [401] * FAILURES + [429]
-        right = {"Authorization": f"Bearer {KEYS['alice']}"}
-        status, found, headers = mine.ask("GET", "/v1/models", None, right)  # a right guess tells nothing
+        status, found, headers = mine.ask("GET", "/v1/models")
         assert (status, found["error"]["code"]) == (429, "too_many_failures")
         assert 50 <= int(headers["retry-after"]) <= 60
+        right = {"Authorization": f"Bearer {KEYS['alice']}"}
+        assert mine.ask("GET", "/v1/models", None, right)[0] == 200  # others at its address cannot lock a client out
         assert mine.is_healthy()
         monkeypatch.setattr("seqloom.serve.keys.WINDOW_SECONDS", 0.0)
-        assert mine.ask("GET", "/v1/models", None, right)[0] == 200
+        assert mine.ask("GET", "/v1/models")[0] == 401
 
 
 def test_failures_of_many_addresses_are_forgotten_oldest_first() -> None:
@@ -245,6 +246,27 @@ def test_a_file_of_keys_that_is_not_private_or_wrong_is_refused(
     with pytest.raises(ConfigError, match=said) as caught:
         read_keys(key_file(tmp_path, text, mode))
     assert "abcdefgh" not in str(caught.value) and "without-a-name" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_the_group_may_read_a_copy_that_systemd_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = key_file(tmp_path, "alice:abcdefghijklmnopqrstuvwxyz", 0o440)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert set(read_keys(path)) == {"alice"}
+    for mode in (0o460, 0o444):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            read_keys(path)
+    path.chmod(0o440)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "other"))
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_keys(path)
+
+
+@pytest.mark.parametrize("name", ["ü..x", "ü" * 70])
+def test_a_host_name_that_cannot_be_one_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="--hosts"):
+        host_names("127.0.0.1", 8000, [name])
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.com", "127.0.0.2"])

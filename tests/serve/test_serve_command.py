@@ -79,7 +79,7 @@ def serving(folder: Path, *arguments: str) -> Iterator[Served]:
         try:
             assert process.stdout is not None
             lines: list[str] = []
-            while not lines or not lines[-1].startswith("  curl"):
+            while not lines or not lines[-1].startswith("  "):
                 line = process.stdout.readline()
                 assert line, log.read_text()
                 lines.append(line.rstrip("\n"))
@@ -101,13 +101,14 @@ def pasted(line: str, folder: Path) -> Any:
 
 @pytest.mark.slow
 def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_path: Path) -> None:
-    keys = tmp_path / "keys.txt"
-    keys.write_text(f"alice:{KEY}\n")
+    keys = tmp_path / "the keys.txt"
+    keys.write_text(f"# clients: alice\nalice:{KEY}\nbob:{KEY[::-1]}\n")
     keys.chmod(0o600)
     names = [f"{name}={models[name]}" for name in ("reviews", "tags", "index", "translator", "scores")]
     names.insert(1, f"stories={models['gru']}")
     with serving(tmp_path, *names, "--keys", str(keys), "--queue-seconds", "20") as one:
         assert one.lines[0] == "reviews: classify, embed"
+        assert KEY not in one.lines[-1] and "$(" not in one.lines[-1]  # no key in arguments, which all users can see
         answer = pasted(one.lines[-1], tmp_path)
         assert answer["model"] == "reviews" and sum(answer["outputs"][0]["scores"].values()) == pytest.approx(1)
         check_verbs(one)
@@ -253,6 +254,7 @@ def test_names_of_models(tmp_path: Path) -> None:
         ("--keys nowhere.txt", "nowhere.txt"),
         ("--port 70000", "--port"),
         ("--max-items 0", "--max-items"),
+        ("--hosts ü..x", "--hosts"),
         ("--host 192.0.2.7 --keys keys.txt", "--host 192.0.2.7"),
     ],
 )
@@ -272,6 +274,9 @@ def test_what_cannot_be_served_is_said_before_anything_starts(
 def test_the_recipes_use_options_that_exist(name: str) -> None:
     command: Any = get_command(app)
     known = {flag for option in command.commands["serve"].params for flag in option.opts}
+    if name == "Containerfile":
+        (line,) = re.findall(r"^podman run (.*?)\n```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        assert {"--user", "--userns", "--tmpfs"} <= set(re.findall(r"--[a-z-]+", line))  # else keys.txt cannot be read
     text = (PAGE.parents[1] / "deploy" / name).read_text(encoding="utf-8")
     (line,) = re.findall(r"^(?:ExecStart=|ENTRYPOINT )(.*)$", text, re.MULTILINE)
     used = re.findall(r"--[a-z-]+", line)

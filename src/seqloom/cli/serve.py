@@ -1,6 +1,7 @@
 """`seqloom serve`: answer HTTP requests with models, on this machine unless it is told otherwise."""
 
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -101,10 +102,19 @@ def _curl(cards: "list[ModelCard]", config: ServingConfig, base: str) -> str:
     from seqloom.serve.engine import VERBS
 
     card = cards[0]
-    key = "" if config.keys is None else f' -H "Authorization: Bearer $(grep -m1 : {config.keys} | cut -d: -f2-)"'
+    curl = "curl" if config.keys is None else f"{_first_key(config.keys)} | curl -H @-"
     verbs = [verb for verb in VERBS if verb in card.abilities]
     if not verbs or card.input not in EXAMPLES:
-        return f"curl {base}/v1/models{key}"
+        return f"{curl} {base}/v1/models"
     named = {} if sum(verbs[0] in one.abilities for one in cards) == 1 else {"model": card.name}
     body = msgspec.json.encode({**named, "items": [EXAMPLES[card.input]]}).decode()
-    return f"curl {base}/v1/{verbs[0]}{key} -H 'Content-Type: application/json' -d '{body}'"
+    return f"{curl} {base}/v1/{verbs[0]} -H 'Content-Type: application/json' -d {shlex.quote(body)}"
+
+
+def _first_key(path: str) -> str:
+    """A command that prints the header with the first key; in an argument of curl all users could see it.
+
+    >>> _first_key("my keys")
+    "sed -n '/^[^#]*:/{s/^[^:]*:/Authorization: Bearer /p;q;}' 'my keys'"
+    """
+    return f"sed -n '/^[^#]*:/{{s/^[^:]*:/Authorization: Bearer /p;q;}}' {shlex.quote(path)}"

@@ -54,7 +54,8 @@ class ServingConfig(Config, tag="serving", kw_only=True):
         Seconds, Flag("Longest wait of a request for a worker; then it gets 503 (default: 1).", "SECONDS", LIMITS)
     ] = 1.0
     total_seconds: Annotated[
-        Seconds, Flag("Longest time of a request from its first byte; then it gets 504 (default: 30).", "S", LIMITS)
+        Seconds,
+        Flag("Longest time from the end of a request to its answer; then it gets 504 (default: 30).", "S", LIMITS),
     ] = 30.0
     header_seconds: Annotated[
         Seconds, Flag("Longest time for the headers of a request; then it gets 408 (default: 5).", "SECONDS", LIMITS)

@@ -26,6 +26,9 @@ from seqloom.serve.refusals import (
 )
 
 JSON_TYPE = "application/json"
+OPENAI_PATHS = (b"/v1/completions", b"/v1/embeddings")  # their refusals have the form that clients of OpenAI read
+NO_MODEL = ("no model of this name is served", "GET /v1/models lists the models")
+UNNAMED = ("", "options")  # what the engine names if no single field is wrong
 CODES: dict[type[Refusal], str] = {
     UnknownModel: "unknown_model",
     Unable: "unable",
@@ -74,16 +77,12 @@ class HttpRefusal(Exception):  # noqa: N818  # it is no fault of the server
         error = {"message": self.message, "type": kind, "param": self.field, "code": self.code}
         return msgspec.json.encode({"error": error})
 
-    def raw(self) -> bytes:
-        """The complete HTTP answer, after which the connection closes; for requests that never reach a route."""
-        body = self.body()
-        lines = {
-            "content-type": JSON_TYPE,
-            "content-length": str(len(body)),
-            "cache-control": "no-store",
-            "connection": "close",
-        }
-        fields = "".join(f"{name}: {value}\r\n" for name, value in (lines | self.headers).items())
+    def raw(self, *, is_openai: bool = False, is_last: bool = True) -> bytes:
+        """The complete HTTP answer, for requests that never reach a route; the connection closes after the last one."""
+        body = self.openai_body() if is_openai else self.body()
+        lines = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store"}
+        closing = {"connection": "close"} if is_last else {}
+        fields = "".join(f"{name}: {value}\r\n" for name, value in (lines | closing | self.headers).items())
         return f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{fields}\r\n".encode() + body
 
 
@@ -94,7 +93,9 @@ def answer_of(refusal: Refusal) -> HttpRefusal:
     b'{"error":{"code":"overloaded","message":"64 requests are waiting already. Fix: try again in 1 s."}}'
     """
     field, headers = None, {}
-    if isinstance(refusal, BadItem):
+    if isinstance(refusal, UnknownModel):  # its message has the name that was asked
+        return HttpRefusal(404, CODES[UnknownModel], *NO_MODEL, field="model")
+    if isinstance(refusal, BadItem) and refusal.field not in UNNAMED:
         field = refusal.field if refusal.index is None else f"{refusal.field}[{refusal.index}]"
     if isinstance(refusal, Overloaded):
         headers["Retry-After"] = str(refusal.retry_after)

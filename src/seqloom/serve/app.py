@@ -1,6 +1,6 @@
 """The HTTP application: routes, and what every request passes on its way to the engine.
 
-connection.py ──▶ HttpApp: Host, log, total time ──▶ policies.py ──▶ bodies.py ──▶ engine ──▶ JSON
+connection.py ──▶ HttpApp: Host, log ──▶ policies.py ──▶ bodies.py ──▶ engine ──▶ JSON
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import HttpRefusal, answer_of, bad_value, internal_error
 from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import VERBS, Engine, ModelCard, Verb
-from seqloom.serve.openai_routes import OpenAIRoutes
+from seqloom.serve.openai_routes import OpenAIRoutes, note
 from seqloom.serve.openapi import RouteOperation, openapi_document
 from seqloom.serve.policies import ANSWERS, FACTS, PUBLIC, Access, Policy, PolicyRoute, guarded, plain
-from seqloom.serve.refusals import Refusal
+from seqloom.serve.refusals import Refusal, UnknownModel
 from seqloom.serve.requests import VerbAnswer, options_of, request_kinds, require_short
 from seqloom.serve.traffic import UNROUTED, Exchange, Traffic
 
@@ -33,7 +33,6 @@ NOT_FOUND = HttpRefusal(404, "not_found", "there is nothing at this address", "G
 STOPPING = HttpRefusal(
     503, "stopping", "the server is stopping", "try again later", headers={"Retry-After": "5", "Connection": "close"}
 )
-TOO_LONG = HttpRefusal(504, "timed_out", "the answer took too long", "ask for less at a time")
 SUMMARIES: dict[Verb, str] = {
     "classify": "Predict labels with their probabilities.",
     "regress": "Predict numbers.",
@@ -58,6 +57,7 @@ class HttpApp:
     def __init__(self, engine: Engine, config: ServingConfig, access: Access, traffic: Traffic) -> None:
         self.engine, self.config, self.access, self.traffic = engine, config, access, traffic
         self.kinds = request_kinds(config)
+        self.large_body = asyncio.Lock()  # of the one that is parsed
         self.is_draining = False
         self.connections: Callable[[], int] = lambda: 0  # set by the listener
         self.operations = self._operations()
@@ -90,7 +90,8 @@ class HttpApp:
         if scope["type"] != "http":
             return
         state = scope.setdefault("state", {})
-        state |= {"access": self.access, "task": asyncio.current_task(), "route": UNROUTED}
+        state |= {"access": self.access, "large_body": self.large_body}
+        state |= {"task": asyncio.current_task(), "route": UNROUTED}
         begun, status = time.monotonic(), 0
 
         async def watched(message: Message) -> None:
@@ -127,14 +128,11 @@ class HttpApp:
             self.access.require_host(scope)
             if self.is_draining:
                 return STOPPING
-            async with asyncio.timeout(self.config.total_seconds):
-                await self.router(scope, receive, send)
+            await self.router(scope, receive, send)  # the connection and the engine have clocks
         except HttpRefusal as refusal:
             return refusal
         except Refusal as refusal:
             return answer_of(refusal)
-        except TimeoutError:
-            return TOO_LONG
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]  # not the message: it may hold the text of a request
             self.traffic.log.say(f"error: {type(error).__name__} in {where.name}, line {where.lineno}")
@@ -143,19 +141,21 @@ class HttpApp:
 
     def _endpoint(self, verb: Verb) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
-            asked: Any = await read_body(request, self.kinds[verb])
+            asked: Any = await read_body(request, self.kinds[verb], self._check_items)
             model = self._model(asked.model, verb)
-            require_short(asked.items, "items", self.config.max_characters)
-            request.scope["state"] |= {"model": model, "items": len(asked.items)}
+            note(request, self.engine, model, len(asked.items))
             outputs = await self.engine.ask(model, verb, asked.items, options_of(asked))
             return plain(200, msgspec.json.encode(VerbAnswer(model, outputs)))
 
         return endpoint
 
+    def _check_items(self, asked: Any) -> None:
+        require_short(asked.items, "items", self.config.max_characters)
+
     def _model(self, name: str | msgspec.UnsetType, verb: Verb) -> str:
         """Return the name of the model that is asked: the only one that is able to, unless one is named."""
         if isinstance(name, str):
-            return name if name in self.engine.models else self._require_known(name).name
+            return name
         able = [one.name for one in self.engine.models.values() if verb in one.abilities]
         if len(able) != 1:
             count = f"{len(able)} models" if able else "no model here"
@@ -163,21 +163,14 @@ class HttpApp:
             raise bad_value("model", f"no model is named, and {count} can {verb}", fix)
         return able[0]
 
-    def _require_known(self, name: str) -> ModelCard:
-        card = self.engine.models.get(name)
-        if card is None:
-            known = ", ".join(sorted(self.engine.models)[:16])
-            raise HttpRefusal(
-                404, "unknown_model", "no model of this name is served", f"choose from {known}", field="model"
-            )
-        return card
-
     async def _models(self, request: Request) -> Response:
         cards = [self._described(card) for card in self.engine.models.values()]
         return plain(200, msgspec.json.encode({"object": "list", "data": cards, "limits": self._limits()}))
 
     async def _one_model(self, request: Request) -> Response:
-        card = self._require_known(request.path_params["model"])
+        card = self.engine.models.get(request.path_params["model"])
+        if card is None:
+            raise UnknownModel("there is no such model")
         return plain(200, msgspec.json.encode(self._described(card)))
 
     def _described(self, card: ModelCard) -> dict[str, Any]:

@@ -9,7 +9,6 @@ that is sent before the answer to the first (pipelining) is not read; the connec
 """
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -19,88 +18,30 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from seqloom.config.serving import ServingConfig
-from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.answers import OPENAI_PATHS, HttpRefusal
+from seqloom.serve.heads import (
+    BUSY,
+    CHUNK_BYTES,
+    CLOSE,
+    HOST,
+    LENGTH,
+    MALFORMED_REQUEST,
+    MAX_CHUNKS,
+    MAX_HEADER_BYTES,
+    MAX_REQUEST_LINE,
+    REFUSALS,
+    body_bytes,
+    body_too_large,
+    early_refusal,
+    head_refusal,
+    target_of,
+)
+from seqloom.serve.policies import Access
+from seqloom.serve.room import BODIES, Guest
 from seqloom.serve.traffic import Traffic
 
-MAX_REQUEST_LINE = 8_192  # bytes
-MAX_HEADER_BYTES = 16_384  # of all fields
-MAX_HEADER_FIELDS = 64
-MAX_CHUNKS = 4_096  # of a body; each costs time, however small it is
-CHUNK_BYTES = 24  # that a chunk may add to the bytes of a body: its size, an extension, line ends
 LINGER_SECONDS = 1.0  # in which a client can read the last answer while it still sends
 LINGER_BYTES = 1 << 22
-
-REQUEST_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+ /[\x21-\x7e]* HTTP/1\.[01]")
-VERSION = re.compile(rb"[^ ]+ [^ ]+ HTTP/[0-9]\.[0-9]")
-# control characters, line ends that are not CR LF, and fields that continue on the next line
-MALFORMED = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n|\n[ \t]")
-
-MALFORMED_REQUEST = HttpRefusal(400, "malformed", "the request is not well-formed HTTP/1.1", "use an HTTP client")
-REFUSALS = {
-    "line": HttpRefusal(414, "line_too_long", f"the request line has more than {MAX_REQUEST_LINE} bytes", "shorten it"),
-    "headers": HttpRefusal(
-        431,
-        "headers_too_large",
-        f"the headers have more than {MAX_HEADER_BYTES} bytes or {MAX_HEADER_FIELDS} fields",
-        "send fewer",
-    ),
-    "version": HttpRefusal(505, "version", "this version of HTTP is not supported", "use HTTP/1.1"),
-    "encoding": HttpRefusal(501, "transfer_encoding", "this transfer encoding is not supported", "use chunked"),
-    "expect": HttpRefusal(417, "expectation", "this expectation is not supported", "leave out Expect"),
-    "chunks": HttpRefusal(413, "body_too_large", f"the body has more than {MAX_CHUNKS} chunks", "send larger chunks"),
-    "slow_headers": HttpRefusal(408, "slow_headers", "the headers took too long", "send the request at once"),
-    "slow_body": HttpRefusal(408, "slow_body", "the body took too long", "send the request at once"),
-    "connections": HttpRefusal(
-        503, "connections", "too many connections are open", "try again later", headers={"Retry-After": "1"}
-    ),
-}
-
-
-BUSY = HttpRefusal(
-    429, "overloaded", "as many requests are waiting as may wait", "try again in 1 s", headers={"Retry-After": "1"}
-)
-BUSY_BYTES = BUSY.raw().replace(b"connection: close\r\n", b"")
-LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,19})[ \t]*(?:\r\n|$)", re.IGNORECASE)
-
-
-def body_too_large(limit: int) -> HttpRefusal:
-    return HttpRefusal(413, "body_too_large", f"the body has more than {limit} bytes", "send fewer items at a time")
-
-
-def head_refusal(head: bytes, max_body: int) -> HttpRefusal | None:
-    """Why a complete head (request line and fields, with the empty line) is refused; None if it is fine."""
-    line, _, fields = head[:-2].partition(b"\r\n")
-    if len(line) > MAX_REQUEST_LINE:
-        return REFUSALS["line"]
-    if len(fields) > MAX_HEADER_BYTES or fields.count(b"\r\n") > MAX_HEADER_FIELDS:
-        return REFUSALS["headers"]
-    if MALFORMED.search(head):
-        return MALFORMED_REQUEST
-    if REQUEST_LINE.fullmatch(line) is None:
-        return REFUSALS["version"] if VERSION.fullmatch(line) and b" /" in line else MALFORMED_REQUEST
-    return _framing_refusal(fields, max_body)
-
-
-def _framing_refusal(fields: bytes, max_body: int) -> HttpRefusal | None:
-    """Why the length of a body is refused: two lengths are how requests are smuggled past a proxy."""
-    named: dict[bytes, bytes] = {}
-    for one in fields.split(b"\r\n")[:-1]:
-        name, _, value = one.partition(b":")
-        name = name.lower()
-        if name in named and name in (b"content-length", b"transfer-encoding", b"host", b"content-type"):
-            return MALFORMED_REQUEST
-        named[name] = value.strip(b" \t")
-    length, encoding = named.get(b"content-length"), named.get(b"transfer-encoding")
-    if length is not None:
-        if encoding is not None or re.fullmatch(rb"[0-9]{1,19}", length) is None:
-            return MALFORMED_REQUEST
-        if int(length) > max_body:
-            return body_too_large(max_body)
-    if encoding is not None and encoding.lower() != b"chunked":
-        return REFUSALS["encoding"]
-    if named.get(b"expect", b"100-continue").lower() != b"100-continue":
-        return REFUSALS["expect"]
-    return None
 
 
 class CountedConnection(h11.Connection):
@@ -202,10 +143,13 @@ class LimitedProtocol(H11Protocol):
         self.deadline: asyncio.TimerHandle | None = None
         self.stalled: asyncio.TimerHandle | None = None
         self.is_leaving = False
-        self.is_counted = False  # among the complete requests that are not answered
+        self.is_openai = False  # whether refusals have the form that clients of OpenAI read
+        self.is_work = False  # whether a model is asked
+        self.guest = Guest(traffic.room, lambda: self.refuse(BUSY))
         self.discarded = 0
         # more requests than can run and wait; the engine would refuse what is beyond, but only after it was parsed
         self.most = limits.max_waiting + limits.max_batch * limits.workers
+        self.most_bytes = BODIES * limits.max_body_bytes
         self.socket: asyncio.Transport = None  # type: ignore[assignment]  # set when the connection is made
         self.packets: LingeringTransport = None  # type: ignore[assignment]
 
@@ -222,7 +166,7 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the work for a client that has left."""
         self._expect(None)
-        self._count(False)
+        self.guest.leave()
         if self.stalled is not None:
             self.stalled.cancel()
         if self.cycle is not None and not self.cycle.response_complete:
@@ -245,77 +189,97 @@ class LimitedProtocol(H11Protocol):
             return
         if self.head is not None:
             is_new = not self.head
-            if is_new and self.traffic.complete >= self.most and self._refused_quickly(data):
-                return
             found = self._read_head(data)
             if found is None:
-                if is_new and self.deadline is None and not self.is_leaving:  # that of the first request has begun
+                if is_new and self.head and self.deadline is None and not self.is_leaving:
                     self._unset_keepalive_if_required()
                     self._expect(self.limits.header_seconds, self._slow_headers)
                 return
-            data = found
+            data, body = found
             self._expect(None)
         elif self.conn.their_state is not h11.SEND_BODY:  # the next request, before this one is answered
             self.conn.is_last = True
             self.flow.pause_reading()
             return
+        else:
+            body = len(data)
+        self._read_body(data, body)
+
+    def _read_body(self, data: bytes, body: int) -> None:
+        """Read a part of a request, which has this many bytes of its body, as long as there is room for them."""
+        if not self.guest.read(body, self.most_bytes):
+            self.refuse(BUSY)
+            return
         super().data_received(data)
-        if self.conn.their_state is not h11.SEND_BODY:
-            self._expect(None)
-            self._count(not self.is_leaving and self.cycle is not None and not self.cycle.response_complete)
-        elif self.deadline is None and not self.is_leaving:
-            self._expect(self.limits.body_seconds, self._slow_body)
+        if self.is_leaving:
+            return
+        if self.conn.their_state is h11.SEND_BODY:
+            if self.deadline is None:
+                self._expect(self.limits.body_seconds, self._slow_body)
+            return
+        self._expect(None)
+        if self.cycle is None or self.cycle.response_complete:
+            self.guest.leave()
+        elif self.is_full and not self.cycle.response_started:
+            self.refuse(BUSY)  # others were quicker
+        else:
+            self.guest.complete()
 
-    def _count(self, is_complete: bool) -> None:
-        """Count a request from its last byte to its answer; clients that are slow to send it take no place."""
-        self.traffic.complete += is_complete - self.is_counted
-        self.is_counted = is_complete
+    @property
+    def is_full(self) -> bool:
+        """Whether as many requests are in progress as can run and wait, and this one would wait too."""
+        return self.is_work and self.traffic.room.complete >= self.most
 
-    def _refused_quickly(self, data: bytes) -> bool:
-        """Refuse a complete request that would find the queue full, before any of it is parsed; the connection stays.
+    def _would_wait(self, head: bytes) -> bool:
+        """Whether a request is work for a model. Questions about the server itself are answered always."""
+        access: Access = self.app.access  # of HttpApp
+        host = HOST.search(head)
+        return head.startswith(b"POST ") and host is not None and host[1].lower() in access.hosts
 
-        Questions about the server itself are answered always.
+    def _refused_as_busy(self, head: bytes, body: bytes) -> bool:
+        """Refuse a request that would find the queue full, before any of it is parsed.
+
+        The connection stays if all of the request is here.
         """
-        head, end, body = data.partition(b"\r\n\r\n")
-        length = LENGTH.search(head)
-        if not (end and head.startswith(b"POST ") and length is not None and len(body) == int(length[1])):
+        if not self.is_full:
             return False
+        length = LENGTH.search(head)
+        if CLOSE.search(head) or length is None or len(body) != int(length[1]):
+            self.refuse(BUSY)
+            return True
         self.traffic.refused(BUSY, self.client[0] if self.client else "")
-        self.socket.write(BUSY_BYTES)
+        self.socket.write(BUSY.raw(is_openai=self.is_openai, is_last=False))
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         self._expect(None)
+        self.head = bytearray()
         return True
 
-    def _read_head(self, data: bytes) -> bytes | None:
-        """Return the head and what follows it when it is complete and fine; None until then."""
+    def _read_head(self, data: bytes) -> tuple[bytes, int] | None:
+        """Return the head and what follows it, and the bytes of that, when it is complete and fine; None until then."""
         assert self.head is not None
         before = len(self.head)
         self.head += data
         end = self.head.find(b"\r\n\r\n", max(0, before - 3))
         if end < 0:
-            if (refusal := self._early_refusal()) is not None:
+            if (refusal := early_refusal(self.head, before)) is not None:
                 self.refuse(refusal)
             return None
-        if (refusal := head_refusal(bytes(self.head[: end + 4]), self.limits.max_body_bytes)) is not None:
+        whole = bytes(self.head)
+        head = whole[: end + 4]
+        self.is_openai = target_of(head) in OPENAI_PATHS
+        if (refusal := head_refusal(head, self.limits.max_body_bytes)) is not None:
             self.refuse(refusal)
             return None
-        whole, self.head = bytes(self.head), None
-        return whole
-
-    def _early_refusal(self) -> HttpRefusal | None:
-        """Why a head is refused that is not complete yet."""
-        assert self.head is not None
-        line = self.head.find(b"\r\n")
-        if (len(self.head) if line < 0 else line) > MAX_REQUEST_LINE:
-            return REFUSALS["line"]
-        if line >= 0 and len(self.head) - line > MAX_HEADER_BYTES + 4:
-            return REFUSALS["headers"]
-        return MALFORMED_REQUEST if MALFORMED.search(self.head.rstrip(b"\r")) else None
+        self.is_work = self._would_wait(head)
+        if self._refused_as_busy(head, whole[end + 4 :]):
+            return None
+        self.head = None
+        return whole, body_bytes(head, len(whole) - len(head))
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
-        self._count(False)
+        self.guest.leave()
         super().on_response_complete()
         if not self.is_leaving and self.conn.their_state is h11.IDLE:
             self.head = bytearray()
@@ -327,12 +291,13 @@ class LimitedProtocol(H11Protocol):
 
     def refuse(self, refusal: HttpRefusal) -> None:
         """Answer without asking a route, and close."""
+        self.guest.leave()
         self._unset_keepalive_if_required()
         self.traffic.refused(refusal, self.client[0] if self.client else "")
         self.packets.flush()
         answered = self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started
         if not answered:  # nothing can be said in the middle of another answer
-            self.socket.write(refusal.raw())
+            self.socket.write(refusal.raw(is_openai=self.is_openai))
         if self.cycle is not None and not self.cycle.response_complete:
             self.scope["state"]["is_refused"] = True  # and counted, here
             self._end_work()
@@ -345,12 +310,21 @@ class LimitedProtocol(H11Protocol):
             return
         self.is_leaving = True
         self.packets.flush()
+        sent = self.socket.get_write_buffer_size() == 0
         if unread or self.conn.their_state is h11.SEND_BODY or self.conn.is_last:
             self.socket.write_eof()
             self.socket.resume_reading()
         else:
             self.socket.close()
-        self.loop.call_later(LINGER_SECONDS, self.socket.abort)
+        self.loop.call_later(LINGER_SECONDS, self._end, self.loop.time() + self.limits.body_seconds, sent)
+
+    def _end(self, until: float, sent: bool) -> None:
+        """Cut the connection a moment after the answer is sent, or when the client has not read it in its time."""
+        if sent or self.loop.time() >= until:
+            self.socket.abort()
+        else:
+            sent = self.socket.get_write_buffer_size() == 0
+            self.loop.call_later(min(LINGER_SECONDS, max(0.0, until - self.loop.time())), self._end, until, sent)
 
     def shutdown(self) -> None:
         """Close an idle connection; a busy one closes after its answer."""

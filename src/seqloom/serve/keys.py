@@ -35,7 +35,7 @@ def read_keys(path: Path) -> dict[str, str]:
         text = path.read_bytes()[: MAX_FILE_BYTES + 1]
     except OSError as error:
         raise ConfigError(f"--keys {path}: {error.strerror}", fix=near_name(path)) from None
-    if os.name == "posix" and stat.S_IMODE(facts.st_mode) & 0o077:
+    if os.name == "posix" and stat.S_IMODE(facts.st_mode) & _forbidden(path):
         raise ConfigError(f"--keys {path}: other users can read or change this file", fix=f"chmod 600 {path}")
     if len(text) > MAX_FILE_BYTES:
         raise ConfigError(f"--keys {path}: the file is too large", fix="is this the right file?")
@@ -51,6 +51,12 @@ def read_keys(path: Path) -> dict[str, str]:
     return keys
 
 
+def _forbidden(path: Path) -> int:
+    """The bits of the mode that no key file may have. A copy that systemd made for this service has mode 0440."""
+    given = os.environ.get("CREDENTIALS_DIRECTORY")
+    return 0o037 if given and path.resolve().is_relative_to(Path(given).resolve()) else 0o077
+
+
 def _client(line: str, place: str) -> tuple[str, str]:
     found = LINE.fullmatch(line)
     if found is None:  # the line is not shown: it may be a key
@@ -61,7 +67,10 @@ def _client(line: str, place: str) -> tuple[str, str]:
 
 
 class KeyRing:
-    """The keys of all clients. An address with ten wrong keys in a minute must wait, whatever it sends then."""
+    """The keys of all clients. An address with ten wrong keys in a minute must wait before it tries others.
+
+    A known key passes always: else anyone behind the same proxy could lock out all clients.
+    """
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         # digests have one length, so that a comparison does not tell how long a key is
@@ -70,6 +79,8 @@ class KeyRing:
 
     def client(self, authorization: bytes | None, address: str) -> str:
         """Return the name of the client; raise HttpRefusal without a known key."""
+        if (name := self._named(authorization or b"")) is not None:
+            return name
         if (wait := self._wait(address)) > 0:
             raise HttpRefusal(
                 429,
@@ -78,11 +89,8 @@ class KeyRing:
                 f"wait {wait} s",
                 headers={"Retry-After": str(wait)},
             )
-        name = self._named(authorization or b"")
-        if name is None:
-            self._count(address)
-            raise NEEDED.fresh()
-        return name
+        self._count(address)
+        raise NEEDED.fresh()
 
     def _named(self, authorization: bytes) -> str | None:
         scheme, _, key = authorization.partition(b" ")

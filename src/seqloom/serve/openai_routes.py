@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from seqloom.config.serving import ServingConfig
-from seqloom.serve.answers import HttpRefusal, answer_of, bad_value
+from seqloom.serve.answers import answer_of, bad_value
 from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import Engine, TextPart
 from seqloom.serve.openapi import RouteOperation
@@ -27,6 +27,7 @@ MAX_TOKENS = 16  # the default of OpenAI
 COLDEST = 0.001  # lower temperatures are greedy
 SEEDS = 2**31
 FINISHED = {"end": "stop", "stop": "stop", "length": "length"}
+COMPLETION = {"items": "prompt", "max_new_tokens": "max_tokens", "num_samples": "n"}  # our names and those of OpenAI
 
 
 class EventStream(Response):
@@ -76,11 +77,11 @@ class OpenAIRoutes:
         """Continue prompts."""
         asked: Any = await read_body(request, self.completion)
         prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
-        request.scope["state"] |= {"model": self._known(asked.model), "items": len(prompts)}
+        note(request, self.engine, asked.model, len(prompts))
         options = self._decoding(asked)
-        if asked.stream:
-            return await self._streamed(asked, prompts, options)
-        with _named({"items": "prompt", "max_new_tokens": "max_tokens", "num_samples": "n"}):
+        with _named(COMPLETION, "prompt", asked.prompt):
+            if asked.stream:
+                return await self._streamed(asked, prompts, options)
             found = await self.engine.ask(asked.model, "generate", prompts, options)
         choices = [
             _choice(number, (prompt if asked.echo else "") + one["text"], one["finish_reason"])
@@ -89,13 +90,6 @@ class OpenAIRoutes:
             )
         ]
         return plain(200, msgspec.json.encode(_completion(asked.model) | {"choices": choices}))
-
-    def _known(self, name: str) -> str:
-        if name not in self.engine.models:
-            known = ", ".join(sorted(self.engine.models)[:16])
-            said = "no model of this name is served", f"choose from {known}"
-            raise HttpRefusal(404, "unknown_model", *said, field="model")
-        return name
 
     def _decoding(self, asked: Any) -> dict[str, Any]:
         """The options of a completion under our names."""
@@ -122,11 +116,12 @@ class OpenAIRoutes:
         """Compute vectors."""
         asked: Any = await read_body(request, self.embedding)
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
-        request.scope["state"] |= {"model": self._known(asked.model), "items": len(texts)}
-        size = self.engine.models[asked.model].vector_size
-        if asked.dimensions not in (None, size):
-            raise bad_value("dimensions", f"the vectors of this model have {size} dimensions", "leave it out")
-        with _named({"items": "input"}):
+        note(request, self.engine, asked.model, len(texts))
+        card = self.engine.models.get(asked.model)  # the engine refuses an unknown one
+        if card is not None and asked.dimensions not in (None, card.vector_size):
+            said = f"the vectors of this model have {card.vector_size} dimensions"
+            raise bad_value("dimensions", said, "leave it out")
+        with _named({"items": "input"}, "input", asked.input):
             found = await self.engine.ask(asked.model, "embed", texts, {})
         form = _in_base64 if asked.encoding_format == "base64" else list
         data = [
@@ -136,13 +131,20 @@ class OpenAIRoutes:
         return plain(200, msgspec.json.encode({"object": "list", "data": data, "model": asked.model}))
 
 
+def note(request: Request, engine: Engine, model: str, items: int) -> None:
+    """Note for the log what is asked; not a name that no model has, which may be anything."""
+    request.scope["state"] |= {"model": model if model in engine.models else "", "items": items}
+
+
 @contextmanager
-def _named(names: Mapping[str, str]) -> Iterator[None]:
-    """Make refusals in the block name the fields of OpenAI."""
+def _named(names: Mapping[str, str], field: str, given: Any) -> Iterator[None]:
+    """Make refusals in the block name the fields of OpenAI; one text has no number."""
     try:
         yield
     except BadItem as refusal:
         refusal.field = names.get(refusal.field, refusal.field)
+        if refusal.field == field and isinstance(given, str):
+            refusal.index = None
         raise
 
 

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from seqloom.config.base import quoted
+from seqloom.errors import ConfigError
 from seqloom.serve.answers import JSON_TYPE, HttpRefusal
 from seqloom.serve.keys import KeyRing
 
@@ -129,8 +131,17 @@ def host_names(address: str, port: int, names: Iterable[str]) -> frozenset[bytes
     own = {"localhost", "127.0.0.1", "[::1]", f"[{address}]" if ":" in address else address} - {"0.0.0.0", "[::]"}
     every = {f"{name}:{port}" for name in own} | (own if port == 80 else set())
     for name in names:
-        every |= {name, f"{name}:{port}"}
-    return frozenset(name.lower().encode("idna" if not name.isascii() else "ascii") for name in every)
+        written = _written(name)
+        every |= {written, f"{written}:{port}"}
+    return frozenset(name.lower().encode() for name in every)
+
+
+def _written(name: str) -> str:
+    """A name as browsers write it into the Host header; ConfigError if it cannot be one."""
+    try:
+        return name if name.isascii() else name.encode("idna").decode()
+    except UnicodeError:
+        raise ConfigError(f"--hosts {quoted(name)}: this is no host name", fix="give one such as example.com") from None
 
 
 def plain(status: int, body: bytes, media_type: str = JSON_TYPE) -> Response:

@@ -4,6 +4,7 @@ Records are made from the settings of the server, because its limits are part of
 decoding are those of `config/decoding.py`.
 """
 
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from seqloom.config.decoding import BeamConfig, SampleConfig
 from seqloom.config.options import own
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import bad_value
+from seqloom.serve.bodies import of_type
 from seqloom.serve.engine import VERBS, Verb
 
 MAX_STOPS, MAX_STOP_LENGTH, MAX_HITS, MAX_CONDITIONS = 16, 256, 100, 16
@@ -183,8 +185,10 @@ def require_short(items: list[Any], field: str, most: int) -> None:
 
 
 def _size(item: Any) -> int:
-    if isinstance(item, dict):
-        return sum(len(key) + _size(value) for key, value in item.items())
-    if isinstance(item, list):
-        return sum(map(_size, item))
-    return len(item) if isinstance(item, str) else 1
+    """Count level by level, without recursion: an item can have half a million numbers."""
+    size, level = 0, [item]
+    while level:
+        texts, arrays, objects = (of_type(level, kind) for kind in (str, list, dict))
+        size += sum(map(len, texts)) + len(level) - len(texts) - len(arrays) - len(objects)
+        level = list(chain.from_iterable(chain(arrays, objects, map(dict.values, objects))))
+    return size

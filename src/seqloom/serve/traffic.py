@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, TextIO
 
 from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.room import Room
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 MAX_PENDING = 10_000  # lines of the log that wait for a slow reader
@@ -97,7 +98,7 @@ class Traffic:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.running = 0
-        self.complete = 0  # requests that were read to their end and are not answered
+        self.room = Room()
         self.answers: Counter[tuple[str, str, int]] = Counter()  # by method, route and status
         self.refusals: Counter[str] = Counter()  # by code
         self.seconds: dict[str, list[float]] = {}  # by route: a count for each bucket, then the sum
