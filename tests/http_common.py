@@ -95,7 +95,7 @@ class FakeEngine:
 
     def _require_known(self, model: str) -> None:
         if model not in self.models:
-            raise UnknownModel(f"there is no model '{model}'", fix="ask another one")
+            raise UnknownModel(model, self.models)
 
     async def drain(self, seconds: float) -> None:
         self.drained = True

@@ -168,9 +168,10 @@ class HttpApp:
         return plain(200, msgspec.json.encode({"object": "list", "data": cards, "limits": self._limits()}))
 
     async def _one_model(self, request: Request) -> Response:
-        card = self.engine.models.get(request.path_params["model"])
+        name = request.path_params["model"]
+        card = self.engine.models.get(name)
         if card is None:
-            raise UnknownModel("there is no such model")
+            raise UnknownModel(name, self.engine.models)
         return plain(200, msgspec.json.encode(self._described(card)))
 
     def _described(self, card: ModelCard) -> dict[str, Any]:

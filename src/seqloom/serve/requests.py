@@ -12,12 +12,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from seqloom.config.decoding import BeamConfig, SampleConfig
 from seqloom.config.options import own
-from seqloom.config.serving import ServingConfig
+from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.serve.answers import bad_value
 from seqloom.serve.bodies import of_type
 from seqloom.serve.engine import VERBS, Verb
 
-MAX_STOPS, MAX_STOP_LENGTH, MAX_HITS, MAX_CONDITIONS = 16, 256, 100, 16
+MAX_STOPS, MAX_STOP_LENGTH, MAX_CONDITIONS = 16, 256, 16
 MAX_TEMPERATURE = 1_000.0
 SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 DESCRIBED = {one.name: one for kind in (SampleConfig, BeamConfig) for one in own(kind)}
