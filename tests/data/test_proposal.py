@@ -41,6 +41,12 @@ ROWS: dict[str, tuple[str, Callable[[random.Random], str], str, str]] = {  # nam
         "utf-8",
         "--no-header --task translate",
     ),
+    "commas": (
+        "a.csv",
+        lambda rng: f"{text(rng)}{', ' + text(rng) if rng.random() < 0.5 else ''};{rng.choice('ab')}",
+        "utf-8",
+        "--delimiter ';' --no-header --task classify",
+    ),
     "all": ("a.csv", lambda rng: f"café {text(rng)};{rng.choice('ab')}", "cp1252", "--encoding cp1252 --delimiter ';'"),
 }
 

@@ -22,6 +22,7 @@ from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
 MOST_COLUMNS = 1_024
+LOOKED_AHEAD, FEW_ROWS = 20, 5  # rows that are compared to find another delimiter, and too few of them
 NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
 SEPARATOR_LINE = re.compile(r'"?sep=([^\w"]|\\t)"?', re.IGNORECASE)
 
@@ -232,12 +233,28 @@ class Delimited:
                 fix = f"use --delimiter '{shown}', or --delimiter '{meant}' if the file has one column"
                 text = f"1 column; the delimiter looks like '{shown}'"
                 self.ledger.bad_file("csv.delimiter", text, place, fix, {"delimiter": shown})
+        elif self.reading.delimiter is None:
+            self._require_regular(place)
         names = self.first.fields if self.reading.header else []
         for number, name in enumerate(names):
             if (before := names.index(name)) < number and name.strip():
                 text = f"columns {before + 1} and {number + 1} are both named '{name}'"
                 fix = "give each column its own name"
                 self.ledger.bad_file("csv.dup_header", text, self._place(self.first, number), fix)
+
+    def _require_regular(self, place: Place) -> None:
+        """Refuse a file whose first rows differ in their number of fields, but not with another delimiter."""
+        ahead = list(itertools.islice(self.rows, LOOKED_AHEAD))
+        self.rows = itertools.chain(ahead, self.rows)
+        rows = [self.first, *(row for row in ahead if row.raw.strip())]
+        if len(rows) < FEW_ROWS or len({len(row.fields) for row in rows}) == 1:
+            return
+        for mark in "\t;,|":
+            counts = {row.raw.count(mark) for row in rows}
+            if mark != self.dialect.delimiter and len(counts) == 1 and counts != {0}:
+                shown = mark.replace("\t", "\\t")
+                text = f"the rows differ in their number of fields; the delimiter looks like '{shown}'"
+                self.ledger.bad_file("csv.delimiter", text, place, f"use --delimiter '{shown}'", {"delimiter": shown})
 
     def records(self) -> Iterator[Record]:
         """Yield the rows with the right number of fields."""
