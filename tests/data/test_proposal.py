@@ -43,7 +43,7 @@ ROWS: dict[str, tuple[str, Callable[[random.Random], str], str, str]] = {  # nam
     ),
     "commas": (
         "a.csv",
-        lambda rng: f"{text(rng)}{', ' + text(rng) if rng.random() < 0.5 else ''};{rng.choice('ab')}",
+        lambda rng: f"{text(rng)}{', ' + text(rng) if rng.random() < 0.9 else ''};{rng.choice('ab')}",
         "utf-8",
         "--delimiter ';' --no-header --task classify",
     ),
