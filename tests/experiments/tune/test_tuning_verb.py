@@ -96,7 +96,8 @@ def wait_for(happened: Callable[[], bool], process: "subprocess.Popen[bytes]") -
 
 def saved(place: Path, number: int) -> list[str]:
     return sorted(
-        path.parent.name for path in (place / "out" / "trials" / f"{number:03d}").glob("*/step-*/manifest.json")
+        path.parent.name
+        for path in (place / "out" / "trials" / f"{number:03d}" / "checkpoints").glob("step-*/manifest.json")
     )
 
 
@@ -121,6 +122,7 @@ def test_ctrl_c_saves_every_trial_and_the_next_start_goes_on(place: Path, jobs: 
         code = process.wait(timeout=60)
     finally:
         process.kill()
+        process.wait()
     said = (place / "said").read_text()
     assert code == 130 and "stopped; run the same command again to resume" in said, said
     assert "Traceback" not in said
@@ -147,6 +149,7 @@ def test_a_killed_search_goes_on_when_it_is_typed_again(place: Path) -> None:
         assert process.wait(timeout=60) == 130
     finally:
         process.kill()
+        process.wait()
     begun = [json.loads(line) for line in events.read_text().splitlines() if '"start"' in line]
     assert len(results(place).trials) == 1 and _step(begun[0]) == 0 and _step(begun[1]) >= kept
 
