@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 -q
 # Keep compiled modules and tests between runs, even if the shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test tests check fast lint types soak bench docs clean
+.PHONY: demo test tests check fast lint types soak test-gpu bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/seqloom demo
@@ -37,6 +37,10 @@ types: $(VENV)/.developing
 # Long tests with new random seeds; a failing seed is printed.
 soak: $(VENV)/.soaking
 	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
+
+# The tests of GPU kernels on a GPU. `make test` interprets those kernels on the CPU.
+test-gpu: $(VENV)/.developing
+	SEQLOOM_TEST_DEVICE=cuda $(BIN)/python -m pytest -q -m gpu tests
 
 # All benchmarks except difficulty.py, which trains for an hour, and embedding.py, which needs a checkpoint.
 bench: $(VENV)/.developing

@@ -34,6 +34,8 @@ if not torch.accelerator.is_available():  # else a seed waits for devices that n
 if device := os.environ.get("SEQLOOM_TEST_DEVICE"):
     torch.set_default_device(device)
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32 here
+else:
+    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads this when it is imported, and compiles for GPUs otherwise
 
 # To build the command line takes longer than most of its verbs do.
 typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)

@@ -13,7 +13,8 @@ from laws.subjects import CAUSAL, SUBJECTS, Subject, _can_be_causal, _label, cho
 from seqloom.config.base import _fields
 from seqloom.config.mixers import RELATIVE, AttentionConfig, EdgesConfig, LinearAttentionConfig, MixerConfig, PoolConfig
 from seqloom.errors import ConfigError
-from seqloom.nn.ops import attention_blocked, attention_fast
+from seqloom.nn.ops import attention_blocked, attention_fast, attention_regions
+from seqloom.nn.ops.attention import Kernel, never
 from seqloom.nn.types import Padded
 from tolerances import assert_equal_up_to_rounding
 
@@ -74,12 +75,16 @@ ATTENDING = [subject for subject in SUBJECTS if subject.name.startswith("attenti
 
 @pytest.mark.sampled(40)
 @pytest.mark.slow  # tests/nn/test_attention_kernels.py compares the kernels in the fast part
+@pytest.mark.parametrize("kernel", [attention_fast.BLOCKED, attention_fast.REGIONS], ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("subject", ATTENDING, ids=lambda subject: subject.name)
-def test_attention_obeys_every_law_in_blocks_too(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long sequences go through the blocked kernel: here, short ones do."""
-    eager = attention_fast.BLOCKED._replace(suits=lambda _: True)
-    monkeypatch.setattr(attention_blocked, "_BLOCK", 2)
-    monkeypatch.setattr(attention_fast, "KERNELS", (eager, attention_fast.SDPA, attention_fast.PLAIN))
+def test_attention_obeys_every_law_in_blocks_too(
+    subject: Subject, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long sequences go through blockwise kernels: here, short ones do."""
+    eager = kernel._replace(declines=never)
+    for module in (attention_blocked, attention_regions):
+        monkeypatch.setattr(module, "_BLOCK", 2)
+    monkeypatch.setattr(attention_fast, "ORDERS", {"cpu": (eager, attention_fast.SDPA, attention_fast.PLAIN)})
     for law in laws.SEQUENCE_LAWS + (laws.CAUSAL_LAWS if subject.causal else []):
         if law is not laws.fast_equals_plain:  # which names the plain kernel, and it is not in this list by itself
             law(subject, torch.float64, 11)

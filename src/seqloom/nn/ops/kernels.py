@@ -4,6 +4,10 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+
+import torch
 
 from seqloom.errors import ConfigError, did_you_mean
 
@@ -35,6 +39,25 @@ def plainly() -> Iterator[None]:
 def named(operator: str) -> str | None:
     """Return the kernel that the user named for an operator, or None to choose freely."""
     return _named.get().get(operator)
+
+
+def triton_refuses(device: torch.device) -> str | None:
+    """Return why kernels written in Triton cannot run on a device; with TRITON_INTERPRET=1 they run on the CPU."""
+    if not _triton_installed():
+        return "it needs the package triton, which is not installed"
+    if device.type == "cuda" or triton_interpreted():
+        return None
+    return f"it runs on CUDA GPUs, not on the device {device.type}"
+
+
+def triton_interpreted() -> bool:
+    """Whether Triton interprets its kernels instead of compiling them; it reads the variable when they are defined."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _triton_installed() -> bool:
+    return find_spec("triton") is not None
 
 
 # Capacity of the kernel caches of oneDNN and torch; the default is 1,024 each, with one kernel per shape.
