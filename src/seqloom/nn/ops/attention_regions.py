@@ -28,7 +28,7 @@ from seqloom.nn.ops.scores import Additive, scaled
 from seqloom.nn.ops.spans import KeySpans
 
 DTYPES = (torch.float32, torch.float64)  # narrower numbers are slow on CPUs
-_BLOCK = 256  # queries per block
+_BLOCK = 128  # queries per block, four times as many where the reach has no limit (measured)
 _SHORT = 512  # elements: below, one dense mask or bias costs less than many blocks
 _CELLS = 2**22  # numbers of a mask or bias that are worth storing
 
@@ -80,8 +80,9 @@ class _RegionWork(NamedTuple):
 
 def _blocks(work: _RegionWork, time: int) -> Iterator[tuple[int, int, list[_Region]]]:
     """Every block of queries, start..stop, with its regions of keys."""
-    for start in range(0, time, _BLOCK):
-        stop = min(start + _BLOCK, time)
+    block = 4 * _BLOCK if None in work.request.mask.reach() else _BLOCK
+    for start in range(0, time, block):
+        stop = min(start + block, time)
         yield start, stop, list(_regions(work, start, stop))
 
 
