@@ -37,6 +37,13 @@ if device := os.environ.get("SEQLOOM_TEST_DEVICE"):
 else:
     os.environ["TRITON_INTERPRET"] = "1"  # Triton reads this when it is imported, and compiles for GPUs otherwise
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """On a GPU, ignore that torch announces the first matrix product of a backward pass, whichever test has it."""
+    if device:
+        config.addinivalue_line("filterwarnings", "ignore:Attempting to run cuBLAS, but there was no current CUDA")
+
+
 # To build the command line takes longer than most of its verbs do.
 typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 

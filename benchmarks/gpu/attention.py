@@ -5,7 +5,6 @@ python -m benchmarks.gpu attention --only window    some of them
 python -m benchmarks.gpu.attention tune             tile sizes of our Triton kernels, each with its time
 """
 
-import itertools
 import sys
 import time
 import traceback
@@ -52,7 +51,7 @@ class Case:
         lengths = torch.arange(time, device=DEVICE)
         self.segments = (lengths * documents // time).expand(rows, time).contiguous()
         whole = Padded.of(torch.zeros(rows, time, 1, device=DEVICE), None, self.segments if documents > 1 else None)
-        self.padded = whole.laid_out() if hasattr(whole, "laid_out") else whole
+        self.padded = whole.laid_out()
         self.places = places_of(self.padded)
         self.slopes = torch.tensor(alibi_slopes(HEADS), device=DEVICE)
 
@@ -166,28 +165,26 @@ def alibi(report: Report, case: Case) -> None:
         Side(case.chosen(Causal(), **ours), case.ours(Causal(), **ours)),
         Side("plain causal, SDPA flash", case.flash(), peer=True, yardstick=True),
         Side("plain causal, SDPA cuDNN", case.flash(SDPBackend.CUDNN_ATTENTION), yardstick=True),
-        Side("seqloom: tiles", case.ours(Causal(), "tiles", **ours)),
+        Side("seqloom: slopes (named)", case.ours(Causal(), "slopes", **ours)),
         *(
-            Side(f"slopes, {name}, values of width {WIDTH + wide}", case.side(partial(in_keys, slopes, backend, wide)))
-            for (name, backend), wide in itertools.product(
-                (("cuDNN", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)), (0, 8)
-            )
+            Side(f"slopes, {name}, wider values", case.side(partial(with_wider_values, slopes, backend)))
+            for name, backend in (("cuDNN", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION))
         ),
         Side("FlexAttention", lazily(lambda: case.flex(causal, score))),
     ]
     report.compare(f"ALiBi, causal, B={case.rows} T={case.time}", sides)
 
 
-def in_keys(slopes: Tensor, backend: SDPBackend, wide: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """ALiBi in extra dimensions of the keys, by a given kernel, with values as they are or widened too."""
+def with_wider_values(slopes: Tensor, backend: SDPBackend, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """ALiBi in extra dimensions of the keys, by a given kernel, with values of the same width."""
     rows, heads, time, width = query.shape
     units, steps = attention_slopes.extra_dimensions(slopes, time, width**-0.5, query.dtype)
     query = torch.cat([query, units.expand(rows, heads, time, 8)], dim=-1)
     key = torch.cat([key, steps.expand(rows, -1, -1, -1)], dim=-1)
     with sdpa_kernel(backend):
-        return F.scaled_dot_product_attention(
-            query, key, F.pad(value, (0, wide)) if wide else value, is_causal=True, scale=width**-0.5
-        )[..., :width]
+        return F.scaled_dot_product_attention(query, key, F.pad(value, (0, 8)), is_causal=True, scale=width**-0.5)[
+            ..., :width
+        ]
 
 
 def lazily(make: Callable[[], Callable[[], Sequence[Tensor]]]) -> Callable[[], Sequence[Tensor]]:

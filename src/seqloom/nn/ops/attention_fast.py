@@ -1,10 +1,10 @@
 """Selection of the attention kernel: each equals `plain` on every request it accepts, and refuses the rest.
 
     edges     an edge list, one score per edge
-    slopes    ALiBi inside the keys, by torch's fused kernel
     regions   on the CPU: parts of the keys by torch's fused kernel, merged
     additive  on a GPU: the additive score
     tiles     on a GPU: any mask that is a range of keys for each query
+    slopes    ALiBi inside the keys, by torch's fused kernel
     blocked   a block of queries at a time: windows, long sequences
     sdpa      torch's fused kernel
     plain     the definition
@@ -28,10 +28,12 @@ from seqloom.nn.ops.attention_slopes import SLOPES
 from seqloom.nn.ops.attention_tiles import TILES
 from seqloom.nn.ops.kernels import named
 
-KERNELS: tuple[Kernel, ...] = (EDGES, SLOPES, REGIONS, ADDITIVE, TILES, BLOCKED, SDPA, PLAIN)
+KERNELS: tuple[Kernel, ...] = (EDGES, REGIONS, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN)
 ORDERS: dict[str, tuple[Kernel, ...]] = {
     "cpu": (EDGES, REGIONS, BLOCKED, SDPA, PLAIN),
-    "cuda": (EDGES, SLOPES, ADDITIVE, TILES, BLOCKED, SDPA, PLAIN),
+    # Causal ALiBi on an H200, 8 x 12 heads of 64 numbers and 4,096 elements in bfloat16, forward and backward: tiles
+    # 2.92 ms and 0.24 GiB, slopes 3.14 ms and 0.41 GiB. Other sizes and dtypes were not measured.
+    "cuda": (EDGES, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN),
 }
 ANYWHERE = (EDGES, BLOCKED, SDPA, PLAIN)  # the order on other devices
 

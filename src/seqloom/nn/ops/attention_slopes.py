@@ -44,13 +44,12 @@ def _slopes(request: Request) -> Tensor:
     query, scale = scaled(request.score, request.query)
     query, key, value = cast(request, query, request.key, request.value)
     units, steps = extra_dimensions(request.bias.slopes, key.shape[2], scale, key.dtype)
-    batch, heads, time, width = query.shape
+    batch, heads, time, _ = query.shape
     query = torch.cat([query, units.expand(batch, heads, time, EXTRA)], dim=-1)
     key = torch.cat([key, steps.expand(batch, -1, -1, -1)], dim=-1)
-    mixed = F.scaled_dot_product_attention(
-        query, key, F.pad(value, (0, EXTRA)), dropout_p=request.dropout, is_causal=True, scale=scale
-    )
-    return mixed[..., :width]
+    # Values keep their width, for cuDNN: 3.14 ms, with values widened as well 3.44 ms, and torch's flash attention, which
+    # needs that, 5.39 ms (H200, 8 x 12 heads of 64 numbers, 4,096 elements, bfloat16, forward and backward).
+    return F.scaled_dot_product_attention(query, key, value, dropout_p=request.dropout, is_causal=True, scale=scale)
 
 
 def extra_dimensions(slopes: Tensor, time: int, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

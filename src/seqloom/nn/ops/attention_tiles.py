@@ -257,8 +257,9 @@ def depth(width: int) -> int:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """How the matrix units multiply: float32 as the user allows for all matrix products."""
-    return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    """How the matrix units multiply: exactly, unless the user lets all products of float32 matrices be rounded."""
+    # Some versions of torch warn when the older setting, allow_tf32, is read.
+    return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
 
 
 def forward_blocks(dtype: torch.dtype, width: int) -> TileSizes:
