@@ -34,9 +34,9 @@ lint: $(VENV)/.developing
 types: $(VENV)/.developing
 	$(BIN)/mypy
 
-# Long tests with new random seeds; a failing seed is printed.
+# All tests with all their cases, and long ones, with new random seeds; a failing seed is printed.
 soak: $(VENV)/.soaking
-	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
+	SEQLOOM_SOAK=1 $(PYTEST) tests
 
 # All benchmarks except difficulty.py, which trains for an hour, and embedding.py, which needs a checkpoint.
 bench: $(VENV)/.developing
