@@ -32,8 +32,9 @@ from seqloom.nn.ops.losses import (
     cross_entropy_curvature,
     squared_error,
 )
+from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Loss, Padded, unpack
+from seqloom.nn.types import Loss, Padded
 
 Curvature = Callable[[Tensor], Tensor]  # the second derivative of a loss by scores, times a direction [B,T,K]
 CHUNK = 1024  # elements whose scores over the vocabulary are in memory at a time
@@ -318,7 +319,11 @@ class NextTokenHead(Head):
         self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
         self.smoothing = config.label_smoothing
 
+        self.matrix: Callable[[Tensor], Tensor] | None = None  # E x + b in other precision, for prediction
+
     def _scores(self, features: Tensor) -> Tensor:
+        if self.matrix is not None and not torch.is_grad_enabled():
+            return self.matrix(features)
         return F.linear(features, self.table, self.bias)
 
     def forward(self, x: Padded) -> Padded:
