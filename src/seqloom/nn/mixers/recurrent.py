@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.mixers import RecurrentConfig, RnnConfig
 from seqloom.config.stacks import SeededConfig
 from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
+from seqloom.nn.ops.dropout import Dropout, dropout
 from seqloom.nn.ops.recurrence import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Memory, Weights, gates, recur
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Padded
@@ -75,7 +75,7 @@ class Recurrent(CausalMixer[Memory]):
         """
         if not (self.training and self.weight_dropout):
             return self.weights
-        kept = self.weights._replace(hidden=F.dropout(self.hidden_weight, self.weight_dropout))
+        kept = self.weights._replace(hidden=dropout(self.hidden_weight, self.weight_dropout))
         return _in_one_chunk(kept) if self.hidden_weight.is_cuda else kept
 
     def extend(self, x: Padded, inner: Memory) -> tuple[Padded, Memory]:
@@ -122,7 +122,7 @@ class Seeded(ConditionedMixer[Any]):
         super().__init__()
         self.mixer = config.mixer.build_causal(width)
         self.seed = nn.Linear(width, width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def begin(self, memory: Padded) -> Memory:
         return self.mixer.begin_with(torch.tanh(self.seed(memory.last())))
