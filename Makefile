@@ -57,6 +57,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/inspection.py
 	$(BIN)/python benchmarks/word_vectors.py
+	$(BIN)/python -m benchmarks.peers
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict
