@@ -28,7 +28,7 @@ TINY = 1e-7
 BF16 = ("cuda",)  # devices that multiply matrices faster in bfloat16, which is precise enough here
 
 
-def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+def hidden_matrices(model: nn.Module) -> list[Tensor]:
     """The matrices between hidden vectors: of linear maps and recurrences, not of inputs and heads."""
     outer = {
         id(weight)
@@ -36,9 +36,9 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
         if isinstance(module, Input | Head | VectorHead)
         for weight in module.parameters()
     }
-    found: dict[int, nn.Parameter] = {}
+    found: dict[int, Tensor] = {}
     for module in model.modules():
-        weights: list[nn.Parameter] = []
+        weights: list[Tensor] = []
         if isinstance(module, nn.Linear):
             weights = [module.weight]
         elif isinstance(module, Recurrent):
@@ -90,6 +90,7 @@ class Muon(Optimizer):
 
     def _move(self, weight: Tensor, group: dict[str, Any]) -> None:
         lr, momentum, average = group["lr"], group["momentum"], self.state[weight]["momentum_buffer"]
+        assert weight.grad is not None
         gradient = weight.grad if self.grad_scale is None else weight.grad / self.grad_scale
         decay, size = lr * group["weight_decay"], lr * SCALE * max(weight.shape) ** 0.5
         if self.found_inf is None:

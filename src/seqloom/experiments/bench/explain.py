@@ -5,6 +5,7 @@ the kernel of every call. Layers are those modules inside which the call was mad
 """
 
 import sys
+from types import FrameType
 from typing import Any, Literal
 
 import msgspec
@@ -125,10 +126,10 @@ def _layer(names: dict[nn.Module, str]) -> str:
 
     Modules are also called by other methods than `forward`, such as `step`, so hooks would miss them.
     """
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, nn.Module) and caller in names:
             return names[caller]
-        frame = frame.f_back  # type: ignore[assignment]  # None after the first one
+        frame = frame.f_back
     return ""
