@@ -43,6 +43,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/long_sequences.py
+	$(BIN)/python benchmarks/muon.py
 	$(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/batches.py

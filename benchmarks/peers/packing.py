@@ -12,6 +12,7 @@ from seqloom.nn.mixers import contract
 from seqloom.nn.types import Padded
 
 ROWS, LENGTH, WIDTH, LONG = 16, 512, 128, 400
+SHARES = (0.0, 0.01)  # of long documents
 
 
 def packed(share_of_long: float) -> Padded:
@@ -38,7 +39,7 @@ def main() -> None:
     }
     grouped = packing.by_document
     together = functools.partial(_at_once, grouped)
-    for share in (0.0, 0.01):
+    for share in SHARES:
         x = packed(share)
         for name, layer in layers.items():
 
