@@ -43,6 +43,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/long_sequences.py
+	$(BIN)/python benchmarks/muon.py
 	$(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/batches.py
@@ -57,6 +58,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/inspection.py
 	$(BIN)/python benchmarks/word_vectors.py
+	$(BIN)/python -m benchmarks.peers
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict
