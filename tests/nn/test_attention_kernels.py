@@ -226,11 +226,11 @@ def test_every_kernel_before_the_chosen_one_says_why_it_is_not_chosen() -> None:
     for mask, (score, bias) in itertools.product(MASKS.values(), LEGAL):
         asked = request(mask, score, bias)
         choice = explain(asked)
-        assert choice.kernel is choose(asked) and not choice.named
-        assert all(reason for _, reason in choice.passed)
-        assert [*(name for name, _ in choice.passed), choice.kernel.name] == order[: len(choice.passed) + 1]
+        assert choice.kernel == choose(asked).name
+        assert all(choice.refused.values())
+        assert [*choice.refused, choice.kernel] == order[: len(choice.refused) + 1]
     with using(attention="plain"):
-        assert explain(request(Causal(), "dot", "none")).named
+        assert explain(request(Causal(), "dot", "none")) == ("plain", {})
 
 
 def test_a_named_kernel_refuses_instead_of_falling_back() -> None:

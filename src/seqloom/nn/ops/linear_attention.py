@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.kernels import Choice, named, report_choice
 from seqloom.nn.ops.masks import Mask, dense
 from seqloom.nn.types import Places
 
@@ -153,6 +153,7 @@ def _chosen() -> str:
     name = named("linear_attention") or "sums"
     if name not in KERNELS:
         raise ConfigError(f"there is no linear attention kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    report_choice("linear_attention", lambda: Choice(name, {}))
     return name
 
 
