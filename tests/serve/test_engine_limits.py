@@ -283,7 +283,8 @@ LONG = {"max_new_tokens": 1_000, "beam_size": 16, "n_best": 16, "length_penalty"
 
 def test_a_long_beam_that_nobody_waits_for_ends_at_once(models: dict[str, Path], forks: SharedForks) -> None:
     async def check() -> None:
-        async with serving({name: models[name] for name in ("lm", "reviews")}, forks) as engine:
+        two = {name: models[name] for name in ("lm", "reviews")}
+        async with serving(two, forks, max_beam_tokens=16_000) as engine:
             task = asyncio.create_task(engine.ask("lm", "generate", ["the old man"], LONG))
             await asyncio.sleep(0.2)
             task.cancel()
@@ -299,7 +300,7 @@ def test_a_long_beam_is_no_hanging_worker_and_stops_no_prompt(
     models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def check() -> None:
-        async with serving({"lm": models["lm"]}, forks, total_seconds=1.2) as engine:
+        async with serving({"lm": models["lm"]}, forks, total_seconds=1.2, max_beam_tokens=16_000) as engine:
             monkeypatch.setattr(engine_module, "HUNG", 0.5 - engine.config.total_seconds)  # killed after 0.5 s
             beam = asyncio.create_task(engine.ask("lm", "generate", ["the"], LONG))
             await asyncio.sleep(0.1)

@@ -19,7 +19,7 @@ from http_common import JSON, FakeEngine, Server, drained, one_answer, request, 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.room import BODIES
 
-BODY = b'{"items":["a small text of some words"],"model":"all"}'
+BODY = b'{"texts":["a small text of some words"],"model":"all"}'
 
 
 def traffic(one: Server, seconds: float, clients: int = 2) -> tuple[Counter[int], list[float]]:
@@ -84,7 +84,7 @@ def test_overload_is_refused_at_once_and_what_is_accepted_takes_no_longer() -> N
 
 def slow_clients(one: Server, heads: int, bodies: int, readers: int) -> list[socket.socket]:
     data = request(port=one.port)
-    large = b'{"model":"all","items":[' + b",".join([b'"a"'] * 2_000) + b"]}"
+    large = b'{"model":"all","texts":[' + b",".join([b'"a"'] * 2_000) + b"]}"
     held = []
     for count, sent in ((heads, b"GET /health HTT"), (bodies, data[:-5]), (readers, None)):
         for _ in range(count):
@@ -182,7 +182,7 @@ def test_a_full_queue_changes_nothing_for_requests_that_are_wrong_and_openai_rou
             client.close()
 
 
-NUMBERS = json.dumps({"items": [list(range(9)) * 3_000] * 7, "model": "all"}).encode()
+NUMBERS = json.dumps({"inputs": [list(range(9)) * 3_000] * 7, "model": "numbers"}).encode()
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_large_bodies_beyond_what_can_wait_are_refused_and_do_not_delay_question
     with server(config, FakeEngine(seconds=0.3)) as one:
 
         def client() -> None:
-            statuses[status_of(one.raw(request("/v1/classify", NUMBERS, "connection: close", port=one.port)))] += 1
+            statuses[status_of(one.raw(request("/v1/regress", NUMBERS, "connection: close", port=one.port)))] += 1
 
         times: list[float] = []
 

@@ -73,6 +73,6 @@ def unfit(*, too_large: bool) -> list[Any]:
 def test_the_document_has_every_route_and_its_own_limits(one: Server) -> None:
     found = one.ask("GET", "/openapi.json")[1]
     assert set(found["paths"]) == {route.path for route in one.app.router.routes}  # type: ignore[attr-defined]
-    items = found["components"]["schemas"]["ClassifyRequest"]["properties"]["items"]
-    assert (items["minItems"], items["maxItems"]) == (1, 32)
+    texts = found["components"]["schemas"]["ClassifyRequest"]["properties"]["texts"]
+    assert (texts["minItems"], texts["maxItems"]) == (1, 32)
     assert json.dumps(found).count("$ref") > 30

@@ -188,6 +188,13 @@ class LoadedModel(OpenedModel):
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
+    def count_tokens(self, inputs: Iterable[Any]) -> list[int]:
+        """How many tokens or steps the model reads of each input; of one that is too long, those that are read."""
+        examples, ledger = self._given(inputs)
+        encoder, _ = self._encoder_and_limits(ledger)
+        columns = (encoder.columns(window)["input"] for window in windows_of(examples))
+        return [length for column in columns for length in column.lengths.tolist()]
+
     def vectors(
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None
     ) -> Iterator[Reply]:

@@ -75,8 +75,7 @@ class RunningPrompt:
         text = "" if self.text is None else self.text.further(self.rows[0].draft)
         if any(row.runs for row in self.rows):
             return PromptNews(self.id, text) if text else None
-        answer = ItemAnswer(self.served.written(self.rows))
-        return PromptNews(self.id, text, answer, self.rows[0].draft.finish_reason)
+        return PromptNews(self.id, text, self.served.written(self.rows), self.rows[0].draft.finish_reason)
 
 
 class ModelWorker:
@@ -213,7 +212,7 @@ class ModelWorker:
             if served is not None and any(row.runs for row in rows):
                 self.prompts[asked.id] = RunningPrompt(asked.id, served, rows, streamed=asked.streamed)
                 return
-            answer = UNLOADED if served is None else ItemAnswer(served.written(rows))
+            answer = UNLOADED if served is None else served.written(rows)
         except Exception as error:
             answer = refused(error)
         self._send(PromptProgress([PromptNews(asked.id, answer=answer, finish_reason="length")], 0, 0.0))
