@@ -399,8 +399,12 @@ class Engine:
 
 
 def _threads(workers: int) -> int:
-    """The threads of each worker: its share of the cores, or what OMP_NUM_THREADS says."""
+    """The threads of each worker: its share of all cores but one, or what OMP_NUM_THREADS says.
+
+    One core is for the listener. Threads wait for one another in every layer, so if one of them shares its core, all
+    are slow: with a thread on each of two cores that are busy, a batch took up to ten times as long as with one thread.
+    """
     if (asked := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         return max(1, int(asked))
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, cores // workers)
+    return max(1, (cores - 1) // workers)

@@ -70,7 +70,7 @@ class ServedModel:
             input=kind.name,
             field="texts" if kind.reads_tokens and not kind.has_edges else "inputs",
             labels=tuple(self.model.spec.schema.labels),
-            max_length=self.model.reading().max_length,
+            max_length=self.model.max_length,
             positions=self.model.positions,
             vector_size=self.model.vector_size if isinstance(task, Vectorizer) else None,
             parameters=count_parameters(self.model.model),

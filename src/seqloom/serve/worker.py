@@ -11,6 +11,7 @@ waits for the other. What is being generated finishes with the model that it sta
 because the listener has ended, the worker ends.
 """
 
+import gc
 import os
 import pkgutil
 import queue
@@ -163,6 +164,8 @@ class ModelWorker:
                 self.models[name] = open_served(name, path, self.device)
             except Exception as error:
                 broken[name] = _why(error)
+        gc.collect()
+        gc.freeze()  # they are here to stay: no later collection has to look at them
         self._send(WorkerReady(os.getpid(), {name: one.card for name, one in self.models.items()}, broken))
 
     def _stage(self, asked: StageModel) -> None:
