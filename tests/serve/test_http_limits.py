@@ -42,6 +42,18 @@ def test_a_body_of_the_limit_is_read_and_one_more_byte_is_not(small: Server, mor
     assert status_of(small.raw(chunked(body_of(BODY_BYTES + more), 100, small.port))) == status
 
 
+def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(small: Server) -> None:
+    begin = request("/v1/classify", body_of(BODY_BYTES + 1), port=small.port).partition(b"\r\n\r\n")[0]
+    assert status_of(small.raw(begin + b"\r\n\r\n")) == 413
+
+
+def test_what_stands_between_the_chunks_of_a_body_is_counted_too() -> None:
+    with server() as one:
+        first, _, chunks = chunked(body_of(100), 1, one.port).partition(b"\r\n\r\n")
+        long = chunks.replace(b"1\r\n", b"1;" + b"a" * 20_000 + b"\r\n")
+        assert status_of(one.raw(first + b"\r\n\r\n" + long)) == 413
+
+
 def test_the_default_limit_of_a_body_is_one_mebibyte() -> None:
     with server() as one:
         for size, status in ((1 << 20, 200), ((1 << 20) + 1, 413)):
