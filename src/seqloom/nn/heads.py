@@ -26,6 +26,8 @@ from seqloom.config.heads import (
 from seqloom.errors import DataError
 from seqloom.nn.ops import crf, pooling
 from seqloom.nn.ops.losses import (
+    MOST_SCORES,
+    aligned_linear_cross_entropy,
     binary_cross_entropy,
     chunked_linear_cross_entropy,
     cross_entropy,
@@ -332,9 +334,9 @@ class NextTokenHead(Head):
         elif not x.full:
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
-        return chunked_linear_cross_entropy(
-            features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing
-        )
+        compiled = torch.compiler.is_compiling() and len(features) * len(self.table) <= MOST_SCORES
+        run = aligned_linear_cross_entropy if compiled else chunked_linear_cross_entropy
+        return run(features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing)
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         known = _known(x, targets)

@@ -80,7 +80,7 @@ class Tokens(Stateless):
 
     def forward(self, x: Padded) -> Padded:
         _require_tokens(x, len(self.table))
-        tokens = x.values.masked_fill(~x.valid, 0)
+        tokens = x.values if x.full else x.values.masked_fill(~x.valid, 0)
         values = nn.functional.embedding(tokens, self.table)
         if self.training and self.token_dropout:  # all occurrences of a token together
             kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.token_dropout)

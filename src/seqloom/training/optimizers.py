@@ -35,13 +35,25 @@ def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
     groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
     optimizer = _build(config.optimizer, [one for one in groups if one["params"]], lr=config.lr, fused=fused)
     _fill(optimizer)
+    if weights[0].device.type in HOLDING and fused and not sharded:  # torch does not mix a tensor with sharded weights
+        lr = torch.full((), config.lr, dtype=torch.float32, device=weights[0].device)
+        for group in optimizer.param_groups:
+            group.update(lr=lr, capturable=True)
+        vars(optimizer)["_warned_capturable_if_run_uncaptured"] = True  # plain steps are meant too
     return optimizer
 
 
-def apply(optimizer: Optimizer, lr: float, divisor: Tensor, hold: Tensor) -> None:
-    """Update the weights by their gradients divided by `divisor`, or leave them if `hold` is 1."""
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Set the learning rate: a number, or on a GPU a tensor that a recorded step reads."""
     for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+            return  # all groups share it
         group["lr"] = lr
+
+
+def apply(optimizer: Optimizer, divisor: Tensor, hold: Tensor) -> None:
+    """Update the weights by their gradients divided by `divisor`, or leave them if `hold` is 1."""
     fused = optimizer.param_groups[0]["fused"]
     found_inf = hold if fused and hold.device.type in HOLDING else None
     if found_inf is None and bool(hold):
