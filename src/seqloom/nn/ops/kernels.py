@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
+
 from seqloom.errors import ConfigError, did_you_mean
 
 OPERATORS = ("attention", "linear_attention", "recurrence", "convolution")
@@ -32,8 +34,12 @@ def plainly() -> Iterator[None]:
         yield
 
 
+@torch.compiler.assume_constant_result  # a compiler cannot read context variables
 def named(operator: str) -> str | None:
-    """Return the kernel that the user named for an operator, or None to choose freely."""
+    """Return the kernel that the user named for an operator, or None to choose freely.
+
+    Compiled code keeps the kernels that were named when it was compiled.
+    """
     return _named.get().get(operator)
 
 
