@@ -432,14 +432,14 @@ def told_graphs() -> None:
 
 # Encoder-decoder
 
-PAIRS, TARGET_WORDS = 4_096, 32_000
+PAIRS, TARGET_WORDS = 8_192, 32_000
 
 
 def ragged_pairs() -> np.ndarray:
     """[N,2] lengths of source and target as in translation data: most short, some long, similar on both sides."""
     draw = np.random.default_rng(0)
-    source = np.clip(np.exp(draw.normal(3.1, 0.6, PAIRS)), 3, 110).astype(np.int64)
-    return np.stack([source, np.clip(source * draw.normal(1.05, 0.15, PAIRS), 3, 128).astype(np.int64)], axis=1)
+    source = np.clip(np.exp(draw.normal(3.1, 0.4, PAIRS)), 3, 52).astype(np.int64)
+    return np.stack([source, np.clip(source * draw.normal(1.05, 0.15, PAIRS), 3, 58).astype(np.int64)], axis=1)
 
 
 def pair_batches(sizes: np.ndarray, groups: list[np.ndarray]) -> list[AnyBatch]:
