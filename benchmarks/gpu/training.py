@@ -153,8 +153,9 @@ def ours(
     task: Read | None = None,
     tokens: int,
     each: int = 1,
+    read_every: int = 10,
 ) -> Contestant:
-    """Steps of the training loop over batches, `each` in a round's step."""
+    """Steps of the training loop over batches, `each` in a round's step; 0: the caller reads the statistics."""
     task = task or Read()
     update = kind(task, model, config, Alone(), choose_device("cuda", precision))  # type: ignore[arg-type]
     run_state, numbers = TrainingState(seed=1), count()
@@ -165,7 +166,7 @@ def ours(
             run_state.step = number
             carried = task.carries and number > 0
             update.step(batches[number % len(batches)], carried=carried, run_state=run_state, lr=config.lr)
-            if number % 10 == 9:
+            if read_every and (number + 1) % read_every == 0:
                 update.read()
                 for text in update.notices():
                     print(f"  {name}: {text}")
@@ -240,7 +241,7 @@ def bare_lstm(name: str, model: BareLstm, tokens: Tensor, *, fused: bool, captur
         optimizer.step()
         for kept, new in zip(state, after, strict=True):
             kept.copy_(new.detach())
-        losses[:] = [loss]
+        losses[:] = [loss.detach()]
 
     run = graphed(step) if captured else step
 
@@ -294,7 +295,7 @@ def same_lstm(model: nn.Module, batches: list[AnyBatch], tokens: Tensor) -> None
     for module in mine.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    step = ours("", mine, batches, STREAMS, "float32", task=Read(carries=True), tokens=1).step
+    step = ours("", mine, batches, STREAMS, "float32", task=Read(carries=True), tokens=1, read_every=0).step
     peer, losses = bare_lstm("", BareLstm(model, 0.0, 0.0).cuda(), tokens, fused=True, captured=False)
     found, expected = [], []
     for _ in range(16):
