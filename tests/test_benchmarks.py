@@ -14,6 +14,7 @@ from seqloom.importing.models import import_model
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+LONG = {"linear": pytest.mark.soak}  # its jobs are processes of their own
 # For each the constants that make it small, its arguments, and words of its last line.
 SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "batches": ({"STEPS": 2}, [], "PTB streams"),
@@ -60,7 +61,7 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in BENCHMARKS])
 def test_every_benchmark_runs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

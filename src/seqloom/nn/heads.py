@@ -314,7 +314,10 @@ class CrfHead(Head):
 
 
 class NextTokenHead(Head):
-    """softmax(E x + b) over the vocabulary; if tied, E is the input's embedding table (Press and Wolf 2017)."""
+    """softmax(E x + b) over the vocabulary; if tied, E is the input's embedding table (Press and Wolf 2017).
+
+    If that table has another width than the model, E P x + b: a map P before it.
+    """
 
     def __init__(self, config: NextTokenHeadConfig, width: int, tied_to: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -322,9 +325,14 @@ class NextTokenHead(Head):
         fresh = nn.Parameter(torch.randn(config.vocab_size, width) * width**-0.5) if tied_to is None else tied_to
         self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
         self.smoothing = config.label_smoothing
+        if fresh.shape[1] != width:
+            self.narrow = nn.Linear(width, fresh.shape[1], bias=False)
+
+    def _narrowed(self, features: Tensor) -> Tensor:
+        return self.narrow(features) if hasattr(self, "narrow") else features
 
     def _scores(self, features: Tensor) -> Tensor:
-        return F.linear(features, self.table, self.bias)
+        return F.linear(self._narrowed(features), self.table, self.bias)
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(self._scores(x.values))
@@ -338,6 +346,7 @@ class NextTokenHead(Head):
         elif not x.full:
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
+        features = self._narrowed(features)
         compiled = compiling and len(features) * len(self.table) <= MOST_SCORES
         run = aligned_linear_cross_entropy if compiled else chunked_linear_cross_entropy
         return run(features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing)
