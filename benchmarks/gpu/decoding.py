@@ -26,16 +26,16 @@ from torch import Tensor
 
 from seqloom import recipes
 from seqloom.config.decoding import GreedyConfig, SampleConfig
-from seqloom.decoding import decode
 from seqloom.decoding.answers import NEVER
 from seqloom.decoding.decode import write
-from seqloom.decoding.steps import PlainSteps
 from seqloom.nn.types import Padded
 from seqloom.text.special_tokens import END
 
 RESULTS = Path(os.environ.get("OUT", "benchmarks/gpu")) / "results.jsonl"
 PROMPT, WORDS = 16, 50_257
 Write = Callable[[], Any]
+PLAIN, GRAPHS = GreedyConfig(), GreedyConfig(cuda_graphs=True)
+SAMPLE = SampleConfig(temperature=0.8, top_k=50, top_p=0.95, cuda_graphs=True)
 
 
 class Writer(NamedTuple):
@@ -70,23 +70,9 @@ def compare(case: str, writers: list[Writer], *, bar: str, rounds: int = 5) -> N
 
 def written(model: Any, prompt: Padded, new: int, how: Any = None) -> list[list[int]]:
     """The new tokens of each row."""
-    most, how = torch.full((len(prompt.lengths),), new), how or GreedyConfig()
+    most, how = torch.full((len(prompt.lengths),), new), how or GRAPHS
     state = model.initial_state(len(prompt.lengths))
     return [row[0].tokens for row in write(model, state, prompt, most, how, never=(*NEVER, END))]
-
-
-def plainly(run: Write) -> Write:
-    """The same with a state that is a value."""
-
-    def plain() -> Any:
-        before = decode.token_steps
-        decode.token_steps = lambda *given, **_: PlainSteps(*given)  # type: ignore[assignment]
-        try:
-            return run()
-        finally:
-            decode.token_steps = before
-
-    return plain
 
 
 def continued(peer: Any, prompt: Tensor, new: int, **settings: Any) -> Tensor:
@@ -114,15 +100,15 @@ def gpt2(rows: int, new: int) -> None:
     peer = as_transformers(wide, use_cache=True).eval().to(torch.bfloat16)
     tokens = torch.randint(5, WORDS, (rows, PROMPT), device="cuda")
     prompt = Padded.of(tokens)
-    mine, plain = written(model, prompt, new), plainly(lambda: written(model, prompt, 32))()
+    mine, plain = written(model, prompt, new), written(model, prompt, 32, PLAIN)
     theirs = continued(peer, tokens, 32, suppress_tokens=[*NEVER, END]).tolist()
     same = sum(one[:32] == other for one, other in zip(mine, plain, strict=True))
     agreed = sum(a == b for one, two in zip(mine, theirs, strict=True) for a, b in zip(one, two, strict=False))
     print(f"  buffered equals plain in {same} of {rows} rows; {agreed / (32 * rows):.0%} of tokens equal transformers'")
     writers = [
         Writer("transformers generate", lambda: continued(peer, tokens, new // 4), rows * (new // 4)),
-        Writer("seqloom, buffers and graphs (default)", lambda: written(model, prompt, new), rows * new),
-        Writer("seqloom, plain steps", plainly(lambda: written(model, prompt, new // 4)), rows * (new // 4)),
+        Writer("seqloom, buffers and graphs (--cuda-graphs)", lambda: written(model, prompt, new), rows * new),
+        Writer("seqloom, plain steps", lambda: written(model, prompt, new // 4, PLAIN), rows * (new // 4)),
         Writer("seqloom, buffers and graphs, float32", lambda: written(wide, prompt, new), rows * new),
         Writer("seqloom, sampling, buffers and graphs", lambda: written(model, prompt, new, SAMPLE), rows * new),
     ]
@@ -135,11 +121,8 @@ def gpt2(rows: int, new: int) -> None:
         traceback.print_exc()
     for one in writers:
         one.write()
-    profiled(next(one for one in writers if "default" in one.name))
+    profiled(next(one for one in writers if "--cuda-graphs" in one.name))
     compare(f"greedy, GPT-2 124M, batch {rows}, bf16", writers, bar="transformers generate")
-
-
-SAMPLE = SampleConfig(temperature=0.8, top_k=50, top_p=0.95)
 
 
 def profiled(one: Writer) -> None:
@@ -164,11 +147,11 @@ def families(new: int = 256) -> None:
             model = recipes.language_model(name, vocab_size=8_000, size="base").build().eval().cuda()
             prompt = Padded.of(torch.randint(5, 8_000, (8, PROMPT), device="cuda"))
             mine = written(model, prompt, new)
-            plain = plainly(lambda: written(model, prompt, 64))()  # noqa: B023
+            plain = written(model, prompt, 64, PLAIN)
             same = sum(one[:64] == other for one, other in zip(mine, plain, strict=True))
             print(f"  {name}: buffered equals plain in {same} of 8 rows")
             writers = [
-                Writer("plain", plainly(lambda: written(model, prompt, 64)), 8 * 64),  # noqa: B023
+                Writer("plain", lambda: written(model, prompt, 64, PLAIN), 8 * 64),  # noqa: B023
                 Writer("buffers", lambda: written(model, prompt, new), 8 * new),  # noqa: B023
             ]
             compare(f"greedy, {name}, base, batch 8, float32", writers, bar="plain", rounds=2)

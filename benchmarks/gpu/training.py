@@ -156,7 +156,7 @@ def ours(
     read_every: int = 10,
 ) -> Contestant:
     """Steps of the training loop over batches, `each` in a round's step; 0: the caller reads the statistics."""
-    task = task or Read()
+    task, config = task or Read(), replace(config, cuda_graphs=kind is RecordedUpdate)
     update = kind(task, model, config, Alone(), choose_device("cuda", precision))  # type: ignore[arg-type]
     run_state, numbers = TrainingState(seed=1), count()
 
@@ -273,7 +273,7 @@ def lstm() -> None:
         plain_loop,
         best,
         contestant("seqloom, plain step", Update),
-        contestant("seqloom, recorded step (default)", RecordedUpdate),
+        contestant("seqloom, recorded step (--cuda-graphs)", RecordedUpdate),
     ]
     try:
         graph, _ = bare_lstm(

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from decoding_common import (
     LANGUAGE_MODELS,
@@ -20,11 +21,13 @@ from decoding_common import (
     translator,
 )
 from recording_common import Recorder
-from seqloom.config.decoding import AnyDecoding, GreedyConfig, SampleConfig
+from seqloom.config.decoding import AnyDecoding, GreedyConfig, SampleConfig, decoding
 from seqloom.decoding import buffered, decode
 from seqloom.decoding.answers import begins
-from seqloom.decoding.buffered import BufferedSteps, refuses_buffers
+from seqloom.decoding.buffered import require_buffers
+from seqloom.errors import ConfigError
 from seqloom.nn.capture import fill
+from seqloom.nn.mixers.attention import Heads
 from seqloom.nn.mixers.contract import StateStanding
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Padded, count_rows, first_columns, once_each, select_rows
@@ -89,13 +92,10 @@ def test_a_buffer_of_a_translator_equals_its_state_on_any_schedule(name: str, mo
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Texts are generated on buffers, recorded without a GPU; attention reads as few columns as it needs."""
+    """With `cuda_graphs`, texts are recorded without a GPU; attention reads as few columns as it needs."""
     record = Recorder()
-
-    def steps(*given: Any, **sizes: int) -> BufferedSteps:
-        return BufferedSteps(*given, **sizes, record=record)
-
-    monkeypatch.setattr(decode, "token_steps", steps)
+    monkeypatch.setattr(decode, "require_buffers", lambda *_: None)
+    monkeypatch.setattr(decode, "GraphRecorder", lambda _: record)
     monkeypatch.setattr(buffered, "FEWEST_COLUMNS", 4)
     return record
 
@@ -111,21 +111,18 @@ HOWS: dict[str, AnyDecoding] = {
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
 def test_recorded_steps_continue_a_text_as_plain_ones(name: str, how: AnyDecoding, recorder: Recorder) -> None:
     model, most = language_model(name), MOST + 8
-    found = continued(model, prompts(), how, most)
+    expected = continued(model, prompts(), how, most)
+    assert recorder.recorded == 0, "only those who ask get CUDA graphs"
+    found = continued(model, prompts(), replace(how, cuda_graphs=True), most)
     assert recorder.replays > recorder.recorded > 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode, "token_steps", buffered.token_steps)
-        expected = continued(model, prompts(), how, most)
     assert_alike(found, expected)
 
 
 @pytest.mark.parametrize("name", ["seq2seq-dot", "window-full"])
 def test_recorded_steps_translate_as_plain_ones(name: str, recorder: Recorder) -> None:
-    found = translated(translator(name), sources(), GreedyConfig(), MOST + 8)
+    expected = translated(translator(name), sources(), GreedyConfig(), MOST + 8)
+    found = translated(translator(name), sources(), GreedyConfig(cuda_graphs=True), MOST + 8)
     assert recorder.replays > 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode, "token_steps", buffered.token_steps)
-        expected = translated(translator(name), sources(), GreedyConfig(), MOST + 8)
     assert_alike(found, expected)
 
 
@@ -141,16 +138,39 @@ def test_without_a_graph_tokens_are_the_same_and_the_reason_is_told(monkeypatch:
         raise RuntimeError("operation not permitted\nmore")
 
     expected = continued(language_model("gpt"), prompts(), GreedyConfig())
-    monkeypatch.setattr(decode, "token_steps", lambda *given, **sizes: BufferedSteps(*given, **sizes, record=fails))
+    monkeypatch.setattr(decode, "require_buffers", lambda *_: None)
+    monkeypatch.setattr(decode, "GraphRecorder", lambda _: fails)
     with pytest.warns(RuntimeWarning, match="without a CUDA graph: operation not permitted$"):
-        found = continued(language_model("gpt"), prompts(), GreedyConfig())
+        found = continued(language_model("gpt"), prompts(), GreedyConfig(cuda_graphs=True))
     assert_alike(found, expected)
 
 
-def test_what_is_not_generated_on_buffers_says_why() -> None:
+def test_what_cannot_be_generated_on_buffers_is_refused() -> None:
     model, gpu = language_model("gpt"), torch.device("cuda", 0)
-    assert refuses_buffers(model, torch.device("cpu")) == "only CUDA devices have graphs"
-    assert refuses_buffers(model, gpu) is None
-    with recording(model, "decoder.layers.0.mixer.weights"):
-        assert refuses_buffers(model, gpu) == "somebody records values inside the model"
-    assert refuses_buffers(object(), gpu) == "the model has no buffers"  # type: ignore[arg-type]
+    require_buffers(model, gpu)
+    with recording(model, "decoder.layers.0.mixer.weights"), pytest.raises(ConfigError, match="cannot be recorded"):
+        require_buffers(model, gpu)
+    with pytest.raises(ConfigError, match="a model with buffers"):
+        require_buffers(object(), gpu)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="cannot be used with beam search"):
+        decoding({"beam_size": 2, "cuda_graphs": True})
+
+
+@pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="a GPU has graphs")
+def test_a_cpu_has_no_graphs() -> None:
+    with pytest.raises(ConfigError, match="cuda_graphs needs a CUDA GPU, found cpu"):
+        continued(language_model("gpt"), prompts(), GreedyConfig(cuda_graphs=True))
+
+
+@torch.no_grad()
+def test_attention_reads_weights_in_one_chunk_of_memory_as_apart() -> None:
+    model = language_model("gpt")
+    expected = model.step(prompts(), model.initial_state(6))[0].values
+    heads = [one for one in model.modules() if isinstance(one, Heads)]
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    for one in heads:
+        one.lay_together()
+        assert one.key.weight.untyped_storage().data_ptr() == one.query.weight.untyped_storage().data_ptr()
+    assert heads and all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    found = model.step(prompts(), model.initial_state(6))[0].values
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)

@@ -9,16 +9,18 @@ from torch import Tensor, nn
 
 from recording_common import Recorder
 from seqloom.config.training import AdamWConfig, SgdConfig, TrainingConfig
+from seqloom.errors import ConfigError
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.training import optimizers
 from seqloom.training.devices import Alone, Device
-from seqloom.training.recorded import RecordedUpdate, refuses_to_record
+from seqloom.training.recorded import RecordedUpdate, require_recordable
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 from update_common import CASES, HERE, PLAIN, VOCABULARY, Asked, Continued, assert_same, copied, drawn, take
 
 pytestmark = pytest.mark.skipif(HERE.type != "cpu", reason="operators are recorded as they are called on the CPU")
-EVERYTHING = replace(PLAIN, clip_norm=0.5, ema=0.9)
+RECORDED = replace(PLAIN, cuda_graphs=True)
+EVERYTHING = replace(RECORDED, clip_norm=0.5, ema=0.9)
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +47,8 @@ def both(task: Any, config: TrainingConfig, case: str, dropout: float = 0.5) -> 
     ("case", "config"),
     [
         ("lm, lstm", EVERYTHING),
-        ("lm, gpt", replace(PLAIN, clip_norm=0.1)),
-        ("lm, lstm", replace(PLAIN, optimizer=SgdConfig())),
+        ("lm, gpt", replace(RECORDED, clip_norm=0.1)),
+        ("lm, lstm", replace(RECORDED, optimizer=SgdConfig())),
     ],
 )
 def test_recorded_steps_equal_plain_ones_bit_for_bit(case: str, config: TrainingConfig) -> None:
@@ -66,7 +68,7 @@ def test_recorded_steps_equal_plain_ones_bit_for_bit(case: str, config: Training
 
 
 def test_a_recorded_run_goes_on_from_a_checkpoint_as_a_plain_one() -> None:
-    plain, recorded, _ = both(Continued(), PLAIN, "lm, lstm")
+    plain, recorded, _ = both(Continued(), RECORDED, "lm, lstm")
     run_state = TrainingState(seed=5)
     for number in range(5):
         take(recorded, said(number), run_state, carried=number > 0)
@@ -113,7 +115,7 @@ def test_a_step_that_is_not_finite_changes_nothing_when_it_is_replayed() -> None
 
 
 def test_shapes_that_are_rare_or_large_stay_plain() -> None:
-    _, recorded, record = both(Asked(), PLAIN, "lm, gpt")
+    _, recorded, record = both(Asked(), RECORDED, "lm, gpt")
     recorded._share_of = lambda _, step: step() or 0.1  # the device is busy anyway
     run_state = TrainingState()
     for number in range(6):
@@ -127,7 +129,7 @@ def test_a_step_that_cannot_be_recorded_stays_plain_and_the_reason_is_told() -> 
     def fails(run: Any) -> Any:
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
-    plain, recorded, _ = both(Asked(), replace(PLAIN, optimizer=AdamWConfig()), "lm, gpt")
+    plain, recorded, _ = both(Asked(), replace(RECORDED, optimizer=AdamWConfig()), "lm, gpt")
     recorded._record = fails
     states = TrainingState(), TrainingState()
     for number in range(5):
@@ -139,10 +141,27 @@ def test_a_step_that_cannot_be_recorded_stays_plain_and_the_reason_is_told() -> 
     assert recorded.notices() == []
 
 
-def test_what_is_never_recorded_is_known_before_the_first_step() -> None:
+def test_a_step_that_is_recorded_takes_effect_once_and_its_loss_is_read() -> None:
+    """Recording changes nothing, on a GPU too; so the step is replayed before its numbers are read."""
+    plain, recorded, record = both(Continued(), RECORDED, "lm, lstm")
+    states = TrainingState(seed=5), TrainingState(seed=5)
+    for number in range(4):
+        for update, run_state in zip((plain, recorded), states, strict=True):
+            take(update, said(number), run_state, carried=number > 0)
+        tally = recorded.read()
+        assert tally == plain.read() and tally.steps == 1 and tally.loss > 0
+        assert record.replays == max(0, number - 1) and record.recorded == int(number > 1)
+        assert_same(copied(recorded), copied(plain))
+
+
+def test_what_is_never_recorded_is_refused_before_the_first_step() -> None:
     several = type("Several", (Alone,), {"count": 2})()
     gpu = Device(torch.device("cuda", 0))
-    assert refuses_to_record(PLAIN, Alone(), Device(torch.device("cpu"))) == "only CUDA devices have graphs"
-    assert "several processes" in str(refuses_to_record(PLAIN, several, gpu))
-    assert "micro-batches" in str(refuses_to_record(replace(PLAIN, accumulate=2), Alone(), gpu))
-    assert refuses_to_record(PLAIN, Alone(), gpu) is None
+    require_recordable(RECORDED, Alone(), gpu)
+    for config, ranks, device, problem in (
+        (RECORDED, Alone(), Device(torch.device("cpu")), "needs a CUDA GPU, found cpu"),
+        (RECORDED, several, gpu, "needs one process, found 2"),
+        (replace(RECORDED, accumulate=2), Alone(), gpu, "--accumulate 2 cannot be combined"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            require_recordable(config, ranks, device)

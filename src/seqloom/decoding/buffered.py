@@ -9,7 +9,7 @@ launches are recorded once. Rows that have ended go on until the next look, and 
 half of the rows have ended, the others move to a smaller buffer.
 
 Attention reads the first columns of its buffer: 256, 512, and so on, as far as the longest row needs; each number of
-columns is a graph of its own.
+columns is a graph of its own. Only `cuda_graphs` asks for this.
 """
 
 import warnings
@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from seqloom.decoding.answers import SteppedRows
 from seqloom.decoding.pauses import pause
-from seqloom.decoding.steps import Column, PlainSteps, TokenRule, TokenSteps
-from seqloom.nn.capture import GraphRecorder, Record, Run, fill
+from seqloom.decoding.steps import Column, TokenRule
+from seqloom.errors import ConfigError
+from seqloom.nn.capture import Record, Run, fill
 from seqloom.nn.mixers.contract import StateStanding
 from seqloom.nn.taps import taps
 from seqloom.nn.types import Padded, first_columns, once_each, select_rows
@@ -31,28 +32,14 @@ MOST_UNSEEN = 16  # tokens between two looks of the host
 FEWEST_COLUMNS = 256  # that attention reads: fewer would hardly be faster
 
 
-def refuses_buffers(model: SteppedRows, device: torch.device) -> str | None:
-    """Why a model does not generate on buffers; None if it does."""
+def require_buffers(model: SteppedRows, device: torch.device) -> None:
+    """Raise ConfigError if a model cannot generate on buffers."""
     if device.type != "cuda":
-        return "only CUDA devices have graphs"
+        raise ConfigError(f"cuda_graphs needs a CUDA GPU, found {device.type}", fix="leave cuda_graphs out")
     if not isinstance(model, nn.Module) or not hasattr(model, "buffer"):
-        return "the model has no buffers"
+        raise ConfigError("cuda_graphs needs a model with buffers, and this one has none", fix="leave cuda_graphs out")
     if any(tap.is_heard for tap in taps(model).values()):
-        return "somebody records values inside the model"
-    return None
-
-
-def token_steps(
-    model: SteppedRows, state: Any, scores: Tensor, rule: TokenRule, rows: Sequence[int], *, longest: int, room: int
-) -> TokenSteps:
-    """The steps of rows from their scores [B,V]: on buffers where that is possible, else the plain ones.
-
-    The longest row has read `longest` elements, and will read at most `room` more.
-    """
-    if refuses_buffers(model, scores.device) is not None:
-        return PlainSteps(model, state, scores, rule, rows)
-    record = GraphRecorder(scores.device)
-    return BufferedSteps(model, state, scores, rule, rows, longest=longest, room=room, record=record)
+        raise ConfigError("with cuda_graphs, values inside the model cannot be recorded", fix="leave cuda_graphs out")
 
 
 class Board(NamedTuple):

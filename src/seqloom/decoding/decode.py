@@ -34,9 +34,10 @@ from seqloom.decoding.answers import (
     read,
 )
 from seqloom.decoding.beam import search
-from seqloom.decoding.buffered import token_steps
-from seqloom.decoding.steps import TokenRule
+from seqloom.decoding.buffered import BufferedSteps, require_buffers
+from seqloom.decoding.steps import PlainSteps, TokenRule, TokenSteps
 from seqloom.errors import ConfigError
+from seqloom.nn.capture import GraphRecorder
 from seqloom.nn.types import Padded, select_rows
 
 
@@ -133,6 +134,8 @@ def write_rows(
     never: Sequence[int],
 ) -> Iterator[list[Draft]]:
     """The drafts of all rows, before the first token and after each one; the samples of a row are neighbors."""
+    if how.cuda_graphs:
+        require_buffers(model, prompt.values.device)
     chooser = DrawnTokens(how, numbers) if isinstance(how, SampleConfig) else Likeliest()
     count = how.abreast
     prompts = zip(prompt.values.tolist(), prompt.lengths.tolist(), most.tolist(), strict=True)
@@ -145,8 +148,11 @@ def write_rows(
     output, state = read(model, prompt.select(has_room), select_rows(state, has_room))
     places = torch.arange(len(output.scores), device=output.scores.device).repeat_interleave(count)
     rule = TokenRule(chooser, how.repetition_penalty, torch.tensor(never, dtype=torch.int64, device=places.device))
-    sizes = {"longest": prompt.values.shape[1], "room": int(most.max())}
-    steps = token_steps(model, select_rows(state, places), output.scores[places], rule, rows, **sizes)
+    begun = (model, select_rows(state, places), output.scores[places], rule, rows)
+    steps: TokenSteps = PlainSteps(*begun)
+    if how.cuda_graphs:
+        longest, room, record = prompt.values.shape[1], int(most.max()), GraphRecorder(places.device)
+        steps = BufferedSteps(*begun, longest=longest, room=room, record=record)
     while True:
         for tokens, logs in steps.further(max(drafts[row].most - len(drafts[row].tokens) for row in rows)):
             for number, token, log in zip(rows, tokens, logs, strict=True):

@@ -16,7 +16,7 @@ from seqloom.serve.refusals import BadItem, ModelFailed, Refusal
 
 SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
 KINDS = (GreedyConfig, SampleConfig, BeamConfig)
-DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__}
+DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__} - {"cuda_graphs"}  # rows come and go
 _encode = msgspec.msgpack.Encoder().encode
 
 

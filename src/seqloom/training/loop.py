@@ -35,7 +35,7 @@ from seqloom.training.devices import agreed, deterministic, environment
 from seqloom.training.events import Ended, NoLog, Notice, Report, RunLog, Saved, Started, Stepped, Validated, Why
 from seqloom.training.learning_rate import expected_steps, is_over, lr_at, progress_of, update_plateau
 from seqloom.training.newton import SolutionPath, Solver
-from seqloom.training.recorded import RecordedUpdate, refuses_to_record
+from seqloom.training.recorded import RecordedUpdate, require_recordable
 from seqloom.training.session import Clock, Session
 from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
 from seqloom.training.step import Tally, Update, WeightUpdate, elements_of
@@ -103,7 +103,9 @@ class _Loop:
             self.update, self.loader = solver, SolutionPath(loader, solver)
         else:
             parts = (session.task, session.model, self.config, session.ranks, session.device)
-            self.update = Update(*parts) if refuses_to_record(*parts[2:]) else RecordedUpdate(*parts)
+            if self.config.cuda_graphs:
+                require_recordable(*parts[2:])
+            self.update = RecordedUpdate(*parts) if self.config.cuda_graphs else Update(*parts)
             self.loader = loader
         self.plan = self.loader.plan
         self.run_state = self._first_state(resumed)

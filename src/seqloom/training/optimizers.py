@@ -35,7 +35,7 @@ def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
     groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
     optimizer = _build(config.optimizer, [one for one in groups if one["params"]], lr=config.lr, fused=fused)
     _fill(optimizer)
-    if weights[0].device.type in HOLDING and fused and not sharded:  # torch does not mix a tensor with sharded weights
+    if config.cuda_graphs and weights[0].device.type in HOLDING:  # a recorded step reads its learning rate
         lr = torch.full((), config.lr, dtype=torch.float32, device=weights[0].device)
         for group in optimizer.param_groups:
             group.update(lr=lr, capturable=True)
@@ -44,7 +44,7 @@ def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
 
 
 def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Set the learning rate: a number, or on a GPU a tensor that a recorded step reads."""
+    """Set the learning rate: a number, or with CUDA graphs a tensor that a recorded step reads."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)

@@ -5,10 +5,10 @@
                                    │
     another shape, micro-batches ──┴─▶ the plain step
 
-A recorded step computes what the plain one computes, with the same kernels and the same random numbers, so a run may
-switch between the two at any step. The first steps of each shape are plain: they show whether the device waits for
-launches, which is when recording pays, and they load the kernels. A step that cannot be recorded stays plain, and the
-user is told why.
+Only `cuda_graphs` asks for this. A recorded step computes what the plain one computes, with the same kernels and the
+same random numbers, so a run may switch between the two at any step. The first steps of each shape are plain: they show
+whether the device waits for launches, which is when recording pays, and they load the kernels. A step that cannot be
+recorded stays plain, and the user is told why.
 """
 
 import time
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.config.training import TrainingConfig
+from seqloom.errors import ConfigError
 from seqloom.nn.capture import GraphRecorder, Record, Run, fill, fixed
 from seqloom.nn.types import Batch, Padded
 from seqloom.tasks.task import Batcher
@@ -50,15 +51,20 @@ class KnownShape(NamedTuple):
     recorded: RecordedStep | None = None
 
 
-def refuses_to_record(config: TrainingConfig, ranks: Ranks, device: Device) -> str | None:
-    """Why the steps of a run are never recorded; None if they may be."""
+def require_recordable(config: TrainingConfig, ranks: Ranks, device: Device) -> None:
+    """Raise ConfigError if the steps of a run can never be recorded."""
     if device.torch.type != "cuda":
-        return "only CUDA devices have graphs"
+        raise ConfigError(f"--cuda-graphs needs a CUDA GPU, found {device.torch.type}", fix="leave --cuda-graphs out")
     if ranks.count > 1:
-        return "several processes exchange gradients during a step"
+        raise ConfigError(
+            f"--cuda-graphs needs one process, found {ranks.count}, which exchange gradients during a step",
+            fix="leave --cuda-graphs out, or train with one process",
+        )
     if config.accumulate > 1:
-        return "a step has several micro-batches"
-    return None
+        raise ConfigError(
+            f"--cuda-graphs and --accumulate {config.accumulate} cannot be combined: a recorded step has one part",
+            fix="leave one of them out",
+        )
 
 
 class RecordedUpdate(Update):
