@@ -34,7 +34,7 @@ def plainly() -> Iterator[None]:
         yield
 
 
-@torch.compiler.assume_constant_result  # a compiler cannot read context variables
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # compilers cannot read context variables
 def named(operator: str) -> str | None:
     """Return the kernel that the user named for an operator, or None to choose freely.
 
