@@ -31,6 +31,7 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "layers": ({"ROUNDS": 1, "BATCH": 2, "TIME": 8, "WIDTH": 16, "VOCABULARY": 50}, [], "lm loss"),
     "linear": ({"ROWS": (60, 30, 30), "CLASSES": 2, "VOCABULARY": 1_000}, [["long"]], "same"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
+    "muon": ({"STEPS": 2, "EVERY": 1, "ROWS": 2, "TIME": 4, "SIZE": "nano", "RATES": (0.01,)}, [], "muon"),
     "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "per generated token"),
     "data_loading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
     "search": ({"WIDTH": 8, "CENTERS": 9, "QUERIES": 20}, [["600"]], "library"),
@@ -103,4 +104,26 @@ def test_the_table_of_long_sequences_has_a_row_for_each_process(
 def test_make_bench_runs_every_benchmark_but_the_hour_of_training_and_what_needs_a_checkpoint() -> None:
     target = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nbench:")[2].partition("\n\n")[0]
     run = {Path(line.split()[-1]).stem for line in target.split("\n")[1:]}
-    assert run == set(BENCHMARKS) - {"difficulty", "embedding"}
+    assert run == set(BENCHMARKS) - {"difficulty", "embedding"} | {"benchmarks"}  # .peers
+
+
+def test_every_comparison_with_a_peer_is_listed_and_those_without_one_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setenv("SEQLOOM_BENCH_RECORD", "0")
+    from benchmarks.peers import harness, packing, recurrent
+    from benchmarks.peers.__main__ import PEERS
+
+    files = {path.stem for path in (ROOT / "benchmarks" / "peers").glob("*.py")}
+    assert set(PEERS) == files - {"__init__", "__main__", "harness"}
+    assert not harness.installed("torch", "nobody_has_this_module")
+    monkeypatch.setattr(harness, "ROUNDS", 1)
+    for module, constants in (
+        (recurrent, {"WIDTH": 4, "TIME": 3, "ROWS": 2}),
+        (packing, {"ROWS": 2, "LENGTH": 60, "WIDTH": 12, "LONG": 40}),
+    ):
+        for name, value in constants.items():
+            monkeypatch.setattr(module, name, value)
+        module.main()
+    assert capsys.readouterr().out.count("groups by length") == 8

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 
 from recording_common import Recorder
-from seqloom.config.training import AdamWConfig, SgdConfig, TrainingConfig
+from seqloom.config.training import AdamWConfig, MuonConfig, SgdConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.training import optimizers
@@ -162,6 +162,7 @@ def test_what_is_never_recorded_is_refused_before_the_first_step() -> None:
         (RECORDED, Alone(), Device(torch.device("cpu")), "needs a CUDA GPU, found cpu"),
         (RECORDED, several, gpu, "needs one process, found 2"),
         (replace(RECORDED, accumulate=2), Alone(), gpu, "--accumulate 2 cannot be combined"),
+        (replace(RECORDED, optimizer=MuonConfig()), Alone(), gpu, "cannot be used with muon"),
     ):
         with pytest.raises(ConfigError, match=problem):
             require_recordable(config, ranks, device)

@@ -444,6 +444,18 @@ def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.M
     assert_close(*ended, rtol=1e-3, atol=1e-4)
 
 
+def test_a_loss_is_compiled_once_for_packed_batches_with_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU gets the layout of each packed batch with it; the compiled loss must not be one of that layout."""
+    made: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda run, **_: made.append(run) or run)
+    update = updating(drawn(CASES["lm, gpt"]), replace(PLAIN, compile=True, batching=PacksConfig()))
+    for step in range(3):
+        tokens, segments = torch.full((2, 6), step), torch.arange(6).repeat(2, 1) // (step + 2)
+        x = Padded.of(tokens, segments=segments)
+        take(update, Batch(x._replace(shared=x.layout), tokens), TrainingState())
+    assert len(made) == 1
+
+
 # --- no waiting for the device ---------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,7 @@ from seqloom.inference.predictions import Predictions
 from seqloom.inference.stream import BLOCK, ModelStream, StreamAnswer
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
+from seqloom.nn.int8 import quantize
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Batch, on_device
 from seqloom.tasks.embed import VectorPrediction, vectors_of
@@ -586,14 +587,19 @@ def names_in(by: Iterable[str]) -> tuple[str, ...]:
     return (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
 
 
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:
+def load(path: str | Path, *, device: torch.device | str = "cpu", int8: bool = False) -> LoadedModel:
     """Load a trained model.
 
     Args:
         path: a run folder or a model folder.
         device: where the model runs.
+        int8: use 8-bit integers in large matrices, such as the one that scores a vocabulary; for generating text on a
+            CPU. Scores change slightly.
 
     Returns:
         The model, after the checksum of every file was verified.
     """
-    return LoadedModel(model_folder(path).absolute(), device)
+    loaded = LoadedModel(model_folder(path).absolute(), device)
+    if int8:
+        quantize(loaded.model)
+    return loaded

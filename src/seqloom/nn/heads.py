@@ -34,8 +34,9 @@ from seqloom.nn.ops.losses import (
     cross_entropy_curvature,
     squared_error,
 )
+from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Loss, Padded, unpack
+from seqloom.nn.types import Loss, Padded
 
 Curvature = Callable[[Tensor], Tensor]  # the second derivative of a loss by scores, times a direction [B,T,K]
 CHUNK = 1024  # elements whose scores over the vocabulary are in memory at a time
@@ -327,12 +328,16 @@ class NextTokenHead(Head):
         self.smoothing = config.label_smoothing
         if fresh.shape[1] != width:
             self.narrow = nn.Linear(width, fresh.shape[1], bias=False)
+        self.matrix: Callable[[Tensor], Tensor] | None = None  # E x + b in other precision, for prediction
 
     def _narrowed(self, features: Tensor) -> Tensor:
         return self.narrow(features) if hasattr(self, "narrow") else features
 
     def _scores(self, features: Tensor) -> Tensor:
-        return F.linear(self._narrowed(features), self.table, self.bias)
+        features = self._narrowed(features)
+        if self.matrix is not None and not torch.is_grad_enabled():
+            return self.matrix(features)
+        return F.linear(features, self.table, self.bias)
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(self._scores(x.values))

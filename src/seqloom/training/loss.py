@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.nn.types import Batch, map_state
+from seqloom.nn.types import Batch, Padded, map_state
 from seqloom.tasks.task import Batcher
 from seqloom.training.checkpoint import leaves_of
 from seqloom.training.devices import Device
@@ -57,7 +57,7 @@ class CompiledLoss(nn.Module):
         """The summed loss, its weight, and the next state, detached."""
         if batch is None or task is not self.task:
             return self.loss(task, batch, state)  # type: ignore[no-any-return]
-        parts = (batch.inputs, batch.targets, state)
+        parts = (without_layout(batch.inputs), without_layout(batch.targets), state)
         key = _structure(parts)
         if key not in self._compiled:
             self._compiled[key] = self._compile(parts)
@@ -78,6 +78,16 @@ class CompiledLoss(nn.Module):
             return total, weight, *(() if after is None else leaves_of(after))
 
         return torch.compile(run, backend=COMPILER, dynamic=self.dynamic)
+
+
+def without_layout(part: Any) -> Any:
+    """The same nested tuples; layouts, which know the lengths of one batch, are made anew."""
+    if isinstance(part, Padded):
+        part = part._replace(shared=None)
+    if isinstance(part, Tensor) or not isinstance(part, tuple):
+        return part
+    inner = map(without_layout, part)
+    return type(part)(*inner) if hasattr(part, "_fields") else type(part)(inner)
 
 
 def _tensors(part: Any) -> Iterator[Tensor]:

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.training import TrainingConfig
+from seqloom.config.training import MuonConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.nn.capture import GraphRecorder, Record, Run, fill, fixed
-from seqloom.nn.types import Batch, Padded
+from seqloom.nn.types import Batch
 from seqloom.tasks.task import Batcher
 from seqloom.training.devices import Device, Ranks, release
+from seqloom.training.loss import without_layout
 from seqloom.training.optimizers import set_lr
 from seqloom.training.state import TrainingState
 from seqloom.training.step import AnyBatch, Update, drawing, moved, rows_of
@@ -60,6 +61,8 @@ def require_recordable(config: TrainingConfig, ranks: Ranks, device: Device) -> 
             f"--cuda-graphs needs one process, found {ranks.count}, which exchange gradients during a step",
             fix="leave --cuda-graphs out, or train with one process",
         )
+    if isinstance(config.optimizer, MuonConfig):
+        raise ConfigError("--cuda-graphs cannot be used with muon", fix="leave --cuda-graphs out, or use adamw")
     if config.accumulate > 1:
         raise ConfigError(
             f"--cuda-graphs and --accumulate {config.accumulate} cannot be combined: a recorded step has one part",
@@ -129,7 +132,7 @@ class RecordedUpdate(Update):
             self._reason = "the optimizer has its learning rate on the host"
             self._told.append(f"steps are launched kernel by kernel: {self._reason}")
             return None
-        inputs, targets = map(_without_layout, moved(batch, self._device.torch)[:2])
+        inputs, targets = map(without_layout, moved(batch, self._device.torch)[:2])
         static = Batch(fixed(inputs), fixed(targets))
         state, seen = fixed(self._carried), torch.zeros(4, device=self._device.torch)
 
@@ -195,17 +198,7 @@ def shape_of(batch: AnyBatch) -> Any:
             return type(part), *map(told, part)
         return part
 
-    return told(batch.inputs), told(batch.targets)
-
-
-def _without_layout(part: Any) -> Any:
-    """The same nested tuples; layouts, which know the lengths of one batch, are made anew."""
-    if isinstance(part, Padded):
-        part = part._replace(shared=None)
-    if isinstance(part, Tensor) or not isinstance(part, tuple):
-        return part
-    inner = map(_without_layout, part)
-    return type(part)(*inner) if hasattr(part, "_fields") else type(part)(inner)
+    return told(without_layout(batch.inputs)), told(without_layout(batch.targets))
 
 
 def launching(device: torch.device, step: Run) -> float:

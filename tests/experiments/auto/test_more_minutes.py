@@ -78,7 +78,9 @@ def test_a_candidate_that_raced_in_its_smallest_size_runs_in_its_usual_size(
 def test_a_candidate_whose_default_training_is_far_too_long_races_in_its_smallest_size(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def probed(resolved: Resolved, device: Device, seconds: float) -> Probe:  # 150 steps fit, of 700: 4.7 times the time
+    def probed(
+        resolved: Resolved, device: Device, seconds: float
+    ) -> Probe:  # 150 steps fit, of 700: 4.7 times the time
         step = 0.4 if resolved.config.model.parameters() > 80_000 else 1.0
         return Probe(step_seconds=step, validation_seconds=0.0, overhead_seconds=0.0, steps=700, validations=1)
 

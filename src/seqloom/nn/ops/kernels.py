@@ -1,13 +1,22 @@
-"""Selecting kernels by name, and limiting how many kernels a process caches."""
+"""Selecting kernels by name, observing which are chosen, and limiting how many kernels a process caches."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import torch
 
 from seqloom.errors import ConfigError, did_you_mean
+
+
+class Choice(NamedTuple):
+    """The kernel that computes an operator, and why kernels that would have been preferred cannot."""
+
+    kernel: str
+    refused: Mapping[str, str]  # kernel -> reason
+
 
 OPERATORS = ("attention", "linear_attention", "recurrence", "convolution")
 
@@ -41,6 +50,29 @@ def named(operator: str) -> str | None:
     Compiled code keeps the kernels that were named when it was compiled.
     """
     return _named.get().get(operator)
+
+
+KernelObserver = Callable[[str, Choice], None]  # the operator, and its kernel
+_observer: ContextVar[KernelObserver | None] = ContextVar("observer of chosen kernels", default=None)
+
+
+@contextmanager
+def observing(observer: KernelObserver) -> Iterator[None]:
+    """Call `observer` in the block whenever an operator is computed."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+def report_choice(operator: str, choice: Callable[[], Choice]) -> None:
+    """Tell the observer, if there is one, which kernel computes an operator; the choice is computed only then."""
+    if torch.compiler.is_compiling():  # compilers cannot read context variables
+        return
+    observer = _observer.get()
+    if observer is not None:
+        observer(operator, choice())
 
 
 # Capacity of the kernel caches of oneDNN and torch; the default is 1,024 each, with one kernel per shape.
