@@ -57,6 +57,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/inspection.py
+	$(BIN)/python benchmarks/messages.py
 	$(BIN)/python benchmarks/word_vectors.py
 	$(BIN)/python -m benchmarks.peers
 

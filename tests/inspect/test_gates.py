@@ -1,5 +1,6 @@
 """Gates are those of an explicit loop over cells, in every direction and layer, and their summaries are true."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,11 @@ def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(ta
     drawn = {series["name"]: series["y"] for series in pinned.data()["series"]}  # type: ignore[attr-defined]
     assert list(drawn) == [full_name(name) for name in view.names]
     np.testing.assert_array_equal(drawn["forget gate"], view.of("forget")[:, 5].tolist())
-    maps = [figure for figure in view.figures() if figure.kind == "heat_map"]
-    assert [figure.y for figure in maps] == [tuple(map(float, view.order))] * len(view.names)  # type: ignore[attr-defined]
+    (drawn_map,) = [figure for figure in view.figures() if figure.kind == "heat_map"]
+    assert drawn_map.title == "Forget gate, layer 1"
+    for name in view.names:
+        (one,) = replace(view, gate=name).figures()
+        assert one.y == tuple(map(float, view.order)) and one.title.startswith(name.capitalize())  # type: ignore[attr-defined]
 
 
 def test_a_window_is_the_part_of_the_whole_and_a_long_text_is_pooled_into_means(task: Task) -> None:

@@ -113,7 +113,7 @@ class OpenedModel:
         """The rule for bad rows of the run; outside a run, bad rows are errors."""
         return BadRows() if self.run is None else self.run.data.bad_rows
 
-    @property
+    @cached_property
     def encoding(self) -> EncodingConfig:
         """How texts were encoded in training; outside a run, as far as the notes say."""
         if self.run is not None:
@@ -126,9 +126,14 @@ class OpenedModel:
         """The most tokens or steps of an input, for models with learned positions; None: no limit."""
         return longest_input(self.config)
 
+    @property
+    def max_length(self) -> int:
+        """The most tokens or steps that are read of an input; tasks that read windows do not truncate."""
+        return self.task.max_length or self.encoding.max_length
+
     def reading(self) -> EncodingConfig:
-        """How inputs are encoded for prediction: tasks that read windows do not truncate."""
-        return msgspec.structs.replace(self.encoding, max_length=self.task.max_length or self.encoding.max_length)
+        """How inputs are encoded for prediction."""
+        return msgspec.structs.replace(self.encoding, max_length=self.max_length)
 
 
 if TYPE_CHECKING:
@@ -188,6 +193,13 @@ class LoadedModel(OpenedModel):
         found = self.vectors(windows_of(examples), ledger, batch_tokens=batch_tokens)
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
+
+    def count_tokens(self, inputs: Iterable[Any]) -> list[int]:
+        """How many tokens or steps the model reads of each input; of one that is too long, those that are read."""
+        examples, ledger = self._given(inputs)
+        encoder, _ = self._encoder_and_limits(ledger)
+        columns = (encoder.columns(window)["input"] for window in windows_of(examples))
+        return [length for column in columns for length in column.lengths.tolist()]
 
     def vectors(
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None
@@ -265,7 +277,7 @@ class LoadedModel(OpenedModel):
 
     def _encoder_and_limits(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """The encoder of inputs, and the limits of the model."""
-        encoder = encoder_of(self.task.input_spec, self.reading().max_length, ledger)
+        encoder = encoder_of(self.task.input_spec, self.max_length, ledger)
         return encoder, Limits(self.spec.sizes, self.positions)
 
     def _answer(self, inputs: Any) -> list[Prediction]:
@@ -421,7 +433,7 @@ class LoadedModel(OpenedModel):
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        encode = encoding(self.task, self.reading().max_length, self.positions, self.device)
+        encode = encoding(self.task, self.max_length, self.positions, self.device)
         return Subject(self.task, self.config, self.model, encode)
 
     def inspect(

@@ -325,7 +325,9 @@ class _Loop:
         with self.update.shipped():
             found, share = validate(self.session), self._share()
             lr = lr_at(self.config, run_state.step, share, run_state.plateau_factor)
-            better, got_on = record_validation(self.session.task.metric, found.metrics, run_state, lr)
+            # newton has few epochs, and its loss chooses the strength
+            rows = 0 if self.config.strengths else len(self.session.prepared.splits["dev"])
+            better, got_on = record_validation(self.session.task.metric, found.metrics, run_state, lr, rows=rows)
             chosen = self.choice.take(found, run_state, better, lr)
             update_plateau(self.config, run_state, got_on)
             place, pace = (run_state.step, run_state.epoch_number), self.clock.now(share)
