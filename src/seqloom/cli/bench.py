@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     examples=(
         "seqloom bench runs/reviews-classify-cnn",
         "seqloom bench --explain runs/reviews-classify-cnn",
-    )
+    ),
+    common=("explain", "seconds", "json", "html"),
 )
 def bench(
     model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder; its data is used, and nothing changes.")],
