@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.nn.ops.kernels import CAPACITIES, few_kernels
+from seqloom.nn.ops.kernel_caches import CAPACITIES, few_kernels
 
 STEPS, WARM = 200, 25
 MOST = 14  # MB

@@ -41,7 +41,7 @@ from seqloom.cli.terminal import exit_code_of
 from seqloom.config.base import quoted
 from seqloom.config.options import new_name
 from seqloom.errors import RejectedError, SeqloomError, SeqloomWarning
-from seqloom.nn.ops.kernels import few_kernels
+from seqloom.nn.ops.kernel_caches import few_kernels
 from seqloom.version import __version__
 
 STOPPED = 130  # the exit code that shells expect after Ctrl-C

@@ -128,7 +128,7 @@ class Ledger:
         return f"{fix}, or clean a copy: `{command}`" if command else fix
 
     def or_clean_and_skip(self, fix: str, path: str) -> str:
-        """The fix of an empty value, with the command that removes such rows from a copy, if it reads such a file.
+        r"""The fix of an empty value, with the command that removes such rows from a copy, if it reads such a file.
 
         >>> print(Ledger().or_clean_and_skip(EMPTY_FIX, "my films.csv.gz").replace("; ", ";\n"))
         fill it in, or drop such rows in a copy: `seqloom data clean 'my films.csv.gz' -o 'my films-clean.csv'`;

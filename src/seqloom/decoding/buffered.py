@@ -134,7 +134,7 @@ class BufferedSteps:
             try:
                 replay = self.graphs[columns] = self.record(lambda: self._run(columns))
             except RuntimeError as error:
-                reason, self.record = str(error).splitlines()[0], None
+                reason, self.record = str(error).partition("\n")[0], None
                 warnings.warn(f"tokens are generated without a CUDA graph: {reason}", RuntimeWarning, stacklevel=2)
                 self._run(columns)
                 return

@@ -26,7 +26,7 @@ from seqloom.errors import DurableError
 from seqloom.files.disk import reached, require_free_space
 from seqloom.files.folders import remove_folder
 from seqloom.files.jsonl import write_lines
-from seqloom.nn.ops.kernels import few_kernels
+from seqloom.nn.ops.kernel_caches import few_kernels
 from seqloom.report.numbers import counted
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training import devices

@@ -146,7 +146,7 @@ class RecordedUpdate(Update):
         try:
             replay = self._record(run)
         except RuntimeError as error:  # also out of memory: the tensors of a recorded step cannot be used by others
-            self._reason = str(error).splitlines()[0]
+            self._reason = str(error).partition("\n")[0]
             self._told.append(f"steps are launched kernel by kernel, because recording failed: {self._reason}")
             return None
         finally:

@@ -158,31 +158,26 @@ def test_one_bad_row_in_a_thousand_is_read_over_and_counted(tmp_path: Path) -> N
 
 def test_more_bad_rows_than_allowed_are_refused_with_their_share(tmp_path: Path) -> None:
     outcome = skipping(3, tmp_path)
-    assert outcome.code == 2
-    assert outcome.err.rstrip("\n").split("\n")[3:] == [
-        "3 problems in all.",
-        "3 of 1,000 rows (0.30%) are bad; --max-bad-rows allows 0.1%. "
-        "Fix: correct the rows, or raise the limit with --max-bad-rows 0.3%.",
-    ]
+    assert outcome.code == 2 and outcome.report["verdict"] == "errors"
+    assert outcome.report["too_many"].startswith("3 of 1,000 rows (0.30%) are bad; --max-bad-rows allows 0.1%")
     assert skipping(3, tmp_path, "--max-bad-rows", "0.3%").code == 0
 
 
 def test_of_fifty_bad_rows_of_one_kind_five_are_shown_and_all_are_counted(tmp_path: Path) -> None:
-    shown = skipping(50, tmp_path).err.rstrip("\n").split("\n")
-    assert [line.split(": ")[0] for line in shown[:5]] == [f"train.csv:{line}" for line in range(2, 7)]
-    assert shown[5] == "50 problems in all; 5 are shown."
-    assert shown[6].startswith("50 of 1,000 rows (5.00%) are bad") and shown[6].endswith(" --max-bad-rows 5%.")
+    outcome = skipping(50, tmp_path)
+    said = next(one for one in outcome.report["findings"] if one["code"] == "csv.ragged")
+    assert (said["severity"], said["rows"]) == ("reject", 50)
+    assert [one["place"] for one in said["samples"]] == [f"train.csv:{line}" for line in range(2, 7)]
+    assert outcome.report["too_many"].startswith("50 of 1,000 rows (5.00%) are bad")
 
 
-def test_what_is_refused_is_json_for_programs_and_words_for_people(tmp_path: Path) -> None:
+def test_what_is_refused_is_in_the_report_with_everything_else(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(with_bad_rows(7))
     outcome = check(tmp_path, "train.csv", "--json")
-    said = json.loads(outcome.out)
-    assert (outcome.code, said["verdict"], said["total"], len(said["problems"])) == (2, "errors", 7, 5)
-    assert [one["line"] for one in said["problems"]] == [2, 3, 4, 5, 6]
-    first = said["problems"][0]
-    assert outcome.err.startswith(f"{first['path']}:{first['line']}: {first['code']}: {first['text']}. Fix: ")
-    assert not check(tmp_path, "train.csv").out
+    said = next(one for one in outcome.report["findings"] if one["code"] == "csv.ragged")
+    assert (outcome.code, outcome.report["verdict"], said["rows"], len(said["samples"])) == (2, "errors", 7, 5)
+    assert sum(part["rows"] for part in outcome.report["splits"]) == 993 and outcome.report["labels"]
+    assert "7 bad rows left out" in check(tmp_path, "train.csv").out
 
 
 def test_the_json_of_a_report_holds_the_data_as_it_stands(tmp_path: Path) -> None:
@@ -195,8 +190,8 @@ def test_rows_that_are_refused_by_readers_and_later_are_told_in_the_order_of_lin
     rows = [f"{text},1.5" for text in sentences(60)]
     rows[40], rows[44] = "a comma,x", "one field"
     (tmp_path / "train.csv").write_bytes(table(*rows, header="text,score"))
-    shown = check(tmp_path, "train.csv", "--task", "regress").err.split("\n")
-    assert [line.split(": ")[1] for line in shown[:2]] == ["type.number", "csv.ragged"]
+    found = check(tmp_path, "train.csv", "--task", "regress", "--json").report["findings"]
+    assert [one["code"] for one in found if one["severity"] == "reject"] == ["type.number", "csv.ragged"]
 
 
 def test_a_report_never_replaces_the_data(tmp_path: Path) -> None:
