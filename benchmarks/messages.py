@@ -82,7 +82,7 @@ def with_train(folder: Path) -> float:
 
     out = folder / "train-run"
     seqloom.train(folder / "messages.csv", test=str(folder / "test.csv"), out=out, device="cpu")
-    return float(seqloom.load(out).evaluate(folder / "test.csv").metrics["accuracy"])
+    return float(seqloom.load(out).evaluate(split="test").metrics["accuracy"])
 
 
 def with_auto(folder: Path, minutes: float) -> float:
@@ -91,7 +91,7 @@ def with_auto(folder: Path, minutes: float) -> float:
 
     out = folder / "auto-run"
     seqloom.auto(folder / "messages.csv", test=str(folder / "test.csv"), out=out, minutes=minutes, device="cpu")
-    return float(seqloom.load(out).evaluate(folder / "test.csv").metrics["accuracy"])
+    return float(seqloom.load(out).evaluate(split="test").metrics["accuracy"])
 
 
 def with_sklearn(folder: Path, strengths: tuple[float, ...], **features: Any) -> float:

@@ -120,6 +120,7 @@ def test_negative_numbers_and_fractions_have_readable_bins() -> None:
 
 def test_warnings_are_counted_and_the_gravest_finding_comes_first() -> None:
     ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=0.1))
+    ledger.rows = 92
     ledger.note("json.blank", "blank lines", Place("train.csv", 3))
     ledger.bad_row("row.empty_text", "the text is empty", Place("train.csv", 7), "remove it")
     parts = {"train": rows("train.csv", [*labeled(90), ("x\u200by", "Yes"), ("z", "Yes")])}

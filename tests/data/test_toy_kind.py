@@ -91,7 +91,7 @@ def test_a_kind_that_one_class_adds_is_read_measured_and_shown(dna: Path) -> Non
 
 @pytest.mark.slow
 def test_a_model_learns_a_kind_that_one_class_adds_and_answers_it(dna: Path, tmp_path: Path) -> None:
-    run = seqloom.train(dna, out=tmp_path / "run", model="cnn", size="nano", steps=60, lr=0.02, seed=1)
+    run = seqloom.train(dna, out=tmp_path / "run", model="cnn", size="nano", steps=120, lr=0.02, seed=1)
     model = seqloom.load(run.folder)
     assert repr(model).startswith("LoadedModel(classify: dna to label, 2 labels")
     rich, poor = model.predict(["ACTGTA", "ACTCTA"])

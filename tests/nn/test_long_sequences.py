@@ -55,7 +55,7 @@ def _growth(mixer: torch.nn.Module, short: int, rounds: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MIXERS)
 def test_time_grows_with_the_length_from_16k_to_32k(name: str) -> None:
-    assert _growth(MIXERS[name].build_causal(64), 16_384, 5) <= 2.3
+    assert _growth(MIXERS[name].build_causal(64), 16_384, 5) <= 2.7  # 4 if it were quadratic
 
 
 @pytest.mark.slow

@@ -317,7 +317,7 @@ def test_a_language_model_below_token_pairs_is_found(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_language_model_that_ended_too_early_is_found(tmp_path: Path) -> None:
     text = lines(tmp_path / "text.txt", "grammar", 4_000)
-    quick: dict[str, Any] = {"steps": 120, "lr": 0.03, "schedule": ConstantConfig(), "validate_every": 30}
+    quick: dict[str, Any] = {"steps": 120, "lr": 0.02, "schedule": ConstantConfig(), "validate_every": 30}
     quick |= {"batching": ByLengthConfig(batch_tokens=512)}
     diagnosed = trained(tmp_path / "run", text, task="lm", **quick)
     assert "loss.unfinished" in diagnosed.codes, diagnosed.text()
