@@ -25,7 +25,7 @@ from decoding_common import (
 from seqloom import recipes
 from seqloom.config.decoding import GreedyConfig
 from seqloom.decoding import answers as stepping
-from seqloom.decoding import decode as decoding
+from seqloom.decoding import steps
 from seqloom.decoding.answers import NEVER, GeneratedText, log_probabilities, positions_of, room
 from seqloom.errors import DataError
 from seqloom.nn.types import Padded, map_state
@@ -123,7 +123,7 @@ def test_where_rows_are_left_out_of_the_tokens_alone_answers_go_wrong(monkeypatc
     """The twin: a state whose rows are not chosen with the tokens belongs to other rows."""
     model, source = translator("seq2seq-dot"), sources()
     expected = translated(model, source, HOW)
-    monkeypatch.setattr(decoding, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
+    monkeypatch.setattr(steps, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
     assert translated(model, source, HOW) != expected
 
 

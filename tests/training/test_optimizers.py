@@ -13,7 +13,7 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimizer, MuonConfig, SgdConfig
 from seqloom.errors import ConfigError
 from seqloom.training import muon, optimizers
-from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of
+from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of, set_lr
 from update_common import HERE, PLAIN
 
 ALL: dict[str, AnyOptimizer] = {
@@ -89,7 +89,8 @@ def test_ten_steps_equal_those_of_torch(name: str) -> None:
         slopes(other, number)
         for gradient in gradients_of(optimizer):
             gradient.mul_(7)
-        apply(optimizer, RATE, *numbers(7.0, 0.0))
+        set_lr(optimizer, RATE)
+        apply(optimizer, *numbers(7.0, 0.0))
         reference.step()
     assert_close(list(mine.parameters()), list(other.parameters()), rtol=1e-5, atol=1e-6)
 
@@ -101,11 +102,13 @@ def test_a_step_that_is_held_back_changes_no_bit_even_if_it_is_the_first(name: s
     optimizer = build_optimizer(replace(PLAIN, optimizer=ALL[name]), model)
     if not first:
         slopes(model, 0)
-        apply(optimizer, RATE, *numbers(1.0, 0.0))
+        set_lr(optimizer, RATE)
+        apply(optimizer, *numbers(1.0, 0.0))
     before = [tensor.clone() for tensor in [*model.parameters(), *moments_of(optimizer, model).values()]]
     slopes(model, 1)
     next(model.parameters()).grad.fill_(float("nan"))
-    apply(optimizer, RATE, *numbers(float("nan"), 1.0))
+    set_lr(optimizer, RATE)
+    apply(optimizer, *numbers(float("nan"), 1.0))
     after = [*model.parameters(), *moments_of(optimizer, model).values()]
     assert len(before) == len(after)
     assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
@@ -136,7 +139,8 @@ def test_without_filled_moments_a_first_step_held_back_would_leave_what_was_in_m
     slopes(model, 0)
     empty_like = torch.empty_like
     monkeypatch.setattr(torch, "empty_like", lambda tensor: empty_like(tensor).fill_(float("inf")))
-    apply(optimizer, RATE, *numbers(1.0, 1.0))
+    set_lr(optimizer, RATE)
+    apply(optimizer, *numbers(1.0, 1.0))
     assert any(not bool(value.isfinite().all()) for value in moments_of(optimizer, model).values())
 
 
@@ -146,7 +150,8 @@ def test_only_matrices_decay() -> None:
     before = [weight.detach().clone() for weight in model.parameters()]
     for weight in model.parameters():
         weight.grad = torch.zeros_like(weight)
-    apply(optimizer, 0.1, *numbers(1.0, 0.0))
+    set_lr(optimizer, 0.1)
+    apply(optimizer, *numbers(1.0, 0.0))
     for weight, old in zip(model.parameters(), before, strict=True):
         assert_close(weight.detach(), old * (1 - 0.1 * 0.5) if weight.ndim > 1 else old)
 
@@ -166,7 +171,8 @@ def test_moments_have_the_same_names_before_and_after_the_first_step() -> None:
         optimizer = build_optimizer(replace(PLAIN, optimizer=config), model)
         before = {name: value.shape for name, value in moments_of(optimizer, model).items()}
         slopes(model, 0)
-        apply(optimizer, RATE, *numbers(1.0, 0.0))
+        set_lr(optimizer, RATE)
+        apply(optimizer, *numbers(1.0, 0.0))
         assert {name: value.shape for name, value in moments_of(optimizer, model).items()} == before
 
 

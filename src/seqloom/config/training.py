@@ -361,6 +361,14 @@ class TrainingConfig(Config, tag="training", kw_only=True):
             panel=MACHINE,
         ),
     ] = False
+    cuda_graphs: Annotated[
+        bool,
+        Flag(
+            "Record training steps as CUDA graphs and replay them; faster on a GPU if the model is small and batches "
+            "have few different shapes; experimental (default: off).",
+            panel=MACHINE,
+        ),
+    ] = False
     init: Annotated[
         Name | None,
         Flag("Start from the weights of this run or model folder (default: random weights).", "MODEL", MODEL),
@@ -399,7 +407,9 @@ class TrainingConfig(Config, tag="training", kw_only=True):
 
     def _require_solving(self) -> None:
         """Raise ConfigError for settings of gradient descent, which newton would ignore."""
-        others = {name: getattr(self, name) for name in ("ema", "compile", "freeze") if getattr(self, name)}
+        others = {
+            name: getattr(self, name) for name in ("ema", "compile", "cuda_graphs", "freeze") if getattr(self, name)
+        }
         if self.average_checkpoints > 1:
             others["average_checkpoints"] = self.average_checkpoints
         if self.lr != 1.0:

@@ -300,6 +300,7 @@ class LoadedModel(OpenedModel):
         min_p: float | None = None,
         num_samples: int | None = None,
         seed: int | None = None,
+        cuda_graphs: bool | None = None,
         beam_size: int | None = None,
         n_best: int | None = None,
         length_penalty: float | None = None,
@@ -320,6 +321,7 @@ class LoadedModel(OpenedModel):
             min_p: sample from tokens with at least this share of the probability of the likeliest one.
             num_samples: how many texts to sample for each prompt.
             seed: the random seed of samples.
+            cuda_graphs: replay the generation of a token as a CUDA graph, on a GPU and without a beam (experimental).
             beam_size: search with a beam of this size.
             n_best: how many texts of a beam to return.
             length_penalty: above 0, a beam prefers longer texts.
@@ -337,7 +339,7 @@ class LoadedModel(OpenedModel):
         named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
         named |= {"coverage_penalty": coverage_penalty}
         named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        named |= {"num_samples": num_samples, "seed": seed}
+        named |= {"num_samples": num_samples, "seed": seed, "cuda_graphs": cuda_graphs}
         return generate(self.task, self.model, prompts, chosen(decoding, stated(named)), batch_tokens=batch_tokens)
 
     @strict
@@ -355,6 +357,7 @@ class LoadedModel(OpenedModel):
         min_p: float | None = None,
         num_samples: int | None = None,
         seed: int | None = None,
+        cuda_graphs: bool | None = None,
         beam_size: int | None = None,
         n_best: int | None = None,
         length_penalty: float | None = None,
@@ -370,7 +373,7 @@ class LoadedModel(OpenedModel):
         named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
         named |= {"coverage_penalty": coverage_penalty}
         named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        named |= {"num_samples": num_samples, "seed": seed}
+        named |= {"num_samples": num_samples, "seed": seed, "cuda_graphs": cuda_graphs}
         return stream(self.task, self.model, prompt, chosen(decoding, stated(named)))
 
     @strict

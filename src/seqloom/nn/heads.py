@@ -26,6 +26,8 @@ from seqloom.config.heads import (
 from seqloom.errors import DataError
 from seqloom.nn.ops import crf, pooling
 from seqloom.nn.ops.losses import (
+    MOST_SCORES,
+    aligned_linear_cross_entropy,
     binary_cross_entropy,
     chunked_linear_cross_entropy,
     cross_entropy,
@@ -88,11 +90,14 @@ class Head(nn.Module):
 
 
 def require_classes(targets: Tensor, x: Padded, count: int) -> None:
-    """Raise DataError for values that would be an index error deep inside torch; values are checked on the CPU only."""
+    """Raise DataError for values that would be an index error deep inside torch.
+
+    They are checked on the CPU only, and not in compiled code, which a check would split.
+    """
     if targets.shape != x.values.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
         expected = list(x.values.shape[:2])
         raise DataError(f"classes are int64 or int32 numbers {expected}, found {targets.dtype} {list(targets.shape)}")
-    if targets.device.type == "cpu" and targets.numel():
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling() and targets.numel():
         low, high = (int(bound) for bound in targets.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= count:
             raise DataError(
@@ -340,14 +345,16 @@ class NextTokenHead(Head):
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.table))
         features, tokens, weights = x.values.flatten(0, 1), targets.flatten(), None
-        if not x.full and x.values.is_cuda:  # selecting rows would synchronize with the device
+        compiling = torch.compiler.is_compiling()
+        if not x.full and (x.values.is_cuda or compiling):  # selecting rows would synchronize with the device
             weights = x.valid.flatten()
         elif not x.full:
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
-        return chunked_linear_cross_entropy(
-            self._narrowed(features), self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing
-        )
+        features = self._narrowed(features)
+        compiled = compiling and len(features) * len(self.table) <= MOST_SCORES
+        run = aligned_linear_cross_entropy if compiled else chunked_linear_cross_entropy
+        return run(features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing)
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         known = _known(x, targets)

@@ -22,7 +22,7 @@ from seqloom.nn.inputs import Tokens
 from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.nn.ops.activations import ACTIVATIONS
 from seqloom.nn.ops.dropout import Dropout
-from seqloom.nn.types import Batch, Loss, Padded, Pair, Subwords, map_state, places_of
+from seqloom.nn.types import Batch, Loss, Once, Padded, Pair, Subwords, map_state, places_of
 
 
 class SequenceModel(nn.Module):
@@ -123,6 +123,9 @@ class LanguageModel(CausalMixer[Any]):
     def reset(self, inner: Any, rows: Tensor) -> Any:
         return self.decoder.reset(inner, rows)
 
+    def buffer(self, inner: Any, room: int, once: Once) -> Any:
+        return self.decoder.buffer(inner, room, once)
+
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
         y, after = self.decoder.extend(x, inner)
         return self.head(y), after
@@ -188,6 +191,9 @@ class EncoderDecoder(ConditionedMixer[Any]):
     def begin(self, source: Any) -> Any:
         """The state before the first target token: the encoder reads the source once."""
         return self.decoder.begin(self.encoder(source))
+
+    def buffer(self, inner: Any, room: int, once: Once) -> Any:
+        return self.decoder.buffer(inner, room, once)
 
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
         y, after = self.decoder.extend(x, inner)

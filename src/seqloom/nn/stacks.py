@@ -30,7 +30,7 @@ from seqloom.nn.ops.activations import ACTIVATIONS
 from seqloom.nn.ops.dropout import Dropout
 from seqloom.nn.positions import Positions
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Once, Padded
 
 
 def build_norm(norm: Norm, width: int, epsilon: Epsilon | None = None) -> nn.Module:
@@ -153,6 +153,9 @@ class CausalBlock(Block, CausalMixer[Any]):
     def reset(self, inner: Any, rows: Tensor) -> Any:
         return self.mixer.reset(inner, rows)
 
+    def buffer(self, inner: Any, room: int, once: Once) -> Any:
+        return self.mixer.buffer(inner, room, once)
+
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
         mixed, after = self.mixer.extend(self.enter(x), inner)
         return self.leave(x, mixed), after
@@ -182,6 +185,9 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
 
     def begin(self, memory: Padded) -> DecoderState:
         return DecoderState(self.mixer.begin(len(memory.lengths)), self.cross.begin(memory))
+
+    def buffer(self, inner: DecoderState, room: int, once: Once) -> Any:
+        return DecoderState(self.mixer.buffer(inner.own, room, once), self.cross.buffer(inner.source, room, once))
 
     def extend(self, x: Padded, inner: DecoderState) -> tuple[Padded, DecoderState]:
         mixed, own = self.mixer.extend(x.with_any(self.around.enter(x.values)), inner.own)
@@ -228,6 +234,9 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
 
     def reset(self, inner: tuple[Any, ...], rows: Tensor) -> tuple[Any, ...]:
         return tuple(link.reset(part, rows) for link, part in zip(self.links, inner, strict=True))
+
+    def buffer(self, inner: tuple[Any, ...], room: int, once: Once) -> Any:
+        return tuple(link.buffer(part, room, once) for link, part in zip(self.links, inner, strict=True))
 
     def extend(self, x: Padded, inner: tuple[Any, ...]) -> tuple[Padded, tuple[Any, ...]]:
         after = []
@@ -335,6 +344,10 @@ class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
 
     def begin(self, memory: Padded) -> tuple[Any, ...]:
         return (self.entry.begin(len(memory.lengths)), *(layer.begin(memory) for layer in self.layers))
+
+    def buffer(self, inner: tuple[Any, ...], room: int, once: Once) -> Any:
+        layers = zip(self.layers, inner[1:], strict=True)
+        return (self.entry.buffer(inner[0], room, once), *(layer.buffer(part, room, once) for layer, part in layers))
 
     def extend(self, x: Padded, inner: tuple[Any, ...]) -> tuple[Padded, tuple[Any, ...]]:
         x, entered = self.entry.extend(x, inner[0])

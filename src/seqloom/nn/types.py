@@ -28,6 +28,7 @@ from seqloom.errors import DataError
 # compute them again for each layer, and a small model would spend most of its time on these kernels.
 
 Made = TypeVar("Made")
+Once = Callable[[Hashable, Callable[[], Any]], Any]  # the result of a function, cached for a key
 
 
 class Places(NamedTuple):
@@ -437,8 +438,8 @@ def _stacked(tensors: Sequence[Tensor]) -> Tensor:
     return whole
 
 
-def compact_rows(state: State) -> State:
-    """Return an equal state in which parts that grow have only the elements that some row has (`compacted`)."""
+def once_each() -> Once:
+    """Return a function that caches results by a key."""
     made: dict[Hashable, Any] = {}
 
     def once(key: Hashable, make: Callable[[], Any]) -> Any:
@@ -446,15 +447,31 @@ def compact_rows(state: State) -> State:
             made[key] = make()
         return made[key]
 
-    def compacted(part: Any) -> Any:
+    return once
+
+
+def compact_rows(state: State) -> State:
+    """Return an equal state in which parts that grow have only the elements that some row has (`compacted`)."""
+    return _each_part(state, "compacted", once_each())
+
+
+def first_columns(state: State, count: int) -> State:
+    """Return a buffer as one with room for `count` elements, at the same addresses (`first`)."""
+    return _each_part(state, "first", count)
+
+
+def _each_part(state: State, method: str, argument: Any) -> State:
+    """Return the state with a method applied to the parts that have it."""
+
+    def changed(part: Any) -> Any:
         if isinstance(part, Tensor):
             return part
-        if hasattr(part, "compacted"):
-            return part.compacted(once)
-        inner = map(compacted, part)
+        if hasattr(part, method):
+            return getattr(part, method)(argument)
+        inner = map(changed, part)
         return type(part)(*inner) if hasattr(part, "_fields") else type(part)(inner)
 
-    whole: State = compacted(state)
+    whole: State = changed(state)
     return whole
 
 

@@ -42,8 +42,18 @@ def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
         optimizer: Optimizer = _muon(config.optimizer, model, weights, lr=config.lr, fused=fused, sharded=sharded)
     else:
         optimizer = _build(config.optimizer, _groups(weights, config.optimizer), lr=config.lr, fused=fused)
+        if config.cuda_graphs and weights[0].device.type in HOLDING:
+            _record_lr(optimizer, config.lr, weights[0].device)
     _fill(optimizer)
     return optimizer
+
+
+def _record_lr(optimizer: Optimizer, lr: float, device: torch.device) -> None:
+    """Let all groups share a learning rate on the device, which a recorded step reads."""
+    shared = torch.full((), lr, dtype=torch.float32, device=device)
+    for group in optimizer.param_groups:
+        group.update(lr=shared, capturable=True)
+    vars(optimizer)["_warned_capturable_if_run_uncaptured"] = True  # plain steps are meant too
 
 
 def _groups(weights: list[nn.Parameter], config: AnyOptimizer) -> list[dict[str, Any]]:
@@ -72,10 +82,17 @@ def _muon(
     return Muon(groups, others, lr=lr, momentum=config.momentum)
 
 
-def apply(optimizer: Optimizer, lr: float, divisor: Tensor, hold: Tensor) -> None:
-    """Update the weights by their gradients divided by `divisor`, or leave them if `hold` is 1."""
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Set the learning rate: a number, or with CUDA graphs a tensor that a recorded step reads."""
     for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+            return  # all groups share it
         group["lr"] = lr
+
+
+def apply(optimizer: Optimizer, divisor: Tensor, hold: Tensor) -> None:
+    """Update the weights by their gradients divided by `divisor`, or leave them if `hold` is 1."""
     fused = optimizer.param_groups[0]["fused"]
     found_inf = hold if fused and hold.device.type in HOLDING else None
     if found_inf is None and bool(hold):

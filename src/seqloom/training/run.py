@@ -361,6 +361,7 @@ def train(
     average_checkpoints: int | None = None,
     precision: str | None = None,
     compile: bool | None = None,
+    cuda_graphs: bool | None = None,
     init: str | Path | None = None,
     freeze: str | Sequence[str] | None = None,
     log_every: int | None = None,
@@ -411,7 +412,7 @@ def train(
     named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
     named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}
     named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze, "log_every": log_every}
-    named |= {"seed": seed, "deterministic": deterministic}
+    named |= {"seed": seed, "deterministic": deterministic, "cuda_graphs": cuda_graphs}
     location = RunLocation(None if out is None else Path(out))
     config, request = requested(data, stated(named), location)
     location.require_usable()
@@ -440,7 +441,7 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
     config, prepared = resolved.config.training, resolved.prepared
     if isinstance(config.duration, SecondsConfig):
         return config.duration.seconds
-    if config.compile or resolved.config.model.parameters() > MOST_WEIGHTS:
+    if config.compile or config.cuda_graphs or resolved.config.model.parameters() > MOST_WEIGHTS:
         return None
     if config.strengths:  # the number of steps of a strength is not known
         return None

@@ -18,9 +18,10 @@ import torch
 
 from seqloom.report.numbers import counted
 from seqloom.training.devices import Device, is_launched, ran_out
+from seqloom.training.loss import LossOf
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.session import Session
-from seqloom.training.step import LossOf, drawing
+from seqloom.training.step import drawing
 
 SET_BY_USER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 ROUNDS = 3

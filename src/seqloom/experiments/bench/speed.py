@@ -229,7 +229,8 @@ def _steps(
 ) -> Callable[[], int]:
     """A function that trains a copy of the model by one step and returns the number of tokens."""
     model = copy.deepcopy(loaded.model).requires_grad_(True)
-    update = Update(loaded.task, model, msgspec.structs.replace(config, compile=False, ema=0.0), Alone(), device)
+    plain = msgspec.structs.replace(config, compile=False, cuda_graphs=False, ema=0.0)
+    update = Update(loaded.task, model, plain, Alone(), device)
     state, turns = TrainingState(seed=config.seed), cycle(batches)
 
     def step() -> int:

@@ -15,7 +15,7 @@ from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.nn.ops.dropout import Dropout, dropout
 from seqloom.nn.ops.recurrence import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Memory, Weights, gates, recur
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Once, Padded
 
 
 def _cell_of(config: RecurrentConfig) -> Cell:
@@ -126,6 +126,9 @@ class Seeded(ConditionedMixer[Any]):
 
     def begin(self, memory: Padded) -> Memory:
         return self.mixer.begin_with(torch.tanh(self.seed(memory.last())))
+
+    def buffer(self, inner: Memory, room: int, once: Once) -> Any:
+        return self.mixer.buffer(inner, room, once)
 
     def extend(self, x: Padded, inner: Memory) -> tuple[Padded, Memory]:
         y, after = self.mixer.extend(x, inner)

@@ -45,8 +45,12 @@ def plainly() -> Iterator[None]:
         yield
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # compilers cannot read context variables
 def named(operator: str) -> str | None:
-    """Return the kernel that the user named for an operator, or None to choose freely."""
+    """Return the kernel that the user named for an operator, or None to choose freely.
+
+    Compiled code keeps the kernels that were named when it was compiled.
+    """
     return _named.get().get(operator)
 
 
@@ -66,6 +70,8 @@ def observing(observer: KernelObserver) -> Iterator[None]:
 
 def report_choice(operator: str, choice: Callable[[], Choice]) -> None:
     """Tell the observer, if there is one, which kernel computes an operator; the choice is computed only then."""
+    if torch.compiler.is_compiling():  # compilers cannot read context variables
+        return
     observer = _observer.get()
     if observer is not None:
         observer(operator, choice())
