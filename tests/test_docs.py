@@ -286,7 +286,7 @@ def commands(text: str) -> list[str]:
 
 
 def unknown_commands(text: str) -> list[str]:
-    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z][a-z-]*):", read("Makefile"), re.MULTILINE))
     faults = []
     for command in commands(text):
         word = re.match(r"(?:[\w./]*/)?(make|seqloom) +([a-z][\w-]*)(?: +([a-z][\w-]*))?", command)
