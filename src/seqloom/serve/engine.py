@@ -360,8 +360,8 @@ class Engine:
             log.error("worker %d cannot serve %s: %s", link.number, name, problem)
 
     def _answered(self, link: WorkerLink, message: BatchAnswers) -> None:
-        assert link.batch is not None and link.batch.id == message.id, "a worker computes one batch at a time"
-        flights, link.batch = link.batch.flights, None
+        decodes = next(decodes for decodes, batch in link.batches.items() if batch.id == message.id)
+        flights = link.batches.pop(decodes).flights
         self._counts["seconds_in_model_total"] += message.seconds
         for flight, answer in zip(flights, message.answers, strict=True):
             self._tell_fault(flight, answer.fault)
