@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 -q
 # Keep compiled modules and tests between runs, even if the shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test tests check fast lint types soak bench docs clean
+.PHONY: demo test tests check fast lint types soak test-gpu bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/seqloom demo
@@ -34,15 +34,21 @@ lint: $(VENV)/.developing
 types: $(VENV)/.developing
 	$(BIN)/mypy
 
-# Long tests with new random seeds; a failing seed is printed.
+# All tests with all their cases, and long ones, with new random seeds; a failing seed is printed.
 soak: $(VENV)/.soaking
-	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
+	SEQLOOM_SOAK=1 $(PYTEST) tests
+
+# The tests of GPU kernels on a GPU. `make test` interprets those kernels on the CPU, where Triton is to be had.
+test-gpu: $(VENV)/.developing
+	SEQLOOM_TEST_DEVICE=cuda $(BIN)/python -m pytest -q --maxfail=5 -m gpu tests
 
 # All benchmarks except difficulty.py, which trains for an hour, and embedding.py, which needs a checkpoint.
 bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
+	$(BIN)/python benchmarks/long_attention.py
 	$(BIN)/python benchmarks/long_sequences.py
+	$(BIN)/python benchmarks/muon.py
 	$(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/batches.py
@@ -56,7 +62,9 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/inspection.py
+	$(BIN)/python benchmarks/messages.py
 	$(BIN)/python benchmarks/word_vectors.py
+	$(BIN)/python -m benchmarks.peers
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict

@@ -199,6 +199,7 @@ CALLS = {
         LoadedModel.translate,
         "translate",
         (BeamConfig,),
+        left_out=frozenset({"cuda_graphs"}),  # beam search refuses it
         only_python=frozenset({"decoding", "stop", "repetition_penalty"}),
         only_verb=PAPER
         | {"out", "output_format", "with_input", "deterministic", "skip_bad_rows", "sequence", "input"}

@@ -134,7 +134,7 @@ def full_under(asked: Request, allowed: Tensor) -> Tensor:
     return scores.softmax(dim=-1).nan_to_num(0.0) @ asked.value
 
 
-@pytest.mark.parametrize("kernel", [None, "plain", "sdpa", "blocked"])
+@pytest.mark.parametrize("kernel", [None, "plain", "sdpa", "blocked", "regions"])
 @pytest.mark.parametrize("causal", [False, True], ids=["both-sides", "causal"])
 def test_row_29_window_attention_is_full_attention_under_the_window_mask(causal: bool, kernel: str | None) -> None:
     time, size = 600, 7  # long enough for several blocks of queries
@@ -144,7 +144,7 @@ def test_row_29_window_attention_is_full_attention_under_the_window_mask(causal:
     away = torch.arange(time)[:, None] - torch.arange(time)
     allowed = (away.abs() < size) & ((away >= 0) | torch.tensor(not causal))
     if kernel is None:
-        assert choose(asked).name == "blocked"
+        assert choose(asked).name == "regions"
         output = attend(asked)
     else:
         with using(attention=kernel):

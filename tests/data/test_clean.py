@@ -1,6 +1,7 @@
 """`seqloom data clean`: what changes, what stays as it is written, and what is refused before anything is written."""
 
 import json
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -185,7 +186,7 @@ def test_repaired_text_is_not_repaired_again(text: str) -> None:
 def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nété,a\nnaïf,b\n".encode() + "caf\xe9 “noir”,a\n".encode("cp1252") + b"plain,b\n")
-    with pytest.raises(RejectedError, match="seqloom data clean FILE -o OUT"):
+    with pytest.raises(RejectedError, match=r"`seqloom data clean .*a\.csv -o .*a-clean\.csv`"):
         seqloom.check_data(path)
     report = clean_data(path, out=tmp_path / "b.csv")
     assert lines(tmp_path / "b.csv") == ["été,a", "naïf,b", "café “noir”,a", "plain,b"]
@@ -381,6 +382,47 @@ def test_rows_that_leak_within_one_file_are_removed_by_the_command_of_the_fix(tm
     rows = [f"row {number % 40},{'ab'[number % 2]}" for number in range(80)]
     found = check_data(write(tmp_path, rows))
     (overlap,) = [one for one in found.findings if one.code == "leak.overlap"]
-    assert all("or clean a copy: seqloom data clean FILE -o OUT; otherwise" in case.fix for case in overlap.samples)
+    assert all(".csv`; otherwise" in case.fix for case in overlap.samples)
     clean(tmp_path, rows)
     assert "leak.overlap" not in [one.code for one in check_data(tmp_path / "out.csv").findings]
+
+
+def test_a_check_shows_everything_at_once_and_its_commands_lead_to_data_that_can_be_used(tmp_path: Path) -> None:
+    """Rows without a label do not hide what else there is, and what is printed can be pasted."""
+    labels = ["refund", "refund", "Refund", "delivery", "delivery ", "login"]
+    rows = [f"message number {number} about {labels[number % 6]};{labels[number % 6]}" for number in range(240)]
+    rows[100], rows[150], rows[200] = "no label;", ";login", "a message with a slip;refudn"
+    path = tmp_path / "my messages.csv"
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    given = [str(path), "--delimiter", ";", "--no-header", "--input", "1", "--target", "2", "--task", "classify"]
+    done = CliRunner().invoke(app, ["data", "check", *given], env={"COLUMNS": "80"})
+    assert done.exit_code == 2 and done.stderr == ""
+    codes = ("row.empty_label", "row.empty_text", "label.case", "label.space")
+    said = " ".join(done.stdout.split())
+    assert all(found in said for found in (*codes, "Labels (6)", "2 bad rows left out"))
+    clean, train = (line.strip() for line in done.stdout.partition("\nNext\n")[2].splitlines())
+    cleaned = CliRunner().invoke(app, shlex.split(clean)[1:], env={"COLUMNS": "80"})
+    assert cleaned.exit_code == 0 and "Labels of the copy (4)" in cleaned.stdout
+    assert "'refudn' (1 row) may be a typing error of 'refund' (118 rows)" in " ".join(cleaned.stdout.split())
+    assert "--typo-distance 1" in cleaned.stdout
+    assert cleaned.stdout.endswith(f"\nNext\n  {train}\n")
+    assert shlex.split(train)[:2] == ["seqloom", "train"]
+    again = CliRunner().invoke(app, ["data", "check", *shlex.split(train)[2:]], env={"COLUMNS": "80"})
+    assert again.exit_code == 0 and "Next\n  seqloom train " in again.stdout
+
+
+def test_the_next_command_of_a_dry_run_writes_the_copy(tmp_path: Path) -> None:
+    path = write(tmp_path, ["a,x", "b,X", "c,x", ",y"])
+    (command,) = clean_data(path, rare=2, rare_label="other").next
+    assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
+    assert lines(tmp_path / "data-clean.csv") == ["a,x", "b,x", "c,x"]
+
+
+def test_bad_rows_beyond_the_limit_are_errors_of_the_report(tmp_path: Path) -> None:
+    path = write(tmp_path, [*(f"text {number},{'ab'[number % 2]}" for number in range(30)), "too,many,fields"])
+    found = check_data(path, skip_bad_rows=True)
+    assert found.verdict == "errors" and "--max-bad-rows allows 0.1%" in found.text()
+    assert check_data(path, skip_bad_rows=True, max_bad_rows="5%").verdict == "warnings"
+    path.write_text("text,label\n" + ",a\n" * 9)
+    with pytest.raises(RejectedError, match="9 problems"):
+        check_data(path)  # there is nothing to report on

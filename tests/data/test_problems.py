@@ -1,16 +1,19 @@
 """The ledger: refusals stand in the order of files and lines, in as many kinds as fit; all are counted."""
 
+import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from seqloom.config.data import BadRows, DataConfig, share_of
-from seqloom.data.clean import clean_data
+from seqloom.cli import app
+from seqloom.config.data import BadRows, DataConfig, ReadingConfig, share_of
 from seqloom.data.dataset import open_data
-from seqloom.data.problems import SAMPLES, SHOWN, Ledger, Place
+from seqloom.data.problems import EMPTY_FIX, SAMPLES, SHOWN, Ledger, Place
 from seqloom.errors import RejectedError
 
 FILES = ("b.csv", "a.csv")  # in the order in which they are read
@@ -113,18 +116,37 @@ def test_most_rows_being_bad_is_no_case_for_reading_over_them() -> None:
 def test_skipping_is_not_advised_to_those_who_skip(advice: str) -> None:
     for skip in (False, True):
         ledger = Ledger(BadRows(skip_bad_rows=skip, max_bad_rows=0.0))
+        ledger.rows = 20
         ledger.bad_row("row.empty_text", "the text is empty", Place("a.csv", 2), advice)
         assert ("--skip-bad-rows" in str(refusal(ledger)).split("\n")[0]) is not skip
 
 
-def test_the_fix_of_an_empty_value_names_the_command_that_drops_such_rows(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("text,label\na,x\n,y\nb,\nc,y\n")
+@pytest.mark.parametrize(
+    ("good", "flags"),
+    [(1_000, "--skip-bad-rows"), (60, "--skip-bad-rows and --max-bad-rows 1.64%"), (2, "")],
+)
+def test_skipping_is_advised_with_the_limit_that_it_needs_and_not_if_many_rows_are_bad(good: int, flags: str) -> None:
+    ledger = Ledger(BadRows())
+    ledger.bad_row("row.empty_text", "it is empty", Place("a.csv", 2), EMPTY_FIX)
+    ledger.rows = good
+    skipping = f", or skip such rows with {flags}" if flags else ""
+    assert str(refusal(ledger)).partition("Fix: ")[2] == f"fill it in{skipping}."
+    if flags:  # what is advised is accepted
+        words = flags.replace(" and ", " ").split()
+        ledger.bad_rows = BadRows(skip_bad_rows=True, max_bad_rows=share_of(words[2]) if words[1:] else 0.001)
+        ledger.close()
+
+
+def test_the_fix_of_an_empty_value_is_a_command_that_drops_such_rows(tmp_path: Path) -> None:
+    path = tmp_path / "my file.csv"
+    path.write_text("".join(f"{row}\n" for row in ["a;x", ";y", "b;", "c;y"]))
+    reading = ReadingConfig(delimiter=";", header=False)
+    config = DataConfig(train=(str(path),), input=("1",), target=("2",), task="classify", reading=reading)
+    ledger = Ledger.of(config)
     with pytest.raises(RejectedError) as refused:
-        list(open_data(DataConfig(train=(str(path),)), Ledger()).rows(Ledger()))
-    assert str(refused.value).count("(seqloom data clean FILE -o OUT), or skip them with --skip-bad-rows") == 2
-    assert clean_data(path, out=tmp_path / "b.csv").written == 2
-    skipping = Ledger(BadRows(skip_bad_rows=True))
-    with pytest.raises(RejectedError) as refused:
-        list(open_data(DataConfig(train=(str(path),)), skipping).rows(skipping))
-    assert "drop such rows in a copy (seqloom data clean FILE -o OUT)." in str(refused.value)
+        list(open_data(config, ledger).rows(ledger))
+    assert "--skip-bad-rows" not in str(refused.value)  # half of the rows
+    first, second = re.findall("`(.*?)`", str(refused.value))
+    assert first == second
+    done = CliRunner().invoke(app, shlex.split(first)[1:])
+    assert done.exit_code == 0 and (tmp_path / "my file-clean.csv").read_text() == "a;x\nc;y\n"

@@ -1,10 +1,9 @@
 """Parts drawn by a seed: pure, stratified, whole groups, every row in one part."""
 
 from collections import Counter
-from itertools import pairwise
+from itertools import groupby
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from seqloom.config.data import FoldSplit, RandomSplit
 from seqloom.data.problems import Place
 from seqloom.data.schema import Example, Schema
-from seqloom.data.splits import RUN, divider, run_length
+from seqloom.data.splits import LONGEST_RUN, PIECES, divider
 
 LABELS = Schema("text", "label")
 
@@ -108,31 +107,39 @@ def test_the_first_row_of_every_class_trains() -> None:
     assert set(drawn[::4]) == {"train"}
 
 
-def runs_of(split: RandomSplit | FoldSplit, rows: int) -> list[str]:
-    """The parts of so many lines of running text."""
-    part_of, row = divider(split, Schema("text", "nothing")), Example("a", None, "1", Place("x"))
-    return [part_of(row, None) for _ in range(rows)]
+def runs_of(split: RandomSplit | FoldSplit, rows: int | list[int]) -> list[str]:
+    """The parts of so many lines of running text, or of lines of these lengths."""
+    part_of = divider(split, Schema("text", "nothing"))
+    sizes = [1] * rows if isinstance(rows, int) else rows
+    return [part_of(Example("a" * size, None, "1", Place("x")), None) for size in sizes]
 
 
 def test_neighboring_lines_of_running_text_stay_together() -> None:
-    lengths = [run_length(run) for run in range(110)]
-    drawn = runs_of(RandomSplit(), sum(lengths))
-    edges = np.cumsum([0, *lengths])
-    runs = [set(drawn[start:stop]) for start, stop in pairwise(edges)]
-    assert all(len(run) == 1 for run in runs)
-    assert Counter(part for run in runs for part in run) == {"train": 88, "dev": 11, "test": 11}
-    assert lengths[70:] == [RUN] * 40
+    lines = 30_000
+    drawn = runs_of(RandomSplit(), [80] * lines)
+    runs = [len(list(run)) for _, run in groupby(drawn[lines // 2 :])]
+    assert min(runs[1:-1]) >= LONGEST_RUN // 80  # whole runs
+
+
+@given(st.lists(st.integers(1, 900), min_size=10, max_size=400), st.integers(1, 8), st.integers(0, 99))
+@settings(max_examples=100)
+def test_running_text_has_its_shares_of_characters(sizes: list[int], times: int, seed: int) -> None:
+    sizes = sizes * times
+    drawn = runs_of(RandomSplit(split_seed=seed), sizes)
+    total = sum(sizes)
+    for part in ("dev", "test"):
+        found = sum(size for size, one in zip(sizes, drawn, strict=True) if one == part)
+        # Within one run, and the line that may exceed it
+        assert abs(found - 0.1 * total) <= max(sizes) + total / PIECES
 
 
 @given(st.integers(10, 3_000), st.integers(0, 99))
 @settings(max_examples=100)
-def test_running_text_of_any_length_has_its_parts_to_within_one_run(rows: int, seed: int) -> None:
+def test_running_text_of_any_length_has_all_parts(rows: int, seed: int) -> None:
     drawn = Counter(runs_of(RandomSplit(split_seed=seed), rows))
-    ends = np.cumsum([run_length(run) for run in range(110)])
-    longest = run_length(int(np.searchsorted(ends, rows)))
     for part in ("dev", "test"):
         assert drawn[part] >= 1
-        assert abs(drawn[part] - 0.1 * rows) <= longest
+        assert abs(drawn[part] - 0.1 * rows) <= 1 + rows / PIECES
 
 
 @given(st.integers(20, 500), st.integers(0, 9))

@@ -25,7 +25,7 @@ from decoding_common import (
 from seqloom import recipes
 from seqloom.config.decoding import GreedyConfig
 from seqloom.decoding import answers as stepping
-from seqloom.decoding import decode as decoding
+from seqloom.decoding import steps
 from seqloom.decoding.answers import NEVER, GeneratedText, log_probabilities, positions_of, room
 from seqloom.errors import DataError
 from seqloom.nn.types import Padded, map_state
@@ -52,6 +52,7 @@ def assert_same(found: GeneratedText, expected: GeneratedText) -> None:
     assert found.score == pytest.approx(expected.score, abs=1e-9)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_each_token_is_the_likeliest_after_the_whole_of_what_was_said(name: str) -> None:
     model, source = translator(name), sources()
@@ -66,6 +67,7 @@ def test_a_language_model_that_remembers_says_what_one_says_that_reads_everythin
         assert_same(answer, plainly(plain_language_model(model, prompt, row), int(most[row])))
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_batch_of_sources_is_answered_as_its_rows_one_by_one(name: str) -> None:
     model, source = translator(name), sources()
@@ -74,6 +76,7 @@ def test_a_batch_of_sources_is_answered_as_its_rows_one_by_one(name: str) -> Non
         assert_same(alone, answer)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_a_batch_of_ragged_prompts_is_answered_as_its_rows_one_by_one(name: str) -> None:
     model, prompt = language_model(name), prompts()
@@ -120,7 +123,7 @@ def test_where_rows_are_left_out_of_the_tokens_alone_answers_go_wrong(monkeypatc
     """The twin: a state whose rows are not chosen with the tokens belongs to other rows."""
     model, source = translator("seq2seq-dot"), sources()
     expected = translated(model, source, HOW)
-    monkeypatch.setattr(decoding, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
+    monkeypatch.setattr(steps, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
     assert translated(model, source, HOW) != expected
 
 

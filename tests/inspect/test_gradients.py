@@ -3,6 +3,7 @@
 import copy
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from inspection_common import subject_of, subject_with, task_on
+from pictures_common import SVG
 from seqloom.errors import DataError
 from seqloom.inspect import flow as flow_module
 from seqloom.inspect import gradients as gradients_module
@@ -21,6 +23,7 @@ from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Subject
 from seqloom.nn.taps import recording, taps
 from seqloom.nn.types import Padded
+from seqloom.report.numbers import number as shown
 from seqloom.tasks.task import HeadSettings, Task
 from seqloom.text.special_tokens import BEGIN
 
@@ -234,7 +237,11 @@ def test_models_are_compared_on_one_input_and_each_keeps_its_name(task: Task) ->
     subjects = {recipe: subject_of(task, recipe) for recipe in ("rnn", "lstm", "transformer")}
     view = gradients_compared(subjects, TEXT)
     assert [flow.layer for flow in view.flows] == list(subjects)
-    assert all(name in view.svg() for name in subjects)
+    words = " ".join("".join(one.itertext()) for one in ElementTree.fromstring(view.svg()).iter(f"{SVG}text"))
+    told = [sentence.rstrip(".") for sentence in view.sentences()]
+    for flow, one in zip(view.flows, told, strict=True):  # each once, with the last point of its curve
+        assert words.count(one.partition(";")[0]) == 1
+        assert one.endswith(f"at distance 5 it is {shown(flow.norms[-1] / flow.norms[1])} times that at distance 1")
     assert view.flows[0].norms == stack_flow(subjects["rnn"], read(subjects["rnn"], TEXT)).norms
     with pytest.raises(DataError, match="0 models"):
         gradients_compared({}, TEXT)
@@ -269,7 +276,7 @@ STEPS = {"rnn": 200, "lstm": 200, "transformer": 80}
 def copiers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Subject]:
     """Language models that were taught to say the first word again behind seven others."""
     lines = [" ".join([letter, *(NOISE * 4)[: DISTANCE - 1], letter]) for letter in LETTERS]
-    task = task_on(tmp_path_factory.mktemp("copy"), "lm", rows=lines)
+    task = task_on(tmp_path_factory.mktemp("copy"), "lm", rows=lines, dev_size=0.0, test_size=0.0)
     return {recipe: _taught(_built(task, recipe), steps) for recipe, steps in STEPS.items()}
 
 
@@ -321,6 +328,6 @@ def test_after_copying_at_a_distance_elman_gradients_decay_those_of_an_lstm_far_
     assert left["rnn"] < 1e-3 * left["lstm"]
     assert left["transformer"] > 0.3 and vectors["transformer"].factor > 0.95, "it reads the first word at once"
     factors = {f"{name} {total.part}": total.factor for name, view in views.items() for total in view.totals}
-    assert factors["rnn hidden"] < 0.7 < 0.85 < factors["lstm cell"]
+    assert factors["rnn hidden"] < 0.7 < 0.8 < factors["lstm cell"]
     far = {flow.layer: flow.left for flow in gradients_compared(copiers, text).flows}
     assert far["rnn"] < 0.01 * far["lstm"] and far["transformer"] > 0.3

@@ -9,6 +9,7 @@ import pytest
 
 from inspection_common import subject_of, task_on
 from pictures_common import SVG, Picture
+from seqloom.errors import ConfigError
 from seqloom.inspect import graph
 from seqloom.inspect.attribution.attribution import attribute_file, attribution
 from seqloom.inspect.attribution.tables import attribution_table
@@ -17,6 +18,7 @@ from seqloom.inspect.gates import gates
 from seqloom.inspect.gradients import gradients
 from seqloom.inspect.graphs.diagram import Diagram
 from seqloom.inspect.heads import heads
+from seqloom.inspect.inspector import Inspection
 from seqloom.inspect.map_page import MapCanvas
 from seqloom.inspect.query_key import query_key
 from seqloom.inspect.readings import read
@@ -61,14 +63,44 @@ def test_the_number_of_a_key_and_its_text_are_apart(task: Task) -> None:
 @pytest.mark.parametrize(("recipe", "names"), [("lstm", ("input", "forget", "output")), ("gru", ("reset", "update"))])
 def test_gates_are_called_by_their_names(task: Task, recipe: str, names: tuple[str, ...]) -> None:
     subject = subject_of(task, recipe)
+    kept = "forget" if recipe == "lstm" else "update"
     for text in (TEXT, " ".join([TEXT] * 12)):
         view = gates(subject, read(subject, text))
-        titles = [figure.title for figure in view.figures()]
-        for name in names:
-            assert f"{name.capitalize()} gate, layer 1" in titles
-        assert "Candidate, layer 1" in titles and "Hidden state, layer 1" in titles
-        kept = "forget" if recipe == "lstm" else "update"
-        assert view.figures()[-1].caption == f"1 / (1 - mean of the {kept} gate)."
+        first, *_, last = view.figures()
+        labels = first.rows if isinstance(first, Matrix) else [one.name for one in first.series]  # type: ignore[attr-defined]
+        assert all(any(one.endswith(f"{name} gate") for one in labels) for name in names)
+        assert last.caption == f"1 / (1 - mean of the {kept} gate)."
+        for name, title in ((kept, f"{kept.capitalize()} gate, layer 1"), ("hidden", "Hidden state, layer 1")):
+            assert [one.title for one in gates(subject, read(subject, text), gate=name).figures()] == [title]
+
+
+def test_gates_of_a_short_text_are_one_table_with_one_scale_and_the_caption_names_the_unit(task: Task) -> None:
+    subject = subject_of(task, "lstm")
+    reading = read(subject, TEXT)
+    table = gates(subject, reading).figures()[0]
+    assert isinstance(table, Matrix) and len(table.rows) == 6 + 3 and table.span == (-1.0, 1.0)
+    assert "whose hidden state varies most" in table.caption and "from 0 (closed) to 1 (open)" in table.caption
+    asked = gates(subject, reading, unit=3)
+    assert asked.figures()[0].caption.startswith(f"Unit 3 of {asked.values.shape[2]}, and the mean")
+    several = gates(subject, reading, unit=3, gate="forget").figures()[0]
+    assert (
+        isinstance(several, Matrix) and several.rows[0] == "unit 3" and several.caption.startswith("Unit 3, and the ")
+    )
+    assert several.values[0] == pytest.approx(asked.of("forget")[:, 3].tolist())
+    with pytest.raises(ConfigError, match=r"no gate or state 'reset'.*input, forget, candidate, output, cell, hidden"):
+        gates(subject, reading, gate="reset")
+
+
+@pytest.mark.parametrize("recipe", ["lstm", "bilstm", "transformer", "cnn"])
+def test_titles_and_sentences_name_layers_in_words_not_by_their_paths(task: Task, recipe: str) -> None:
+    subject = subject_of(task, recipe)
+    inspection = Inspection(subject, TEXT)
+    for name in {"attention", "head_view", "gates", "states", "gradients", "filters", "query_key"} & {
+        *inspection.views()
+    }:
+        view = inspection.view(name)
+        told = [view.title, *view.sentences(), *(text for one in view.figures() for text in (one.title, one.caption))]
+        assert not [one for one in told if ".layers." in one]
 
 
 def test_a_text_of_one_token_has_bars_instead_of_a_curve_of_one_point(task: Task) -> None:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from seqloom.config.mixers import SCORES, refusal
 from seqloom.errors import ConfigError, KernelError
-from seqloom.nn.ops import attention_blocked
+from seqloom.nn.ops import attention_blocked, attention_regions
 from seqloom.nn.ops.attention import Kernel, Request, plain, weights
 from seqloom.nn.ops.attention_blocked import BLOCKED
 from seqloom.nn.ops.attention_edges import EDGES
-from seqloom.nn.ops.attention_fast import KERNELS, attend, choose
+from seqloom.nn.ops.attention_fast import KERNELS, ORDERS, attend, choose, explain
+from seqloom.nn.ops.attention_regions import REGIONS
 from seqloom.nn.ops.attention_sdpa import SDPA, without_plans
 from seqloom.nn.ops.kernels import using
 from seqloom.nn.ops.masks import (
@@ -103,6 +104,8 @@ def request(mask: Mask, score: str, bias: str, *, aligned: bool = True) -> Reque
 
 def _with_gradients(run: object, asked: Request) -> list[Tensor]:
     leaves = [tensor.clone().requires_grad_() for tensor in asked.tensors()]
+    if isinstance(asked.bias, Alibi):
+        leaves[-1].requires_grad_(False)  # slopes are constants
     output = run(asked.refill(iter(leaves)))  # type: ignore[operator]
     (output * torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)).sum().backward()
     return [output.detach(), *(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves)]
@@ -114,7 +117,8 @@ def _with_gradients(run: object, asked: Request) -> list[Tensor]:
 def test_a_kernel_equals_plain_or_refuses(
     kernel: Kernel, mask: str, score: Score, bias: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention_blocked, "_BLOCK", 4)  # several blocks, the last one short
+    for module in (attention_blocked, attention_regions):
+        monkeypatch.setattr(module, "_BLOCK", 4)  # several blocks, the last one short
     asked = request(MASKS[mask], score, bias)
     with using(attention=kernel.name):
         if kernel.refuses(asked):
@@ -140,7 +144,7 @@ def test_each_kernel_accepts_something_and_the_fast_ones_refuse_something() -> N
     }
     assert all(table["plain"])
     assert all(table["blocked"]), "blocked takes every score, mask and bias of one sequence"
-    for name in ("sdpa", "edges"):
+    for name in ("sdpa", "edges", "regions", "slopes"):
         assert any(table[name]) and not all(table[name])
 
 
@@ -208,12 +212,25 @@ def test_the_choice_is_stated_and_can_be_shown() -> None:
         return Request(tensor, tensor, tensor, places, places, mask=mask, bias=bias, aligned=True)
 
     assert choose(long(Causal(), 4096)) is SDPA
-    assert choose(long(WindowMask(255, 0), 4096)) is BLOCKED
+    assert choose(long(WindowMask(255, 0), 4096)) is REGIONS
     assert choose(long(WindowMask(255, 0), 64)) is SDPA
-    assert choose(long(Causal(), 4096, bias=Alibi(torch.ones(2)))) is BLOCKED
+    assert choose(long(Causal(), 4096, bias=Alibi(torch.ones(2)))) is REGIONS
+    assert choose(long(Causal(), 4096, bias=Buckets(torch.ones(4, 2), two_sided=False, farthest=9))) is BLOCKED
     assert choose(long(Edges(PAIRS), 16)) is EDGES
     assert choose(long(Neighbors(OF_ROWS[:1], 16), 16)) is SDPA
     assert choose(long(Neighbors(OF_ROWS[:1], 1024), 1024)) is EDGES
+
+
+def test_every_kernel_before_the_chosen_one_says_why_it_is_not_chosen() -> None:
+    order = [kernel.name for kernel in ORDERS["cpu"]]
+    for mask, (score, bias) in itertools.product(MASKS.values(), LEGAL):
+        asked = request(mask, score, bias)
+        choice = explain(asked)
+        assert choice.kernel == choose(asked).name
+        assert all(choice.refused.values())
+        assert [*choice.refused, choice.kernel] == order[: len(choice.refused) + 1]
+    with using(attention="plain"):
+        assert explain(request(Causal(), "dot", "none")) == ("plain", {})
 
 
 def test_a_named_kernel_refuses_instead_of_falling_back() -> None:

@@ -210,6 +210,7 @@ SLOW: list[Callable[[int], bytes]] = [  # of about as many bytes
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SLOW)))
 def test_the_work_of_the_parser_is_linear(number: int) -> None:

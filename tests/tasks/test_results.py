@@ -117,6 +117,18 @@ def test_the_confusion_matrix_of_a_tagger_has_the_types_of_its_spans(small: Find
     assert "expected \\ predicted" in repr(matrix) and "expected \\ predicted" in evaluation.report()
 
 
+def test_a_confusion_matrix_of_eight_labels_fits_a_terminal(small: Find) -> None:
+    names = ("billing", "delivery", "login problem", "refund", "repair", "returns", "shipping cost", "warranty")
+    pairs = Counter({(one, other): 1_000 * (one == other) + 3 for one in names for other in names})
+    counts = tuple(ConfusionCount(*pair, count) for pair, count in pairs.most_common())
+    matrix = Evaluation("classify", {}, 1, np.zeros((1, 5)), (), counts).confusion_matrix()
+    table = matrix.document().text(80).splitlines()[2:]
+    assert len(table) == 1 + len(names) and all(len(line) <= 80 for line in table)  # a line for each label
+    assert table[0].split() == ["expected", "\\", "predicted", *map(str, range(1, 9))]
+    assert [line.split()[0] for line in table[1:]] == [str(at) for at in range(1, 9)]
+    assert all(name in line for name, line in zip(names, table[1:], strict=True))
+
+
 def test_slices_are_undefined_by_their_own_evaluator(small: Find) -> None:
     found = small("csv")
     evaluation = evaluate(found.task, found.model("bag"), found.batches())

@@ -2,12 +2,13 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.tasks.task import Metric
 from seqloom.training.state import TrainingState
-from seqloom.training.validation import is_better, record_validation
+from seqloom.training.validation import DECISIVE, is_better, record_validation
 
 ACCURACY, ERROR = Metric("accuracy"), Metric("mse", higher_is_better=False)
 VALUES = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
@@ -37,6 +38,18 @@ def test_patience_waits_while_the_loss_still_falls() -> None:
     assert run_state.patience_count == 0 and run_state.best is not None and run_state.best.step == 1
     run_state, _ = seen(ACCURACY, (0.4, 5.0), (0.0, 4.0), (0.0, 4.0), (0.4, 6.0))
     assert run_state.patience_count == 2
+
+
+@pytest.mark.parametrize(("rows", "count"), [(DECISIVE, 3), (DECISIVE - 1, 0)])
+def test_a_perfect_score_that_stays_so_is_no_improvement_however_the_loss_falls(rows: int, count: int) -> None:
+    run_state = TrainingState()
+    for step, (value, loss) in enumerate([(0.9, 0.5), (1.0, 0.4), (1.0, 0.3), (1.0, 0.2), (1.0, 0.1)], 1):
+        run_state.step = step
+        better, _ = record_validation(ACCURACY, {"accuracy": value, "loss": loss}, run_state, 0.1, rows=rows)
+        assert better  # the loss still chooses the weights
+    assert run_state.patience_count == count
+    record_validation(ACCURACY, {"accuracy": 0.9, "loss": 0.05}, run_state, 0.1, rows=rows)
+    assert run_state.patience_count == 0  # it did not stay perfect, and the loss falls
 
 
 def test_what_is_not_finite_is_never_better() -> None:

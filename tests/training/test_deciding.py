@@ -13,7 +13,6 @@ from seqloom.config.data import DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.training import ByLengthConfig
 from seqloom.data.check import checking
 from seqloom.data.order import Order
-from seqloom.data.problems import Ledger
 from seqloom.events import finished
 from seqloom.inference.model import load
 from seqloom.training.request import RunRequest
@@ -65,7 +64,7 @@ def test_the_data_check_speaks_of_the_batches_of_training(rows: int, tmp_path: P
     feed, prepared = resolved.config.training.batching, resolved.prepared
     assert isinstance(feed, ByLengthConfig)
     order = Order(prepared.schema.target.sizes(prepared.columns)[prepared.splits["train"]], feed.batch_tokens, seed=0)
-    report = finished(checking(data, EncodingConfig(), Ledger()))
+    report = finished(checking(data, EncodingConfig()))
     assert report.batching is not None and report.batching.batches == order.summary(0).batches > 1
 
 

@@ -210,7 +210,7 @@ def summed(norms: list[float], weights: list[float], looks: set[int]) -> LossSum
     tallies, run_state = Tallies(1.0, Alone(), torch.device("cpu")), TrainingState()
     for number, (norm, weight) in enumerate(zip(norms, weights, strict=False), 1):
         seen = Seen(torch.tensor(norm), torch.tensor(weight), torch.tensor(norm * 3), torch.zeros(()))
-        tallies.add(seen, torch.zeros(()), (7, 5), stop=False)
+        tallies.add(seen.together(), (7, 5), stop=False)
         if number in looks:
             telling.add(run_state, tallies.read())
     return run_state.sums

@@ -1,10 +1,13 @@
 """How far a run is."""
 
 import pytest
+import torch
 
 from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, TokenCountConfig
 from seqloom.training import learning_rate as lengths
+from seqloom.training import session
 from seqloom.training.learning_rate import expected_steps, is_over, progress_of
+from seqloom.training.session import Clock
 from seqloom.training.state import TrainingState
 
 LENGTHS = [EpochsConfig(epochs=4), StepsConfig(steps=40), TokenCountConfig(tokens=400), SecondsConfig(seconds=4.0)]
@@ -63,3 +66,17 @@ def test_the_steps_of_a_long_run_are_estimated_without_drawing_all_of_its_epochs
 
 def test_all_lengths_but_a_clock_expect_the_same_number_of_steps() -> None:
     assert [expected_steps(length, TenSteps(), tokens=100) for length in LENGTHS] == [40, 40, 40, None]
+
+
+@pytest.mark.parametrize("length", LENGTHS, ids=lambda length: length.kind())
+def test_the_time_left_is_right_from_the_second_measurement_on(length, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was slow before the first one, such as the first step, does not count."""
+    now = 0.0
+    monkeypatch.setattr(session.time, "monotonic", lambda: now)
+    clock, slow = Clock(0.0, torch.device("cpu")), 0.0 if isinstance(length, SecondsConfig) else 7.0
+    left = []
+    for done in (0.5, 1.0, 1.5, 3.5):  # epochs, one a second
+        now = slow + done
+        where, _ = run_state(done)
+        left.append(clock.speed(progress_of(length, where, TenSteps(), clock.seconds)).remaining)
+    assert left[0] is None and left[1:] == pytest.approx([3.0, 2.5, 0.5])

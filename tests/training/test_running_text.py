@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import seqloom
@@ -10,6 +11,7 @@ from seqloom.config.data import DataConfig
 from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.recipes.families import RECIPES
 from seqloom.tasks.lm import memory_grows
+from seqloom.training import written_texts
 from seqloom.training.events import Ended, Report, Wrote
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
@@ -65,6 +67,17 @@ def test_a_trained_language_model_continues_the_first_words_of_dev_texts(prose: 
     seqloom.train(prose, out=run.folder, device="cpu", show=again.append)
     assert [one.texts for one in again if isinstance(one, Wrote)] == [texts]  # the seed is fixed
     assert seqloom.load(run.folder).generate([texts[0].prompt])
+
+
+@pytest.mark.slow
+def test_a_text_that_ends_at_the_limit_says_so(prose: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last word, which may be incomplete, is left out if there are others: see `whole_words`."""
+    monkeypatch.setattr(written_texts, "HOW", msgspec.structs.replace(written_texts.HOW, max_new_tokens=2))
+    events: list[Report] = []
+    given = {"model": "lstm", "size": "nano", "tokenizer": "characters", "steps": 1, "device": "cpu"}
+    seqloom.train(prose, out=prose.parent / "run", **given, show=events.append)
+    (wrote,) = [one for one in events if isinstance(one, Wrote)]
+    assert wrote.texts and all(one.text.endswith("…") for one in wrote.texts)
 
 
 @pytest.mark.slow

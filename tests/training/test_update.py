@@ -10,14 +10,13 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.testing import assert_close
-from torch.torch_version import TorchVersion
 
 from seqloom.config.training import AdamWConfig, PacksConfig, SgdConfig
-from seqloom.errors import ConfigError, DurableError
+from seqloom.errors import DurableError
 from seqloom.nn.types import Batch, Loss, Padded, count_rows
+from seqloom.training import loss as loss_module
 from seqloom.training import step as scaling
 from seqloom.training import step as tallying
-from seqloom.training import step as update_module
 from seqloom.training.devices import Alone, HalvedError, OutOfMemoryError, ran_out
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update, moved, rows_of
@@ -347,7 +346,7 @@ def test_a_step_redone_in_halves_is_bit_for_bit_the_step_that_began_so(error: Ex
 
 
 def test_without_halving_the_run_would_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_module, "ran_out", lambda _: False)
+    monkeypatch.setattr(scaling, "ran_out", lambda _: False)
     with pytest.raises(torch.OutOfMemoryError):
         take(updating(drawn(CASE), task=Small(4, ERRORS[0])), batch_of(CASE, 16), TrainingState())
 
@@ -416,13 +415,7 @@ def test_a_part_that_is_missing_or_different_is_refused(part: str) -> None:
 # --- compiled --------------------------------------------------------------------------------------------------------
 
 
-def test_compiling_is_refused_where_batches_have_many_shapes() -> None:
-    with pytest.raises(ConfigError, match="compile needs batches of one shape"):
-        updating(drawn(CASE), replace(PLAIN, compile=True))
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(TorchVersion(torch.__version__) < update_module.COMPILES_FROM, reason="compiling is refused here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
 @pytest.mark.parametrize(
     "compiler",
@@ -438,7 +431,7 @@ def test_compiling_is_refused_where_batches_have_many_shapes() -> None:
     ],
 )
 def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_module, "COMPILER", compiler)
+    monkeypatch.setattr(loss_module, "COMPILER", compiler)
     case, ended = CASES["labels, gru"], []
     torch.manual_seed(0)
     tokens, labels = torch.randint(11, (3, 4, 7)), torch.randint(2, (3, 4, 3)).float()
@@ -449,6 +442,18 @@ def test_a_compiled_step_equals_a_plain_one(compiler: str, monkeypatch: pytest.M
             take(update, Batch(Padded.of(tokens[step]), labels[step]), run_state)
         ended.append([weight.clone() for weight in update.tensors()["model"].values()])
     assert_close(*ended, rtol=1e-3, atol=1e-4)
+
+
+def test_a_loss_is_compiled_once_for_packed_batches_with_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU gets the layout of each packed batch with it; the compiled loss must not be one of that layout."""
+    made: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda run, **_: made.append(run) or run)
+    update = updating(drawn(CASES["lm, gpt"]), replace(PLAIN, compile=True, batching=PacksConfig()))
+    for step in range(3):
+        tokens, segments = torch.full((2, 6), step), torch.arange(6).repeat(2, 1) // (step + 2)
+        x = Padded.of(tokens, segments=segments)
+        take(update, Batch(x._replace(shared=x.layout), tokens), TrainingState())
+    assert len(made) == 1
 
 
 # --- no waiting for the device ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from seqloom.cli.options import DATA, Data, Given, Verb, option, reworded, takes
 from seqloom.cli.terminal import Screen, followed_work
-from seqloom.config.cleaning import CleaningConfig
+from seqloom.config.cleaning import READ_BY, CleaningConfig
 from seqloom.config.data import SPLITS, DataConfig, Task, asked_encoding
 from seqloom.config.options import BATCHES, said, settings, with_flags
 from seqloom.data.problems import Ledger
@@ -198,7 +198,7 @@ def check(
             require_writable(html, map(Path, (*data, *config.dev, *config.test)), Ledger())
         from seqloom.data.check import checking
 
-        report = followed_work(checking(config, how, Ledger(config.bad_rows), batch_tokens=batch_tokens))
+        report = followed_work(checking(config, how, batch_tokens=batch_tokens))
     _show(report, html, json)
 
 
@@ -233,8 +233,7 @@ REPORTS: dict[str, "Callable[[Shown], str]"] = {
     ".md": lambda report: report.markdown(),
     ".json": lambda report: dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n",
 }
-CLEANED = settings(DataConfig, "task", "input", "target", "label_separator", "skip_bad_rows", "max_bad_rows")
-CLEANED |= settings(DataConfig, "format", "encoding", "delimiter", "header")
+CLEANED = settings(DataConfig, *READ_BY, "skip_bad_rows", "max_bad_rows")
 
 
 @app.command("clean", cls=Verb, short_help="Write a cleaned copy of a file and report every change.")
@@ -293,7 +292,7 @@ def clean(
     with _refusals(json):
         from seqloom.data.clean import cleaning_steps
 
-        found = followed_work(cleaning_steps(config, cleaning, Ledger(config.bad_rows), out=out))
+        found = followed_work(cleaning_steps(config, cleaning, Ledger.of(config), out=out))
     if report is not None:
         from seqloom.files.disk import write_file
 

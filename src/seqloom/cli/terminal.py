@@ -302,6 +302,7 @@ WHY = {  # text before and after the number of steps
     ),
     "disk": ("stopped", ": checkpoints could not be saved; free disk space, and run the same command again to resume"),
 }
+PERFECT = "; the dev score is perfect and has stayed so (--patience)"
 ALREADY = {
     "done": "this run is already done; give more --epochs (or --steps, --tokens, --seconds) to train it longer",
     "patience": "this run has already stopped early; give a larger --patience to train it longer",
@@ -345,6 +346,8 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
         facts |= {"seconds": ended.speed.seconds} | {name: str(place) for name, place in places.items()}
         return Screen().say_json(facts)
     before, after = WHY[ended.reason]
+    if ended.reason == "patience" and task.metric.is_perfect(ended.metrics.get(task.metric.name, math.nan)):
+        after = PERFECT
     lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
     lines += _chosen(ended, task)
     if calibrated:

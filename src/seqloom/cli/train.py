@@ -142,7 +142,7 @@ def train(
     from seqloom.data.dataset import open_without_test
     from seqloom.data.problems import Ledger
 
-    dataset = open_without_test(asked, Ledger(asked.bad_rows))
+    dataset = open_without_test(asked, Ledger.of(asked))
     if processes > 1:
         raise typer.Exit(_launched(home, request, typed, processes, max_restarts))
     try:

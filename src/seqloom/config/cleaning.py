@@ -15,6 +15,8 @@ LineEnds = Literal["keep", "lf", "space"]
 TypoDistance = Annotated[int, Meta(ge=0, le=3, examples=[1])]
 RareCount = Annotated[int, Meta(ge=0, le=2**40, examples=[2])]
 LABELS, ROWS = "Labels", "Rows and fields"  # groups of options in the help
+# Settings of `DataConfig` that `seqloom data clean` takes: they say how the file is read.
+READ_BY = ("task", "input", "target", "label_separator", "format", "encoding", "delimiter", "header")
 
 
 class CleaningConfig(Config, tag="cleaning", kw_only=True):

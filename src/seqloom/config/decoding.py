@@ -50,6 +50,14 @@ class DecodingConfig(Config, kw_only=True):
             DECODING,
         ),
     ] = 1.0  # Keskar et al. 2019
+    cuda_graphs: Annotated[
+        bool,
+        Flag(
+            "Record the generation of a token as a CUDA graph and replay it; faster on a GPU; not for beam search; "
+            "experimental (default: off).",
+            panel=DECODING,
+        ),
+    ] = False
 
     @property
     def abreast(self) -> int:
@@ -141,6 +149,8 @@ class BeamConfig(DecodingConfig, tag="beam", kw_only=True):
 
     def check(self) -> None:
         super().check()
+        if self.cuda_graphs:
+            raise ConfigError("cuda_graphs cannot be used with beam search", fix="leave one of them out")
         if self.n_best > self.beam_size:
             raise ConfigError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}", fix="raise beam_size, or lower n_best"

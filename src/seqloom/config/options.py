@@ -241,6 +241,16 @@ def typed_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
             yield one.typed(config)
 
 
+def typed_settings(config: Config, names: Collection[str]) -> list[str]:
+    """Return the flags of these settings whose values are not the defaults.
+
+    >>> from seqloom.config.data import DataConfig
+    >>> typed_settings(DataConfig(train=("a.csv",), input=("my text",), dev=("b.csv",)), ["input", "target"])
+    ["--input 'my text'"]
+    """
+    return list(typed_changes(config, [name for name in settings(type(config)) if name not in names]))
+
+
 def worded_changes(config: Config, known: Collection[str] = ()) -> Iterator[str]:
     """Yield the same in words, for sentences that users of the shell and of Python read.
 

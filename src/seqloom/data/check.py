@@ -1,7 +1,9 @@
 """`seqloom data check`: read a dataset as training would, and report on it. Nothing encoded is kept."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +21,38 @@ from seqloom.config.data import (
     asked_encoding,
     encoding_over,
 )
-from seqloom.config.options import stated, strict, with_flags
+from seqloom.config.options import stated, strict, typed_changes, with_flags
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
+from seqloom.data.checks.check import DataFinding
 from seqloom.data.dataset import open_data
 from seqloom.data.order import Order, default_batch_tokens
 from seqloom.data.prepared import SPLIT, Prepared, default_encoding, encoded, fitted_encoder, prepare
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import Ledger, cleaned_name
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
 from seqloom.events import Progress, Work, finished
 
 
+class ReportedRows(Ledger):
+    """A ledger whose bad rows become findings of a report; it refuses data only if no row is good."""
+
+    def close(self) -> None:
+        """Raise RejectedError if all rows are bad."""
+        if not self.rows:
+            super().close()
+
+
 def checking(
-    config: DataConfig, encoding: AskedEncoding | None, ledger: Ledger, *, batch_tokens: int | None = None
+    config: DataConfig, encoding: AskedEncoding | None, *, batch_tokens: int | None = None
 ) -> Work[DataReport]:
-    """Return the report on a dataset; raise RejectedError if it cannot be read or has too many bad rows.
+    """Return the report on a dataset; raise RejectedError if it cannot be read.
+
+    Bad rows are findings of the report, which describes the other rows.
 
     `encoding` None: the default of training. `batch_tokens` is the size of a batch in tokens, padding included; None:
     the default of training.
     """
+    ledger = ReportedRows.of(config)
     dataset = open_data(config, ledger)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
@@ -49,7 +64,7 @@ def checking(
         elif columns[SPLIT].rows:
             sizes[SPLITS[columns[SPLIT].values[0]]].append(encoder.schema.target.sizes(columns))
     whole = {split: np.concatenate(blocks) for split, blocks in sizes.items()}
-    return reporter.report(
+    report = reporter.report(
         " + ".join(config.train),
         ledger,
         columns=ReportColumns(dataset.config.input, dataset.config.target),
@@ -57,6 +72,25 @@ def checking(
         tokens={} if encoder.tokenizer is None else {split: rows[:, 0] for split, rows in whole.items()},
         batching=_batching(whole["train"], batch_tokens),
     )
+    return replace(report, next=_next(config, ledger, report.findings))
+
+
+def _next(config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]) -> tuple[str, ...]:
+    """The commands to run next: clean the files that have something to clean, then train; none after other errors."""
+    files = {path: f"`{ledger.clean_command(path)}`" for path in (*config.train, *config.dev, *config.test)}
+    advised = {one: [path for path in files if _advises(one, files[path])] for one in findings}
+    copies = {path: cleaned_name(path) or path for path in files if any(path in some for some in advised.values())}
+    errors = [one for one, some in advised.items() if one.severity == "reject" and not some]
+    if errors and not copies:
+        return ()
+    parts = {part: tuple(copies.get(path, path) for path in getattr(config, part)) for part in SPLITS}
+    after = msgspec.structs.replace(config, **parts)
+    names = ["seqloom", "data check" if errors else "train", *map(shlex.quote, after.train), *typed_changes(after)]
+    return (*(files[path].strip("`") for path in copies), " ".join(names))
+
+
+def _advises(finding: DataFinding, command: str) -> bool:
+    return any(command in sample.fix for sample in finding.samples)
 
 
 def _batching(sizes: np.ndarray, batch_tokens: int | None) -> Batching:
@@ -127,7 +161,7 @@ def load_data(
     named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
     named |= {"max_length": max_length, "overlong": overlong}
     config = data_config(train, stated(named))
-    ledger = Ledger(config.bad_rows)
+    ledger = Ledger.of(config)
     folder = None if cache is None else Path(cache)
     dataset = open_data(config, ledger)
     how = encoding_over(asked_encoding(stated(named)), default_encoding(dataset.schema))
@@ -191,7 +225,7 @@ def check_data(
     named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
     named |= {"max_length": max_length, "overlong": overlong}
     config = data_config(train, stated(named))
-    checked = checking(config, asked_encoding(stated(named)), Ledger(config.bad_rows), batch_tokens=batch_tokens)
+    checked = checking(config, asked_encoding(stated(named)), batch_tokens=batch_tokens)
     return finished(checked)
 
 

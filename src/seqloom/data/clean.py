@@ -15,6 +15,7 @@ A row that does not change is copied as it is written. Only the columns of input
 
 import json
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +26,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.cleaning import CleaningConfig, Conflicts, LineEnds, RepeatRule
+from seqloom.config.cleaning import READ_BY, CleaningConfig, Conflicts, LineEnds, RepeatRule
 from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
-from seqloom.config.options import said, stated, strict, with_flags
+from seqloom.config.options import said, stated, strict, typed_changes, typed_settings, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
 from seqloom.data.checks.duplicates import folded
 from seqloom.data.dataset import SAMPLE
@@ -44,7 +45,18 @@ from seqloom.data.values import BadValue, Record, Table, label_of
 from seqloom.errors import ConfigError
 from seqloom.events import Progress, Work, finished
 from seqloom.files.disk import write_file
-from seqloom.report.document import Aside, Bullets, Callout, Document, Heading, KeyFigures, Shown, TableBlock, TableCell
+from seqloom.report.document import (
+    Aside,
+    Bullets,
+    Callout,
+    CodeBlock,
+    Document,
+    Heading,
+    KeyFigures,
+    Shown,
+    TableBlock,
+    TableCell,
+)
 from seqloom.report.labels import excerpt, excerpt_from
 from seqloom.report.numbers import counted
 
@@ -67,6 +79,8 @@ CHANGES = {  # what is counted, in the order of the report
 }
 GONE = "(dropped)"
 LABEL_CHANGES = ("spelling", "table", "typo", "rare")
+KEPT_TYPOS = "To merge such labels, use --typo-distance 1; to rename only some of them, --labels TABLE."
+TIMES_RARER, MOST_TYPOS = 10, 20  # a label that may be a typing error; how many of them are shown
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
 
 
@@ -100,6 +114,15 @@ class RenamedLabel:
 
 
 @dataclass(frozen=True)
+class KeptLabel:
+    """A label of the copy, and its rows; `like` is a far more frequent label that is one typing error away."""
+
+    label: str
+    rows: int
+    like: str = ""
+
+
+@dataclass(frozen=True)
 class CleanReport(Shown):
     """What `seqloom data clean` changed, or would change."""
 
@@ -113,6 +136,8 @@ class CleanReport(Shown):
     conflicts: int  # rows that contradict others and are kept
     conflict_lines: tuple[int, ...]  # of the first of them
     skipped: tuple[str, ...] = ()  # the first bad rows that were left out
+    kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
+    next: tuple[str, ...] = ()  # the commands to run next, in the shell
 
     @property
     def is_clean(self) -> bool:
@@ -140,6 +165,14 @@ class CleanReport(Shown):
         many, lines = self.conflicts, self.conflict_lines
         have, are = (f"{many:,} rows have", "they are") if many > 1 else ("1 row has", "it is")
         listed = f" Lines: {', '.join(map(str, lines))}{', ...' if many > len(lines) else ''}."
+        kept: list[list[TableCell]] = [[_label(one.label), one.rows] for one in self.kept]
+        rows = {one.label: one.rows for one in self.kept}
+        typos = [
+            f"{_label(one.label)} ({counted(one.rows, 'row')}) may be a typing error of {_label(one.like)} "
+            f"({counted(rows[one.like], 'row')})"
+            for one in self.kept
+            if one.like
+        ]
         return Document(
             f"{self.file} cleaned" if self.out is not None else f"{self.file}: what would be cleaned",
             [
@@ -147,12 +180,18 @@ class CleanReport(Shown):
                 KeyFigures([(self.rows, "rows read"), (self.written, "rows kept"), (self.changed, "rows changed")]),
                 Heading("Changes"),
                 TableBlock(("change", "rows", "line", "before", "after"), found),
-                Heading("Labels"),
+                Heading("Labels that change"),
                 TableBlock(("label", "becomes", "rows", "why"), renamed, brief=20),
+                Heading(f"Labels of the copy ({len(kept):,})"),
+                TableBlock(("label", "rows"), kept, brief=20),
                 Heading("Left as they are"),
+                Bullets(typos[:MOST_TYPOS]),
+                Aside(KEPT_TYPOS if typos else ""),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
                 Heading("Bad rows, left out"),
                 Bullets(self.skipped),
+                Heading("Next"),
+                CodeBlock("\n".join(self.next), "sh"),
             ],
         )
 
@@ -518,6 +557,12 @@ def _report(
         if name != label
     ]
     conflicting = [decisions.rows[number].line for number in decisions.conflicts]
+    remaining = decisions.counts()
+    typos = {
+        label: meant
+        for label, meant in merged_typos(remaining, (), 1).items()
+        if TIMES_RARER * remaining[label] <= remaining[meant]
+    }
     return CleanReport(
         str(file.path),
         out,
@@ -529,7 +574,19 @@ def _report(
         conflicts=len(conflicting),
         conflict_lines=tuple(conflicting[:SAMPLES]),
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
+        kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
+        next=_next(file, out),
     )
+
+
+def _next(file: CleanTable, out: str | None) -> tuple[str, ...]:
+    """The command to run next: train on the copy, or write it."""
+    if out is None:
+        asked = " ".join(typed_changes(file.cleaning))
+        command = Ledger.of(file.config).clean_command(str(file.path), asked)
+        return (command,) if command else ()
+    names = [name for name in READ_BY if name != "encoding"]  # the copy is UTF-8
+    return (" ".join(["seqloom train", shlex.quote(out), *typed_settings(file.config, names)]),)
 
 
 def require_copy_name(out: Path, path: Path, suffixes: Sequence[str]) -> None:
@@ -583,5 +640,5 @@ def clean_data(
     given |= {"delimiter": delimiter, "header": header, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
     named = stated(given)
     config, place = with_flags(DataConfig(train=(str(data),), id=""), named), None if out is None else Path(out)
-    steps = cleaning_steps(config, CleaningConfig(**said(CleaningConfig, named)), Ledger(config.bad_rows), out=place)
+    steps = cleaning_steps(config, CleaningConfig(**said(CleaningConfig, named)), Ledger.of(config), out=place)
     return finished(steps)

@@ -28,7 +28,7 @@ from seqloom.config.data import (
     RandomSplit,
     SplitName,
 )
-from seqloom.data.problems import Ledger, Place, or_clean_and_skip
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.proposal import complete_remedy, typed_remedy
 from seqloom.data.readers.files import (
     Files,
@@ -81,7 +81,7 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeEx
             remarks.clear()
             ledger.rows -= 1  # the reader has counted it as a good row
             place = table.locate(record, bad.column)
-            ledger.bad_row(bad.code, bad.text, place, or_clean_and_skip(bad.fix, place.path))
+            ledger.bad_row(bad.code, bad.text, place, ledger.or_clean_and_skip(bad.fix, place.path))
             continue
         for column, code, text, fix, times in remarks:
             ledger.warn(code, text, table.locate(record, column), fix, times)

@@ -7,22 +7,26 @@ A *bad row* affects only itself: it is counted, and skipped with --skip-bad-rows
 """
 
 import re
+import shlex
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn, Self
 
-from seqloom.config.data import BadRows
+from seqloom.config.cleaning import READ_BY
+from seqloom.config.data import BadRows, DataConfig
+from seqloom.config.options import typed_settings
 from seqloom.errors import RejectedError, fix_sentence
 from seqloom.report.numbers import counted
 
 SHOWN = 20  # bad rows in an error message
 SAMPLES = 5  # of each code
 MOST_ALLOWED = 0.1  # the share of bad rows up to which the message says how to allow them
-CLEAN = "seqloom data clean FILE -o OUT"
-CLEANABLE = re.compile(r"\.(csv|tsv|jsonl|ndjson)(\.gz|\.xz)?$", re.IGNORECASE)  # suffixes of files that it reads
-EMPTY_FIX = "fill it in, or skip such rows with --skip-bad-rows"
-ADVICE_TO_SKIP = re.compile(r",? or [^,]*--skip-bad-rows$")  # at the end of a fix
+CLEANABLE = re.compile(r"(\.(?:csv|tsv|jsonl|ndjson))(?:\.gz|\.xz)?$", re.IGNORECASE)  # files that clean reads
+SKIP = "--skip-bad-rows"
+EMPTY_FIX = f"fill it in, or skip such rows with {SKIP}"
+ADVICE_TO_SKIP = re.compile(rf"[,;]? or [^,;]*{SKIP}$")  # at the end of a fix
+UNLIMITED = BadRows(max_bad_rows=1.0)  # bad rows are errors; where they can be skipped, any number of them can
 
 Severity = Literal["reject", "warn", "note"]
 
@@ -58,23 +62,14 @@ class Problem(NamedTuple):
         return {"code": self.code, **self.place._asdict(), "text": self.text, "fix": self.fix}
 
 
-def or_clean(fix: str, path: str, options: str = "") -> str:
-    """The fix of a problem that `seqloom data clean` can change, with this command if it reads such a file.
+def cleaned_name(path: str) -> str | None:
+    """The name of a cleaned copy beside a file; None if `seqloom data clean` does not read such a file.
 
-    >>> or_clean("remove the space", "films.csv.gz"), or_clean("merge them", "films.txt.gz", "--rare 2")
-    ('remove the space, or clean a copy: seqloom data clean FILE -o OUT', 'merge them')
+    >>> cleaned_name("data/films.csv.gz"), cleaned_name("data/films.txt")
+    ('data/films-clean.csv', None)
     """
-    return f"{fix}, or clean a copy: {CLEAN} {options}".rstrip() if CLEANABLE.search(path) else fix
-
-
-def or_clean_and_skip(fix: str, path: str) -> str:
-    """The fix of an empty value, with the command that removes such rows from a copy, if it reads such a file.
-
-    >>> or_clean_and_skip(EMPTY_FIX, "films.csv.gz")
-    'fill it in, drop such rows in a copy (seqloom data clean FILE -o OUT), or skip them with --skip-bad-rows'
-    """
-    cleaned = f"fill it in, drop such rows in a copy ({CLEAN}), or skip them with --skip-bad-rows"
-    return cleaned if fix == EMPTY_FIX and CLEANABLE.search(path) else fix
+    found = CLEANABLE.search(path)
+    return None if found is None else f"{path[: found.start()]}-clean{found[1]}"
 
 
 def escaped(text: str) -> str:
@@ -95,8 +90,9 @@ class Ledger:
     bad rows than `bad_rows` allows. So a file is always read to its end, and the message has the total.
     """
 
-    def __init__(self, bad_rows: BadRows = BadRows()) -> None:  # noqa: B008  # an immutable value
+    def __init__(self, bad_rows: BadRows = UNLIMITED, flags: str = "") -> None:
         self.bad_rows = bad_rows
+        self.flags = flags  # of the command line, which say how the files are read; commands in fixes repeat them
         self.rows = 0  # good rows
         self.bytes = 0  # of the stored files, read so far
         self.skipped = 0  # bad rows
@@ -106,10 +102,43 @@ class Ledger:
         self._bad_samples: dict[str, list[Problem]] = {}  # the first bad rows of each code, by place
         self._files: dict[str, int] = {}  # files of these samples, numbered in reading order
 
+    @classmethod
+    def of(cls, config: DataConfig) -> Self:
+        """A ledger for this data."""
+        return cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)))
+
+    def clean_command(self, path: str, options: str = "") -> str:
+        """The command that writes a cleaned copy of a file; empty if it does not read such a file.
+
+        >>> Ledger(flags="--delimiter ';'").clean_command("my films.csv", "--rare 2")
+        "seqloom data clean 'my films.csv' -o 'my films-clean.csv' --delimiter ';' --rare 2"
+        """
+        if (copy := cleaned_name(path)) is None:
+            return ""
+        named = f"seqloom data clean {shlex.quote(path)} -o {shlex.quote(copy)}"
+        return " ".join(filter(None, (named, self.flags, options)))
+
+    def or_clean(self, fix: str, path: str, options: str = "") -> str:
+        """The fix of a problem that `seqloom data clean` can change, with this command if it reads such a file.
+
+        >>> Ledger().or_clean("remove the space", "films.csv.gz"), Ledger().or_clean("merge", "films.txt.gz")
+        ('remove the space, or clean a copy: `seqloom data clean films.csv.gz -o films-clean.csv`', 'merge')
+        """
+        command = self.clean_command(path, options)
+        return f"{fix}, or clean a copy: `{command}`" if command else fix
+
+    def or_clean_and_skip(self, fix: str, path: str) -> str:
+        """The fix of an empty value, with the command that removes such rows from a copy, if it reads such a file.
+
+        >>> print(Ledger().or_clean_and_skip(EMPTY_FIX, "my films.csv.gz").replace("; ", ";\n"))
+        fill it in, or drop such rows in a copy: `seqloom data clean 'my films.csv.gz' -o 'my films-clean.csv'`;
+        or skip them with --skip-bad-rows
+        """
+        command = self.clean_command(path) if fix == EMPTY_FIX else ""
+        return f"fill it in, or drop such rows in a copy: `{command}`; or skip them with {SKIP}" if command else fix
+
     def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
         """Count a row that cannot be used; the caller skips it and continues."""
-        if self.bad_rows.skip_bad_rows:
-            fix = ADVICE_TO_SKIP.sub("", fix)
         self.skipped += 1
         self.bad[code] += 1
         self.counts[code] += 1
@@ -131,7 +160,26 @@ class Ledger:
     def _shown(self, most: int) -> list[Problem]:
         ranks = range(SAMPLES)
         chosen = [one for rank in ranks for kind in self._bad_samples.values() for one in kind[rank : rank + 1]]
-        return sorted(chosen[:most], key=self._order)
+        return [one._replace(fix=self._allowed(one.fix)) for one in sorted(chosen[:most], key=self._order)]
+
+    def _allowed(self, fix: str) -> str:
+        """The fix; skipping rows is advised only where it is allowed, together with the limit that it needs."""
+        if not fix.endswith(SKIP):
+            return fix
+        if self.bad_rows.skip_bad_rows or not self._enough:
+            return ADVICE_TO_SKIP.sub("", fix)
+        return fix if self._is_allowed else f"{fix} and --max-bad-rows {self._enough}"
+
+    @property
+    def _is_allowed(self) -> bool:
+        """Whether the share of bad rows is allowed if they are skipped."""
+        return self.skipped / (self.skipped + self.rows) <= self.bad_rows.max_bad_rows
+
+    @property
+    def _enough(self) -> str:
+        """The share of bad rows as users type it, rounded up; empty if so many should not be skipped."""
+        needed = -(-10_000 * self.skipped // (self.skipped + self.rows)) / 10_000
+        return _percent(needed) if needed <= MOST_ALLOWED or self._is_allowed else ""
 
     def bad_file(
         self, code: str, text: str, place: Place, fix: str = "", remedy: Mapping[str, object] | None = None
@@ -156,16 +204,20 @@ class Ledger:
 
     def close(self) -> None:
         """Raise RejectedError if there were more bad rows than allowed."""
-        if not self.skipped:
-            return
-        if self.bad_rows.skip_bad_rows and self.skipped / (self.skipped + self.rows) <= self.bad_rows.max_bad_rows:
-            return
-        raise self._rejected(self.refused, self.bad, self._too_many() if self.bad_rows.skip_bad_rows else "")
+        if not self.accepts:
+            raise self._rejected(self.refused, self.bad, self.too_many())
 
-    def _too_many(self) -> str:
+    @property
+    def accepts(self) -> bool:
+        """Whether there were no more bad rows than allowed."""
+        return not self.skipped or (self.bad_rows.skip_bad_rows and self._is_allowed)
+
+    def too_many(self) -> str:
+        """That more rows were bad than may be skipped, and what to do; empty if they are not skipped."""
+        if not self.bad_rows.skip_bad_rows:
+            return ""
         rows = self.skipped + self.rows
-        needed = -(-10_000 * self.skipped // rows) / 10_000  # rounded up, so that it is enough
-        allow = f", or raise the limit with --max-bad-rows {_percent(needed)}" if needed <= MOST_ALLOWED else ""
+        allow = f", or raise the limit with --max-bad-rows {self._enough}" if self._enough else ""
         bad = f"{self.skipped:,} of {counted(rows, 'row')} ({self.skipped / rows:.2%})"
         are = "is" if self.skipped == 1 else "are"
         allowed = _percent(self.bad_rows.max_bad_rows)

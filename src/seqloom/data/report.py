@@ -4,6 +4,7 @@ A `Reporter` reads every example once, for the checks, the search for duplicates
 value. Its `document` begins with the verdict and the findings; the contents follow.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from seqloom.report.document import (
     Bullets,
     Callout,
     Code,
+    CodeBlock,
     Details,
     Document,
     DocumentBlock,
@@ -175,6 +177,7 @@ VERDICTS: dict[str, tuple[Kind, str]] = {
 MOST_LABELS, BRIEF_LABELS = 40, 12  # on a page, in a terminal
 LONGEST_LABEL, LONGEST_TEXT = 60, 240
 MOST_PAIRS = 2  # of a kind that are shown unfolded
+CLEAN = "seqloom data clean"
 LEAD = 24  # characters shown before the first difference of near duplicates
 
 
@@ -192,7 +195,7 @@ def _verdict(report: "DataReport") -> str:
     kinds = [finding.severity for finding in report.findings]
     reasons = [counted(kinds.count("reject"), "error")] if "reject" in kinds else []
     reasons += [counted(kinds.count("warn"), "kind of warning", "kinds of warnings")] if "warn" in kinds else []
-    reasons += [counted(report.skipped, "bad row") + " skipped"] if report.skipped else []
+    reasons += [counted(report.skipped, "bad row") + " left out"] if report.skipped else []
     return VERDICTS[report.verdict][1] + (f": {', '.join(reasons)}" if reasons else "")
 
 
@@ -213,9 +216,23 @@ def _key_figures(report: "DataReport") -> list[tuple[str | float, str]]:
     return figures
 
 
-def _finding(finding: DataFinding) -> list[TableCell]:
-    cases = [line for sample in finding.shown()[0] for line in _case(sample)]
+def _finding(finding: DataFinding, commands: Sequence[str]) -> list[TableCell]:
+    cases = [
+        line for sample in finding.shown()[0] for line in _case(sample._replace(fix=_brief_fix(sample.fix, commands)))
+    ]
     return [Spans(Mark(finding.severity), Code(finding.code)), finding.rows or None, Paragraphs(*cases)]
+
+
+def _brief_fix(fix: str, commands: Sequence[str]) -> str:
+    """The fix, with a reference to the commands that are shown below the findings.
+
+    >>> _brief_fix("add some, or clean a copy: `seqloom data clean a.csv --rare 2`", ["seqloom data clean a.csv"])
+    'add some, or clean a copy: `seqloom data clean` (see Next) with --rare 2'
+    """
+    for command in (one for one in commands if one.startswith(CLEAN)):
+        fix = fix.replace(f"`{command}`", f"`{CLEAN}` (see Next)")
+        fix = re.sub(f"`{re.escape(command)} (.*?)`", rf"`{CLEAN}` (see Next) with \1", fix)
+    return fix
 
 
 def _case(sample: FindingSample) -> list[Line]:
@@ -278,8 +295,8 @@ def _bin_name(one: HistogramBin, whole: bool) -> str:
 
 
 COUNTED = (
-    "Exact duplicates are the same up to case, white space and Unicode form. To remove those with the same target from "
-    "a csv, tsv or jsonl file: seqloom data clean FILE -o OUT"
+    "Exact duplicates are the same up to case, white space and Unicode form. `seqloom data clean` removes those with "
+    "the same target from a copy of a csv, tsv or jsonl file."
 )
 
 
@@ -383,11 +400,13 @@ class DataReport(Shown):
     splits: tuple[SplitReport, ...]
     inferred: tuple[str, ...]  # task, columns and split, as far as they were not given
     findings: tuple[DataFinding, ...]
-    skipped: int  # bad rows
+    skipped: int  # bad rows; the report describes the others
     labels: tuple[LabelCount, ...]  # the most frequent first
     distributions: tuple[Distribution, ...]
     duplicates: DuplicateRows
     batching: Batching | None
+    too_many: str = ""  # that more rows are bad than may be skipped
+    next: tuple[str, ...] = ()  # the commands to run next, in the shell
 
     @property
     def rows(self) -> int:
@@ -407,9 +426,10 @@ class DataReport(Shown):
             [
                 Aside(_described(self)),
                 Callout(_verdict(self), VERDICTS[self.verdict][0]),
+                Paragraph(self.too_many),
                 KeyFigures(_key_figures(self)),
                 Heading("Findings"),
-                TableBlock(("finding", "rows", "cases"), [_finding(one) for one in self.findings]),
+                TableBlock(("finding", "rows", "cases"), [_finding(one, self.next) for one in self.findings]),
                 *(_more_cases(one) for one in self.findings),
                 Heading("Inferred"),
                 Bullets([excerpt(line, LONGEST_TEXT) for line in self.inferred]),
@@ -420,6 +440,8 @@ class DataReport(Shown):
                 *_duplicates(self.duplicates),
                 Heading("Batches"),
                 *([] if self.batching is None else _batches(self.batching)),
+                Heading("Next"),
+                CodeBlock("\n".join(self.next), "sh"),
             ],
         )
 
@@ -481,6 +503,7 @@ class Reporter:
                 sorted([*self._refused, *findings_in(ledger)], key=lambda one: GRAVEST_FIRST.index(one.severity))
             ),
             skipped=ledger.skipped,
+            too_many="" if ledger.accepts else ledger.too_many(),
             labels=self._distributions.label_counts(),
             distributions=self._distributions.finish(tokens or {}),
             duplicates=self._duplicates,

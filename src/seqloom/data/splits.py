@@ -9,8 +9,12 @@ cards, shuffled by the seed, and gets a new hand when it is used up:
 So the split is stratified: every class has its share in every split to within a few rows, even if classes are small;
 and no rows are kept in memory. The first row of a class is always in train.
 
-Rows of one group (a column, or neighboring lines of running text) stay together. Runs of lines are short at the
-beginning of a text and grow with it, so that a short text has all splits as well.
+Rows of one group (a column) stay together.
+
+Running text is split in runs of neighboring lines, and the shares are those of its characters, because paragraphs have
+very different lengths. A run is at most a hundredth of the text before it, so every split has its share to within
+about a hundredth of the text, also in a short one. A split that lacks a whole run gets the next one; otherwise the seed
+chooses, among those that lack some.
 """
 
 import hashlib
@@ -20,11 +24,12 @@ from typing import NamedTuple
 import msgspec
 
 from seqloom.config.data import SPLITS, AnySplit, FoldSplit, RandomSplit, SplitName
+from seqloom.data.checks.check import weight
 from seqloom.data.schema import Example, Schema
 
 BLOCK = 10  # cards of a hand
 ALMOST = 0.75  # of its first row: two splits with a tenth of ten rows each must both get one
-RUN = 100  # neighboring lines of running text that stay together, after the beginning
+PIECES, LONGEST_RUN = 100, 8_000  # a run is at most this part of the text before it, and so many characters
 
 
 class SplitSummary(NamedTuple):
@@ -105,6 +110,46 @@ class _Hands:
         return hand
 
 
+class _Runs:
+    """The runs of neighboring lines of a running text."""
+
+    def __init__(self, split: RandomSplit | FoldSplit, shares: tuple[float, ...]) -> None:
+        self.split, self.shares, self.sizes = split, shares, [0] * len(shares)  # characters of each split
+        self.runs, self.lines, self.part = 0, 0, 0
+        self.left, self.lines_left = 0, 0  # of the current run
+
+    def next(self, size: int) -> int:
+        """The number of the split of the next line, which has so many characters."""
+        if self.left <= 0 or not self.lines_left:
+            self.left = max(size, min(LONGEST_RUN, sum(self.sizes) // PIECES))
+            self.lines_left = max(1, self.lines // BLOCK)  # few short lines after a long one are several runs
+            self.part = self._chosen()
+            self.runs += 1
+        self.left -= size
+        self.lines_left -= 1
+        self.lines += 1
+        self.sizes[self.part] += size
+        return self.part
+
+    def _chosen(self) -> int:
+        """The split of a new run: the first trains."""
+        if not self.runs and isinstance(self.split, RandomSplit):
+            return 0
+        total = sum(self.sizes) + self.left
+        lacks = [share * total - size for share, size in zip(self.shares, self.sizes, strict=True)]
+        most = max(range(len(lacks)), key=lacks.__getitem__)
+        empty = [part for part, size in enumerate(self.sizes) if not size and self._is_due(part)]
+        if empty or lacks[most] >= self.left:
+            return empty[0] if empty else most
+        open_to = tuple(share if lack > 0 else 0.0 for share, lack in zip(self.shares, lacks, strict=True))
+        uniform = draw("run", self.split.split_seed, self.runs) / 2**64 * sum(open_to)
+        return _by_hash(uniform, open_to)
+
+    def _is_due(self, part: int) -> bool:
+        """Whether a split should have a run by now, however long the others are."""
+        return self.shares[part] * (self.runs + 1) >= ALMOST
+
+
 Divider = Callable[[Example, object], SplitName]
 
 
@@ -113,31 +158,16 @@ def divider(split: RandomSplit | FoldSplit, schema: Schema) -> Divider:
     shares, names = _shares(split)
     if split.group is not None:
         return lambda _, group: names[_by_hash(draw("group", split.split_seed, group) / 2**64, shares)]
-    hands, runs, left, part = _Hands(split, shares), 0, 0, names[0]
+    hands, runs = _Hands(split, shares), _Runs(split, shares)
 
     def part_of_class(example: Example, _: object) -> SplitName:
         name = str(example.target) if schema.target.one_label else ""  # only labels are stratified
         return names[hands.next(name)]
 
-    def part_of_run(_: Example, __: object) -> SplitName:
-        """Ten runs of one line, ten of two, ten of four, ... up to RUN: a tenth of the text before."""
-        nonlocal runs, left, part
-        if not left:
-            left, part = run_length(runs), names[hands.next("")]
-            runs += 1
-        left -= 1
-        return part
+    def part_of_run(example: Example, _: object) -> SplitName:
+        return names[runs.next(max(1, weight(example)))]
 
     return part_of_run if schema.target.is_running else part_of_class
-
-
-def run_length(run: int) -> int:
-    """The number of lines of a run.
-
-    >>> [run_length(run) for run in (0, 9, 10, 29, 69, 70, 10**6)]
-    [1, 1, 2, 4, 64, 100, 100]
-    """
-    return int(min(RUN, 2 ** min(run // BLOCK, RUN)))
 
 
 def _shares(split: RandomSplit | FoldSplit) -> tuple[tuple[float, ...], tuple[SplitName, ...]]:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from seqloom.config.data import SPLITS, AnySplit, FoldSplit, RandomSplit, SplitName
+from seqloom.config.data import ANY_ROWS, SPLITS, AnySplit, FoldSplit, RandomSplit, SplitName
 from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, Check, ExampleBlock, weight
 from seqloom.data.checks.duplicates import RepeatCheck
 from seqloom.data.checks.labels import LabelCheck
@@ -125,7 +125,7 @@ class Survey:
 
     def again(self) -> Iterator[Block]:
         """Yield the same blocks again, without checks: from memory if they were kept, else from the files."""
-        blocks = self._kept if self._kept is not None else _in_blocks(self.dataset.rows(Ledger(self.ledger.bad_rows)))
+        blocks = self._kept if self._kept is not None else _in_blocks(self.dataset.rows(Ledger(ANY_ROWS)))
         for part, block in blocks:
             yield part, [self._converted(example) for example in block] if self._convertible() else block
 

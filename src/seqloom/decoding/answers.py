@@ -161,17 +161,19 @@ def written(before: list[int], tokens: list[int], score: float, why: FinishReaso
 LEAST_ATTENTION = 1e-9  # avoids the logarithm of zero
 
 
-def log_probabilities(scores: Tensor, generated: Tensor | None, repetition: float, never: Sequence[int]) -> Tensor:
+def log_probabilities(
+    scores: Tensor, generated: Tensor | None, repetition: float, never: Sequence[int] | Tensor
+) -> Tensor:
     """[B,V] the log-probability of each token; minus infinity for tokens in `never`.
 
-    `generated` [B,V] is true for tokens that a row has generated; None without a repetition penalty.
+    `generated` [B,V] is true for tokens that a row has generated; None without a repetition penalty. A loop gives
+    `never` as a tensor on the device, so that it does not wait for a copy at each token.
     """
     scores = scores if scores.dtype == torch.float64 else scores.float()
     if generated is not None:
         scores = torch.where(generated, torch.where(scores > 0, scores / repetition, scores * repetition), scores)
     logs = scores.log_softmax(dim=-1)
-    logs[:, list(never)] = -torch.inf
-    return logs
+    return logs.index_fill_(1, torch.as_tensor(never, dtype=torch.int64, device=logs.device), -torch.inf)
 
 
 def length_penalty(length: int, alpha: float) -> float:

@@ -31,12 +31,13 @@ from seqloom.decoding.answers import (
     SteppedRows,
     Stops,
     WatchAttention,
-    log_probabilities,
     read,
-    read_tokens,
 )
 from seqloom.decoding.beam import search
+from seqloom.decoding.buffered import BufferedSteps, require_buffers
+from seqloom.decoding.steps import PlainSteps, TokenRule, TokenSteps
 from seqloom.errors import ConfigError
+from seqloom.nn.capture import GraphRecorder
 from seqloom.nn.types import Padded, select_rows
 
 
@@ -60,11 +61,11 @@ def _kept(ordered: Tensor, kept: Tensor) -> Tensor:
     return ordered.masked_fill(~kept, -torch.inf)
 
 
-def drawn(chances: Tensor, numbers: Sequence[float]) -> Tensor:
+def drawn(chances: Tensor, numbers: Sequence[float] | Tensor) -> Tensor:
     """[B] the token of each row, by inverse transform sampling from [B,V] with numbers in 0..1."""
     exact = torch.float32 if chances.device.type == "mps" else torch.float64  # MPS has no float64
     ends = chances.cumsum(dim=-1, dtype=exact)
-    places = torch.tensor(numbers, dtype=exact, device=chances.device)[:, None] * ends[:, -1:]
+    places = torch.as_tensor(numbers, dtype=exact, device=chances.device)[:, None] * ends[:, -1:]
     found = torch.searchsorted(ends, places, right=True)[:, 0]
     last = (chances > 0).long().cumsum(dim=-1).argmax(dim=-1)  # rounding may exceed the last one
     return torch.minimum(found, last)
@@ -93,7 +94,11 @@ def numbers_by_content(inputs: Any) -> list[int]:
 class Likeliest:
     """The likeliest token of each row."""
 
-    def choose(self, logs: Tensor, rows: Sequence[int]) -> Tensor:
+    def draw(self, rows: Sequence[int]) -> list[float]:
+        """Nothing is random."""
+        return []
+
+    def choose(self, logs: Tensor, numbers: Sequence[float] | Tensor) -> Tensor:
         """[B] tokens, of log-probabilities [B,V]."""
         return logs.argmax(dim=-1)
 
@@ -107,9 +112,13 @@ class DrawnTokens:
             generator(how.seed, number, answer) for number in numbers for answer in range(how.num_samples)
         ]
 
-    def choose(self, logs: Tensor, rows: Sequence[int]) -> Tensor:
+    def draw(self, rows: Sequence[int]) -> list[float]:
+        """The next random number of each row, in 0..1."""
+        return [float(self.generators[row].random()) for row in rows]
+
+    def choose(self, logs: Tensor, numbers: Sequence[float] | Tensor) -> Tensor:
         """[B] tokens, of log-probabilities [B,V]."""
-        return drawn(filtered(logs, self.how), [float(self.generators[row].random()) for row in rows])
+        return drawn(filtered(logs, self.how), numbers)
 
 
 @torch.no_grad()
@@ -125,6 +134,8 @@ def write_rows(
     never: Sequence[int],
 ) -> Iterator[list[Draft]]:
     """The drafts of all rows, before the first token and after each one; the samples of a row are neighbors."""
+    if how.cuda_graphs:
+        require_buffers(model, prompt.values.device)
     chooser = DrawnTokens(how, numbers) if isinstance(how, SampleConfig) else Likeliest()
     count = how.abreast
     prompts = zip(prompt.values.tolist(), prompt.lengths.tolist(), most.tolist(), strict=True)
@@ -136,25 +147,24 @@ def write_rows(
     has_room = most.to(prompt.lengths.device) > 0
     output, state = read(model, prompt.select(has_room), select_rows(state, has_room))
     places = torch.arange(len(output.scores), device=output.scores.device).repeat_interleave(count)
-    output, state = output.select(places), select_rows(state, places)
-    generated = torch.zeros_like(output.scores, dtype=torch.bool) if how.repetition_penalty > 1 else None
+    rule = TokenRule(chooser, how.repetition_penalty, torch.tensor(never, dtype=torch.int64, device=places.device))
+    begun = (model, select_rows(state, places), output.scores[places], rule, rows)
+    steps: TokenSteps = PlainSteps(*begun)
+    if how.cuda_graphs:
+        longest, room, record = prompt.values.shape[1], int(most.max()), GraphRecorder(places.device)
+        steps = BufferedSteps(*begun, longest=longest, room=room, record=record)
     while True:
-        logs = log_probabilities(output.scores, generated, how.repetition_penalty, never)
-        tokens = chooser.choose(logs, rows)
-        if generated is not None:
-            generated = generated.scatter(1, tokens[:, None], True)
-        chosen = logs.gather(1, tokens[:, None])[:, 0]
-        for number, token, log in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
-            drafts[number].add(token, log)
-        yield drafts
+        for tokens, logs in steps.further(max(drafts[row].most - len(drafts[row].tokens) for row in rows)):
+            for number, token, log in zip(rows, tokens, logs, strict=True):
+                if drafts[number].finish_reason is None:
+                    drafts[number].add(token, log)
+            yield drafts
         going = [place for place, row in enumerate(rows) if drafts[row].finish_reason is None]
         if not going:
             return
         if len(going) < len(rows):
-            kept = torch.tensor(going, device=tokens.device)
-            rows, tokens, state = [rows[place] for place in going], tokens[kept], select_rows(state, kept)
-            generated = None if generated is None else generated[kept]
-        output, state = read_tokens(model, tokens, state)
+            steps.keep(going)
+            rows = [rows[place] for place in going]
 
 
 def write(

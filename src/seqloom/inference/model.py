@@ -47,6 +47,7 @@ from seqloom.inference.predictions import Predictions
 from seqloom.inference.stream import BLOCK, ModelStream, StreamAnswer
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
+from seqloom.nn.int8 import quantize
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Batch, on_device
 from seqloom.tasks.embed import VectorPrediction, vectors_of
@@ -299,6 +300,7 @@ class LoadedModel(OpenedModel):
         min_p: float | None = None,
         num_samples: int | None = None,
         seed: int | None = None,
+        cuda_graphs: bool | None = None,
         beam_size: int | None = None,
         n_best: int | None = None,
         length_penalty: float | None = None,
@@ -319,6 +321,7 @@ class LoadedModel(OpenedModel):
             min_p: sample from tokens with at least this share of the probability of the likeliest one.
             num_samples: how many texts to sample for each prompt.
             seed: the random seed of samples.
+            cuda_graphs: replay the generation of a token as a CUDA graph, on a GPU and without a beam (experimental).
             beam_size: search with a beam of this size.
             n_best: how many texts of a beam to return.
             length_penalty: above 0, a beam prefers longer texts.
@@ -336,7 +339,7 @@ class LoadedModel(OpenedModel):
         named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
         named |= {"coverage_penalty": coverage_penalty}
         named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        named |= {"num_samples": num_samples, "seed": seed}
+        named |= {"num_samples": num_samples, "seed": seed, "cuda_graphs": cuda_graphs}
         return generate(self.task, self.model, prompts, chosen(decoding, stated(named)), batch_tokens=batch_tokens)
 
     @strict
@@ -354,6 +357,7 @@ class LoadedModel(OpenedModel):
         min_p: float | None = None,
         num_samples: int | None = None,
         seed: int | None = None,
+        cuda_graphs: bool | None = None,
         beam_size: int | None = None,
         n_best: int | None = None,
         length_penalty: float | None = None,
@@ -369,7 +373,7 @@ class LoadedModel(OpenedModel):
         named |= {"repetition_penalty": repetition_penalty, "length_penalty": length_penalty}
         named |= {"coverage_penalty": coverage_penalty}
         named |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        named |= {"num_samples": num_samples, "seed": seed}
+        named |= {"num_samples": num_samples, "seed": seed, "cuda_graphs": cuda_graphs}
         return stream(self.task, self.model, prompt, chosen(decoding, stated(named)))
 
     @strict
@@ -595,14 +599,19 @@ def names_in(by: Iterable[str]) -> tuple[str, ...]:
     return (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
 
 
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:
+def load(path: str | Path, *, device: torch.device | str = "cpu", int8: bool = False) -> LoadedModel:
     """Load a trained model.
 
     Args:
         path: a run folder or a model folder.
         device: where the model runs.
+        int8: use 8-bit integers in large matrices, such as the one that scores a vocabulary; for generating text on a
+            CPU. Scores change slightly.
 
     Returns:
         The model, after the checksum of every file was verified.
     """
-    return LoadedModel(model_folder(path).absolute(), device)
+    loaded = LoadedModel(model_folder(path).absolute(), device)
+    if int8:
+        quantize(loaded.model)
+    return loaded

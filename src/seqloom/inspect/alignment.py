@@ -38,6 +38,7 @@ from seqloom.inspect.attention_weights import (
     layers_of,
     units,
 )
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
 from seqloom.report.document import DocumentBlock
@@ -244,7 +245,7 @@ def alignment(
         fit = alignment_scores([(one, other) for one, other in links if one in inside[0] and other in inside[1]], shown)
     mean = np.nanmean(weights.received)
     return AlignmentView(
-        title=f"Alignment of {chosen.path}",
+        title=f"Alignment of {layer_title(chosen.path)}",
         weights=weights,
         coverage=weights.received,
         uncovered=tuple(int(at) for at in np.flatnonzero(weights.received < LITTLE * mean)),

@@ -32,6 +32,7 @@ from seqloom.inspect.attention_weights import (
     table,
     units,
 )
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.map_page import Map, MapCanvas, Named
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
@@ -249,8 +250,9 @@ def attention(
         wanted = AskedWeights(heads, rows.cut(first, last), columns, left_out)
         found = table(given, wanted, exact=exact, same=asked.same, shown=inside)
         one = heads[0] if len(heads) == 1 else None
+        which = f"mean of {len(heads)} heads" if one is None else f"head {one}"
         return AttentionView(
-            title=f"Attention of {asked.path}, {f'mean of {len(heads)} heads' if one is None else f'head {one}'}",
+            title=f"Attention of {layer_title(asked.path)}, {which}",
             layer=asked.path,
             head=one,
             num_heads=given.num_heads,

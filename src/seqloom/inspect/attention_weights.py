@@ -304,15 +304,27 @@ class MergedUnits(NamedTuple):
 def units(tokens: Sequence[Token], *, words: bool) -> MergedUnits:
     """The tokens one by one, or joined to words."""
     names, starts = list[str](), list[int]()
+    numbers = _word_numbers(tokens)
     for at, token in enumerate(tokens):
         before = tokens[at - 1] if at else None
-        if not words or before is None or token.word == NO_WORD or token.word != before.word:
+        if not words or before is None or numbers[at] == NO_WORD or numbers[at] != numbers[at - 1]:
             names.append(token.text)
             starts.append(at)
         elif token.start >= token.stop or token[1:3] != before[1:3]:  # a character may have several byte tokens
             names[-1] += token.text
     special = np.array([tokens[at].is_special for at in starts], dtype=bool)
+    if words:  # the spaces between words are not shown
+        names = [name.strip() or name for name in names]
     return MergedUnits(tuple(names), (*starts, len(tokens)), special)
+
+
+def _word_numbers(tokens: Sequence[Token]) -> list[int]:
+    """The number of the word of each token; a space belongs to the word after it."""
+    numbers = [token.word for token in tokens]
+    for at in reversed(range(len(tokens) - 1)):
+        if numbers[at] == NO_WORD and tokens[at].text.isspace():
+            numbers[at] = numbers[at + 1]
+    return numbers
 
 
 class AskedWeights(NamedTuple):

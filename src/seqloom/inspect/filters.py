@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attribution.goals import Goal, chosen_goal
 from seqloom.inspect.flow import still
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.layers import LayerPlace, chosen, places, required
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Subject
@@ -265,7 +266,7 @@ def filters(
             f"there is no filter {unit}: this layer has the filters 0 to {len(found) - 1}", fix="choose one of them"
         )
     return FiltersView(
-        title=f"Filters of {place.path}",
+        title=f"Filters of {layer_title(place.path)}",
         layer=place.path,
         positions=tallies[0].places,
         inputs=len(readings),
@@ -476,7 +477,7 @@ def filter_activations(
             )
     order = sorted(found, key=lambda pair: -abs(pair[0].contribution))
     return FilterActivationsView(
-        title=f"Filters of {place.path} on this text",
+        title=f"Filters of {layer_title(place.path)} on this text",
         layer=place.path,
         tokens=tokens,
         answer=goal.name,

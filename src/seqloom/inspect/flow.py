@@ -26,7 +26,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.nn.mixers.contract import Mixer, Stateless
+from seqloom.inspect.layer_names import layer_title
+from seqloom.nn.mixers.contract import CausalMixer, Mixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.kernels import using
 from seqloom.nn.ops.recurrence import Cell, Memory
@@ -183,7 +184,27 @@ def _recorded_inputs(model: nn.Module, inputs: dict[str, Padded]) -> Iterator[No
             inner = any(isinstance(part, Mixer) for part in module.modules() if part is not module)
             if isinstance(module, Mixer) and not isinstance(module, Stateless) and not inner:
                 stack.enter_context(module.register_forward_pre_hook(listener(name)))
+                if isinstance(module, CausalMixer):
+                    stack.enter_context(_recorded_continuations(module, listener(name)))
         yield
+
+
+@contextmanager
+def _recorded_continuations(
+    mixer: CausalMixer[Any], record: Callable[[nn.Module, tuple[Any, ...]], None]
+) -> Iterator[None]:
+    """Inside the `with`, also record inputs that continue a state: streams call `extend`, not the module."""
+    extend = mixer.extend
+
+    def recorded(x: Padded, inner: Any) -> tuple[Padded, Any]:
+        record(mixer, (x,))
+        return extend(x, inner)
+
+    mixer.extend = recorded  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del mixer.extend
 
 
 def _full_rows(x: Padded) -> Padded:
@@ -233,18 +254,20 @@ LEAST_SHOWN = 1e-30
 def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance between input and output token") -> Line:
     """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
     shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
-    radii = [f"{flow.layer}: spectral radius {number(flow.radius)}" for flow in shown if flow.radius is not None]
-    factors = [f"{flow.layer}: {reach_text(flow)}" for flow in shown]
+    names = [layer_title(flow.layer) or "layer" for flow in shown]
+    named = list(zip(names, shown, strict=True))
+    radii = [f"{name}: spectral radius {number(flow.radius)}" for name, flow in named if flow.radius is not None]
+    factors = [f"{name}: {reach_text(flow)}" for name, flow in named]
     return Line(
         title=title,
         caption="; ".join([*factors, *radii]),
         series=[
             Series(
-                name=flow.layer or "layer",
+                name=name,
                 x=range(len(flow.norms)),
                 y=[norm if norm > LEAST_SHOWN else None for norm in flow.norms],
             )
-            for flow in shown
+            for name, flow in named
         ],
         x_label="distance in tokens",
         y_label="norm of the gradient",

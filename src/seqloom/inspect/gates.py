@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.layers import LayerPlace, chosen, heard, is_backward, places, required, short_name
+from seqloom.inspect.layer_names import layer_title, short_name
+from seqloom.inspect.layers import LayerPlace, chosen, heard, is_backward, places, required
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View, block_means
 from seqloom.nn.mixers.contract import ConditionedMixer
@@ -62,6 +63,8 @@ class GatesView(View):
     values: np.ndarray  # [names, tokens, units]
     start: int  # index of the first token shown
     unit: int  # the unit that is drawn separately
+    unit_asked: bool = False  # whether the caller chose it; else it is the one that varies most
+    gate: str | None = None  # the gate or state that is shown for many units; None: one unit, with all of them
     saturation: tuple[Saturation, ...]
     memory: np.ndarray  # [units] in tokens: 1 / (1 - mean of the forget or update gate)
     largest_changes: tuple[
@@ -86,27 +89,51 @@ class GatesView(View):
         return np.argsort(-self.memory, kind="stable")
 
     def figures(self) -> tuple[Figure, ...]:
-        if len(self.tokens) <= SMALL:
-            return (*(self._table(name) for name in self.names), self._lengths())
-        layer = short_name(self.layer)
+        short, layer = len(self.tokens) <= SMALL, short_name(self.layer)
+        if self.gate is not None:
+            return (self._table(self.gate) if short else self._map(self.gate),)
+        if short:
+            return (self._together(), self._lengths())
         means = {each.gate: self.of(each.gate).mean(axis=1) for each in self.saturation}
         pinned = {name: self.of(name)[:, self.unit] for name in self.names}
         return (
             self._over_time(f"Mean over units, {layer}", means),
-            *(self._map(name) for name in self.names),
+            self._map(self._memory_gate),
             self._over_time(f"Unit {self.unit}, {layer}", pinned),
             self._lengths(),
         )
 
+    def _together(self) -> Matrix:
+        """All gates and states of one unit, and the mean of each gate over all units, in the same columns."""
+        of_unit = {f"unit {self.unit}: {full_name(name)}": self.of(name)[:, self.unit] for name in self.names}
+        means = {f"mean: {full_name(each.gate)}": self.of(each.gate).mean(axis=1) for each in self.saturation}
+        rows = {**of_unit, **means}
+        reach = max(1.0, *(float(np.abs(row).max()) for row in rows.values()))
+        most = "" if self.unit_asked else ", whose hidden state varies most"
+        return Matrix(
+            title=f"Gates and states, {short_name(self.layer)}",
+            caption=f"Unit {self.unit} of {self.values.shape[2]}{most}, and the mean over all units. Gates are from 0 "
+            f"(closed) to 1 (open); colors from {number(-reach)} to {number(reach)}. gate={self._memory_gate} shows "
+            "that gate of several units, unit=0 another unit.",
+            values=[row.tolist() for row in rows.values()],
+            rows=list(rows),
+            columns=self.tokens,
+            span=(-reach, reach),
+        )
+
     def _table(self, name: str) -> Matrix:
-        units = _liveliest(self.of("hidden"), min(TABLE_UNITS, self.values.shape[2]), self.unit)
+        every = self.values.shape[2]
+        units = _liveliest(self.of("hidden"), min(TABLE_UNITS, every), self.unit if self.unit_asked else None)
+        first = f"Unit {self.unit}, and the {len(units) - 1}" if self.unit_asked else f"The {len(units)}"
+        low, high = _span(name, self.of(name))
         return Matrix(
             title=f"{full_name(name).capitalize()}, {short_name(self.layer)}",
-            caption=f"The {len(units)} of {self.values.shape[2]} units whose hidden state varies most.",
+            caption=f"{first} of {every} units whose hidden state varies most. Colors from {number(low)} to "
+            f"{number(high)}.",
             values=self.of(name)[:, units].T.tolist(),
             rows=[f"unit {unit}" for unit in units],
             columns=self.tokens,
-            span=_span(name, self.of(name)),
+            span=(low, high),
         )
 
     def _map(self, name: str) -> HeatMap:
@@ -175,6 +202,7 @@ def gates(
     *,
     layer: int | str | None = None,
     side: str | None = None,
+    gate: str | None = None,
     unit: int | None = None,
     window: tuple[int, int] | None = None,
 ) -> GatesView:
@@ -183,6 +211,7 @@ def gates(
     Args:
         layer: Number or path of an LSTM or GRU layer (default: the last).
         side: The sequence: source or target, first or second.
+        gate: Show this gate or state of many units: input, forget, reset, ... (default: all of them, of one unit).
         unit: Number of a unit to draw separately (default: the one that varies most).
         window: Show only the tokens start..stop.
     """
@@ -200,6 +229,8 @@ def gates(
         record = heard(subject, reading, [f"{place.path}.gates", f"{place.path}.hidden"])
     opened, hidden = record[f"{place.path}.gates"][place.call], record[f"{place.path}.hidden"][place.call]
     names, values = remembered(place.module(model).cell, opened, hidden)
+    if gate is not None and gate not in names:
+        raise ConfigError(f"this layer has no gate or state '{gate}'", fix=f"choose from {', '.join(names)}")
     backward = is_backward(model, place.path)
     changes = torch.diff(hidden[0], dim=0, prepend=begun[place.call] if begun else torch.zeros_like(hidden[0, :1]))
     filling = 0
@@ -220,7 +251,7 @@ def gates(
     # Indices of the tokens with the largest changes [T] of the state, largest first
     turns = tuple(start + int(at) for at in np.argsort(-sizes[start:stop].cpu().numpy(), kind="stable")[:TURNS])
     return GatesView(
-        title=f"Gates of {place.path}",
+        title=f"Gates of {layer_title(place.path)}",
         layer=place.path,
         backward=backward,
         tokens=tuple(token.text for token in place.tokens[start:stop]),
@@ -228,6 +259,8 @@ def gates(
         values=numbers,
         start=start,
         unit=_liveliest(numbers[-1], 1)[0] if unit is None else unit,
+        unit_asked=unit is not None,
+        gate=gate,
         saturation=tuple(
             Saturation(name, float((shares < SHUT).mean()), float((shares > OPEN).mean()))
             for name, shares in open_at.items()

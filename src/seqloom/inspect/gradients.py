@@ -14,7 +14,7 @@ view says where gradients underflow. The total gradient is also taken at the inp
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ from seqloom.inspect.flow import (
     still,
     unrolled,
 )
+from seqloom.inspect.layer_names import layer_title, short_name
 from seqloom.inspect.layers import (
     before,
     call_of,
@@ -41,7 +42,6 @@ from seqloom.inspect.layers import (
     is_backward,
     places,
     read_by,
-    short_name,
     state_places,
 )
 from seqloom.inspect.readings import read, scores
@@ -282,7 +282,10 @@ class GradientsView(View):
             said.append(f"Single layers are measured on the first {LONGEST:,} of {len(self.tokens):,} tokens.")
         if len(self.tokens) < 2:
             said.append("The text has only one token: there is no distance to measure.")
-        return (*said, *(f"{flow.layer}: {reach_text(flow)}." for flow in self.flows if len(flow.norms) > 1))
+        return (
+            *said,
+            *(f"{layer_title(flow.layer)}: {reach_text(flow)}." for flow in self.flows if len(flow.norms) > 1),
+        )
 
 
 def gradients(
@@ -328,13 +331,23 @@ class GradientsComparedView(View):
     flows: tuple[Flow, ...]  # `layer` is the name of the model
 
     def figures(self) -> tuple[Figure, ...]:
-        return (flow_drawn(self.flows, "Influence of earlier tokens on the last state"),)
+        drawn = flow_drawn(self.flows, "Influence of earlier tokens on the last state")
+        return (replace(drawn, caption=""),)  # the sentences say it
 
     def _sentences(self) -> tuple[str, ...]:
-        return tuple(
-            f"{flow.layer}: {reach_text(flow)}; {number(flow.left)} of it is left at the largest distance."
-            for flow in self.flows
-        )
+        return tuple(f"{flow.layer}: {reach_text(flow)}{_left_at_end(flow)}." for flow in self.flows)
+
+    def _svg_sentences(self) -> tuple[str, ...]:
+        return self._sentences()
+
+
+def _left_at_end(flow: Flow) -> str:
+    """The last point of the curve, relative to that at distance 1."""
+    if flow.has_window or not flow.norms[1] > 0:
+        return ""
+    return (
+        f"; at distance {len(flow.norms) - 1} it is {number(flow.norms[-1] / flow.norms[1])} times that at distance 1"
+    )
 
 
 def gradients_compared(

@@ -27,6 +27,7 @@ from seqloom.inspect.attention_weights import (
     layers_of,
     pooled,
 )
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.bars import Bars
@@ -243,7 +244,7 @@ def _lines(subject: Subject, reading: Reading, layer: AttentionLayer, head: int 
             if weights[key] >= least
         ]
         return HeadLinesView(
-            title=f"Attention heads of {layer.path}",
+            title=f"Attention heads of {layer_title(layer.path)}",
             layer=layer.path,
             groups=groups,
             rows=layer.rows,

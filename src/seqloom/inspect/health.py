@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import DataError
 from seqloom.inspect.flow import still
-from seqloom.inspect.layers import short_name
+from seqloom.inspect.layer_names import short_name
 from seqloom.inspect.readings import scores
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import View

@@ -96,16 +96,6 @@ def is_backward(model: nn.Module, path: str) -> bool:
     return isinstance(model.get_submodule(parent), Bidirectional) and name == "back"
 
 
-def short_name(path: str) -> str:
-    """A short name of a layer, for labels.
-
-    >>> short_name("encoder.layers.0.mixer.back"), short_name("decoder.layers.1.output")
-    ('layer 0 back', 'layer 1 output')
-    """
-    parts = [part for part in path.split(".")[1:] if part != "mixer"]
-    return " ".join("layer" if part == "layers" else part for part in parts)
-
-
 def chosen(named: Mapping[str, Found], layer: int | str | None, what: str) -> Found:
     """Return the one with this number or path (default: the last); `what` names them in the plural."""
     if layer is None:

@@ -17,6 +17,7 @@ import torch
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.attribution.attribution import merged
 from seqloom.inspect.attribution.goals import ground_of, places_of
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.layers import chosen, heard, required, state_places
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, View
@@ -84,7 +85,7 @@ class NeighborsView(View):
 
     def _sentences(self) -> tuple[str, ...]:
         sentences = [
-            f"Mean cosine of two words: {number(self.mean_cosine)} after {self.layer}, "
+            f"Mean cosine of two words: {number(self.mean_cosine)} after {layer_title(self.layer)}, "
             f"{number(self.mean_static_cosine)} before the first layer."
         ]
         if len(self.occurrences) > 1:

@@ -16,6 +16,7 @@ import numpy as np
 from torch import nn
 
 from seqloom.errors import ConfigError, DataError
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.layers import PICTURE_MAPS, chosen, heard, required
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import View
@@ -68,7 +69,7 @@ class MapsView(View):
         seen = HeatMap(title="Input image", values=self.picture.tolist())
         noted = f"{len(shown)} of {len(self.maps)} filters; receptive field {self.side} x {self.side} pixels."
         drawn = Tiles(
-            title=f"Activation maps of {self.layer}",
+            title=f"Activation maps of {layer_title(self.layer)}",
             caption=noted,
             tiles=tiles,
             across=min(ACROSS, len(tiles)),
@@ -82,7 +83,7 @@ class MapsView(View):
         order = [unit for unit in np.argsort(-peaks, kind="stable")[:5] if peaks[unit] > 0]
         loud = ", ".join(f"{unit} ({number(peaks[unit])})" for unit in order) or "none"
         still = f"{counted(silent, 'filter')} {'is' if silent == 1 else 'are'} inactive here."
-        return (f"Most active filters of {self.layer}: {loud}.", *([still] if silent else []))
+        return (f"Most active filters of {layer_title(self.layer)}: {loud}.", *([still] if silent else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,7 @@ def activation_maps(subject: Subject, reading: Reading, *, layer: int | str | No
     """
     path = _chosen(subject.model, layer)
     return MapsView(
-        title=f"Activation maps of {path}",
+        title=f"Activation maps of {layer_title(path)}",
         layer=path,
         picture=_picture(reading).mean(axis=2),
         maps=_layer_maps(subject, reading, path),
@@ -159,7 +160,7 @@ def picture_filters(
                 kept.sort(key=lambda one: -one.activation)
                 del kept[top_k:]
     found = tuple(map(tuple, best))
-    return PictureFiltersView(title=f"Filters of {path}", layer=path, inputs=len(readings), patches=found)
+    return PictureFiltersView(title=f"Filters of {layer_title(path)}", layer=path, inputs=len(readings), patches=found)
 
 
 def field(subject: Subject, reading: Reading, path: str) -> Field:

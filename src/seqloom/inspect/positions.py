@@ -22,6 +22,7 @@ from torch import nn
 
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.flow import still
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import View
@@ -85,7 +86,7 @@ class PositionsView(View):
             if self.max_positions is not None
             else " There is no maximum position."
         )
-        return (f"Position encoding: {self.scheme} ({self.layer}). Longest training input: {known}.{end}",)
+        return (f"Position encoding: {self.scheme} ({layer_title(self.layer)}). Longest training input: {known}.{end}",)
 
     def _map(self) -> Figure:
         rows, columns, value = self.details.labels

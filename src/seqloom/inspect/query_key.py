@@ -34,6 +34,7 @@ from seqloom.inspect.attention_weights import (
     one_linear_head,
 )
 from seqloom.inspect.head_view import snippet
+from seqloom.inspect.layer_names import layer_title
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import SMALL, View
 from seqloom.nn.heads import Pooler
@@ -162,7 +163,7 @@ def query_key(
     best = [int(place) for place in order[:MOST_KEYS] if not np.isnan(weights[place])]
     keys = (best or [0]) if only is None else [only]
     return QueryKeyView(
-        title=f"Query {at} '{picked.rows[at]}' in {picked.path}, head {chosen}",
+        title=f"Query {at} '{picked.rows[at]}' in {layer_title(picked.path)}, head {chosen}",
         layer=picked.path,
         head=chosen,
         row=at,

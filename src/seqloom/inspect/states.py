@@ -22,7 +22,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from seqloom.errors import ConfigError, DataError, did_you_mean
-from seqloom.inspect.layers import LayerPlace, chosen, heard, required, short_name, state_places
+from seqloom.inspect.layer_names import layer_title, short_name
+from seqloom.inspect.layers import LayerPlace, chosen, heard, required, state_places
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.bars import Bars
@@ -120,7 +121,7 @@ def _view(place: LayerPlace, found: np.ndarray, plane: Plane) -> StatesView:
     moves = np.zeros(len(found))
     moves[1:] = np.linalg.norm(np.diff(found, axis=0), axis=1)
     return StatesView(
-        title=f"Hidden states of {place.path}",
+        title=f"Hidden states of {layer_title(place.path)}",
         layer=place.path,
         tokens=tuple(token.text for token in place.tokens),
         path=plane.path(found),

@@ -157,6 +157,10 @@ class View(Shown, ABC):
         """The findings of this kind of view."""
         return ()
 
+    def _svg_sentences(self) -> tuple[str, ...]:
+        """The sentences of a picture: by default the first one."""
+        return self._sentences()[:1]
+
     @final
     def to_json(self, *, full: bool = False) -> dict[str, Any]:
         """The numbers as plain values for JSON; a missing one is None.
@@ -184,9 +188,9 @@ class View(Shown, ABC):
         return pictures(self.figures())
 
     def svg(self) -> str:
-        """The figures as one SVG element; the first sentence and the notes are below the first figure."""
+        """The figures as one SVG element; sentences and notes are below the first figure."""
         first, *others = self.figures()
-        sentences = filter(None, (first.caption, *self._sentences()[:1], *self.notes))
+        sentences = filter(None, (first.caption, *self._svg_sentences(), *self.notes))
         text = " ".join(one if one[-1] in ".?!" else f"{one}." for one in sentences)
         return stacked((replace(first, caption=text), *others))
 

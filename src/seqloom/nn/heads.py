@@ -26,14 +26,17 @@ from seqloom.config.heads import (
 from seqloom.errors import DataError
 from seqloom.nn.ops import crf, pooling
 from seqloom.nn.ops.losses import (
+    MOST_SCORES,
+    aligned_linear_cross_entropy,
     binary_cross_entropy,
     chunked_linear_cross_entropy,
     cross_entropy,
     cross_entropy_curvature,
     squared_error,
 )
+from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Loss, Padded, unpack
+from seqloom.nn.types import Loss, Padded
 
 Curvature = Callable[[Tensor], Tensor]  # the second derivative of a loss by scores, times a direction [B,T,K]
 CHUNK = 1024  # elements whose scores over the vocabulary are in memory at a time
@@ -87,11 +90,14 @@ class Head(nn.Module):
 
 
 def require_classes(targets: Tensor, x: Padded, count: int) -> None:
-    """Raise DataError for values that would be an index error deep inside torch; values are checked on the CPU only."""
+    """Raise DataError for values that would be an index error deep inside torch.
+
+    They are checked on the CPU only, and not in compiled code, which a check would split.
+    """
     if targets.shape != x.values.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
         expected = list(x.values.shape[:2])
         raise DataError(f"classes are int64 or int32 numbers {expected}, found {targets.dtype} {list(targets.shape)}")
-    if targets.device.type == "cpu" and targets.numel():
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling() and targets.numel():
         low, high = (int(bound) for bound in targets.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= count:
             raise DataError(
@@ -309,7 +315,10 @@ class CrfHead(Head):
 
 
 class NextTokenHead(Head):
-    """softmax(E x + b) over the vocabulary; if tied, E is the input's embedding table (Press and Wolf 2017)."""
+    """softmax(E x + b) over the vocabulary; if tied, E is the input's embedding table (Press and Wolf 2017).
+
+    If that table has another width than the model, E P x + b: a map P before it.
+    """
 
     def __init__(self, config: NextTokenHeadConfig, width: int, tied_to: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -317,8 +326,17 @@ class NextTokenHead(Head):
         fresh = nn.Parameter(torch.randn(config.vocab_size, width) * width**-0.5) if tied_to is None else tied_to
         self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
         self.smoothing = config.label_smoothing
+        if fresh.shape[1] != width:
+            self.narrow = nn.Linear(width, fresh.shape[1], bias=False)
+        self.matrix: Callable[[Tensor], Tensor] | None = None  # E x + b in other precision, for prediction
+
+    def _narrowed(self, features: Tensor) -> Tensor:
+        return self.narrow(features) if hasattr(self, "narrow") else features
 
     def _scores(self, features: Tensor) -> Tensor:
+        features = self._narrowed(features)
+        if self.matrix is not None and not torch.is_grad_enabled():
+            return self.matrix(features)
         return F.linear(features, self.table, self.bias)
 
     def forward(self, x: Padded) -> Padded:
@@ -327,14 +345,16 @@ class NextTokenHead(Head):
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.table))
         features, tokens, weights = x.values.flatten(0, 1), targets.flatten(), None
-        if not x.full and x.values.is_cuda:  # selecting rows would synchronize with the device
+        compiling = torch.compiler.is_compiling()
+        if not x.full and (x.values.is_cuda or compiling):  # selecting rows would synchronize with the device
             weights = x.valid.flatten()
         elif not x.full:
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
-        return chunked_linear_cross_entropy(
-            features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing
-        )
+        features = self._narrowed(features)
+        compiled = compiling and len(features) * len(self.table) <= MOST_SCORES
+        run = aligned_linear_cross_entropy if compiled else chunked_linear_cross_entropy
+        return run(features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing)
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         known = _known(x, targets)

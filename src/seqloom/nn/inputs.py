@@ -27,8 +27,9 @@ from seqloom.nn.mixers.contract import CausalMixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.convolution import convolve, convolve_2d
 from seqloom.nn.ops.pooling import maximum
+from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, Spelled, by_document, count_rows, require_padded
+from seqloom.nn.types import Padded, Spelled, count_rows, require_padded
 from seqloom.text.special_tokens import UNKNOWN
 
 LONGER = 0.5  # weight of n-grams of two tokens and more in TF-IDF
@@ -52,13 +53,16 @@ def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
 
 
 def _require_tokens(x: Padded, vocab_size: int) -> None:
-    """Raise DataError for values that would be an index error deep inside torch; checked on the CPU only."""
+    """Raise DataError for values that would be an index error deep inside torch.
+
+    They are checked on the CPU only, and not in compiled code, which a check would split.
+    """
     require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
         raise DataError(
             f"expected tokens as int64 or int32 [rows, time], found {x.values.dtype} {list(x.values.shape)}"
         )
-    if x.values.device.type == "cpu" and x.values.numel():
+    if x.values.device.type == "cpu" and not torch.compiler.is_compiling() and x.values.numel():
         low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= vocab_size:
             found = low if low < 0 else high
@@ -80,7 +84,7 @@ class Tokens(Stateless):
 
     def forward(self, x: Padded) -> Padded:
         _require_tokens(x, len(self.table))
-        tokens = x.values.masked_fill(~x.valid, 0)
+        tokens = x.values if x.full else x.values.masked_fill(~x.valid, 0)
         values = nn.functional.embedding(tokens, self.table)
         if self.training and self.token_dropout:  # all occurrences of a token together
             kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.token_dropout)

@@ -21,7 +21,8 @@ from seqloom.nn.heads import Pooler
 from seqloom.nn.inputs import Tokens
 from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.nn.ops.activations import ACTIVATIONS
-from seqloom.nn.types import Batch, Loss, Padded, Pair, Subwords, map_state, places_of
+from seqloom.nn.ops.dropout import Dropout
+from seqloom.nn.types import Batch, Loss, Once, Padded, Pair, Subwords, map_state, places_of
 
 
 class SequenceModel(nn.Module):
@@ -35,7 +36,7 @@ class SequenceModel(nn.Module):
         widths = config.widths()
         self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
         self.activation = ACTIVATIONS[config.activation] if config.hidden else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = config.head.build(widths[-1])
 
     def features(self, inputs: Any) -> Padded:
@@ -122,6 +123,9 @@ class LanguageModel(CausalMixer[Any]):
     def reset(self, inner: Any, rows: Tensor) -> Any:
         return self.decoder.reset(inner, rows)
 
+    def buffer(self, inner: Any, room: int, once: Once) -> Any:
+        return self.decoder.buffer(inner, room, once)
+
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
         y, after = self.decoder.extend(x, inner)
         return self.head(y), after
@@ -188,6 +192,9 @@ class EncoderDecoder(ConditionedMixer[Any]):
         """The state before the first target token: the encoder reads the source once."""
         return self.decoder.begin(self.encoder(source))
 
+    def buffer(self, inner: Any, room: int, once: Once) -> Any:
+        return self.decoder.buffer(inner, room, once)
+
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
         y, after = self.decoder.extend(x, inner)
         return self.head(y), after
@@ -226,7 +233,7 @@ class Embedder(nn.Module):
         self.config = config
         self.encoder = config.encoder.build()
         self.pooler = Pooler(config.pooling, config.encoder.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = config.head.build(config.encoder.width)
         self.objective = config.objective.build()
 

@@ -9,14 +9,16 @@ input scale a, positions would dominate tokens; Vaswani et al. use a = D^1/2.
 Relative positions (Shaw, ALiBi, rotary, T5) are part of attention: seqloom.nn.ops.relations.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
 from seqloom.config.stacks import StackConfig
 from seqloom.errors import ConfigError, DataError
-from seqloom.nn.mixers.contract import CausalMixer
+from seqloom.nn.mixers.contract import CausalMixer, own_tensors
 from seqloom.nn.ops.relations import angles
-from seqloom.nn.types import Padded, places_of
+from seqloom.nn.types import Once, Padded, places_of
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -25,7 +27,13 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(-2)[..., :width]
 
 
-class Positions(CausalMixer[tuple[Tensor]]):
+class PositionBuffer(NamedTuple):
+    """How many elements each row has read, [B], in a buffer: whoever made it knows that there are positions for all."""
+
+    read: Tensor
+
+
+class Positions(CausalMixer[tuple[Tensor] | PositionBuffer]):
     """Adds to each vector, or concatenates and maps back, the vector of its position in its document."""
 
     place: Tensor
@@ -54,11 +62,17 @@ class Positions(CausalMixer[tuple[Tensor]]):
     def begin(self, batch_size: int) -> tuple[Tensor]:
         return (torch.zeros(batch_size, dtype=torch.int64, device=self.device),)
 
-    def extend(self, x: Padded, inner: tuple[Tensor]) -> tuple[Padded, tuple[Tensor]]:
+    def buffer(self, inner: tuple[Tensor] | PositionBuffer, room: int, once: Once) -> PositionBuffer:
+        return own_tensors(PositionBuffer(*inner), once)
+
+    def extend(self, x: Padded, inner: tuple[Tensor] | PositionBuffer) -> tuple[Padded, tuple[Tensor] | PositionBuffer]:
         (count,) = inner
+        placed = places_of(x, count).positions
+        if isinstance(inner, PositionBuffer):
+            return self._placed(x, placed), PositionBuffer(count + x.lengths)
         if self.learned and x.values.shape[1]:
             self._require_room(count + x.lengths)
-        return self._placed(x, places_of(x, count).positions), (count + x.lengths,)
+        return self._placed(x, placed), (count + x.lengths,)
 
     def forward(self, x: Padded) -> Padded:
         places = places_of(x)

@@ -27,9 +27,10 @@ from seqloom.errors import DataError
 from seqloom.nn.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Mixer, Stateless
 from seqloom.nn.mixers.cross import CrossAttention, CrossSource
 from seqloom.nn.ops.activations import ACTIVATIONS
+from seqloom.nn.ops.dropout import Dropout
 from seqloom.nn.positions import Positions
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded
+from seqloom.nn.types import Once, Padded
 
 
 def build_norm(norm: Norm, width: int, epsilon: Epsilon | None = None) -> nn.Module:
@@ -58,7 +59,7 @@ class SequenceDropout(nn.Module):
 
 def build_dropout(rate: float, mask: DropoutMask) -> nn.Module:
     """Return dropout with a mask per element, or one mask per sequence."""
-    return nn.Dropout(rate) if mask == "element" else SequenceDropout(rate)
+    return Dropout(rate) if mask == "element" else SequenceDropout(rate)
 
 
 class FeedForward(nn.Module):
@@ -73,7 +74,7 @@ class FeedForward(nn.Module):
         self.inward, self.outward = nn.Linear(width, config.hidden), nn.Linear(config.hidden, width)
         if self.activation is None:
             self.gate = nn.Linear(width, config.hidden)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.hidden = Tap()  # [B,T,hidden] after the nonlinearity
 
     def forward(self, values: Tensor) -> Tensor:
@@ -152,6 +153,9 @@ class CausalBlock(Block, CausalMixer[Any]):
     def reset(self, inner: Any, rows: Tensor) -> Any:
         return self.mixer.reset(inner, rows)
 
+    def buffer(self, inner: Any, room: int, once: Once) -> Any:
+        return self.mixer.buffer(inner, room, once)
+
     def extend(self, x: Padded, inner: Any) -> tuple[Padded, Any]:
         mixed, after = self.mixer.extend(self.enter(x), inner)
         return self.leave(x, mixed), after
@@ -171,7 +175,7 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
         super().__init__()
 
         def around() -> Around:
-            return Around(config, width, nn.Dropout(config.dropout))
+            return Around(config, width, Dropout(config.dropout))
 
         self.mixer = config.mixer.build_causal(width, position)
         self.cross = CrossAttention(config.score, config.num_heads, width, config.attention_dropout)
@@ -181,6 +185,9 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
 
     def begin(self, memory: Padded) -> DecoderState:
         return DecoderState(self.mixer.begin(len(memory.lengths)), self.cross.begin(memory))
+
+    def buffer(self, inner: DecoderState, room: int, once: Once) -> Any:
+        return DecoderState(self.mixer.buffer(inner.own, room, once), self.cross.buffer(inner.source, room, once))
 
     def extend(self, x: Padded, inner: DecoderState) -> tuple[Padded, DecoderState]:
         mixed, own = self.mixer.extend(x.with_any(self.around.enter(x.values)), inner.own)
@@ -227,6 +234,9 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
 
     def reset(self, inner: tuple[Any, ...], rows: Tensor) -> tuple[Any, ...]:
         return tuple(link.reset(part, rows) for link, part in zip(self.links, inner, strict=True))
+
+    def buffer(self, inner: tuple[Any, ...], room: int, once: Once) -> Any:
+        return tuple(link.buffer(part, room, once) for link, part in zip(self.links, inner, strict=True))
 
     def extend(self, x: Padded, inner: tuple[Any, ...]) -> tuple[Padded, tuple[Any, ...]]:
         after = []
@@ -334,6 +344,10 @@ class ConditionedDecoder(ConditionedMixer[tuple[Any, ...]]):
 
     def begin(self, memory: Padded) -> tuple[Any, ...]:
         return (self.entry.begin(len(memory.lengths)), *(layer.begin(memory) for layer in self.layers))
+
+    def buffer(self, inner: tuple[Any, ...], room: int, once: Once) -> Any:
+        layers = zip(self.layers, inner[1:], strict=True)
+        return (self.entry.buffer(inner[0], room, once), *(layer.buffer(part, room, once) for layer, part in layers))
 
     def extend(self, x: Padded, inner: tuple[Any, ...]) -> tuple[Padded, tuple[Any, ...]]:
         x, entered = self.entry.extend(x, inner[0])

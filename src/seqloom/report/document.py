@@ -203,7 +203,7 @@ class MarkedText(DocumentBlock, kind="marked"):
 
 @dataclass(frozen=True)
 class CodeBlock(DocumentBlock, kind="code"):
-    """A file or a command, shown verbatim."""
+    """A file or a command, shown verbatim; a terminal does not break the lines of the language `sh`."""
 
     text: str
     language: str = ""

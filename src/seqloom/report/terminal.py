@@ -1,4 +1,4 @@
-"""Terminal renderer: content below a heading is indented, and no line exceeds the width.
+"""Terminal renderer: content below a heading is indented, and no line exceeds the width, except shell commands.
 
 A table that is too wide wraps its long texts. If that is not enough, the columns that do not fit follow below their
 row, each with its name.
@@ -90,6 +90,8 @@ def block_lines(block: DocumentBlock, width: int, color: bool, title: str = "") 
                 yield from _wrapped(line, width, color, "│ ", "│ ")
         case doc.MarkedText():
             yield from _wrapped(block.line(), width, False)
+        case doc.CodeBlock(text, "sh"):  # a command that is broken cannot be copied
+            yield from map(visible, text.rstrip("\n").split("\n"))
         case doc.CodeBlock(text):
             for line in text[:LONGEST].rstrip("\n").split("\n"):
                 yield from wrap(visible(line), width)

@@ -17,7 +17,7 @@ from seqloom.serve.refusals import ITEMS, BadItem, ModelFailed, Refusal
 SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
 KINDS = (GreedyConfig, SampleConfig, BeamConfig)
 CONTINUATION = 64  # most tokens of a continuation, if none are asked; as in `seqloom generate`
-DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__}
+DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__} - {"cuda_graphs"}  # rows come and go
 _encode = msgspec.msgpack.Encoder().encode
 
 

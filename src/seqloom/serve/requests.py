@@ -15,11 +15,12 @@ from seqloom.config.options import own
 from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.serve.answers import bad_value
 from seqloom.serve.bodies import of_type
+from seqloom.serve.calls import DECODING_OPTIONS
 from seqloom.serve.messages import VERBS, ItemField, Verb
 
 MAX_STOPS, MAX_STOP_LENGTH, MAX_CONDITIONS = 16, 256, 16
 MAX_TEMPERATURE = 1_000.0
-DESCRIBED = {one.name: one for kind in (SampleConfig, BeamConfig) for one in own(kind)}
+DESCRIBED = {one.name: one for kind in (SampleConfig, BeamConfig) for one in own(kind) if one.name in DECODING_OPTIONS}
 ModelName = Annotated[str, Meta(min_length=1, max_length=64, description="Name of the model, as in /v1/models.")]
 OneModel = Annotated[
     str,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqloom.metrics.bootstrap import SHARES, alike_said
 from seqloom.report.document import Aside, Bullets, DocumentBlock, Heading, TableBlock, TableCell
-from seqloom.report.labels import excerpt
+from seqloom.report.labels import columns, excerpt
 from seqloom.report.numbers import counted, interval, number
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ BRIEF_LABELS = 20  # shown in a terminal
 SQUARE = 10  # a confusion matrix is shown for up to this many labels
 MISTAKES = 5  # the most frequent confusions, shown if there are more labels
 LONGEST_NAME = 24  # characters
+CORNER = "expected \\ predicted"
+ROOM, GAP = 78, 2  # columns of a terminal below a heading, and between two columns of a table
 Confusion = Sequence[tuple[str, str, int]]  # expected label, predicted label, count
 
 
@@ -70,9 +72,19 @@ def confusion_table(confusion: Confusion) -> DocumentBlock:
 
 
 def square_table(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> TableBlock:
-    """A complete confusion matrix: expected labels down, predicted labels across."""
+    """A complete confusion matrix: expected labels down, predicted labels across.
+
+    If the names do not fit side by side in a terminal of 80 columns, the columns have the numbers of the rows.
+    """
+    widest = max((columns(number(count)) for row in counts for count in row), default=1)
+    across = sum(GAP + max(columns(name), widest) for name in labels)
+    names = list(labels)
+    if max(map(columns, (CORNER, *labels))) + across > ROOM:
+        digits = len(str(len(labels)))
+        names = [str(at) for at in range(1, len(labels) + 1)]
+        labels = [f"{at:>{digits}} {name}" for at, name in enumerate(labels, 1)]
     rows: list[list[TableCell]] = [[name, *row] for name, row in zip(labels, counts, strict=True)]
-    return TableBlock(("expected \\ predicted", *labels), rows)
+    return TableBlock((CORNER, *names), rows)
 
 
 def evaluation_json(evaluation: "Evaluation") -> dict[str, Any]:

@@ -62,10 +62,19 @@ Setting = Literal[
 
 
 class Metric(NamedTuple):
-    """The name of a metric, and whether a higher value is better."""
+    """The name of a metric, and whether a higher value is better; then `highest` is the value of a perfect model."""
 
     name: str
     higher_is_better: bool = True
+    highest: float = 1.0
+
+    def is_perfect(self, value: float) -> bool:
+        """Whether no model can score better.
+
+        >>> Metric("accuracy").is_perfect(1.0), Metric("bleu", highest=100.0).is_perfect(1.0)
+        (True, False)
+        """
+        return self.higher_is_better and value >= self.highest
 
     def better(self, value: float, than: float | None) -> bool:
         """Whether `value` is strictly better than `than`; any finite value is better than None."""

@@ -140,6 +140,7 @@ def copying(spec: ModelSpec, model: nn.Module, source: Padded, tokens: Sequence[
     return Copying(tuple(tokens), tuple(aligned), spec.tokenizer, spec.target_tokenizer)
 
 
+OF_TEXTS = tuple(Metric(name, highest=100.0) for name in ("bleu", "bleu_tokenized", "chrf"))
 TARGETS_READ = 1_000  # targets that decide on the metric
 ALONG, BEYOND, OTHERWISE = 2, 32, 8  # an output has at most ALONG x source + BEYOND tokens; see `most_tokens`
 
@@ -150,7 +151,7 @@ class Translate(Translator):
     name = "translate"
     default_recipe = "translator", "transformer"
     settings = frozenset({"label_smoothing"})
-    metrics = (Metric("exact_match"), Metric("bleu"), Metric("bleu_tokenized"), Metric("chrf"), LOSS)
+    metrics = (Metric("exact_match"), *OF_TEXTS, LOSS)
     usage = ShellUsage('echo "some text" | seqloom translate RUN', "seqloom translate RUN FILE")
     statistics = 2 + texts.TEXT_STATISTICS + 2  # examples, exact ones, those of text scores, loss, weight
     # Unrelated texts reach a BLEU of about 1 and a chrF of about 10.

@@ -35,6 +35,7 @@ from seqloom.training.devices import agreed, deterministic, environment
 from seqloom.training.events import Ended, NoLog, Notice, Report, RunLog, Saved, Started, Stepped, Validated, Why
 from seqloom.training.learning_rate import expected_steps, is_over, lr_at, progress_of, update_plateau
 from seqloom.training.newton import SolutionPath, Solver
+from seqloom.training.recorded import RecordedUpdate, require_recordable
 from seqloom.training.session import Clock, Session
 from seqloom.training.state import LossSums, Machine, TrainingState, require_plan
 from seqloom.training.step import Tally, Update, WeightUpdate, elements_of
@@ -101,7 +102,10 @@ class _Loop:
             solver = Solver(session)
             self.update, self.loader = solver, SolutionPath(loader, solver)
         else:
-            self.update = Update(session.task, session.model, self.config, session.ranks, session.device)
+            parts = (session.task, session.model, self.config, session.ranks, session.device)
+            if self.config.cuda_graphs:
+                require_recordable(*parts[2:])
+            self.update = RecordedUpdate(*parts) if self.config.cuda_graphs else Update(*parts)
             self.loader = loader
         self.plan = self.loader.plan
         self.run_state = self._first_state(resumed)
@@ -226,6 +230,8 @@ class _Loop:
                 f"next time, start with --accumulate {run_state.micro_batches}",
             )
             yield self._log(Notice(run_state.step, "memory.halved", text, fix))
+        for text in self.update.notices():
+            yield self._log(Notice(run_state.step, "step.recorded", text))
         if self._meets() or validates or saves:
             yield from self._read()
         over = self._is_over()  # evaluated once: the clock runs, and no step is validated twice
@@ -319,7 +325,9 @@ class _Loop:
         with self.update.shipped():
             found, share = validate(self.session), self._share()
             lr = lr_at(self.config, run_state.step, share, run_state.plateau_factor)
-            better, got_on = record_validation(self.session.task.metric, found.metrics, run_state, lr)
+            # newton has few epochs, and its loss chooses the strength
+            rows = 0 if self.config.strengths else len(self.session.prepared.splits["dev"])
+            better, got_on = record_validation(self.session.task.metric, found.metrics, run_state, lr, rows=rows)
             chosen = self.choice.take(found, run_state, better, lr)
             update_plateau(self.config, run_state, got_on)
             place, pace = (run_state.step, run_state.epoch_number), self.clock.now(share)

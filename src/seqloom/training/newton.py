@@ -31,9 +31,10 @@ from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.tasks.encoders import sequences
 from seqloom.tasks.task import Batcher
 from seqloom.training.checkpoint import copy_all, weights_of
+from seqloom.training.loss import LossOf
 from seqloom.training.session import Session
 from seqloom.training.state import TrainingState
-from seqloom.training.step import AnyBatch, LossOf, Tally, WeightUpdate, elements_of, moved
+from seqloom.training.step import AnyBatch, Tally, WeightUpdate, elements_of, moved
 
 MOST_PRODUCTS = 50  # products with the Hessian in one step
 INEXACT = 0.1  # residual / gradient at which conjugate gradients stop; lower for a small gradient, to save final steps

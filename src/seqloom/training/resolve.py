@@ -244,7 +244,7 @@ def resolving(
     written = isinstance(request.encoding, EncodingConfig) and request.encoding.word_vectors is not None
     if request.training.get("init") and (written or request.word_vectors is not None):
         raise ConfigError("--word-vectors and --init both initialize the word vectors", fix="leave one of them out")
-    start, ledger = _start(request, folder, own), Ledger(data.bad_rows)
+    start, ledger = _start(request, folder, own), Ledger.of(data)
     dataset = open_without_test(data, ledger) if dataset is None else dataset
     # Settings that the task does not have are refused before all data is read.
     metric, batching = request.training.get("metric"), request.training.get("batching")

@@ -60,6 +60,7 @@ from seqloom.training.run_summary import RunSummary, read_scores, read_settings,
 from seqloom.training.session import Session, StopSignals
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
+from seqloom.training.threads import rehearse_threads, resume_threads, threads_kept
 from seqloom.training.written_texts import written_texts
 
 
@@ -76,7 +77,8 @@ def train_run(
     folder, main = RunFolder(out), ranks.rank == 0
     resolved, drawn = with_known_names(folder, resolved), _drawn(resolved)
     resolved.task.require_batching(drawn, resolved.config.training.batching)
-    with StopSignals() as stopping, folder.held() if main else nullcontext():
+    with StopSignals() as stopping, folder.held() if main else nullcontext(), threads_kept():
+        resume_threads(folder, place)
         warned = _started(folder, resolved, place, ranks)
         checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
         init = resolved.config.training.init
@@ -89,7 +91,9 @@ def train_run(
         session = Session(
             folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
         )
-        session = session._replace(messages=(*resolved.messages, *place.messages, *about_weights, *warned, *skipped))
+        about_threads = () if checkpoint is not None else rehearse_threads(session)
+        messages = (*resolved.messages, *place.messages, *about_threads, *about_weights, *warned, *skipped)
+        session = session._replace(messages=messages)
         for report in training(session, checkpoint):
             if isinstance(report, Ended) and main:
                 if report.reason in ("done", "patience") and (
@@ -357,6 +361,7 @@ def train(
     average_checkpoints: int | None = None,
     precision: str | None = None,
     compile: bool | None = None,
+    cuda_graphs: bool | None = None,
     init: str | Path | None = None,
     freeze: str | Sequence[str] | None = None,
     log_every: int | None = None,
@@ -407,7 +412,7 @@ def train(
     named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
     named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}
     named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze, "log_every": log_every}
-    named |= {"seed": seed, "deterministic": deterministic}
+    named |= {"seed": seed, "deterministic": deterministic, "cuda_graphs": cuda_graphs}
     location = RunLocation(None if out is None else Path(out))
     config, request = requested(data, stated(named), location)
     location.require_usable()
@@ -436,7 +441,7 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
     config, prepared = resolved.config.training, resolved.prepared
     if isinstance(config.duration, SecondsConfig):
         return config.duration.seconds
-    if config.compile or resolved.config.model.parameters() > MOST_WEIGHTS:
+    if config.compile or config.cuda_graphs or resolved.config.model.parameters() > MOST_WEIGHTS:
         return None
     if config.strengths:  # the number of steps of a strength is not known
         return None

@@ -97,7 +97,7 @@ class Clock:
         self.before = self.agreed = before
         self.device = device
         self.started = self.marked = time.monotonic()
-        self.begun_share: float | None = None
+        self.first: tuple[float, float] | None = None  # share and time when the speed was first measured
         self.tokens = 0  # since the last pace
         self.waiting = 0.0
 
@@ -147,11 +147,11 @@ class Clock:
         )
 
     def _remaining(self, share: float) -> float | None:
-        if self.begun_share is None:
-            self.begun_share = share
+        if self.first is None:
+            self.first = share, time.monotonic()
             return None
-        done = share - self.begun_share
-        return (time.monotonic() - self.started) * (1 - share) / done if done > 0 else None
+        done, passed = share - self.first[0], time.monotonic() - self.first[1]
+        return passed * (1 - share) / done if done > 0 else None
 
 
 def peak_memory(device: torch.device) -> int:

@@ -22,16 +22,15 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
-from torch.torch_version import TorchVersion
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
-from seqloom.errors import ConfigError
 from seqloom.files.tensors import all_finite
-from seqloom.nn.types import Batch, Padded, Spelled, Subwords, count_rows, map_state, merge_rows
+from seqloom.nn.types import Batch, Layout, Padded, Spelled, Subwords, count_rows, map_state, merge_rows
 from seqloom.tasks.task import Batcher
 from seqloom.training.checkpoint import Average, copy_all, leaves_of, plain, put, weights_of
 from seqloom.training.devices import Device, HalvedError, OutOfMemoryError, Ranks, ran_out, release
-from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of
+from seqloom.training.loss import CompiledLoss, LossOf
+from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of, set_lr
 from seqloom.training.state import TrainingState
 
 # A batch split by rows into micro-batches, moved to a device, and counted.
@@ -114,7 +113,12 @@ def moved(batch: AnyBatch, device: torch.device) -> AnyBatch:
             tensor = tensor.pin_memory()
         return tensor.to(device, non_blocking=pinned)
 
-    return batch._replace(inputs=_mapped(move, batch.inputs), targets=_mapped(move, batch.targets))
+    inputs = _mapped(move, batch.inputs)
+    if isinstance(inputs, Padded) and inputs.segments is not None:  # layers group packed documents on the host
+        host = batch.inputs.lengths, batch.inputs.segments
+        known = Layout(inputs.lengths, inputs.segments, time=inputs.values.shape[1], host=host)
+        inputs = inputs._replace(shared=known)
+    return batch._replace(inputs=inputs, targets=_mapped(move, batch.targets))
 
 
 def elements_of(batch: AnyBatch) -> tuple[int, int]:
@@ -186,6 +190,10 @@ class Seen(NamedTuple):
     norm: Tensor  # of the gradient of the total
     hold: Tensor  # 1 if the step is skipped
 
+    def together(self) -> Tensor:
+        """The numbers in one tensor, [4]."""
+        return torch.stack(self)
+
 
 class Tallies:
     """The steps since the last `read`."""
@@ -193,7 +201,7 @@ class Tallies:
     def __init__(self, clip: float, ranks: Ranks, device: torch.device) -> None:
         self.clip, self.ranks, self.device = clip, ranks, device
         self.in_a_row = torch.zeros((), device=device)
-        self.seen: list[Seen] = []
+        self.seen: list[Tensor] = []  # each [4]
         self.together: list[Tensor] = []  # each [steps, 4]
         self.elements, self.tokens, self.stop = 0, 0, False
 
@@ -206,9 +214,12 @@ class Tallies:
         left = (loss.sum() + norm) * 0  # 0, or NaN: cheaper than isfinite
         return ((left != 0) | (self.in_a_row >= LATCH)).float()
 
-    def add(self, seen: Seen, errs: Tensor, counts: tuple[int, int], stop: bool) -> None:
-        """Add a step. `errs` is 1 if it was skipped, and not only because fp16 searches for its loss scale."""
+    def follow(self, errs: Tensor) -> None:
+        """Count a step; `errs` is 1 if it was skipped, and not only because fp16 searches for its loss scale."""
         self.in_a_row.add_(1).mul_(errs)
+
+    def add(self, seen: Tensor, counts: tuple[int, int], stop: bool) -> None:
+        """Add the numbers [4] of a step, and its numbers of elements and tokens."""
         self.seen.append(seen)
         if len(self.seen) == HELD:
             self._put_together()
@@ -245,9 +256,7 @@ class Tallies:
 
     def _put_together(self) -> None:
         if self.seen:
-            self.together.append(
-                torch.stack([number for one in self.seen for number in one]).view(-1, len(Seen._fields))
-            )
+            self.together.append(torch.stack(self.seen))
             self.seen = []
 
 
@@ -298,7 +307,7 @@ class LossScale:
         self.grown.add_(1).mul_(1 - bad)
         grows = self.grown >= PATIENCE
         larger = torch.where(grows, self.value * 2, self.value)
-        self.value = torch.where(bad > 0, (self.value / 2).clamp(min=1), larger)
+        self.value.copy_(torch.where(bad > 0, (self.value / 2).clamp(min=1), larger))
         self.grown.mul_(~grows)
 
 
@@ -341,31 +350,9 @@ def _generators(device: torch.device) -> list[torch.Generator]:
     return [torch.default_generator]
 
 
-COMPILER = "inductor"
-COMPILES_FROM = "2.13"
 TINY = torch.finfo(torch.float32).tiny  # a batch without weight has no loss either: 0 divided by anything is 0
 
 Tensors = dict[str, Tensor]
-
-
-class LossOf(nn.Module):
-    """The loss of a task as a module, so that DDP, sharding and compilation can wrap it."""
-
-    def __init__(self, model: nn.Module, device: Device) -> None:
-        super().__init__()
-        self.model, self.device = model, device
-
-    def forward(self, task: Batcher, batch: AnyBatch | None, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """The summed loss, its weight, and the next state, detached.
-
-        A rank without a batch takes part with a loss of zero over all weights.
-        """
-        if batch is None:
-            total = torch.stack([weight.sum() * 0 for weight in self.model.parameters() if weight.requires_grad]).sum()
-            return total, total.detach(), state
-        with self.device.mixed():
-            loss, after = task.loss(self.model, batch, state)
-        return loss.total, loss.weight.detach(), None if after is None else map_state(Tensor.detach, after)
 
 
 class _Summed(NamedTuple):
@@ -407,6 +394,10 @@ class WeightUpdate(ABC):
         """Whether training has converged before its duration; never with gradient descent."""
         return False
 
+    def notices(self) -> list[str]:
+        """What the user should know about how steps are computed; each is returned once."""
+        return []
+
     def shipped(self) -> AbstractContextManager[None]:
         """A context in which the model has the weights that are validated and saved: the moving average, or its own."""
         return self.replaced({} if self._average is None else self._average.values)
@@ -437,19 +428,9 @@ class Update(WeightUpdate):
     def __init__(self, task: Batcher, model: nn.Module, config: TrainingConfig, ranks: Ranks, device: Device) -> None:
         self._task, self._config = task, config
         loss = LossOf(model, device)
-        if config.compile:
-            if not task.has_one_shape(config.batching):  # each new shape would be compiled again, for minutes
-                raise ConfigError(
-                    "--compile needs batches of one shape, but with --batching by-length their shapes differ",
-                    fix="leave --compile out, or train a language model with --batching streams or packs",
-                )
-            if TorchVersion(torch.__version__) < COMPILES_FROM:
-                raise ConfigError(
-                    f"--compile needs torch {COMPILES_FROM} or newer, found {torch.__version__}",
-                    fix="leave --compile out, or upgrade torch",
-                )
-            loss.compile(backend=COMPILER)
-        super().__init__(model, ranks.wrap(loss), ranks, device)
+        many_shapes = config.compile and not task.has_one_shape(config.batching)
+        used = CompiledLoss(loss, task, dynamic=many_shapes) if config.compile else loss
+        super().__init__(model, ranks.wrap(used), ranks, device)
         self._optimizer = build_optimizer(config, model)  # after wrapping, which may shard the weights
         self._average = Average(model, config.ema) if config.ema else None
         self._scale = LossScale(device.torch) if device.precision == "fp16" else None
@@ -466,10 +447,16 @@ class Update(WeightUpdate):
         state = self._carried if carried else None
         while (summed := self._gradients(batch, state, run_state)) is None:
             self._halve(batch, run_state)
-        hold = self._change(summed, lr, (0, 0) if batch is None else elements_of(batch), stop)
+        set_lr(self._optimizer, lr)
+        seen = self._change(summed)
+        self._carried = self._kept(seen.hold, state, summed.state)
+        self._count(seen.together(), batch, run_state, stop)
+
+    def _count(self, seen: Tensor, batch: AnyBatch | None, run_state: TrainingState, stop: bool) -> None:
+        """Add a step [4] to the statistics, and let the moving average follow it."""
+        self._tallies.add(seen, (0, 0) if batch is None else elements_of(batch), stop)
         if self._average is not None:
-            self._average.follow(run_state.step, hold)
-        self._carried = self._kept(hold, state, summed.state)
+            self._average.follow(run_state.step, seen[Seen._fields.index("hold")])
 
     def read(self) -> Tally:
         """The statistics since the last call: the only place where the host waits for the device."""
@@ -512,20 +499,24 @@ class Update(WeightUpdate):
     def _backward(self, batch: AnyBatch | None, state: Any, run_state: TrainingState) -> _Summed:
         device, done = self._device.torch, []
         division = self._task.divided(self._model, run_state.micro_batches)
-        pieces = [None] if batch is None else cut(moved(batch, device), division.micro_batches)
+        pieces = [None] if batch is None else [moved(piece, device) for piece in cut(batch, division.micro_batches)]
         parts = [state] if batch is None else cut_state(state, spans(rows_of(batch), division.micro_batches))
         for number, (piece, part) in enumerate(zip(pieces, parts, strict=True)):
             apart = nullcontext() if number + 1 == len(pieces) else self._ranks.apart(self._loss)
             with apart, drawing(run_state.seed, run_state.step, number, self._ranks.rank, device):
-                total, weight, after = self._loss(division.task, piece, part)
-                factor = self._factor()
-                (total if factor is None else total * factor).backward()
-            done.append(_Summed(total.detach(), weight, after))
+                done.append(self._passes(division.task, piece, part))
         totals, weights, states = zip(*done, strict=True)
         return _Summed(sum(totals[1:], totals[0]), sum(weights[1:], weights[0]), join_states(states))
 
-    def _change(self, summed: _Summed, lr: float, counts: tuple[int, int], stop: bool) -> Tensor:
-        """Update the weights; returns 1 if the step was skipped because the loss or gradient was not finite, else 0."""
+    def _passes(self, task: Batcher, batch: AnyBatch | None, state: Any) -> _Summed:
+        """The forward and backward pass of a micro-batch."""
+        total, weight, after = self._loss(task, batch, state)
+        factor = self._factor()
+        (total if factor is None else total * factor).backward()
+        return _Summed(total.detach(), weight, after)
+
+    def _change(self, summed: _Summed) -> Seen:
+        """Update the weights, unless the loss or gradient is not finite."""
         loss = self._ranks.sum(torch.stack([summed.total, summed.weight]))
         total, weight = loss.unbind()
         norm, scale = plain(get_total_norm(gradients_of(self._optimizer))), self._factor()
@@ -535,9 +526,9 @@ class Update(WeightUpdate):
         # Divide to the mean, then clip: norm / weight > clip means norm / clip > weight.
         divisor = torch.maximum(weight, norm / self._config.clip_norm) if self._config.clip_norm else weight
         divisor = divisor.clamp(min=TINY) if scale is None else divisor.clamp(min=TINY) * scale
-        apply(self._optimizer, lr, divisor, hold)
-        self._tallies.add(Seen(total, weight, norm, hold), self._errs(hold), counts, stop)
-        return hold
+        apply(self._optimizer, divisor, hold)
+        self._tallies.follow(self._errs(hold))
+        return Seen(total, weight, norm, hold)
 
     def _errs(self, hold: Tensor) -> Tensor:
         """1 if a skipped step is an error, and not part of the search for the fp16 loss scale."""

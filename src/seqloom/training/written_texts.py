@@ -3,6 +3,7 @@
 The weights are those in RUN/model. Tokens are sampled with a fixed seed, because the likeliest ones soon repeat.
 """
 
+import re
 from pathlib import Path
 
 from seqloom.bundle import built, read_bundle
@@ -18,6 +19,7 @@ from seqloom.training.events import WrittenText
 TEXTS = 2
 PROMPT = 5  # words
 HOW = SampleConfig(temperature=0.7, top_k=50, max_new_tokens=48, seed=0)
+LAST_WORD = re.compile(r"\s+\S+$")
 MOST_WEIGHTS = 50_000_000  # larger models are not loaded a second time
 
 
@@ -35,9 +37,19 @@ def written_texts(model: Path, task: Task, prepared: Prepared, device: Device) -
             found = task.writing(HOW).continued(loaded, prompts, range(len(prompts)))
     except DataError:  # the model has no positions for what follows a prompt
         return ()
-    return tuple(
-        WrittenText(prompt, str(texts[0].to_json()["text"])) for prompt, texts in zip(prompts, found, strict=True)
-    )
+    shown = (texts[0].to_json() for texts in found)
+    texts = (whole_words(one["text"]) if one["finish_reason"] == "length" else one["text"] for one in shown)
+    return tuple(WrittenText(prompt, text) for prompt, text in zip(prompts, texts, strict=True))
+
+
+def whole_words(text: str) -> str:
+    """A text that ends at the limit of tokens, without its last word, which may be incomplete.
+
+    >>> whole_words("and the night wa"), whole_words("nigh")
+    ('and the night …', 'nigh…')
+    """
+    complete = LAST_WORD.sub(" …", text.rstrip())
+    return complete if complete.strip() != "…" and complete.endswith(" …") else f"{text.rstrip()}…"
 
 
 def prompts_of(prepared: Prepared) -> list[str]:

@@ -103,6 +103,7 @@ ENCODINGS = [
         {"train.jsonl": lines('{"text": "fine", "label": "x"}', r'{"text": "a \ud800 b", "label": "y"}')},
         place="train.jsonl:2:13",
         says=("half a character",),
+        also=("label.single", "split.empty"),  # in the row that is left
     ),
 ]
 

@@ -75,7 +75,7 @@ JSON_LINES = [
         "json.key",
         {"train.jsonl": lines(*PLAIN, *['{"text": "no label"}'] * 3)},
         place="train.jsonl:11",
-        says=("'label'", "missing", "3 problems in all"),
+        says=("'label'", "missing", "× 3"),
     ),
     reject("J12 comment", "json.syntax", at(2, "// a comment"), place="train.jsonl:2:1"),
     reject("J12 comma", "json.syntax", at(2, '{"text": "a", "label": "b",}'), place="train.jsonl:2:28"),
@@ -89,8 +89,10 @@ JSON_LINES = [
                 json.dumps({"tokens": ["w"] * 9, "tags": ["O"] * 8}),
             )
         },
+        *ALL_TRAIN,
         place="train.jsonl:4:59",
         says=("9 tokens, but 8 tags",),
+        also=("label.single",),  # in the rows that are left
     ),
     fine("J15", {"train.jsonl": b"\xef\xbb\xbf" + lines(*PLAIN)}, *ALL_TRAIN, rows=10),
 ]

@@ -29,7 +29,7 @@ PARALLEL = [
         "par.blank",
         sides(SOURCE[:10], [*TARGET[:3], "", *TARGET[4:8], " ", TARGET[9]]),
         place="train.de:4",
-        says=("blank target", "train.de:9", "2 problems in all"),
+        says=("blank target", "train.de:9", "× 2"),
     ),
     warn(
         "M03",

@@ -104,7 +104,7 @@ TABLES = [
         "row.empty_text",
         {"train.csv": table(*replaced(replaced(PLAIN, 3, ",pos"), 6, " \t,neg"))},
         place="train.csv:3:1",
-        says=("train.csv:6:1", "2 problems in all"),
+        says=("train.csv:6:1", "× 2"),
     ),
     reject("C14", "row.empty_label", {"train.csv": table(*replaced(PLAIN, 3, "no label,"))}, place="train.csv:3:10"),
     warn(

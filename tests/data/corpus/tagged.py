@@ -24,11 +24,19 @@ def universal(row: str) -> str:
 
 
 TAGGED = [
-    reject("T01", "conll.columns", columns("met VB O", ""), place="train.conll:12", says=("3 columns", "line 1 has 2")),
+    reject(
+        "T01",
+        "conll.columns",
+        columns("met VB O", ""),
+        *ALL_TRAIN,
+        place="train.conll:12",
+        says=("3 columns", "line 1 has 2"),
+    ),
     reject(
         "T02",
         "conll.separator",
         columns("met\tO", ""),
+        *ALL_TRAIN,
         place="train.conll:12",
         says=("line 1 is separated by spaces", "this one by tabs"),
     ),
@@ -72,7 +80,14 @@ TAGGED = [
         reject(f"T07 {tag}", "tags.no_type", columns(f"Ada {tag}", ""), place="train.conll:12", says=(f"'{tag}'",))
         for tag in ("B-", "B")
     ),
-    reject("T08", "conll.columns", columns("met O", "Ada", ""), place="train.conll:13", says=("1 column", "has 2")),
+    reject(
+        "T08",
+        "conll.columns",
+        columns("met O", "Ada", ""),
+        *ALL_TRAIN,
+        place="train.conll:13",
+        says=("1 column", "has 2"),
+    ),
     fine(
         "T09",
         {"train.conll": lines("-DOCSTART- O", "", *FIRST, "-DOCSTART- O", "", *SECOND)},

@@ -10,6 +10,7 @@ from seqloom.experiments.doctor.data import FEW, split_messages
 from seqloom.experiments.doctor.diagnosis import drawn_once
 from seqloom.experiments.doctor.findings import Finding
 from seqloom.report.figures.line import Line, Series
+from seqloom.tasks.task import Metric
 
 LEAK = DataFinding("warn", "leak.overlap", 6, (FindingSample("dev.csv:3", "6 of 16 rows of dev are in train too"),))
 
@@ -22,8 +23,10 @@ def test_a_leak_that_the_data_check_found_is_told_and_other_warnings_are_not() -
 
 @pytest.mark.parametrize(("rows", "unsure"), [(16, "0.24"), (64, "0.12"), (FEW, None), (0, None)])
 def test_a_dev_part_of_few_rows_is_told_with_how_little_it_knows(rows: int, unsure: str | None) -> None:
-    said = list(split_messages([], rows))
+    said = list(split_messages([], rows, Metric("accuracy")))
     assert len(said) == (unsure is not None) and all(f"{rows} rows" in one and str(unsure) in one for one in said)
+    for one in split_messages([], rows, Metric("rmse", higher_is_better=False)):
+        assert "so rmse is uncertain; " in one  # an error has no such interval
 
 
 def curve(title: str, *heights: float) -> Line:

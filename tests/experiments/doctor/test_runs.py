@@ -1,7 +1,10 @@
 """Runs made to show a fault are diagnosed, following the advice helps, and a healthy run has no finding."""
 
 import json
+import os
 import random
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from seqloom.errors import ConfigError
 from seqloom.experiments.doctor.diagnosis import diagnose
 from seqloom.experiments.doctor.findings import Advice, Diagnosis
 from seqloom.training.devices import choose_device
+from seqloom.training.events import Report, Stepped
 from seqloom.training.run import TrainedRun, train, train_run
 
 
@@ -202,3 +206,31 @@ def test_every_flag_that_a_finding_names_is_one_of_train() -> None:
     shown = CliRunner().invoke(app, ["train", "--help-all"], env={"COLUMNS": "200"}).output
     assert {"--lr", "--clip-norm", "--dropout"} <= named
     assert [flag for flag in sorted(named) if f"{flag} " not in shown] == []
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_is_told_with_its_share_until_it_is_resumed(tmp_path: Path) -> None:
+    data = written(tmp_path / "a.jsonl", [(f"row {n} {'good' if n % 2 else 'bad'}", "ny"[n % 2]) for n in range(60)])
+    given: dict[str, Any] = {"out": tmp_path / "run", "model": "bag", "size": "nano", "steps": 40, "device": "cpu"}
+
+    def stop(report: Report) -> None:
+        if isinstance(report, Stepped) and report.step == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with suppress(KeyboardInterrupt):
+        train(data, **given, log_every=10, show=stop)
+    first = diagnose(tmp_path / "run").findings[0]
+    assert first.code == "run.stopped" and 0.25 <= first.evidence["share of the training"] < 1  # type: ignore[operator]
+    assert first.advice[0].typed == f"--out {tmp_path / 'run'}" and "seqloom train --out" in first.text
+    train(data, **given)
+    assert "run.stopped" not in diagnose(tmp_path / "run").codes
+
+
+@pytest.mark.slow
+def test_a_language_model_that_reads_streams_has_its_gradients_measured_and_no_accuracy(tmp_path: Path) -> None:
+    prose = "\n\n".join(f"the rain fell over hill {n % 7} and the night was dark {n % 3}" for n in range(60))
+    (tmp_path / "prose.txt").write_text(prose)
+    train(tmp_path / "prose.txt", out=tmp_path / "run", model="lstm", size="nano", steps=2, device="cpu")
+    found = diagnose(tmp_path / "run")
+    assert [figure.title for figure in found.figures if figure.title.startswith("Gradient norm by distance")]
+    assert "accuracy" not in found.text() and not any("has only" in one for one in found.messages)

@@ -167,7 +167,7 @@ def refusal(check: Check, ledger: Ledger) -> DataFinding | None:
 def findings_in(ledger: Ledger) -> tuple[DataFinding, ...]:
     """Return the bad rows, warnings and notes of a ledger, in the order of appearance."""
     found = []
-    severity: Severity = "warn" if ledger.bad_rows.skip_bad_rows else "reject"
+    severity: Severity = "warn" if ledger.accepts else "reject"
     for code in dict.fromkeys(problem.code for problem in ledger.refused):
         cases = [problem for problem in ledger.refused if problem.code == code]
         found.append(DataFinding(severity, code, ledger.counts[code], _samples(cases)))

@@ -22,7 +22,7 @@ import numpy as np
 from seqloom.data.checks.check import BlockPlaces, ExampleBlock, hashes
 from seqloom.data.checks.minhash import jaccard, near_groups, shingles
 from seqloom.data.kinds.kind import InputKind
-from seqloom.data.problems import SAMPLES, Ledger, Place, or_clean
+from seqloom.data.problems import SAMPLES, Ledger, Place
 from seqloom.data.schema import Example, Input, Schema, in_order
 from seqloom.report.numbers import share
 
@@ -102,7 +102,7 @@ class RepeatCheck:
         for later, earlier in pairs[:SAMPLES]:
             place = _place_in(parts, later)
             text = f"the same input as {beside(place, _place_in(parts, earlier))}, but with another label"
-            fix = or_clean("choose one label, or remove both rows", place.path, "--conflicts drop")
+            fix = ledger.or_clean("choose one label, or remove both rows", place.path, "--conflicts drop")
             ledger.warn("label.conflict", text, place, fix)
         if len(pairs) > SAMPLES:
             ledger.warn("label.conflict", "more rows", _place_in(parts, pairs[-1][0]), count=len(pairs) - SAMPLES)
@@ -129,7 +129,7 @@ def _find_overlap(ledger: Ledger, first: str, one: _SplitHashes, second: str, ot
         f"the first is the same as {beside(place, twin)}"
     )
     removed = f"remove these rows from {first}"
-    removed = or_clean(removed, place.path) if place.path == twin.path else removed  # it cleans one file
+    removed = ledger.or_clean(removed, place.path) if place.path == twin.path else removed  # it cleans one file
     fix = f"{removed}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 

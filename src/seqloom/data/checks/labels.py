@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 
 from seqloom.data.checks.check import ExampleBlock
-from seqloom.data.problems import Ledger, Place, or_clean
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Schema
 from seqloom.data.values import is_number
 from seqloom.report.numbers import counted
@@ -81,7 +81,7 @@ def _fix_alone(fix: str, *_: str) -> str:
 
 
 def find_spellings(
-    ledger: Ledger, counts: Counter[str], places: Mapping[str, Place], advice: Callable[..., str] = or_clean
+    ledger: Ledger, counts: Counter[str], places: Mapping[str, Place], advice: Callable[..., str]
 ) -> set[str]:
     """Warn of labels that may be meant as one, and return the rarer spellings; `advice` completes the fixes."""
     shown = {label: f"{quoted(label)} ({counted(count, 'row')})" for label, count in counts.items()}
@@ -212,7 +212,7 @@ class LabelCheck:
         if self._target.exclusive and len(counts) == 1:
             text = f"every {self._noun} is {quoted(next(iter(counts)))}, so there is nothing to learn"
             ledger.bad_file("label.single", text, self._file(reference), "add examples of a second class")
-        advice = _fix_alone if self._target.of_steps else or_clean  # tags are not cleaned
+        advice = _fix_alone if self._target.of_steps else ledger.or_clean  # tags are not cleaned
         odd = find_spellings(ledger, *self._everywhere(), advice)
         for label in (label for label, count in counts.items() if count == 1 and label not in odd):
             text = f"{self._noun} {quoted(label)} has only one example in {reference}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, Protocol
 
 from seqloom.config.data import Format, ReadingConfig
-from seqloom.data.problems import Ledger, Place, or_clean
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import HEAD, describe_state, opened, require_regular, require_state, require_text_head
 from seqloom.errors import did_you_mean
 from seqloom.report.numbers import counted
@@ -311,7 +311,7 @@ class DecodedText:
             before = f"{counted(self.line - 1, 'line')} before {'is' if self.line == 2 else 'are'} UTF-8"
             text = f"{found.text}, byte {offset:,} of the file, but the {before}"
             whole = "use --encoding cp1252 if the whole file is" if self.plain else "save the whole file as UTF-8"
-            fix = or_clean(whole, str(self.path))
+            fix = self.ledger.or_clean(whole, str(self.path))
             self.ledger.bad_file("enc.mixed", text, place, fix)
         remedy = {"encoding": "cp1252"} if found.windows else None
         self.ledger.bad_file("enc.utf8", f"{found.text}, byte {offset:,} of the file", place, found.fix, remedy)
@@ -494,7 +494,7 @@ class PassageChecker:
         if bare := self.returns - self.both:
             self.ledger.note("line.bare_cr", f"{bare:,} CR inside lines, read as characters", place, count=bare)
         samples = self.broken_samples if self.broken > MOJIBAKE_SHARE * self.line else []
-        fix = or_clean("export the file again from its source", self.path)
+        fix = self.ledger.or_clean("export the file again from its source", self.path)
         for number, (shown, where) in enumerate(samples, 1):
             count = 1 if number < len(samples) else self.broken - len(samples) + 1  # the last one counts the rest
             text = f"'{shown}' looks like UTF-8 that was decoded as Windows-1252"

@@ -341,6 +341,7 @@ def compare(
     average_checkpoints: int | None = None,
     precision: str | None = None,
     compile: bool | None = None,
+    cuda_graphs: bool | None = None,
     freeze: str | Sequence[str] | None = None,
     log_every: int | None = None,
     seed: int | None = None,
@@ -391,7 +392,7 @@ def compare(
     named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
     named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}
     named |= {"precision": precision, "compile": compile, "freeze": freeze, "log_every": log_every, "seed": seed}
-    named |= {"deterministic": deterministic}
+    named |= {"deterministic": deterministic, "cuda_graphs": cuda_graphs}
     amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
     if ship is not None:
         require_shippable(Path(ship))

@@ -203,7 +203,7 @@ def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measur
 
 def count_leaks(data: DataConfig, part: SplitName) -> LeakCount | None:
     """How many rows of a set are also in the training set; None if a set is missing."""
-    ledger = Ledger(data.bad_rows)
+    ledger = Ledger.of(data)
     dataset = open_data(data, ledger) if part == "test" else open_without_test(data, ledger)
     search = DuplicateSearch(dataset.schema.input)
     for seen, examples in Survey(dataset, ledger, NoChecks()).blocks():

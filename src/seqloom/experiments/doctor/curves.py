@@ -48,6 +48,7 @@ class Story(NamedTuple):
     steps: int = 0  # all steps, also those after the last block
     skipped: int = 0  # of them
     began: float = math.nan  # the first logged loss
+    progress: float = math.nan  # the share of the training that is done
 
     @property
     def is_long_enough(self) -> bool:
@@ -88,6 +89,7 @@ def story_of(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str,
         steps=max((int(record["step"]) for record in records if "step" in record), default=0),
         skipped=int(sum(record["skipped"] for record in steps)),
         began=losses[0] if losses else math.nan,
+        progress=float(steps[-1].get("progress", math.nan)) if steps else math.nan,
     )
 
 

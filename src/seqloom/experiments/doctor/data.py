@@ -13,6 +13,8 @@ from seqloom.data.checks.check import DataFinding
 from seqloom.experiments.doctor.curves import FIND_RATE, Story
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.bars import Bars
+from seqloom.report.numbers import counted
+from seqloom.tasks.task import LOSS, Metric
 
 ENOUGH = 50  # evaluated examples
 DOMINATES, AT_MOST = 0.95, 0.9  # share of the predictions that have one label, and at most this share of true labels
@@ -105,18 +107,19 @@ def _drawn(true: Counter[str], predicted: Counter[str], total: int) -> Bars:
 
 FEW = 100  # rows of a dev set on which accuracy is uncertain by a tenth in either direction
 HALF_WIDTH = 0.98  # of the 95% interval of an accuracy of 0.5, times the square root of the rows
+SHARES = ("accuracy", "exact_match", "f1", "macro_f1")  # metrics with about such an interval
 
 
-def split_messages(warned: Iterable[DataFinding], dev_rows: int) -> Iterator[str]:
-    """Messages about the dev set that limit what its scores mean; `dev_rows` is 0 if it is unknown."""
+def split_messages(warned: Iterable[DataFinding], dev_rows: int, metric: Metric = LOSS) -> Iterator[str]:
+    """Messages about the dev set that limit what its scores mean; `dev_rows` is 0 if rows do not matter."""
     leaks = [sample.text for one in warned if one.code.startswith("leak.") for sample in one.samples[:1]]
     if leaks:
         yield f"dev scores may be too high; the data check warned before training: {'; '.join(leaks)}"
     if 0 < dev_rows < FEW:
-        unsure = HALF_WIDTH / math.sqrt(dev_rows)
+        by = f" by up to {HALF_WIDTH / math.sqrt(dev_rows):.2f} in either direction" if metric.name in SHARES else ""
         yield (
-            f"the dev set has only {dev_rows} rows, so scores such as accuracy are uncertain by up to {unsure:.2f} in "
-            "either direction; use a larger one with --dev FILE or --dev-size"
+            f"the dev set has only {counted(dev_rows, 'row')}, so {metric.name} is uncertain{by}; use a larger one "
+            "with --dev FILE or --dev-size"
         )
 
 

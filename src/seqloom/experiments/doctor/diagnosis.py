@@ -8,6 +8,8 @@
 The test set is never read.
 """
 
+import shlex
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -27,14 +29,15 @@ from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, n
 from seqloom.experiments.baselines import batches_of, training_batches
 from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, story_of
 from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, split_messages
-from seqloom.experiments.doctor.findings import Diagnosis, Finding
+from seqloom.experiments.doctor.findings import Advice, Diagnosis, Finding
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, measure_inside
 from seqloom.experiments.doctor.scores import ScoreBatches, Scores, measure_scores, score_findings, scores_table
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.report.figures.figure import Figure
+from seqloom.report.numbers import share
 from seqloom.tasks.evaluation import evaluate
-from seqloom.tasks.task import ModelSpec, task_of
+from seqloom.tasks.task import LOSS, Metric, ModelSpec, task_of
 from seqloom.training.run_folder import RunFolder
 
 OF_STEPS = (
@@ -50,6 +53,8 @@ class ModelMeasurements(NamedTuple):
     inside: ModelInside = ModelInside()
     confusion: Confusion = ()
     lengths: tuple[int, ...] = ()  # of the rows of the dev set
+    metric: Metric = LOSS
+    scored_rows: int = 0  # of the dev set; 0 where tokens are scored, not rows
     has_weights: bool = False  # whether --class-weights can be used
     scores: Scores = Scores()
     messages: tuple[str, ...] = ()
@@ -71,8 +76,27 @@ def diagnose(run: str | Path) -> Diagnosis:
     except SeqloomError as error:
         messages.append(f"the model was not checked: {error.in_brief}")
     messages += measured.messages
-    messages += split_messages(warned, len(measured.lengths))
-    return diagnosis(folder.path.name, config, story, measured, warned, messages=tuple(messages))
+    messages += split_messages(warned, measured.scored_rows, measured.metric)
+    if not story.end_reason and story.progress < 1:
+        messages.append(f"the run has not ended: {share(story.progress)} of its training is done")
+    found = diagnosis(folder.path.name, config, story, measured, warned, messages=tuple(messages))
+    return replace(found, findings=(*stopped(story, folder.path), *found.findings))
+
+
+def stopped(story: Story, path: Path) -> tuple[Finding, ...]:
+    """The finding about a run that was stopped before its end, and not resumed."""
+    if story.end_reason != "stopped" or not story.progress < 1:
+        return ()
+    done = share(story.progress)
+    finding = Finding(
+        "run.stopped",
+        "The run was stopped before its end",
+        f"Only {done} of the training is done. Resume it: seqloom train --out {shlex.quote(str(path))}",
+        {"share of the training": story.progress, "steps": float(story.steps)},
+        None,
+        (Advice("--out", shlex.quote(str(path)), "resumes the run, with the settings that it has"),),
+    )
+    return (finding,)
 
 
 def data_findings(folder: RunFolder) -> tuple[DataFinding, ...]:
@@ -161,12 +185,21 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         scores = measure_scores(task, model, config.training, both, ScoreBatches(train, batches), own)
     # Confusions of spans say nothing about the frequency of labels.
     confusion = own.confusion if prepared.schema.target.one_label else ()
-    return ModelMeasurements(inside, confusion, tuple(lengths.tolist()), weighed, scores, messages)
+    return ModelMeasurements(
+        inside,
+        confusion,
+        tuple(lengths.tolist()),
+        metric=task.metric,
+        scored_rows=0 if prepared.schema.target.is_running else len(lengths),
+        has_weights=weighed,
+        scores=scores,
+        messages=messages,
+    )
 
 
 def both_sets(run: RunData, spec: ModelSpec) -> Prepared:
     """The training and dev sets of a run as it read them, from its cache if they are there."""
-    config, ledger = run.config, Ledger(run.config.data.bad_rows)
+    config, ledger = run.config, Ledger.of(run.config.data)
     kept = config.training.init or config.encoding.word_vectors is not None
     given = GivenEncoding(None, spec.tokenizer, spec.target_tokenizer) if kept else None
     dataset = open_without_test(config.data, ledger)

@@ -141,7 +141,7 @@ def _taken(
 
     A single skipped step means nothing, because fp16 searches for its loss scale that way. Three in a row do.
     """
-    plain = replace(config, ema=0.0, average_checkpoints=1, compile=False)
+    plain = replace(config, ema=0.0, average_checkpoints=1, compile=False, cuda_graphs=False)
     run_state = TrainingState(seed=config.seed, micro_batches=config.accumulate)
     update = Update(task, copy.deepcopy(model), plain, Alone(), device)
     losses: list[float] = []

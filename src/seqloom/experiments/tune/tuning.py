@@ -275,6 +275,7 @@ def tune(
     average_checkpoints: int | None = None,
     precision: str | None = None,
     compile: bool | None = None,
+    cuda_graphs: bool | None = None,
     init: str | Path | None = None,
     freeze: str | Sequence[str] | None = None,
     log_every: int | None = None,
@@ -314,7 +315,7 @@ def tune(
     named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
     named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}
     named |= {"precision": precision, "compile": compile, "init": init, "freeze": freeze, "log_every": log_every}
-    named |= {"seed": seed, "deterministic": deterministic}
+    named |= {"seed": seed, "deterministic": deterministic, "cuda_graphs": cuda_graphs}
     config, request = requested(data, stated(named))
     plan = TuningPlan(
         data=config,

@@ -8,8 +8,9 @@ Two of the three uses (deck D) are here: encoder self-attention sees both sides,
 The third, attention of a decoder to encoder outputs, is in `seqloom.nn.mixers.cross`.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +47,7 @@ from seqloom.nn.ops.masks import (
 from seqloom.nn.ops.relations import Alibi, Bias, Buckets, NoBias, Shaw, alibi_slopes, turn, turns
 from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Layout, Padded, Places, places_of
+from seqloom.nn.types import Layout, Once, Padded, Places, places_of
 
 
 class Matcher(nn.Module):
@@ -121,6 +122,20 @@ class Heads(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.query.weight.is_cuda:
+            self.lay_together()
+        return self
+
+    def lay_together(self) -> None:
+        """Store W_Q, W_K and W_V in one chunk of memory, so that a GPU can multiply by all of them at once."""
+        linears = (self.query, self.key, self.value)
+        for name in ("weight", "bias"):
+            parts = [getattr(linear, name) for linear in linears]
+            for part, laid in zip(parts, torch.cat([part.detach() for part in parts]).chunk(len(parts)), strict=True):
+                part.data = laid
+
     def split(self, values: Tensor) -> Tensor:
         """Reshape [B,T,D] to [B,H,T,D/H]."""
         batch, time, width = values.shape
@@ -130,11 +145,17 @@ class Heads(nn.Module):
         """Apply some of the projections to [B,T,D]; each result is [B,H,T,D/H].
 
         With gradients, the projections are one matrix product, which saves two thirds of the backward pass's kernels.
-        Without, that saves nothing, and generation would copy all weights for each token.
+        Without, generation would copy all weights for each token, unless they are in one chunk of memory.
         """
-        if not torch.is_grad_enabled():
+        if torch.is_grad_enabled():
+            pairs = zip(*((each.weight, each.bias) for each in linears), strict=True)
+            weight, bias = (torch.cat(parts) for parts in pairs)
+        elif all(_adjoin([getattr(each, name) for each in linears]) for name in ("weight", "bias")):
+            rows, width = sum(len(each.weight) for each in linears), values.shape[2]
+            weight = linears[0].weight.as_strided((rows, width), (width, 1))
+            bias = linears[0].bias.as_strided((rows,), (1,))
+        else:
             return tuple(self.split(linear(values)) for linear in linears)
-        weight, bias = (torch.cat(parts) for parts in zip(*((each.weight, each.bias) for each in linears), strict=True))
         shape = (len(linears), self.num_heads, values.shape[2] // self.num_heads)
         every = F.linear(values, weight, bias).view(*values.shape[:2], *shape)  # [B,T,n,H,D/H]
         return every.permute(2, 0, 3, 1, 4).unbind()
@@ -143,6 +164,17 @@ class Heads(nn.Module):
         """Merge heads [B,H,T,D/H] to [B,T,D] and apply W_O."""
         joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
         return joined
+
+
+def _adjoin(tensors: Sequence[Tensor]) -> bool:
+    """Whether tensors are parts of one chunk of memory, one directly behind the other."""
+    storage = tensors[0].untyped_storage().data_ptr()
+    return all(
+        one.is_contiguous()
+        and other.untyped_storage().data_ptr() == storage
+        and other.storage_offset() == one.storage_offset() + one.numel()
+        for one, other in pairwise(tensors)
+    )
 
 
 def pattern_mask(pattern: Pattern, *, causal: bool) -> Mask:
@@ -251,6 +283,11 @@ class Read(NamedTuple):
         positions = torch.cat([self.positions, places.positions], dim=1)
         return Read(positions, torch.cat([self.valid, places.valid], dim=1), self.seen + lengths)
 
+    def columns(self, size: int) -> Tensor:
+        """[B,S] the column of each element in a ring of `size` columns; `size` for padding and for what is too old."""
+        kept = self.valid & (self.positions >= self.seen[:, None] - size)
+        return torch.where(kept, self.positions % size, size)
+
     def latest(self, count: int) -> tuple[Tensor, "Read"]:
         """Return the columns [B,count] of the last real elements of each row, and their positions."""
         order = self.positions.masked_fill(~self.valid, -1).topk(count, dim=1).indices.flip(1)
@@ -278,7 +315,19 @@ class Cache(NamedTuple):
         return self.columns(*once(("compact", *read), lambda: read.latest(longest)))
 
 
-class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
+class CacheBuffer(NamedTuple):
+    """The same in a buffer: element p of a row is in column p modulo S, so that a window is a ring."""
+
+    keys: Tensor  # [B,H,S,D/H]
+    values: Tensor  # [B,H,S,D/H]
+    seen: Tensor  # [B] int64, elements read
+
+    def first(self, count: int) -> "CacheBuffer":
+        """Return the first columns of the buffer; no row may have more elements."""
+        return CacheBuffer(self.keys[:, :, :count], self.values[:, :, :count], self.seen)
+
+
+class CausalSelfAttention(_SelfAttending, CausalMixer[Cache | CacheBuffer]):
     """Self-attention to the past, as far as the pattern reaches; a window drops keys that are out of reach."""
 
     def __init__(self, config: AttentionConfig, width: int, position: Position = "none") -> None:
@@ -301,7 +350,22 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         nowhere = torch.zeros(batch_size, 0, dtype=torch.int64, device=weight.device)
         return Cache(Growing([empty]), Growing([empty]), Read(nowhere, nowhere.bool(), nowhere.sum(dim=1)))
 
-    def reset(self, inner: Cache, rows: Tensor) -> Cache:
+    def buffer(self, inner: Cache | CacheBuffer, room: int, once: Once) -> CacheBuffer:
+        assert isinstance(inner, Cache), "a buffer is made of a value"
+        read = inner.read
+        size = once(("most", read.seen), lambda: int(read.seen.max())) + room
+        size = size if self.reach is None else min(size, self.reach + 1)
+        columns = once(("columns", *read, size), lambda: read.columns(size))[:, None, :, None]
+
+        def laid(held: Tensor) -> Tensor:  # with one more column, for what is not kept
+            wide = held.new_zeros(*held.shape[:2], size + 1, held.shape[3])
+            return wide.scatter_(2, columns.expand_as(held), held)[:, :, :size]
+
+        seen = once(("own", read.seen), read.seen.clone)
+        return CacheBuffer(laid(inner.keys.held), laid(inner.values.held), seen)
+
+    def reset(self, inner: Cache | CacheBuffer, rows: Tensor) -> Cache:
+        assert isinstance(inner, Cache), "a buffer has no documents"
         valid = inner.read.valid & ~rows[:, None]
         used = valid.any(dim=0)  # drop columns that no row can read
         return Cache(
@@ -310,7 +374,9 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
             Read(inner.read.positions[:, used], valid[:, used], inner.read.seen.masked_fill(rows, 0)),
         )
 
-    def extend(self, x: Padded, inner: Cache) -> tuple[Padded, Cache]:
+    def extend(self, x: Padded, inner: Cache | CacheBuffer) -> tuple[Padded, Cache | CacheBuffer]:
+        if isinstance(inner, CacheBuffer):
+            return self._extend_buffer(x, inner)
         layout, first = x.layout, inner.read.valid.shape[1] == 0
         # With an empty cache all layers have read the same, unless their reach is 0. Otherwise the key is the Read
         # object: a layer that dropped columns has different ones than a layer that has seen the same number of
@@ -324,12 +390,45 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache]):
         request = request._replace(key_places=key_places, aligned=first)
         return self.answer(x, request), self._forget(cache, layout)
 
+    def _extend_buffer(self, x: Padded, inner: CacheBuffer) -> tuple[Padded, CacheBuffer]:
+        """Process one element of each row: its key and value are written over those that it cannot see any more.
+
+        An empty row writes too, but no later query reads it: its next element is written to the same column.
+        """
+        assert x.values.shape[1] == 1, "a buffer is extended by one element"
+        layout, size = x.layout, inner.keys.shape[2]
+        ring = layout.once(("ring", inner.seen, size), lambda: Ring.of(x, inner.seen, size))
+        query, key, value = self.project(x, ring.query, layout)
+        column = ring.column.expand_as(key)
+        inner.keys.scatter_(2, column, key)
+        inner.values.scatter_(2, column, value)
+        request = self.request((query, inner.keys, inner.values), ring.query, layout, extra=Padding())
+        request = request._replace(key_places=ring.keys, aligned=False)
+        return self.answer(x, request), inner._replace(seen=ring.seen)
+
     def _forget(self, cache: Cache, layout: Layout) -> Cache:
         """Drop everything that no later query can see: keep the last `reach` real keys of each row."""
         reach, read = self.reach, cache.read
         if reach is None or read.valid.shape[1] <= reach:
             return cache
         return cache.columns(*layout.once(("latest", reach, *read), lambda: read.latest(reach)))
+
+
+class Ring(NamedTuple):
+    """One further element of each row in a ring of columns; all layers with equal buffers share it."""
+
+    query: Places  # [B,1]
+    keys: Places  # [B,S]
+    column: Tensor  # [B,1,1,1] of the further element
+    seen: Tensor  # [B] elements read, with the further one
+
+    @classmethod
+    def of(cls, x: Padded, seen: Tensor, size: int) -> "Ring":
+        """Return the places of the elements of x after `seen` ones: a column has the latest position that fits it."""
+        last = seen[:, None]
+        positions = last - (last - torch.arange(size, device=seen.device)) % size
+        keys = Places(positions, torch.zeros_like(positions), positions >= 0)
+        return cls(places_of(x, seen), keys, (seen % size)[:, None, None, None], seen + x.lengths)
 
 
 def _read_on(x: Padded, read: Read) -> tuple[Places, Read, Places]:

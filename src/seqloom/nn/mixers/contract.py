@@ -11,27 +11,36 @@ search, several users, a shared prefix and truncated back-propagation need no ex
 
 A causal mixer implements `begin` and `extend` for plain rows. `step` adds packed documents for all of them: where the
 document changes, the row's state is reset.
+
+A state may also be a *buffer*: tensors at fixed addresses with room for further elements, which one decoding engine
+owns. `extend` then reads one element per row, and may write into the buffer; what it returns has the same shapes.
 """
 
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from seqloom.errors import DataError
+from seqloom.nn.packing import by_document, documents_per_row, runs, unpack
+from seqloom.nn.taps import Tap
 from seqloom.nn.types import (
     NO_DOCUMENT,
+    Once,
     Padded,
-    by_document,
     count_rows,
-    documents_per_row,
+    map_state,
     merge_rows,
     require_padded,
-    runs,
-    unpack,
 )
 
 Inner = TypeVar("Inner")
+
+
+def own_tensors(inner: Inner, once: Once) -> Inner:
+    """Return the same state in tensors that nobody else has; shared tensors stay shared."""
+    return map_state(lambda tensor: once(("own", tensor), tensor.clone), inner)
 
 
 class Mixer(nn.Module):
@@ -44,6 +53,11 @@ class Mixer(nn.Module):
         zero.
         """
         raise NotImplementedError
+
+    def by_document(self, run: Callable[[Padded], Padded], x: Padded) -> Padded:
+        """Return `run(x)` with every packed document in a separate row; listeners see all of them at once."""
+        at_once = x.segments is not None and any(isinstance(part, Tap) and part.is_heard for part in self.modules())
+        return by_document(run, x, at_once=at_once)
 
 
 class StateStanding(NamedTuple, Generic[Inner]):
@@ -67,6 +81,10 @@ class CausalMixer(Mixer, Generic[Inner]):
     def reset(self, inner: Inner, rows: Tensor) -> Inner:
         """Reset the rows of the state where `rows` [B] is true."""
         return merge_rows(rows, self.begin(len(rows)), inner)
+
+    def buffer(self, inner: Inner, room: int, once: Once) -> Any:
+        """Return the state as a buffer for `room` further elements; `once` shares results between layers."""
+        return own_tensors(inner, once)
 
     def require_endless(self) -> None:
         """Raise ConfigError if this layer cannot read an endless sequence.
@@ -108,7 +126,7 @@ class CausalMixer(Mixer, Generic[Inner]):
 
     def forward(self, x: Padded) -> Padded:
         """Process complete sequences; overridden where there is a faster way than `step`."""
-        return by_document(lambda rows: self.extend(rows, self.begin(len(rows.lengths)))[0], x)
+        return self.by_document(lambda rows: self.extend(rows, self.begin(len(rows.lengths)))[0], x)
 
     @property
     def device(self) -> torch.device:
@@ -163,6 +181,10 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
     def extend(self, x: Padded, inner: Inner) -> tuple[Padded, Inner]:
         """Process further elements of each row (0 or more); return their outputs and the new state."""
         raise NotImplementedError
+
+    def buffer(self, inner: Inner, room: int, once: Once) -> Any:
+        """Return the state as a buffer for `room` further elements; `once` shares results between layers."""
+        return own_tensors(inner, once)
 
     def initial_state(self, memory: Padded) -> Inner:
         """Return the state before the first element."""

@@ -111,17 +111,13 @@ class Kernel(NamedTuple):
 
     name: str
     refuses: Callable[[Request], str | None]  # the reason why it cannot, or None
-    suits: Callable[[Request], bool]  # whether to choose it if it accepts
+    declines: Callable[[Request], str | None]  # the reason why another kernel is better, or None
     run: Callable[[Request], Tensor]
 
 
-def always(_: Request) -> bool:
-    """Return True: choose this kernel whenever it accepts."""
-    return True
-
-
-def _never(_: Request) -> None:
+def never(_: Request) -> str | None:
+    """Return None: no reason against this kernel."""
     return None
 
 
-PLAIN = Kernel("plain", _never, always, plain)
+PLAIN = Kernel("plain", never, never, plain)

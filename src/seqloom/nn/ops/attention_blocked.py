@@ -28,16 +28,25 @@ def _blocked_refuses(request: Request) -> str | None:
     return None
 
 
-def _blocked_suits(request: Request) -> bool:
+def _blocked_declines(request: Request) -> str | None:
     batch, heads, time = request.query.shape[:3]
-    before, after = request.mask.reach()
-    if before is not None and after is not None and time > 2 * max(_BLOCK, before + after):
-        return True  # most of the matrix is never computed
+    if out_of_reach(request):
+        return None
     if SDPA.refuses(request) is None and isinstance(request.bias, NoBias):
         if request.mask in (Everything(), Causal()):
-            return False  # sdpa stores no matrix at all
-        return batch * time * time > 4 * _CELLS  # sdpa would store the mask, one byte per cell
-    return batch * heads * time * time * _inner(request) > _CELLS  # sdpa or plain would store scores or biases
+            return "sdpa stores no mask here and is faster"
+        cells, limit = batch * time * time, 4 * _CELLS  # of the mask, one byte each
+    else:
+        cells, limit = batch * heads * time * time * _inner(request), _CELLS  # scores or biases
+    return None if cells > limit else "the sequence is short enough to store all scores or the mask"
+
+
+def out_of_reach(request: Request) -> bool:
+    """Whether most keys are out of reach of a query, so that most of the matrix need not be computed."""
+    before, after = request.mask.reach()
+    if before is None or after is None:
+        return False
+    return request.query.shape[2] > 2 * max(_BLOCK, before + after)
 
 
 def _inner(request: Request) -> int:
@@ -144,4 +153,4 @@ def _blocked(request: Request) -> Tensor:
     return result
 
 
-BLOCKED = Kernel("blocked", _blocked_refuses, _blocked_suits, _blocked)
+BLOCKED = Kernel("blocked", _blocked_refuses, _blocked_declines, _blocked)

@@ -28,10 +28,12 @@ def _edges_refuses(request: Request) -> str | None:
     return None
 
 
-def _edges_suits(request: Request) -> bool:
-    """Whether to use this kernel: always for an edge list, and for graphs of a batch that are large with few edges."""
+def _edges_declines(request: Request) -> str | None:
+    """Return a reason against this kernel for graphs of a batch that are small or have many edges."""
     graph, time = _graph(request), request.query.shape[2]
-    return isinstance(graph, Edges) or time * time > _SPARSE * (graph.pairs.shape[1] + time)
+    if isinstance(graph, Edges) or time * time > _SPARSE * (graph.pairs.shape[1] + time):
+        return None
+    return f"with fewer than {_SPARSE} pairs of nodes for each edge, a dense mask is faster"
 
 
 def _graph(request: Request) -> Edges | Neighbors:
@@ -86,4 +88,4 @@ def _in_one(tensor: Tensor) -> Tensor:
     return tensor.transpose(0, 1).flatten(1, 2)
 
 
-EDGES = Kernel("edges", _edges_refuses, _edges_suits, _edges)
+EDGES = Kernel("edges", _edges_refuses, _edges_declines, _edges)

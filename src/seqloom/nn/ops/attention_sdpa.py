@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqloom.nn.ops.attention import Kernel, Request, always
+from seqloom.nn.ops.attention import Kernel, Request, never
 from seqloom.nn.ops.masks import Causal, Everything, Mask, compact
 from seqloom.nn.ops.relations import NoBias, Shaw
 from seqloom.nn.ops.scores import Additive, scaled
@@ -89,4 +89,4 @@ def _penalize(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Ten
     return penalties.masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 
 
-SDPA = Kernel("sdpa", _sdpa_refuses, always, _sdpa)
+SDPA = Kernel("sdpa", _sdpa_refuses, never, _sdpa)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.kernels import Choice, named, report_choice
 
 
 def plain(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
@@ -33,18 +33,33 @@ def fused(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: 
     return F.conv1d(padded, weight, bias, dilation=dilation).transpose(1, 2)
 
 
-KERNELS = {"plain": plain, "fused": fused}
+def windows(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
+    """The same as one matrix product with the K vectors around each position side by side, [B,T,K*D].
+
+    On a CPU torch's kernel is compiled for every shape, and texts have a new shape at nearly every step.
+    """
+    time, taps = values.shape[1], weight.shape[2]
+    padded = F.pad(values, (0, 0, left * dilation, (taps - 1 - left) * dilation))
+    around = torch.cat([padded[:, tap * dilation : tap * dilation + time] for tap in range(taps)], dim=2)
+    return F.linear(around, weight.transpose(1, 2).flatten(1), bias)
+
+
+KERNELS = {"plain": plain, "windows": windows, "fused": fused}
+MOST_COPIED = 2**22  # numbers that windows may copy: with more, compiling a kernel costs little
 
 
 def convolve(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
-    """A 1-D convolution by the named kernel, or by the fused one."""
-    return KERNELS[_chosen()](values, weight, bias, left=left, dilation=dilation)
+    """A 1-D convolution by the named kernel; else by windows for small inputs on a CPU, and by the fused one."""
+    small = values.device.type == "cpu" and values.numel() * weight.shape[2] <= MOST_COPIED
+    kernel = KERNELS[_chosen("windows" if small else "fused")]
+    return kernel(values, weight, bias, left=left, dilation=dilation)
 
 
-def _chosen() -> str:
-    name = named("convolution") or "fused"
+def _chosen(default: str) -> str:
+    name = named("convolution") or default
     if name not in KERNELS:
         raise ConfigError(f"there is no convolution kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    report_choice("convolution", lambda: Choice(name, {}))
     return name
 
 
@@ -61,4 +76,4 @@ def plain_2d(picture: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def convolve_2d(picture: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """A 2-D convolution by the named kernel, or by the fused one."""
-    return plain_2d(picture, weight, bias) if _chosen() == "plain" else F.conv2d(picture, weight, bias)
+    return plain_2d(picture, weight, bias) if _chosen("fused") == "plain" else F.conv2d(picture, weight, bias)

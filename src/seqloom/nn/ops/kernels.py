@@ -1,11 +1,24 @@
-"""Selecting kernels by name, and limiting how many kernels a process caches."""
+"""Selecting kernels by name, observing which are chosen, and limiting how many kernels a process caches."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import torch
 
 from seqloom.errors import ConfigError, did_you_mean
+
+
+class Choice(NamedTuple):
+    """The kernel that computes an operator, and why kernels that would have been preferred cannot."""
+
+    kernel: str
+    refused: Mapping[str, str]  # kernel -> reason
+
 
 OPERATORS = ("attention", "linear_attention", "recurrence", "convolution")
 
@@ -32,9 +45,55 @@ def plainly() -> Iterator[None]:
         yield
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # compilers cannot read context variables
 def named(operator: str) -> str | None:
-    """Return the kernel that the user named for an operator, or None to choose freely."""
+    """Return the kernel that the user named for an operator, or None to choose freely.
+
+    Compiled code keeps the kernels that were named when it was compiled.
+    """
     return _named.get().get(operator)
+
+
+KernelObserver = Callable[[str, Choice], None]  # the operator, and its kernel
+_observer: ContextVar[KernelObserver | None] = ContextVar("observer of chosen kernels", default=None)
+
+
+@contextmanager
+def observing(observer: KernelObserver) -> Iterator[None]:
+    """Call `observer` in the block whenever an operator is computed."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+def report_choice(operator: str, choice: Callable[[], Choice]) -> None:
+    """Tell the observer, if there is one, which kernel computes an operator; the choice is computed only then."""
+    if torch.compiler.is_compiling():  # compilers cannot read context variables
+        return
+    observer = _observer.get()
+    if observer is not None:
+        observer(operator, choice())
+
+
+def triton_refuses(device: torch.device) -> str | None:
+    """Return why kernels written in Triton cannot run on a device; with TRITON_INTERPRET=1 they run on the CPU."""
+    if not _triton_installed():
+        return "it needs the package triton, which is not installed"
+    if device.type == "cuda" or triton_interpreted():
+        return None
+    return f"it runs on CUDA GPUs, not on the device {device.type}"
+
+
+def triton_interpreted() -> bool:
+    """Whether Triton interprets its kernels instead of compiling them; it reads the variable when they are defined."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _triton_installed() -> bool:
+    return find_spec("triton") is not None
 
 
 # Capacity of the kernel caches of oneDNN and torch; the default is 1,024 each, with one kernel per shape.

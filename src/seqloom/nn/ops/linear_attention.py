@@ -9,14 +9,16 @@ stores the T x T matrix phi(q_i) . phi(k_j); the chunked one stores it inside ch
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.kernels import Choice, named, report_choice
 from seqloom.nn.ops.masks import Mask, dense
 from seqloom.nn.types import Places
 
-_CHUNK = 128
+_CHUNK = 64  # elements whose matrix of weights is stored
+_CHUNKS = 64  # computed at once: few kernels for a GPU, and matrices that fit a CPU's cache
 
 
 class AttentionSums(NamedTuple):
@@ -104,18 +106,44 @@ def plain_causal(
 def chunked_causal(
     query: Tensor, key: Tensor, value: Tensor, valid: Tensor, sums: AttentionSums
 ) -> tuple[Tensor, AttentionSums]:
-    """The same, one chunk at a time: a small triangle inside each chunk, and the carried sums for everything before."""
+    """The same by chunks: a small triangle inside each, and for everything before it the sums so far."""
     kept, wide, outputs = query.dtype, sums.matrix.dtype, [query[:, :, :0]]
     # split, not slices: its backward pass joins the pieces once, where each slice would fill a full tensor with zeros
-    pieces = (torch.split(x, _CHUNK, 2) for x in (query, key, value, valid[:, None, :, None]))
+    pieces = (torch.split(x, _CHUNK * _CHUNKS, 2) for x in (query, key, value, valid[:, None, :, None]))
     for q, k, v, real in zip(*pieces, strict=True):
-        q, k, v = feature(q.to(wide)), feature(k.to(wide)).masked_fill(~real, 0), v.to(wide)
-        match = (q @ k.transpose(-1, -2)).tril()
-        numerator = match @ v + q @ sums.matrix
-        denominator = match.sum(dim=-1) + (q @ sums.vector[..., None])[..., 0]
-        outputs.append(_divide(numerator, denominator).to(kept))
-        sums = AttentionSums(sums.matrix + k.transpose(-1, -2) @ v, sums.vector + k.sum(dim=2))
+        k = feature(k.to(wide)).masked_fill(~real, 0)
+        output, sums = _chunks(feature(q.to(wide)), k, v.to(wide), sums)
+        outputs.append(output.to(kept))
     return torch.cat(outputs, dim=2), sums
+
+
+def _chunks(query: Tensor, key: Tensor, value: Tensor, sums: AttentionSums) -> tuple[Tensor, AttentionSums]:
+    """The output and the new sums of phi(q), phi(k) and v, with all chunks at once."""
+    time = query.shape[2]
+    if time == 0:
+        return query, sums
+    q, k, v = (_cut(x, min(time, _CHUNK)) for x in (query, key, value))  # [B,H,N,C,D]
+    matrices, matrix = _so_far(sums.matrix, k.transpose(-1, -2) @ v)
+    vectors, vector = _so_far(sums.vector, k.sum(dim=3))
+    match = (q @ k.transpose(-1, -2)).tril()
+    numerator = match @ v + q @ matrices
+    denominator = match.sum(dim=-1) + (q @ vectors[..., None])[..., 0]
+    return _divide(numerator, denominator).flatten(2, 3)[:, :, :time], AttentionSums(matrix, vector)
+
+
+def _cut(x: Tensor, size: int) -> Tensor:
+    """[B,H,T,D] in chunks, [B,H,N,C,D]; zeros fill up the last one."""
+    batch, heads, time, width = x.shape
+    count = -(-time // size)
+    return F.pad(x, (0, 0, 0, count * size - time)).view(batch, heads, count, size, width)
+
+
+def _so_far(start: Tensor, chunks: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums before each chunk, [B,H,N,...], and after the last."""
+    if chunks.shape[2] == 1:
+        return start[:, :, None], start + chunks[:, :, 0]
+    sums = torch.cat([start[:, :, None], chunks], dim=2).cumsum(dim=2)
+    return sums[:, :, :-1], sums[:, :, -1]
 
 
 KERNELS = ("plain", "sums")
@@ -125,6 +153,7 @@ def _chosen() -> str:
     name = named("linear_attention") or "sums"
     if name not in KERNELS:
         raise ConfigError(f"there is no linear attention kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    report_choice("linear_attention", lambda: Choice(name, {}))
     return name
 
 

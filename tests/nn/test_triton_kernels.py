@@ -1,0 +1,248 @@
+"""The Triton kernels equal the plain operator: interpreted on the CPU, compiled under `make test-gpu`."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqloom.errors import KernelError
+from seqloom.nn.ops import attention_additive, attention_tiles
+from seqloom.nn.ops.attention import Request, plain
+from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.attention_tiles import TileSizes
+from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.masks import (
+    BlockLocal,
+    Causal,
+    DocumentMask,
+    Edges,
+    Everything,
+    Mask,
+    Padding,
+    Prefix,
+    Strided,
+    WindowMask,
+)
+from seqloom.nn.ops.relations import Alibi, Shaw, alibi_slopes
+from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
+from seqloom.nn.types import Padded, places_of
+from tolerances import assert_equal_up_to_rounding
+
+pytest.importorskip("triton")  # there is none for some systems
+pytestmark = pytest.mark.gpu
+ON_GPU = torch.get_default_device().type == "cuda"
+DTYPES = (torch.float32, torch.bfloat16, torch.float16) if ON_GPU else (torch.float32,)
+
+MASKS: dict[str, Mask] = {
+    "everything": Everything(),
+    "causal": Causal(),
+    "padding": Padding(),
+    "window & padding": WindowMask(9, 4) & Padding(),
+    "causal & document & padding": Causal() & DocumentMask() & Padding(),
+    "document & block-local": DocumentMask() & BlockLocal(7),
+    "sparse": Causal() & (BlockLocal(4) | Strided(5)) & DocumentMask(),
+    "prefix | causal": (Prefix(21) | Causal()) & Padding(),
+    "prefix & document": Prefix(3) & DocumentMask(),
+    "strided": Strided(3) & WindowMask(5, -1),
+    "nothing": WindowMask(0, 0) & WindowMask(-2, 5),
+}
+
+
+@pytest.fixture(autouse=True)
+def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Triton interpret loops with NumPy 2.4, and prepare its language once a launch, not once a call."""
+    if ON_GPU:
+        return
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    def number(tensor: type, scope: Any, usual: Any = interpreter._patch_lang_tensor) -> None:
+        usual(tensor, scope)
+        # NumPy no longer turns an array of one element into a number
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    everything = SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", number)
+    monkeypatch.setattr(interpreter, "_patch_lang", lambda _, usual=interpreter._patch_lang: usual(everything))
+    monkeypatch.setattr(
+        interpreter.InterpretedFunction, "__call__", lambda self, *args, **more: self.rewrite()(*args, **more)
+    )
+
+
+@pytest.fixture(autouse=True)
+def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several tiles, the last one short, in a sequence that an interpreter takes in a moment."""
+    if not ON_GPU:
+        for name in ("forward_blocks", "query_blocks", "key_blocks"):
+            monkeypatch.setattr(attention_tiles, name, lambda *_: TileSizes(16, 16))
+        small = attention_additive.AdditiveSizes(queries=16, keys=16, rows=16, dimensions=4, unroll=2)
+        monkeypatch.setattr(attention_additive, "BLOCKS", small)
+        monkeypatch.setattr(attention_additive, "_ROOM", 2 * 16 * 32)  # sixteen queries at a time
+
+
+def sequence(mask: Mask, *, heads: int = 1, width: int = 20, time: int | None = None) -> Request:
+    torch.manual_seed(0)
+    time = time or (333 if ON_GPU else 35)
+    packed = any(isinstance(part, DocumentMask) for part in mask.parts())
+    starts = torch.arange(time) >= torch.tensor([[time // 3], [time // 2]])
+    segments = starts.long() + (torch.arange(time) > time - 12) if packed else None
+    places = places_of(Padded.of(torch.zeros(2, time, 1), torch.tensor([time, max(1, time - 9)]), segments))
+    query, key, value = (torch.randn(2, time, heads, width).transpose(1, 2) for _ in range(3))  # as a mixer splits them
+    return Request(query, key, value, places, places, mask=mask, aligned=True)
+
+
+def with_gradients(run: object, asked: Request, dtype: torch.dtype) -> list[Tensor]:
+    leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in asked.tensors()]
+    if isinstance(asked.bias, Alibi):
+        leaves[-1] = leaves[-1].detach()  # slopes are constants
+    output = run(asked.refill(iter(leaves)))  # type: ignore[operator]
+    torch.manual_seed(1)
+    upstream = torch.randn(output.shape).to(dtype)
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    return [output.detach(), *torch.autograd.grad(output, wanted, upstream)]
+
+
+def assert_equal_to_plain(kernel: str, asked: Request, dtype: torch.dtype) -> None:
+    rounded = asked.refill(iter([tensor.to(dtype).double() for tensor in asked.tensors()]))
+    expected = with_gradients(plain, rounded, torch.float64)
+    with using(attention=kernel):
+        found = with_gradients(attend, asked, dtype)
+    floor = max(float(one.abs().max()) for one in expected[1:]) / 4
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        if dtype == torch.float16:  # the table has no row for it: between the other two
+            one, other = one.bfloat16(), other.bfloat16()
+        assert_equal_up_to_rounding(
+            one, other.to(one.dtype), f"{kernel} {dtype} {number}", floor=floor if number else 0
+        )
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("bias", ["none", "alibi", "shaw"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_tiles_equal_plain(mask: str, bias: str, dtype: torch.dtype) -> None:
+    asked = sequence(MASKS[mask])
+    if bias == "alibi":
+        asked = asked._replace(bias=Alibi(torch.tensor(alibi_slopes(1))))
+    if bias == "shaw":
+        asked = asked._replace(bias=Shaw(*torch.randn(2, 33 if ON_GPU else 9, 20)))
+    assert_equal_to_plain("tiles", asked, dtype)
+
+
+SCORES: dict[str, Score] = {"dot": Dot(), "scaled": ScaledDot(), "bilinear": Bilinear(torch.zeros(0))}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("width", [16, 64, 65, 128] if ON_GPU else [16])
+def test_tiles_take_every_dot_product_and_width(width: int, score: str, dtype: torch.dtype) -> None:
+    asked = sequence(Causal() & WindowMask(11, 0), width=width)
+    scoring = Bilinear(torch.randn(1, width, width) / width) if score == "bilinear" else SCORES[score]
+    if score == "dot":
+        asked = asked._replace(query=asked.query / 4)
+    assert_equal_to_plain("tiles", asked._replace(score=scoring), dtype)
+
+
+def additive(asked: Request, inner: int) -> Request:
+    heads, width = asked.query.shape[1], asked.query.shape[3]
+    left, right = torch.randn(2, heads, width, inner) / width**0.5
+    return asked._replace(score=Additive(left, right, torch.randn(heads, inner)))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mask", ["everything", "padding", "causal & document & padding", "prefix | causal"])
+@pytest.mark.parametrize("inner", [7, 128] if ON_GPU else [5])
+def test_additive_equals_plain(inner: int, mask: str, dtype: torch.dtype) -> None:
+    asked = sequence(MASKS[mask], time=None if ON_GPU else 21)
+    assert_equal_to_plain("additive", additive(asked, inner), dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_additive_reads_another_sequence_with_padding_anywhere(dtype: torch.dtype) -> None:
+    asked, other = sequence(Padding(), time=19), sequence(Padding(), time=17)
+    holes = other.key_places._replace(valid=torch.rand(2, 17) < 0.6)
+    asked = asked._replace(key=other.key, value=other.value, key_places=holes, aligned=False)
+    assert_equal_to_plain("additive", additive(asked, 5), dtype)
+
+
+def test_triton_kernels_refuse_what_they_cannot_compute() -> None:
+    tiles, sums = sequence(Causal()), additive(sequence(Causal()), 4)
+    learned = Alibi(torch.ones(1, requires_grad=True))
+    edges = Edges(torch.tensor([[0, 1]]))
+    cases = [
+        ("tiles", tiles._replace(mask=edges), "not a range"),
+        ("tiles", tiles._replace(mask=BlockLocal(4) | WindowMask(1, 1)), "not a range"),
+        ("tiles", tiles._replace(mask=Strided(2) & Strided(3)), "more than one sparse pattern"),
+        ("tiles", tiles._replace(aligned=False), "different sequences"),
+        ("tiles", tiles._replace(dropout=0.1), "dropout"),
+        ("tiles", tiles._replace(bias=learned), "no gradient for the slopes"),
+        ("tiles", sums, "additive"),
+        ("tiles", sequence(Causal(), width=129), "at most 128"),
+        ("tiles", tiles.refill(iter([one.double() for one in tiles.tensors()])), "float64"),
+        ("additive", tiles, "only the additive score"),
+        ("additive", sums._replace(mask=Strided(2)), "sparse"),
+        ("additive", sums._replace(bias=learned), "neither a bias"),
+        ("additive", sums._replace(aligned=False), "different sequences"),
+    ]
+    for kernel, asked, reason in cases:
+        with using(attention=kernel), pytest.raises(KernelError, match=reason):
+            attend(asked)
+
+
+@pytest.mark.parametrize("kernel", ["tiles", "additive"])
+def test_a_second_derivative_is_refused(kernel: str) -> None:
+    asked = sequence(Causal(), time=4)
+    asked = additive(asked, 4) if kernel == "additive" else asked
+    leaf = asked.query.requires_grad_()
+    with using(attention=kernel):
+        output = attend(asked)
+    with pytest.raises(KernelError, match="no second derivative"):
+        torch.autograd.grad(output.sum(), leaf, create_graph=True)
+
+
+def test_an_operator_without_gradients_needs_none() -> None:
+    short = sequence(Causal(), time=5)
+    for kernel, asked in (("tiles", short), ("additive", additive(short, 4))):
+        with using(attention=kernel), torch.no_grad():
+            assert_equal_up_to_rounding(attend(asked), plain(asked), kernel)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU: run it with make test-gpu")
+@pytest.mark.parametrize("kernel", ["tiles", "additive"])
+def test_memory_is_linear_in_the_length(kernel: str) -> None:
+    def peak(length: int) -> int:
+        asked = sequence(WindowMask(255, 0), heads=1, width=64, time=length)
+        asked = additive(asked, 64) if kernel == "additive" else asked
+        with_gradients(lambda one: attend(one), asked, torch.bfloat16)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        with using(attention=kernel):
+            with_gradients(attend, asked, torch.bfloat16)
+        return torch.cuda.max_memory_allocated() - before
+
+    assert peak(16384) <= 2.2 * peak(8192) + 2**20
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU: run it with make test-gpu")
+@pytest.mark.parametrize("kernel", ["tiles", "additive", "slopes"])
+def test_kernels_can_be_compiled_from_outside(kernel: str) -> None:
+    asked = sequence(Causal(), time=256)
+    asked = additive(asked, 16) if kernel == "additive" else asked
+    if kernel == "slopes":
+        asked = asked._replace(bias=Alibi(torch.tensor(alibi_slopes(1))))
+
+    def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        with using(attention=kernel):
+            return attend(asked._replace(query=query, key=key, value=value))
+
+    vectors = [tensor.bfloat16() for tensor in (asked.query, asked.key, asked.value)]
+    asked = asked.refill(iter([tensor.bfloat16() for tensor in asked.tensors()]))
+    assert_equal_up_to_rounding(torch.compile(run)(*vectors), run(*vectors), kernel)
