@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import seqloom
-from seqloom.config.serving import MAX_HITS
+from seqloom.config.serving import MAX_HITS, ServingConfig
+from seqloom.errors import ConfigError
 from seqloom.inference.model import LoadedModel
 from seqloom.search.index import open_index
 from seqloom.search.search import searcher
+from seqloom.serve.calls import checked_options
 from seqloom.serve.refusals import BadItem, Refusal, Unable, UnknownModel
 from serve_common import RunningEngine, close_to, sentence
 
@@ -216,9 +218,9 @@ def test_what_is_no_text_is_refused_without_repeating_it(item: Any, engine: Runn
         ("lm", "generate", {"num_samples": 1_000}, "num_samples"),
         ("lm", "generate", {"max_new_tokens": True}, "max_new_tokens"),
         ("translator", "translate", {"beam_size": 99}, "beam_size"),
-        ("translator", "translate", {"beam_size": 16, "max_new_tokens": 257}, "max_new_tokens"),
-        ("translator", "translate", {"max_new_tokens": 820}, "max_new_tokens"),  # for each of 5 beams
-        ("lm", "generate", {"num_samples": 5, "max_new_tokens": 820}, "max_new_tokens"),
+        ("translator", "translate", {"beam_size": 16, "max_new_tokens": 129}, "max_new_tokens"),
+        ("translator", "translate", {"max_new_tokens": 410}, "max_new_tokens"),  # for each of 5 beams
+        ("lm", "generate", {"num_samples": 5, "max_new_tokens": 410}, "max_new_tokens"),
         ("translator", "translate", {"replace_unknown": 1}, "replace_unknown"),
         ("index", "search", {"top_k": 0}, "top_k"),
         ("index", "search", {"where": 7}, "where"),
@@ -240,6 +242,22 @@ def test_a_bad_option_is_refused_by_name(
         engine.ask(model, verb, ["the"], options)
     assert (refusal.value.index, refusal.value.field) == (None, field)
     assert "secret" not in str(refusal.value) and refusal.value.fix
+
+
+def test_tokens_that_are_not_asked_stay_within_the_limits() -> None:
+    limits = ServingConfig(max_new_tokens=150, max_beam_tokens=160)
+    cases = {
+        ("generate", 1): 64,
+        ("generate", 16): 10,
+        ("translate", 1): 150,
+        ("translate", 5): 32,
+    }
+    for (verb, count), tokens in cases.items():
+        given = {"num_samples" if verb == "generate" else "beam_size": count}
+        assert checked_options(verb, given, limits).values["max_new_tokens"] == tokens  # type: ignore[arg-type]
+    for wrong in ({"max_new_tokens": 2_049}, {"max_beam_tokens": 8, "max_new_tokens": 4}):
+        with pytest.raises(ConfigError, match="raise --max-beam-tokens"):
+            ServingConfig(**wrong)
 
 
 def test_what_no_model_can_do_is_refused(engine: RunningEngine) -> None:

@@ -58,7 +58,7 @@ def test_a_full_queue_refuses_at_once_and_a_long_wait_ends(models: dict[str, Pat
                 await running
             assert time.perf_counter() - began < 1.5
             os.kill(engine.worker_pids[0], signal.SIGCONT)
-            await until(lambda: engine._links[0].batch is None)
+            await until(lambda: not engine._links[0].batches)
             assert await engine.ask("reviews", "classify", ["a good film"])
             assert engine.counters["refused_total"] == 4 and not engine._calls
 
@@ -318,15 +318,35 @@ LONG = {"max_new_tokens": 1_000, "beam_size": 16, "n_best": 16, "length_penalty"
 
 def test_a_long_beam_that_nobody_waits_for_ends_at_once(models: dict[str, Path], forks: SharedForks) -> None:
     async def check() -> None:
-        two = {name: models[name] for name in ("lm", "reviews")}
-        async with serving(two, forks, max_beam_tokens=16_000) as engine:
+        async with serving({"lm": models["lm"]}, forks, max_beam_tokens=16_000) as engine:
             task = asyncio.create_task(engine.ask("lm", "generate", ["the old man"], LONG))
             await asyncio.sleep(0.2)
             task.cancel()
             began = time.perf_counter()
-            assert await classify(engine)
+            assert await engine.ask("lm", "generate", ["the"], {"beam_size": 2, "max_new_tokens": 1})
             assert time.perf_counter() - began < 1
             assert engine.counters["worker_restarts_total"] == 0
+
+    asyncio.run(check())
+
+
+def test_a_long_beam_stops_no_other_batch_and_both_are_right(models: dict[str, Path], forks: SharedForks) -> None:
+    """Batches of other verbs are computed between two of its tokens; a second beam waits for its turn."""
+    two = {name: models[name] for name in ("lm", "reviews")}
+    beam = {"max_new_tokens": 100, "beam_size": 4}
+    alone = seqloom.load(models["lm"], device="cpu").generate(["the old man"], **beam)
+
+    async def check() -> None:
+        async with serving(two, forks) as engine:
+            expected = await classify(engine)
+            tasks = [asyncio.create_task(engine.ask("lm", "generate", ["the old man"], beam)) for _ in range(2)]
+            await asyncio.sleep(0)
+            assert (engine.counters["running"], engine.counters["waiting"]) == (1, 1)
+            for _ in range(5):
+                close_to(await classify(engine), expected)
+            assert not tasks[0].done(), "they came in between, or this shows nothing"
+            for task in tasks:
+                close_to(await task, [[one.to_json() for one in texts] for texts in alone])
 
     asyncio.run(check())
 
@@ -343,7 +363,7 @@ def test_a_long_beam_is_no_hanging_worker_and_stops_no_prompt(
             assert "text" in written and not beam.done()  # between the steps of the beam
             with pytest.raises(TimedOut):  # it took its time, and its worker was not killed
                 await beam
-            await until(lambda: engine._links[0].batch is None, seconds=1)
+            await until(lambda: not engine._links[0].batches, seconds=1)
             assert engine.counters["worker_restarts_total"] == 0
 
     monkeypatch.setattr(engine_module, "POLL", 0.02)

@@ -90,8 +90,8 @@ class ServingConfig(Config, tag="serving", kw_only=True):
     max_samples: Annotated[Samples, Flag("Most samples or beams of a text (default: 16).", "COUNT", LIMITS)] = 16
     max_beam_tokens: Annotated[
         NewTokens,
-        Flag("Most tokens of a text in all its samples or beams; more gets 422 (default: 4096).", "COUNT", LIMITS),
-    ] = 4_096
+        Flag("Most tokens of a text in all its samples or beams; more gets 422 (default: 2048).", "COUNT", LIMITS),
+    ] = 2_048
     keys: Annotated[
         Name | None,
         Flag(

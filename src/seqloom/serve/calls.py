@@ -28,6 +28,7 @@ class CallOptions(msgspec.Struct, frozen=True):
     key: bytes  # requests with equal keys can share a batch
     rows: int = 1  # that an item takes in a batch: its samples or beams
     continuous: bool = False  # whether its items are rows of continuous batching
+    decodes: bool = False  # whether its batches are decoded token by token, so that others can be computed meanwhile
 
 
 def checked_options(verb: Verb, given: Mapping[str, Any], config: ServingConfig) -> CallOptions:
@@ -53,7 +54,8 @@ def _generating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
     _require_known(values, DECODING_OPTIONS)
     how = decoding(values)
     values |= {"max_new_tokens": _tokens(how, config, usual=CONTINUATION)}
-    return CallOptions(values, _key(values), how.abreast, not isinstance(how, BeamConfig))
+    searched = isinstance(how, BeamConfig)
+    return CallOptions(values, _key(values), how.abreast, continuous=not searched, decodes=searched)
 
 
 def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
@@ -63,14 +65,14 @@ def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
     how = decoding({"beam_size": BEAM_SIZE} | settings)
     tokens = _tokens(how, config, usual=config.max_new_tokens)  # the model stops earlier, by the length of the source
     values = settings | {"max_new_tokens": tokens} | ({"replace_unknown": True} if copies else {})
-    return CallOptions(values, _key(values), how.abreast)
+    return CallOptions(values, _key(values), how.abreast, decodes=True)
 
 
 def _tokens(how: AnyDecoding, config: ServingConfig, usual: int) -> int:
     """The most tokens to generate, `usual` if none are asked; ConfigError for more than the server allows.
 
-    A beam is computed at once: others that need the same worker wait for its end. So the tokens of all beams together
-    have a limit too.
+    A worker decodes one batch at a time, and others wait for its end. So the tokens of all beams together have a limit
+    too.
     """
     searched = isinstance(how, BeamConfig)
     _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)

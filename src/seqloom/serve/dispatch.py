@@ -4,8 +4,9 @@
                        └─▶ prompts: any worker that has room for their rows, at once
 
 A worker computes one batch at a time. What arrives meanwhile waits and shares the next batch (dynamic batching), so
-batches grow with the load and a lone request never waits for others. Prompts are different: they join the running
-generation of a worker at once, as long as it has room for their rows (continuous batching).
+batches grow with the load and a lone request never waits for others. A batch that is decoded, such as a beam search,
+takes long: a worker that has one computes batches of other verbs between two of its tokens. Prompts are different: they
+join the running generation of a worker at once, as long as it has room for their rows (continuous batching).
 """
 
 import asyncio
@@ -55,9 +56,10 @@ class Dispatcher:
             for number in [number for number, flight in link.prompts.items() if flight.call is call]:
                 link.ask(CancelPrompt(number))
                 del link.prompts[number]
-            if link.batch is not None and not link.batch.stopped and link.batch.is_unwanted:
-                link.batch = link.batch._replace(stopped=True)
-                link.ask(CancelBatch(link.batch.id))
+            for decodes, batch in link.batches.items():
+                if not batch.stopped and batch.is_unwanted:
+                    link.batches[decodes] = batch._replace(stopped=True)
+                    link.ask(CancelBatch(batch.id))
         self.dispatch()
 
     def _queue_of(self, call: Call) -> deque[Call]:
@@ -83,17 +85,17 @@ class Dispatcher:
 
     def _next_batch(self) -> tuple[WorkerLink, Call] | None:
         """The oldest request that a worker can take now, and this worker."""
-        if all(link.batch is not None for link in self.links):
-            return None
+        free = {decodes for decodes in (False, True) if any(decodes not in link.batches for link in self.links)}
         for call in self._batches:
-            if (link := self._free_worker(call)) is not None:
+            if call.options.decodes in free and (link := self._free_worker(call)) is not None:
                 return link, call
         return None
 
     def _free_worker(self, call: Call) -> WorkerLink | None:
-        """The worker that computes no batch, the one with the fewest rows of generation; None if there is none."""
-        able = [link for link in self.links if link.batch is None and link.serves(call.model)]
-        return min(able, key=lambda link: link.rows) if able else None
+        """The worker that can take a batch of this request, the one with the least to do; None if there is none."""
+        decodes = call.options.decodes
+        able = [link for link in self.links if decodes not in link.batches and link.serves(call.model)]
+        return min(able, key=lambda link: (len(link.batches), link.rows)) if able else None
 
     def _send_batch(self, link: WorkerLink, first: Call) -> None:
         """Send a batch of the items of a request and of later ones that can share it."""
@@ -108,7 +110,7 @@ class Dispatcher:
                 flights += [Flight(call, index) for index in taken]
                 call.next = taken.stop
         number = next(self._numbers)
-        link.batch = SentBatch(number, flights)
+        link.batches[first.options.decodes] = SentBatch(number, flights)
         items = [flight.call.items[flight.place] for flight in flights]
         link.ask(ComputeBatch(number, first.model, first.verb, items, first.options.values))
         self.counts["batches_total"] += 1
@@ -140,7 +142,7 @@ class Dispatcher:
         most = max(0, self.config.max_batch - call.options.rows)
         able = [link for link in self.links if link.serves(call.model) and link.number not in held]
         able = [link for link in able if link.rows <= most]
-        return min(able, key=lambda link: (link.rows, link.batch is not None)) if able else None
+        return min(able, key=lambda link: (link.rows, len(link.batches))) if able else None
 
     def _kept_for(self, call: Call, held: Container[int]) -> set[int]:
         """The worker that later prompts may not join, else a prompt with many samples would never find room."""

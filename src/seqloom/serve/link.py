@@ -50,7 +50,8 @@ class WorkerLink:
 
     Attributes:
         cards: the models that it has loaded.
-        batch: the batch that it is computing, if there is one; it has one at a time.
+        batches: what it is computing: at most one batch that is decoded (True), and one of another verb (False) between
+            two tokens of the first.
         prompts: the prompts that it is continuing, by id.
     """
 
@@ -62,7 +63,7 @@ class WorkerLink:
         self.writer: asyncio.StreamWriter | None = None
         self.pid: int | None = None
         self.cards: dict[str, ModelCard] = {}
-        self.batch: SentBatch | None = None
+        self.batches: dict[bool, SentBatch] = {}
         self.prompts: dict[int, Flight] = {}
         self.owes: float | None = None  # since when it should have said something
         self.staging: dict[int, asyncio.Future[ModelStaged | ModelRefused | None]] = {}
@@ -84,12 +85,12 @@ class WorkerLink:
     @property
     def is_busy(self) -> bool:
         """Whether it is computing anything."""
-        return self.batch is not None or bool(self.prompts)
+        return bool(self.batches or self.prompts)
 
     @property
     def flights(self) -> list[Flight]:
         """All items that it is computing."""
-        return [*(self.batch.flights if self.batch is not None else ()), *self.prompts.values()]
+        return [flight for batch in self.batches.values() for flight in batch.flights] + list(self.prompts.values())
 
     async def listen(self, link: socket.socket, first: ToWorker) -> AsyncGenerator[FromWorker]:
         """Send a first message, and yield the messages of the worker until it is gone."""

@@ -5,10 +5,10 @@
                     thread: loads a new version of a model
 
 One thread computes. A batch that is decoded for long, such as a beam search, pauses between two tokens: the worker
-reads its messages, generates a token for the running prompts, and stops the batch if nobody waits for it. A cancelled
-prompt leaves between two steps, and a new version of a model is loaded beside the old one by another thread, so neither
-waits for the other. What is being generated finishes with the model that it started with. When the socket closes,
-because the listener has ended, the worker ends.
+reads its messages, computes a batch that came meanwhile, generates a token for the running prompts, and stops the batch
+if nobody waits for it. A cancelled prompt leaves between two steps, and a new version of a model is loaded beside the
+old one by another thread, so neither waits for the other. What is being generated finishes with the model that it
+started with. When the socket closes, because the listener has ended, the worker ends.
 """
 
 import gc
@@ -88,9 +88,9 @@ class ModelWorker:
         self.models: dict[str, AnyServed] = {}
         self.staged: dict[int, AnyServed] = {}
         self.prompts: dict[int, RunningPrompt] = {}
-        self.batch: int | None = None  # the id of the one that is computed; None also if it is to stop
+        self.batches: dict[int, bool] = {}  # the ids of those that are computed, and whether anybody waits for them
         self.said = 0.0  # when the listener last heard that a batch is decoded
-        self.aside = 0.0  # seconds in pauses of the batch
+        self.aside = 0.0  # seconds in pauses of batches
         self.ends = False
         self.device = "cpu"
 
@@ -131,7 +131,8 @@ class ModelWorker:
             case ComputeBatch():
                 self._compute(message)
             case CancelBatch(id=id_):
-                self.batch = None if self.batch == id_ else self.batch
+                if id_ in self.batches:
+                    self.batches[id_] = False
             case ContinuePrompt():
                 self._continue(message)
             case CancelPrompt(id=id_):
@@ -176,30 +177,30 @@ class ModelWorker:
             self.inbox.put(ModelRefused(asked.number, *_why(error)))
 
     def _compute(self, batch: ComputeBatch) -> None:
-        began, served, self.aside = time.perf_counter(), self.models.get(batch.model), 0.0
+        began, served, aside = time.perf_counter(), self.models.get(batch.model), self.aside
         if served is None:
             answers = [UNLOADED] * len(batch.items)
         else:
             answers = self._answers(served, batch)
-        self._send(BatchAnswers(batch.id, answers, time.perf_counter() - began - self.aside))
+        self._send(BatchAnswers(batch.id, answers, time.perf_counter() - began - (self.aside - aside)))
 
     def _answers(self, served: AnyServed, batch: ComputeBatch) -> list[ItemAnswer]:
-        self.batch, self.said = batch.id, time.perf_counter()
+        self.batches[batch.id], self.said = True, time.perf_counter()
         try:
-            with pausing(self._between):
+            with pausing(lambda: self._between(batch.id)):
                 return answers_of(lambda items: served.compute(batch.verb, items, batch.options), batch.items)
         except Stopped:
             if self.ends:
                 raise
             return [ItemAnswer()] * len(batch.items)
         finally:
-            self.batch = None
+            del self.batches[batch.id]
 
-    def _between(self) -> None:
-        """While a batch is decoded: read messages, go on with the prompts, and tell that all is well."""
+    def _between(self, id_: int) -> None:
+        """While a batch is decoded: do what messages say, go on with the prompts, and tell that all is well."""
         began = time.perf_counter()
         self._take(wait=False)
-        if self.batch is None:
+        if not self.batches[id_]:
             raise Stopped
         if self.prompts:
             self._step()
