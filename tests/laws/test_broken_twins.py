@@ -243,7 +243,7 @@ def test_a_wrong_fast_operator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     from seqloom.nn.ops import convolution
 
     monkeypatch.setitem(
-        convolution.KERNELS, "fused", lambda *args, **kwargs: convolution.plain(*args, **kwargs) * 1.001
+        convolution.KERNELS, "windows", lambda *args, **kwargs: convolution.plain(*args, **kwargs) * 1.001
     )
     with pytest.raises(AssertionError, match="fast and plain"):
         laws.fast_equals_plain(Subject("convolution", lambda: ConvolutionConfig().build(8)), torch.float64, 3)
